@@ -14,6 +14,7 @@ os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 
 if TYPE_CHECKING:
     from assay.client.client import Client
+    from assay.client.compare import ComparisonResult, compare
     from assay.client.evaluate import evaluate, evaluate_async
     from assay.client.evaluation import Evaluation
     from assay.client.stored import run, runs
@@ -28,11 +29,13 @@ __all__ = [
     "AssayError",
     "CaseSelection",
     "Client",
+    "ComparisonResult",
     "DatasetWarning",
     "Evaluation",
     "Score",
     "Scorer",
     "__version__",
+    "compare",
     "evaluate",
     "evaluate_async",
     "run",
@@ -47,10 +50,12 @@ _WHERE = {
     "AssayError": "assay.errors",
     "CaseSelection": "assay.model.run",
     "Client": "assay.client.client",
+    "ComparisonResult": "assay.client.compare",
     "DatasetWarning": "assay.datasets.warnings",
     "Evaluation": "assay.client.evaluation",
     "Score": "assay.model.run",
     "Scorer": "assay.scoring.scorer",
+    "compare": "assay.client.compare",
     "evaluate": "assay.client.evaluate",
     "evaluate_async": "assay.client.evaluate",
     "run": "assay.client.stored",

@@ -31,6 +31,7 @@ ELSEWHERE = {
     ("CONTRIBUTING.md", "console"): "test_contributing.py",
     ("README.md", "console"): "test_readme.py",
     ("README.md", "python"): "test_readme.py",
+    ("docs/compare.md", "python"): "test_compare_guide.py",
     ("docs/database.md", "sql"): "test_database_guide.py",
     ("docs/datasets.md", "python"): "test_dataset_docs.py",
     ("docs/judges.md", "csv"): "test_judges_guide.py",

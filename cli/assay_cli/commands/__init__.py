@@ -83,6 +83,11 @@ _COMMANDS = {
     "validate": ("assay_cli.commands.validate:validate", "Check a spec and its dataset; every problem at once."),
     "dataset": ("assay_cli.commands.dataset:dataset", "Show what a dataset is recognised as."),
     "runs": ("assay_cli.commands.runs.group:runs", "List, show, watch, pause, resume, cancel and delete stored runs."),
+    "compare": (
+        "assay_cli.commands.compare:compare",
+        "Say whether one run is better than another, and how sure that is.",
+    ),
+    "baseline": ("assay_cli.commands.baseline:baseline", "Name the runs that others are compared with."),
     "plan": ("assay_cli.commands.plan:plan", "Say how many cases a comparison needs, and what they cost."),
     "report": ("assay_cli.commands.report:report", "Write the reports of a stored run, or of its results.json."),
     "up": ("assay_cli.commands.stack:up", "Start the local stack and keep it running, so that runs find it warm."),

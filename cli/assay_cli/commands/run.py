@@ -17,6 +17,7 @@ from assay.errors import SpecError
 from assay.text.unsafe_text import clean
 from assay_cli.ci_options import ci_options
 from assay_cli.commands.runs.follow import OutputOptions, follow_to_end
+from assay_cli.compare_options import CompareOptions, against_options
 from assay_cli.options import (
     bad_case_option,
     connect,
@@ -77,6 +78,14 @@ _REPORTS = Path("assay-reports")
 )
 @marks_options
 @click.option("--resume", "resume_id", metavar="RUN", help="Run to continue; default: start a new one.")
+@click.option(
+    "--against",
+    metavar="BASELINE",
+    default="",
+    help="Compare the run with this one when it ends, and fail on a regression: a baseline's name, a run or a "
+    "results.json; default: no comparison.",
+)
+@against_options
 @format_option
 @map_option
 @bad_case_option
@@ -106,6 +115,8 @@ def run(
     overrides: tuple[str, ...],
     marks: Marks,
     resume_id: str | None,
+    against: str,
+    options: CompareOptions,
     dataset_format: str | None,
     mapping: tuple[str, ...],
     on_bad_case: str | None,
@@ -126,6 +137,7 @@ def run(
     Everything is checked before anything is started or called. Without --server the needed services run on
     this machine for as long as the run takes. Progress goes to stderr, results to stdout.
     """
+    from assay.client.comparing import check_packages
     from assay.local.stack import environment_for
     from assay.reports.atomic import check_folder
     from assay.spec.loader import find_spec_file, load_spec
@@ -148,7 +160,9 @@ def run(
     cases, info = _open_cases(checked, selection, failed)
     reports = chosen_reports(report_names, checked.reports)
     check_folder(output_dir or _REPORTS)
-    options = OutputOptions(
+    if against:
+        check_packages()
+    output = OutputOptions(
         server,
         output_dir,
         form,
@@ -161,7 +175,16 @@ def run(
         ci=ci,
     )
     with contextlib.redirect_stdout(sys.stderr):  # what the agent prints: stdout is for results
-        return run_async(_run(checked, cases, info, resume_id, options, _load_caller(checked)))
+        baseline = _Baseline(against, options)
+        return run_async(_run(checked, cases, info, resume_id, output, baseline, _load_caller(checked)))
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Baseline:
+    """What --against names; nothing where it is empty."""
+
+    reference: str
+    options: CompareOptions
 
 
 def _form(*, as_json: bool, quiet: bool, verbose: bool, annotations: bool) -> Form:
@@ -218,13 +241,20 @@ async def _run(
     info: DatasetInfo,
     resume_id: str | None,
     options: OutputOptions,
+    baseline: _Baseline,
     caller: AgentCaller | None,
 ) -> int:
+    from assay_cli.against import read_baseline
+
     judge_keys = spec.judge_keys if spec.needs_judge(info.checks) else None
     models = spec.embedding_models(info.checks)
-    async with connect(options.server, models, judge_keys=judge_keys) as (client, stack):
+    async with (
+        connect(options.server, models, judge_keys=judge_keys) as (client, stack),
+        read_baseline(client, baseline.reference, baseline.options) as against,
+    ):
         run = await _start(client, spec, dataset, info, resume_id)
-        options = dataclasses.replace(options, output_dir=options.output_dir or _REPORTS / run.run_id)
+        place = options.output_dir or _REPORTS / run.run_id
+        options = dataclasses.replace(options, output_dir=place, against=against)
         return await follow_to_end(client, run, options, caller=caller, stack=stack)
 
 

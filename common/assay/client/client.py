@@ -11,6 +11,7 @@ import grpc.aio
 
 from assay.agent_host.host import host_agent
 from assay.client.dropped_settings import dropped_settings
+from assay.client.patience import Patience
 from assay.client.upload import upload_parts
 from assay.errors import NotFoundError, SetupError, UnavailableError, WatchBehindError, WrongStateError
 from assay.filters.found import CaseDetail, ResultPage, RunPage
@@ -342,7 +343,7 @@ class Client:
             UnavailableError: The orchestrator stayed away longer than the client's patience.
         """
         cursor = after_sequence
-        patience = _Patience(self._patience_s)
+        patience = Patience(self._patience_s)
         while True:
             request = pb.WatchRunRequest(run_id=run_id, after_sequence=cursor, include_answers=include_answers)
             try:
@@ -503,7 +504,7 @@ class Client:
         Raises:
             UnavailableError: The orchestrator stayed away longer than the client's patience.
         """
-        patience = _Patience(self._patience_s)
+        patience = Patience(self._patience_s)
         while True:
             try:
                 async with self._explained():
@@ -512,9 +513,13 @@ class Client:
             except UnavailableError as problem:
                 await self._lost(problem, patience)
 
+    async def call(self, attempt: Callable[[orchestrator_pb2_grpc.RunServiceAsyncStub], Awaitable[T]]) -> T:
+        """Return what a call of the service's stub returns; it may be made twice without harm."""
+        return await self._call(lambda: attempt(self._stub))
+
     async def _call(self, attempt: Callable[[], Awaitable[T]], *, repeatable: bool = True) -> T:
         """Return what a call returns; one that loses its connection is repeated, as long as patience lasts."""
-        patience = _Patience(self._patience_s)
+        patience = Patience(self._patience_s)
         while True:
             try:
                 async with self._explained():
@@ -550,7 +555,7 @@ class Client:
         version = await self.server_version() or "of a version that does not give its number"
         return f"the orchestrator at {self.address} (Assay {version})"
 
-    async def _lost(self, problem: UnavailableError, patience: _Patience) -> None:
+    async def _lost(self, problem: UnavailableError, patience: Patience) -> None:
         if problem.reason in ("STORAGE_UNAVAILABLE", "QUERY_TIMEOUT"):
             raise problem
         patience.spend(problem)
@@ -578,21 +583,3 @@ def _row_query(where: str | RowFilter, order_by: str | RowOrder) -> tuple[RowFil
         wanted if isinstance(where, str) else where,
         order if isinstance(order_by, str) else order_by,
     )
-
-
-class _Patience:
-    """How long a lost connection may still be tried again."""
-
-    def __init__(self, seconds: float) -> None:
-        self._seconds = seconds
-        self._lost_at: float | None = None
-
-    def renew(self) -> None:
-        self._lost_at = None
-
-    def spend(self, problem: UnavailableError) -> None:
-        now = asyncio.get_running_loop().time()
-        if self._lost_at is None:
-            self._lost_at = now
-        if now - self._lost_at >= self._seconds:
-            raise problem

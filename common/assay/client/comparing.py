@@ -49,10 +49,27 @@ async def reports_of(sources: Sequence[RunSource], server: str | None) -> AsyncI
         NotFoundError: There is no such run.
         WrongStateError: A run has no row yet.
     """
+    needs_client = not all(isinstance(source, Evaluation) or is_file(source) for source in sources)
+    async with contextlib.AsyncExitStack() as stack:
+        client = (await stack.enter_async_context(connected(server)))[0] if needs_client else None
+        yield await stack.enter_async_context(read_reports(sources, client))
+
+
+@asynccontextmanager
+async def read_reports(sources: Sequence[RunSource], client: Client | None) -> AsyncIterator[list[Report]]:
+    """Yield the report of each source.
+
+    Args:
+        sources: What is compared.
+        client: To the orchestrator that stores the runs; None where all are files or results in memory.
+
+    Raises:
+        InvalidInputError: A file is no report of a run.
+        NotFoundError: There is no such run.
+        WrongStateError: A run has no row yet.
+    """
     async with contextlib.AsyncExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="assay-compare-")))
-        needs_client = not all(isinstance(source, Evaluation) or is_file(source) for source in sources)
-        client = (await stack.enter_async_context(connected(server)))[0] if needs_client else None
         found = []
         for source in sources:
             if isinstance(source, Evaluation):

@@ -1,10 +1,11 @@
-"""Which run a user means: an id, a unique beginning of one, or "latest"."""
+"""Which run a user means: an id, a unique beginning of one, the name of a baseline, or "latest"."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from assay.errors import InvalidInputError, NotFoundError
+from assay.client.baselines import find_baseline
+from assay.errors import InvalidInputError, NotFoundError, SetupError
 
 if TYPE_CHECKING:
     from assay.client.client import Client
@@ -20,11 +21,11 @@ async def find_run_id(client: Client, given: str) -> str:
 
     Args:
         client: To the orchestrator whose runs are meant.
-        given: An id, a unique beginning of one, or "latest" for the run that was created last.
+        given: An id, a unique beginning of one, the name of a baseline, or "latest" for the run that was created last.
 
     Raises:
         InvalidInputError: Several ids begin so; names the newest of them.
-        NotFoundError: There is no run at all.
+        NotFoundError: There is no run at all, or the baseline's was deleted.
     """
     if given == LATEST:
         newest = await client.list_runs(1)
@@ -33,10 +34,24 @@ async def find_run_id(client: Client, given: str) -> str:
         return newest[0].run_id
     listed = await client.list_runs(_MOST_NAMED + 1, run_id_prefix=given) if given else []
     found = [run.run_id for run in listed]
-    if len(found) < 2 or given in found:
-        return given if given in found or not found else found[0]
+    if given in found:
+        return given
+    if (named := await _baseline(client, given)) is not None:
+        return named
+    if len(found) < 2:
+        return found[0] if found else given
     more = ", ..." if len(found) > _MOST_NAMED else ""
     raise InvalidInputError(f"{given!r} begins the ids of several runs: {', '.join(found[:_MOST_NAMED])}{more}")
+
+
+async def _baseline(client: Client, name: str) -> str | None:
+    """Return the run of a baseline; None where there is none of that name, or the orchestrator knows of none."""
+    try:
+        return await find_baseline(client, name)
+    except SetupError as error:
+        if error.reason != "SERVER_TOO_OLD":
+            raise
+        return None
 
 
 async def failed_cases(client: Client, run_id: str) -> frozenset[str]:

@@ -34,6 +34,11 @@ def annotation_lines(report: Report, environ: Mapping[str, str] = os.environ) ->
     return [*gates, *_cases(report, MOST_ANNOTATIONS - len(gates), environ)]
 
 
+def regression_line(sentence: str, environ: Mapping[str, str] = os.environ) -> str:
+    """Return the workflow command that says that a run is worse than its baseline."""
+    return _line("", None, "regression", sentence, environ)
+
+
 def _gates(head: Mapping[str, Any], environ: Mapping[str, str]) -> Iterator[str]:
     summary, spec = head["summary"], head["run"].get("spec_path") or ""
     missed = [gate for outcome in ("fail", "incomplete") for gate in summary["gates"] if gate["outcome"] == outcome]

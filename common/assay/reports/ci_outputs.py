@@ -7,16 +7,21 @@ from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING
 from urllib.parse import quote
 
+from assay.comparison.decision import NO_REGRESSION, REGRESSION
 from assay.errors import InvalidInputError, Problem, SetupError
-from assay.reports.annotations import annotation_lines
+from assay.reports.annotations import annotation_lines, regression_line
 from assay.reports.atomic import atomic_writer, check_folder
-from assay.reports.junit_document import write_junit
+from assay.reports.case_outcomes import Outcome
+from assay.reports.comparison.markdown import comparison_section
+from assay.reports.comparison.sentences import verdict_sentence
+from assay.reports.junit_document import ComparedWithBaseline, write_junit
 from assay.reports.markdown_document import markdown_document
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from assay.reports.comparison.comparison_report import ComparisonReport
     from assay.reports.report import Report
 
 MAX_SUMMARY_BYTES = 1_024_000
@@ -58,26 +63,29 @@ class CiOutputs:
         if problems := [said for option, path in self._files() if (said := _problem(option, path))]:
             raise SetupError("\n".join(problems))
 
-    def write(self, report: Report, out: IO[str]) -> None:
+    def write(self, report: Report, out: IO[str], compared: ComparisonReport | None = None) -> None:
         """Write the files, and print annotations.
 
         Args:
             report: The report.
             out: Takes annotations, a line each.
+            compared: The run's comparison with its baseline; None without one.
 
         Raises:
             SetupError: A file cannot be written.
         """
         if self.junit is not None:
             with atomic_writer(self.junit, option="--junit") as file:
-                write_junit(report, file)
+                write_junit(report, file, _as_test_case(compared))
         if self.comment_file is not None:
             with atomic_writer(self.comment_file, option="--comment-file") as file:
-                file.write(f"{comment_marker(report, self.comment_key)}\n{markdown_document(report)}")
+                file.write(f"{comment_marker(report, self.comment_key)}\n{_markdown(report, compared)}")
         if self.summary is not None:
-            _add_summary(report, self.summary)
+            _add_summary(report, self.summary, compared)
         if self.annotations:
             out.writelines(f"{line}\n" for line in annotation_lines(report))
+            if compared is not None and compared.decision.exit_status == REGRESSION:
+                out.write(f"{regression_line(verdict_sentence(compared))}\n")
 
     def _files(self) -> Iterator[tuple[str, Path]]:
         given = (("--junit", self.junit), ("--summary", self.summary), ("--comment-file", self.comment_file))
@@ -106,13 +114,31 @@ def _problem(option: str, path: Path) -> str:
     return ""
 
 
-def _add_summary(report: Report, path: Path) -> None:
+def _markdown(report: Report, compared: ComparisonReport | None, max_bytes: int | None = None) -> str:
+    """Return a report as Markdown, behind it the comparison with a baseline, which comes first where room is short."""
+    section = "" if compared is None else f"\n{comparison_section(compared)}"
+    room = None if max_bytes is None else max_bytes - len(section.encode())
+    if room is not None and room < 0:
+        section, room = "", max_bytes
+    return markdown_document(report, max_bytes=room) + section
+
+
+def _as_test_case(compared: ComparisonReport | None) -> ComparedWithBaseline | None:
+    if compared is None:
+        return None
+    status = compared.decision.exit_status
+    outcome = Outcome.PASSED if status == NO_REGRESSION else Outcome.FAILED if status == REGRESSION else Outcome.ERROR
+    message = " ".join((verdict_sentence(compared), *compared.decision.reasons))
+    return ComparedWithBaseline(compared.comparison.variants[0].run_id, outcome, message)
+
+
+def _add_summary(report: Report, path: Path, compared: ComparisonReport | None) -> None:
     """Add the report to a summary that other commands may have written to, as far as there is room."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("ab") as file:
             room = MAX_SUMMARY_BYTES - file.tell() - 2
-            text = markdown_document(report, max_bytes=max(0, room))
+            text = _markdown(report, compared, max(0, room))
             # Blank lines around it: it ends with HTML, which Markdown that follows at once would belong to.
             file.write(f"\n{text}\n".encode() if text else b"")
     except OSError as error:

@@ -51,18 +51,37 @@ _LEFT_OUT = {
 }
 
 
-def write_junit(report: Report, file: IO[str], *, max_bytes: int = MAX_BYTES) -> None:
+@dataclass(frozen=True, slots=True)
+class ComparedWithBaseline:
+    """What a run's comparison with its baseline comes to, as a test case.
+
+    Args:
+        name: The baseline.
+        outcome: Whether it passes.
+        message: The verdict as a sentence.
+    """
+
+    name: str
+    outcome: Outcome
+    message: str
+
+
+def write_junit(
+    report: Report, file: IO[str], compared: ComparedWithBaseline | None = None, *, max_bytes: int = MAX_BYTES
+) -> None:
     """Write a report as JUnit XML.
 
     Args:
         report: The report.
         file: Takes the text.
+        compared: The run's comparison with its baseline; None without one.
         max_bytes: Of the file at most: passing cases lose their texts first, and the file says so.
     """
     plan = _plan(report, max_bytes - min(_HEAD_BYTES, max_bytes // 4))
     head = report.head
     gates = _gate_cases(head)
-    found = plan.counts + Counter(outcome for outcome, _ in gates)
+    suites = [("gates", gates), ("comparison", _comparison_cases(head, compared))]
+    found = plan.counts + Counter(outcome for _, cases in suites for outcome, _ in cases)
     time = f"{_run_time_s(head, plan):.3f}"
     file.write('<?xml version="1.0" encoding="UTF-8"?>\n')
     file.write(f'<testsuites name="assay" {_counts(found, with_skipped=False)} time="{time}">\n')
@@ -71,12 +90,21 @@ def write_junit(report: Report, file: IO[str], *, max_bytes: int = MAX_BYTES) ->
     for case in plan.written(case_outcomes(report.rows())):
         file.write(_case(head, case, plan.detail))
     file.write(" </testsuite>\n")
-    if gates:
-        counts = _counts(Counter(outcome for outcome, _ in gates))
-        file.write(f' <testsuite name={_name(_class(head, "gates"))} {counts} time="0.000"{_stamp(head)}>\n')
-        file.writelines(text for _, text in gates)
-        file.write(" </testsuite>\n")
+    for suite, cases in suites:
+        if cases:
+            counts = _counts(Counter(outcome for outcome, _ in cases))
+            file.write(f' <testsuite name={_name(_class(head, suite))} {counts} time="0.000"{_stamp(head)}>\n')
+            file.writelines(text for _, text in cases)
+            file.write(" </testsuite>\n")
     file.write("</testsuites>\n")
+
+
+def _comparison_cases(head: Head, compared: ComparedWithBaseline | None) -> list[tuple[Outcome, str]]:
+    if compared is None:
+        return []
+    passed = compared.outcome is Outcome.PASSED
+    inside = "" if passed else _complaint(compared.outcome, compared.message, compared.message)
+    return [(compared.outcome, _testcase(_class(head, "comparison"), f"against {compared.name}", "", 0.0, inside))]
 
 
 @dataclass(slots=True)

@@ -68,6 +68,10 @@ METHODS: Mapping[str, Mapping[str, MethodRule]] = {
         "ListResults": _IDEMPOTENT_CALL,
         "GetCase": _SERVER_STREAM,
         "ListAttempts": _SERVER_STREAM,
+        "SetBaseline": _IDEMPOTENT_CALL,
+        "ListBaselines": _IDEMPOTENT_CALL,
+        # A second attempt does not find what the first has deleted.
+        "DeleteBaseline": _CALL,
         # A host has nothing to send while its run asks nothing.
         "ServeAgent": MethodRule(Slots.STREAMS, client_streams=True, server_streams=True),
     },

@@ -3863,3 +3863,167 @@ class AgentDetached(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___AgentDetached: _TypeAlias = AgentDetached  # noqa: Y015
+
+@_typing.final
+class Baseline(_message.Message):
+    """A name for the run that others are compared with."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    RUN_ID_FIELD_NUMBER: _builtins.int
+    SET_AT_FIELD_NUMBER: _builtins.int
+    EXISTS_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """The name, 1 to 100 characters."""
+    run_id: _builtins.str
+    """The run. It may have been deleted since."""
+    set_at: _builtins.str
+    """When the name was given to it, ISO 8601, UTC."""
+    exists: _builtins.bool
+    """Whether the run is still stored."""
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        run_id: _builtins.str = ...,
+        set_at: _builtins.str = ...,
+        exists: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["exists", b"exists", "name", b"name", "run_id", b"run_id", "set_at", b"set_at"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Baseline: _TypeAlias = Baseline  # noqa: Y015
+
+@_typing.final
+class SetBaselineRequest(_message.Message):
+    """Which run gets which name."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    RUN_ID_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """The name, 1 to 100 characters."""
+    run_id: _builtins.str
+    """The run, which has ended."""
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        run_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "run_id", b"run_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SetBaselineRequest: _TypeAlias = SetBaselineRequest  # noqa: Y015
+
+@_typing.final
+class SetBaselineResponse(_message.Message):
+    """What was stored."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    BASELINE_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def baseline(self) -> Global___Baseline:
+        """The baseline as it is stored now."""
+
+    def __init__(
+        self,
+        *,
+        baseline: Global___Baseline | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["baseline", b"baseline"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["baseline", b"baseline"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SetBaselineResponse: _TypeAlias = SetBaselineResponse  # noqa: Y015
+
+@_typing.final
+class ListBaselinesRequest(_message.Message):
+    """Nothing to say: all are listed."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListBaselinesRequest: _TypeAlias = ListBaselinesRequest  # noqa: Y015
+
+@_typing.final
+class ListBaselinesResponse(_message.Message):
+    """The baselines."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    BASELINES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def baselines(self) -> _containers.RepeatedCompositeFieldContainer[Global___Baseline]:
+        """All baselines of the team, by name; at most 1,000."""
+
+    def __init__(
+        self,
+        *,
+        baselines: _abc.Iterable[Global___Baseline] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["baselines", b"baselines"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListBaselinesResponse: _TypeAlias = ListBaselinesResponse  # noqa: Y015
+
+@_typing.final
+class DeleteBaselineRequest(_message.Message):
+    """Which name is forgotten."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """The name."""
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DeleteBaselineRequest: _TypeAlias = DeleteBaselineRequest  # noqa: Y015
+
+@_typing.final
+class DeleteBaselineResponse(_message.Message):
+    """Nothing but that it is done."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DeleteBaselineResponse: _TypeAlias = DeleteBaselineResponse  # noqa: Y015

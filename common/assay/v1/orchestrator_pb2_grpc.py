@@ -105,6 +105,21 @@ class RunServiceStub(object):
                 request_serializer=assay_dot_v1_dot_orchestrator__pb2.ListAttemptsRequest.SerializeToString,
                 response_deserializer=assay_dot_v1_dot_orchestrator__pb2.ListAttemptsResponse.FromString,
                 _registered_method=True)
+        self.SetBaseline = channel.unary_unary(
+                '/assay.v1.RunService/SetBaseline',
+                request_serializer=assay_dot_v1_dot_orchestrator__pb2.SetBaselineRequest.SerializeToString,
+                response_deserializer=assay_dot_v1_dot_orchestrator__pb2.SetBaselineResponse.FromString,
+                _registered_method=True)
+        self.ListBaselines = channel.unary_unary(
+                '/assay.v1.RunService/ListBaselines',
+                request_serializer=assay_dot_v1_dot_orchestrator__pb2.ListBaselinesRequest.SerializeToString,
+                response_deserializer=assay_dot_v1_dot_orchestrator__pb2.ListBaselinesResponse.FromString,
+                _registered_method=True)
+        self.DeleteBaseline = channel.unary_unary(
+                '/assay.v1.RunService/DeleteBaseline',
+                request_serializer=assay_dot_v1_dot_orchestrator__pb2.DeleteBaselineRequest.SerializeToString,
+                response_deserializer=assay_dot_v1_dot_orchestrator__pb2.DeleteBaselineResponse.FromString,
+                _registered_method=True)
         self.ServeAgent = channel.stream_stream(
                 '/assay.v1.RunService/ServeAgent',
                 request_serializer=assay_dot_v1_dot_orchestrator__pb2.ServeAgentRequest.SerializeToString,
@@ -254,6 +269,31 @@ class RunServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def SetBaseline(self, request, context):
+        """SetBaseline names a run as a baseline, or names another run by a name that there
+        is. An unknown run is NOT_FOUND (reason RUN_NOT_FOUND); one that has no row yet,
+        or has not ended, is FAILED_PRECONDITION (reason RUN_NOT_FINISHED); a name that is
+        empty, too long or has control characters is INVALID_ARGUMENT. Idempotent.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListBaselines(self, request, context):
+        """ListBaselines returns all baselines of the team, by name. Idempotent.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DeleteBaseline(self, request, context):
+        """DeleteBaseline forgets a name; the run stays. An unknown name is NOT_FOUND
+        (reason BASELINE_NOT_FOUND).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ServeAgent(self, request_iterator, context):
         """ServeAgent lets a client answer the questions of its own run: the
         orchestrator asks, the client's code answers, on the client's side. A run that
@@ -326,6 +366,21 @@ def add_RunServiceServicer_to_server(servicer, server):
                     servicer.ListAttempts,
                     request_deserializer=assay_dot_v1_dot_orchestrator__pb2.ListAttemptsRequest.FromString,
                     response_serializer=assay_dot_v1_dot_orchestrator__pb2.ListAttemptsResponse.SerializeToString,
+            ),
+            'SetBaseline': grpc.unary_unary_rpc_method_handler(
+                    servicer.SetBaseline,
+                    request_deserializer=assay_dot_v1_dot_orchestrator__pb2.SetBaselineRequest.FromString,
+                    response_serializer=assay_dot_v1_dot_orchestrator__pb2.SetBaselineResponse.SerializeToString,
+            ),
+            'ListBaselines': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListBaselines,
+                    request_deserializer=assay_dot_v1_dot_orchestrator__pb2.ListBaselinesRequest.FromString,
+                    response_serializer=assay_dot_v1_dot_orchestrator__pb2.ListBaselinesResponse.SerializeToString,
+            ),
+            'DeleteBaseline': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeleteBaseline,
+                    request_deserializer=assay_dot_v1_dot_orchestrator__pb2.DeleteBaselineRequest.FromString,
+                    response_serializer=assay_dot_v1_dot_orchestrator__pb2.DeleteBaselineResponse.SerializeToString,
             ),
             'ServeAgent': grpc.stream_stream_rpc_method_handler(
                     servicer.ServeAgent,
@@ -668,6 +723,87 @@ class RunService(object):
             '/assay.v1.RunService/ListAttempts',
             assay_dot_v1_dot_orchestrator__pb2.ListAttemptsRequest.SerializeToString,
             assay_dot_v1_dot_orchestrator__pb2.ListAttemptsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SetBaseline(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/assay.v1.RunService/SetBaseline',
+            assay_dot_v1_dot_orchestrator__pb2.SetBaselineRequest.SerializeToString,
+            assay_dot_v1_dot_orchestrator__pb2.SetBaselineResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListBaselines(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/assay.v1.RunService/ListBaselines',
+            assay_dot_v1_dot_orchestrator__pb2.ListBaselinesRequest.SerializeToString,
+            assay_dot_v1_dot_orchestrator__pb2.ListBaselinesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DeleteBaseline(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/assay.v1.RunService/DeleteBaseline',
+            assay_dot_v1_dot_orchestrator__pb2.DeleteBaselineRequest.SerializeToString,
+            assay_dot_v1_dot_orchestrator__pb2.DeleteBaselineResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -124,6 +124,18 @@ class RunServiceStub:
     message, by repeat, oldest first. An unknown case is NOT_FOUND (reason
     CASE_NOT_FOUND).
     """
+    SetBaseline: _grpc.UnaryUnaryMultiCallable[_orchestrator_pb2.SetBaselineRequest, _orchestrator_pb2.SetBaselineResponse]
+    """SetBaseline names a run as a baseline, or names another run by a name that there
+    is. An unknown run is NOT_FOUND (reason RUN_NOT_FOUND); one that has no row yet,
+    or has not ended, is FAILED_PRECONDITION (reason RUN_NOT_FINISHED); a name that is
+    empty, too long or has control characters is INVALID_ARGUMENT. Idempotent.
+    """
+    ListBaselines: _grpc.UnaryUnaryMultiCallable[_orchestrator_pb2.ListBaselinesRequest, _orchestrator_pb2.ListBaselinesResponse]
+    """ListBaselines returns all baselines of the team, by name. Idempotent."""
+    DeleteBaseline: _grpc.UnaryUnaryMultiCallable[_orchestrator_pb2.DeleteBaselineRequest, _orchestrator_pb2.DeleteBaselineResponse]
+    """DeleteBaseline forgets a name; the run stays. An unknown name is NOT_FOUND
+    (reason BASELINE_NOT_FOUND).
+    """
     ServeAgent: _grpc.StreamStreamMultiCallable[_orchestrator_pb2.ServeAgentRequest, _orchestrator_pb2.ServeAgentResponse]
     """ServeAgent lets a client answer the questions of its own run: the
     orchestrator asks, the client's code answers, on the client's side. A run that
@@ -226,6 +238,18 @@ class RunServiceAsyncStub(RunServiceStub):
     retried or interrupted, and the one with the current result. One attempt a
     message, by repeat, oldest first. An unknown case is NOT_FOUND (reason
     CASE_NOT_FOUND).
+    """
+    SetBaseline: _aio.UnaryUnaryMultiCallable[_orchestrator_pb2.SetBaselineRequest, _orchestrator_pb2.SetBaselineResponse]  # type: ignore[assignment]
+    """SetBaseline names a run as a baseline, or names another run by a name that there
+    is. An unknown run is NOT_FOUND (reason RUN_NOT_FOUND); one that has no row yet,
+    or has not ended, is FAILED_PRECONDITION (reason RUN_NOT_FINISHED); a name that is
+    empty, too long or has control characters is INVALID_ARGUMENT. Idempotent.
+    """
+    ListBaselines: _aio.UnaryUnaryMultiCallable[_orchestrator_pb2.ListBaselinesRequest, _orchestrator_pb2.ListBaselinesResponse]  # type: ignore[assignment]
+    """ListBaselines returns all baselines of the team, by name. Idempotent."""
+    DeleteBaseline: _aio.UnaryUnaryMultiCallable[_orchestrator_pb2.DeleteBaselineRequest, _orchestrator_pb2.DeleteBaselineResponse]  # type: ignore[assignment]
+    """DeleteBaseline forgets a name; the run stays. An unknown name is NOT_FOUND
+    (reason BASELINE_NOT_FOUND).
     """
     ServeAgent: _aio.StreamStreamMultiCallable[_orchestrator_pb2.ServeAgentRequest, _orchestrator_pb2.ServeAgentResponse]  # type: ignore[assignment]
     """ServeAgent lets a client answer the questions of its own run: the
@@ -398,6 +422,36 @@ class RunServiceServicer(metaclass=_abc_1.ABCMeta):
         retried or interrupted, and the one with the current result. One attempt a
         message, by repeat, oldest first. An unknown case is NOT_FOUND (reason
         CASE_NOT_FOUND).
+        """
+
+    @_abc_1.abstractmethod
+    def SetBaseline(
+        self,
+        request: _orchestrator_pb2.SetBaselineRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_orchestrator_pb2.SetBaselineResponse, _abc.Awaitable[_orchestrator_pb2.SetBaselineResponse]]:
+        """SetBaseline names a run as a baseline, or names another run by a name that there
+        is. An unknown run is NOT_FOUND (reason RUN_NOT_FOUND); one that has no row yet,
+        or has not ended, is FAILED_PRECONDITION (reason RUN_NOT_FINISHED); a name that is
+        empty, too long or has control characters is INVALID_ARGUMENT. Idempotent.
+        """
+
+    @_abc_1.abstractmethod
+    def ListBaselines(
+        self,
+        request: _orchestrator_pb2.ListBaselinesRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_orchestrator_pb2.ListBaselinesResponse, _abc.Awaitable[_orchestrator_pb2.ListBaselinesResponse]]:
+        """ListBaselines returns all baselines of the team, by name. Idempotent."""
+
+    @_abc_1.abstractmethod
+    def DeleteBaseline(
+        self,
+        request: _orchestrator_pb2.DeleteBaselineRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_orchestrator_pb2.DeleteBaselineResponse, _abc.Awaitable[_orchestrator_pb2.DeleteBaselineResponse]]:
+        """DeleteBaseline forgets a name; the run stays. An unknown name is NOT_FOUND
+        (reason BASELINE_NOT_FOUND).
         """
 
     @_abc_1.abstractmethod

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
+from assay.model.baseline import Baseline
 from assay.model.by_metric import ByMetric
 from assay.model.run import (
     AgentSettings,
@@ -177,6 +178,7 @@ def result_from_wire(result: pb.CaseResult, sequence: int = 0) -> CaseResult:
     )
 
 
+BASELINE = Converter(Baseline, pb.Baseline)
 ATTEMPT = Converter(
     RowAttempt,
     pb.RowAttempt,

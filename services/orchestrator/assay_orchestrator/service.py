@@ -13,11 +13,14 @@ from typing import TYPE_CHECKING
 from assay.datasets.case_rules import case_problems, excess
 from assay.errors import (
     DatasetError,
+    InvalidInputError,
     NotFoundError,
     Problem,
     SpecError,
     WatchBehindError,
+    WrongStateError,
 )
+from assay.model.baseline import MAX_NAME_CHARS
 from assay.model.case_limits import MAX_BYTES_PER_CHAR, MAX_CASE_BYTES
 from assay.model.run import DatasetRef
 from assay.parsing.names import name_problem
@@ -34,12 +37,12 @@ from assay.wire.filters import (
     run_order_from_wire,
 )
 from assay.wire.judging import SPEND_CAP
-from assay.wire.run import ATTEMPT, DATASET, RUN, SETTINGS, result_to_wire
+from assay.wire.run import ATTEMPT, BASELINE, DATASET, RUN, SETTINGS, result_to_wire
 from assay_orchestrator.agent_streams import AgentStreams
 from assay_orchestrator.queries.row_pages import PageRequest, RowPages
 from assay_orchestrator.runs.admission import check_settings
 from assay_orchestrator.runs.run_lists import RunPosition, RunQuery
-from assay_orchestrator.store import datasets, history
+from assay_orchestrator.store import baselines, datasets, history
 from assay_orchestrator.store.page_tokens import PageTokens
 from assay_orchestrator.watch.message_cache import WatchMessageCache
 from assay_orchestrator.watch.watches import Watches
@@ -291,6 +294,41 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
         found = await self._database.read(lambda c: history.read_attempts(c, self._scope, run.run_id, request.case_id))
         for attempt in found:
             yield pb.ListAttemptsResponse(attempt=ATTEMPT.to_wire(attempt))
+
+    async def SetBaseline(  # noqa: N802
+        self,
+        request: pb.SetBaselineRequest,
+        context: grpc.aio.ServicerContext[pb.SetBaselineRequest, pb.SetBaselineResponse],
+    ) -> pb.SetBaselineResponse:
+        """Name a run."""
+        if problem := name_problem(request.name, MAX_NAME_CHARS):
+            raise InvalidInputError([Problem(problem, "name")])
+        run = await self._manager.get(self._scope, request.run_id)
+        if not run.finished or run.summary is None:
+            raise WrongStateError(
+                f"run {run.run_id} is {run.state.value}: a baseline is a run that has ended, with rows",
+                reason="RUN_NOT_FINISHED",
+            )
+        found = await self._database.write(lambda c: baselines.set_baseline(c, self._scope, request.name, run.run_id))
+        return pb.SetBaselineResponse(baseline=BASELINE.to_wire(found))
+
+    async def ListBaselines(  # noqa: N802
+        self,
+        request: pb.ListBaselinesRequest,
+        context: grpc.aio.ServicerContext[pb.ListBaselinesRequest, pb.ListBaselinesResponse],
+    ) -> pb.ListBaselinesResponse:
+        """Return all baselines."""
+        found = await self._database.read(lambda c: baselines.list_baselines(c, self._scope))
+        return pb.ListBaselinesResponse(baselines=map(BASELINE.to_wire, found))
+
+    async def DeleteBaseline(  # noqa: N802
+        self,
+        request: pb.DeleteBaselineRequest,
+        context: grpc.aio.ServicerContext[pb.DeleteBaselineRequest, pb.DeleteBaselineResponse],
+    ) -> pb.DeleteBaselineResponse:
+        """Forget a name."""
+        await self._database.write(lambda c: baselines.delete_baseline(c, self._scope, request.name))
+        return pb.DeleteBaselineResponse()
 
     def ServeAgent(  # noqa: N802
         self,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from assay.comparison.cases import CaseScores
 from assay.comparison.compare import ComparedRun, compare_runs
@@ -19,9 +19,9 @@ METRICS = {
 }
 
 
-def facts(run_id: str, metrics: Mapping[str, MetricFacts] = METRICS, **changed: object) -> RunFacts:
+def facts(run_id: str, metrics: Mapping[str, MetricFacts] = METRICS, **changed: Any) -> RunFacts:
     """Return the facts of a run."""
-    return RunFacts(run_id, run_id, metrics=metrics, **changed)  # type: ignore[arg-type]  # fields by name
+    return RunFacts(run_id, run_id, metrics=metrics, **changed)
 
 
 def compared(

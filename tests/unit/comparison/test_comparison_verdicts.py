@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from tests.unit.comparison.comparing import METRICS, compare_columns, compared, disagreeing, facts
@@ -192,11 +193,11 @@ def test_flipped_cases_come_worst_first() -> None:
         ({"metrics": {"quality": replace(METRICS["quality"], models=("e 2",))}}, "embedder", "other embeddings"),
     ],
 )
-def test_runs_that_must_not_be_compared(changed: dict[str, object], code: str, said: str) -> None:
+def test_runs_that_must_not_be_compared(changed: dict[str, Any], code: str, said: str) -> None:
     """Figures stand there, a verdict does not, and the exit status is 3 unless it is allowed."""
     metrics = {"quality": replace(METRICS["quality"], models=("e 1",))}
-    known: dict[str, object] = {"metrics": metrics, "total": 20, "finished": 20, "fingerprints": ("a" * 64,)}
-    a, b = facts("a", **known), facts("b", **(known | changed))  # type: ignore[arg-type]  # fields by name
+    known: dict[str, Any] = {"metrics": metrics, "total": 20, "finished": 20, "fingerprints": ("a" * 64,)}
+    a, b = facts("a", **known), facts("b", **(known | changed))
     columns = {"quality": [3.0] * 20}, {"quality": [4.0] * 20}
     runs = [compared(one.run_id, column, run_facts=one) for one, column in zip((a, b), columns, strict=True)]
     found = compare_runs(runs, ComparisonSettings())

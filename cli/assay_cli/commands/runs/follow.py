@@ -28,7 +28,9 @@ if TYPE_CHECKING:
     from assay.local.stack import LocalStack
     from assay.model.run import CaseResult, Run, StateChange
     from assay.reports.ci_outputs import CiOutputs
+    from assay.reports.report import Report
     from assay.spec.model import Spec
+    from assay_cli.against import Against
     from assay_cli.output.console import ConsoleSummary
 
     Recording = Callable[[AsyncIterator[CaseResult], Run], AsyncIterator[CaseResult]]
@@ -52,6 +54,7 @@ class OutputOptions:
         reports: What is written there.
         recorded: Takes the rows on their way into the report; None where nothing else needs them.
         ci: What is written for a CI server, beside the reports; None for nothing.
+        against: Compares the run with a baseline; None for no comparison.
         out: Where results are printed.
     """
 
@@ -65,6 +68,7 @@ class OutputOptions:
     reports: tuple[ReportSettings, ...] = DEFAULT_REPORTS
     recorded: Recording | None = None
     ci: CiOutputs | None = None
+    against: Against | None = None
     out: TextIO = field(default_factory=lambda: sys.stdout)
 
     def how_to_continue(self, run: Run) -> str:
@@ -171,7 +175,7 @@ async def conclude(client: Client, run: Run, options: OutputOptions) -> int:
                 spec=options.spec,
                 also=console.take,
                 document=out if form is Form.REPORT else None,
-                ci=partial(options.ci.write, out=out) if options.ci is not None else None,
+                ci=partial(_compare_and_write, options),
             )
         elif form is Form.TEXT:
             await read_for(console, client, run)
@@ -179,7 +183,19 @@ async def conclude(client: Client, run: Run, options: OutputOptions) -> int:
         click.echo(console.verdict(), file=out)
     if form is Form.TEXT:
         click.echo(console.render(reports), file=out, nl=False)
-    return exit_status_of(run)
+    status = exit_status_of(run)
+    if options.against is None:
+        return status
+    if form in (Form.TEXT, Form.VERDICT) and (lines := options.against.lines):
+        click.echo("\n".join(["", *lines] if form is Form.TEXT else lines[:1]), file=out)
+    return status or (decision.exit_status if (decision := options.against.decision) is not None else 0)
+
+
+def _compare_and_write(options: OutputOptions, report: Report) -> None:
+    """Compare a run with its baseline, where there is one, and write what a CI server takes."""
+    compared = options.against.compare(report) if options.against is not None else None
+    if options.ci is not None:
+        options.ci.write(report, options.out, compared)
 
 
 async def read_for(console: ConsoleSummary, client: Client, run: Run) -> None:

@@ -82,7 +82,8 @@ def _spreads(comparison: Comparison, metric: str) -> Iterator[float]:
         elif one.difference:
             yield abs(one.difference)
     if all(not one.difference for one in found):
-        yield from (abs(one.value) / 10 for each in comparison.variants if (one := each.metrics[metric]).value)
+        values = [each.metrics[metric].value for each in comparison.variants]
+        yield from (abs(value) / 10 for value in values if value)
 
 
 def p_text(p: float | None) -> str:

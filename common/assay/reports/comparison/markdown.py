@@ -49,6 +49,7 @@ _MOST_FLIPPED = 20
 _MOST_CHANGES = 20
 _MOST_METRICS = 12
 _MOST_RUNS = 8
+_SECTION_FLIPPED = 5
 _MOST_BANNERS = 10
 
 
@@ -59,6 +60,15 @@ def comparison_markdown(report: ComparisonReport) -> str:
         if len(text) <= MAX_CHARS:
             return text
     return "\n".join([*_opening(report), "", "The tables have no room here: see comparison_results.json."]) + "\n"
+
+
+def comparison_section(report: ComparisonReport) -> str:
+    """Return a comparison as a part of another Markdown text: the verdict, the table and the worst flipped cases."""
+    lines = [f"#{line}" if line.startswith("## ") else line for line in _opening(report)]
+    lines += _two(report) if len(report.comparison.variants) == 2 else _many(report)
+    for pair in report.baseline_pairs[:_MOST_RUNS]:
+        lines += _cases(report, pair, _SECTION_FLIPPED)
+    return "\n".join(lines) + "\n"
 
 
 def _lines(report: ComparisonReport, most_flipped: int) -> Iterator[str]:

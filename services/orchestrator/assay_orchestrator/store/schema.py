@@ -73,6 +73,16 @@ runs = sa.Table(
     sa.Index("ix_runs_team_created_at", "team", "created_at"),
 )
 
+baselines = sa.Table(
+    "baselines",
+    metadata,
+    sa.Column("team", CleanString(64), nullable=False),
+    sa.Column("name", CleanText, nullable=False),
+    sa.Column("run_id", CleanString(120), nullable=False),
+    sa.Column("set_at", sa.String(32), nullable=False),
+    sa.PrimaryKeyConstraint("team", "name"),
+)
+
 shards = sa.Table(
     "shards",
     metadata,

@@ -1,0 +1,72 @@
+"""`--against`: the comparison of a run with a baseline, when it ends."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from assay.comparison.decision import Decision, decide
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from assay.client.client import Client
+    from assay.reports.comparison.comparison_report import ComparisonReport
+    from assay.reports.report import Report
+    from assay_cli.compare_options import CompareOptions
+
+
+@dataclass(slots=True)
+class Against:
+    """Compares a run with a baseline that was read before the run was started.
+
+    Args:
+        baseline: The report of the baseline.
+        options: How they are compared, and what fails.
+    """
+
+    baseline: Report
+    options: CompareOptions
+    lines: tuple[str, ...] = ()
+    """What is printed of the comparison; empty until it is made."""
+    decision: Decision | None = None
+    """What it means for a pipeline; None until it is made."""
+
+    def compare(self, report: Report) -> ComparisonReport | None:
+        """Return the comparison of a run with the baseline, and keep what it comes to; None for the same run."""
+        from assay.client.comparing import compare_reports
+        from assay.reports.comparison.comparison_report import report_of_runs
+        from assay.reports.comparison.text import comparison_lines
+
+        if report.run_id == self.baseline.run_id:
+            self.lines = ("the run is the baseline itself: there is nothing to compare",)
+            return None
+        runs = [self.baseline, report]
+        comparison = compare_reports(runs, self.options.settings)
+        self.decision = decide(comparison, self.options.rules)
+        found = report_of_runs(comparison, self.decision, runs)
+        self.lines = tuple(comparison_lines(found))
+        return found
+
+
+@contextlib.asynccontextmanager
+async def read_baseline(client: Client, reference: str, options: CompareOptions) -> AsyncIterator[Against | None]:
+    """Yield what compares a run with a baseline; None where no baseline is named.
+
+    Args:
+        client: To the orchestrator that stores the baseline, where it is no file.
+        reference: A results.json, the name of a baseline, or a run; empty for none.
+        options: How they are compared.
+
+    Raises:
+        InvalidInputError: The file is no report of a run.
+        NotFoundError: There is no such baseline and no such run.
+    """
+    if not reference:
+        yield None
+        return
+    from assay.client.comparing import read_reports
+
+    async with read_reports([reference], client) as (report,):
+        yield Against(report, options)

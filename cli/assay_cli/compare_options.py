@@ -1,0 +1,128 @@
+"""Options that say how runs are compared, and what makes a comparison fail."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from assay.comparison.decision import DecisionRules
+    from assay.comparison.model import ComparisonSettings
+
+F = TypeVar("F", bound="Callable[..., Any]")
+
+
+@dataclass(frozen=True, slots=True)
+class CompareOptions:
+    """What the options say.
+
+    Args:
+        settings: How runs are compared.
+        rules: What makes a comparison fail.
+    """
+
+    settings: ComparisonSettings
+    rules: DecisionRules
+
+
+_OPTIONS = (
+    click.option(
+        "--primary",
+        metavar="METRIC",
+        default="",
+        help="Metric that decides, or pass_rate; default: exact match, else quality, else the first.",
+    ),
+    click.option(
+        "--margin",
+        type=float,
+        metavar="D",
+        help="Differences of the primary metric within ±D, in its unit, are equivalent; default: none.",
+    ),
+    click.option(
+        "--cluster",
+        metavar="KEY",
+        default="",
+        help="What cases share with others: category, or tag:NAME for tags such as NAME:value; default: nothing.",
+    ),
+    click.option(
+        "--adjust",
+        metavar="NAME",
+        default="holm",
+        help="How p-values of several tests are adjusted: holm or bh; default: holm.",
+    ),
+    click.option("--alpha", type=float, default=0.05, help="Level of the tests; default: 0.05."),
+    click.option("--seed", type=int, default=0, help="Seed of all random draws; default: 0."),
+    click.option(
+        "--fail-on",
+        metavar="NAME",
+        default="regression",
+        help="What ends with 1: regression, inconclusive or never; default: regression.",
+    ),
+    click.option(
+        "--max-drop",
+        type=float,
+        metavar="D",
+        help="End with 1 where the primary metric drops by more than D, whatever the p-value; default: no such limit.",
+    ),
+    click.option("--strict", is_flag=True, help="End with 4 where anything is undecided."),
+    click.option(
+        "--allow-mismatch",
+        is_flag=True,
+        help="Print figures, without a verdict, of runs that must not be compared, and end with 0.",
+    ),
+)
+
+
+_WHERE = click.option(
+    "--where",
+    metavar="FILTER",
+    default="",
+    help="Only cases that meet this filter; the figures have no verdict then; default: all cases.",
+)
+
+
+def compare_options(command: F) -> F:
+    """Add the options of a comparison; the command gets them as `options`, checked."""
+    return _WHERE(against_options(command))
+
+
+def against_options(command: F) -> F:
+    """Add the options of a comparison over all cases; the command gets them as `options`, checked."""
+
+    @functools.wraps(command)
+    def with_options(
+        *args: Any,
+        primary: str,
+        margin: float | None,
+        cluster: str,
+        adjust: str,
+        alpha: float,
+        seed: int,
+        fail_on: str,
+        max_drop: float | None,
+        strict: bool,
+        allow_mismatch: bool,
+        where: str = "",
+        **kwargs: Any,
+    ) -> Any:
+        from assay.comparison.decision import DecisionRules
+        from assay.comparison.model import ComparisonSettings
+        from assay.comparison.settings import check_settings
+
+        settings, rules = check_settings(
+            ComparisonSettings(primary, margin, cluster, alpha=alpha, seed=seed, where=where),
+            DecisionRules(max_drop=max_drop, strict=strict, allow_mismatch=allow_mismatch),
+            adjust=adjust,
+            fail_on=fail_on,
+            prefix="--",
+        )
+        return command(*args, options=CompareOptions(settings, rules), **kwargs)
+
+    for option in reversed(_OPTIONS):
+        with_options = option(with_options)
+    return with_options  # type: ignore[return-value]  # click passes what the command gets

@@ -1,0 +1,143 @@
+"""`assay compare` and `assay plan`, as they are typed: over files without a service, and over stored runs."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from assay.reports.report import report_of_file
+
+if TYPE_CHECKING:
+    from tests.e2e.conftest import Cli
+
+
+@pytest.fixture(scope="session")
+def two_runs(shared_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with the reports of two runs over 20 cases: `right` passes all, `wrong` fails the first ten."""
+    from tests.e2e.conftest import Cli, with_project
+
+    cli = with_project(Cli(tmp_path_factory.mktemp("compared"), shared_home))
+    cli.run("run", "--no-progress", "--report", "json", "--output-dir", "right", "--label", "kind=right")
+    cli.write(
+        "agent.py",
+        "def answer(request):\n    return request.input.upper() if int(request.input[1:]) >= 10 else ''\n",
+    )
+    cli.run("run", "--no-progress", "--report", "json", "--output-dir", "wrong", status=1)
+    return cli.folder
+
+
+@pytest.fixture
+def compared(cli: Cli, two_runs: Path) -> Cli:
+    """Return the command in a folder with both reports, and without any service."""
+    for name in ("right", "wrong"):
+        shutil.copytree(two_runs / name, cli.folder / name)
+    return cli
+
+
+def test_files_are_compared_without_a_service(compared: Cli) -> None:
+    """A regression ends with 1 and is said first; the other way round it is an improvement; nothing is started."""
+    worse = compared.run("compare", "right/results.json", "wrong/results.json", status=1)
+    assert "significantly worse" in worse.stdout
+    assert "exact_match" in worse.stdout
+    better = compared.run("compare", "wrong/results.json", "right/results.json")
+    assert "better" in better.stdout
+    assert not (compared.home / "run").exists()
+
+
+def test_stored_runs_and_files_give_the_same_figures(two_runs: Path, shared_home: Path) -> None:
+    """A run compared by its id and by its file is the same run."""
+    from tests.e2e.conftest import Cli
+
+    cli = Cli(two_runs, shared_home)
+    ids = []
+    for name in ("right", "wrong"):
+        with report_of_file(two_runs / name / "results.json") as report:
+            ids.append(report.run_id)
+    by_file = json.loads(cli.run("compare", "right/results.json", "wrong/results.json", "--json", status=1).stdout)
+    by_id = json.loads(cli.run("compare", ids[0], ids[1], "--json", status=1).stdout)
+    assert _figures(by_id) == _figures(by_file)
+    mixed = json.loads(cli.run("compare", ids[0], "wrong/results.json", "--json", status=1).stdout)
+    assert _figures(mixed) == _figures(by_file)
+
+
+def _figures(document: dict[str, Any]) -> Any:
+    pair = document["comparison"]["pairs"][0]
+    return [(one["metric"], one["p"], one["difference"], one["verdict"]) for one in pair["metrics"]]
+
+
+def test_the_reports_of_a_comparison(compared: Cli) -> None:
+    """Every format is written, and named."""
+    formats = "json,markdown,csv,charts,html"
+    command = ("compare", "right/results.json", "wrong/results.json", "--format", formats, "--output-dir", "out")
+    said = compared.run(*command, "--fail-on", "never").stdout
+    names = {path.name for path in (compared.folder / "out").iterdir()}
+    for name in ("comparison_results.json", "comparison_report.md", "comparison_plots.png", "comparison.html"):
+        assert name in names
+        assert name in said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "said"),
+    [
+        (("right/results.json",), 2, "a comparison needs at least two runs"),
+        (("right/results.json", "right/results.json"), 2, "is given 2 times"),
+        (("right/results.json", "missing.json"), 2, "missing.json cannot be read"),
+        (("right/results.json", "wrong/results.json", "--primary", "exact_mach"), 2, "did you mean 'exact_match'"),
+        (("right/results.json", "wrong/results.json", "--alpha", "2", "--margin", "-1"), 2, "2 problems"),
+        (("right/results.json", "wrong/results.json", "--format", "pdf"), 2, "pdf"),
+        (("right/results.json", "wrong/results.json", "--where", "outcome:"), 2, "--where"),
+    ],
+)
+def test_what_cannot_be_compared(compared: Cli, arguments: tuple[str, ...], status: int, said: str) -> None:
+    """A sentence says what is wrong, before anything is computed or written."""
+    done = compared.run("compare", *arguments, status=status)
+    assert said in done.stderr
+    assert not (compared.folder / "assay-reports").exists()
+
+
+def test_a_plan(compared: Cli) -> None:
+    """Cases, calls and time by number of repeats, and what the figures rest on."""
+    said = compared.run("plan", "wrong/results.json", "--difference", "0.1").stdout
+    assert "exact_match: 0.5 over 20 cases" in said
+    assert "assumed to correlate" in said
+    document = json.loads(compared.run("plan", "wrong/results.json", "--difference", "0.1", "--json").stdout)
+    assert document["sizes"][0]["cases"] > 100
+    assert "--difference" in compared.run("plan", "wrong/results.json", "--difference", "0", status=2).stderr
+
+
+def test_baselines(two_runs: Path, shared_home: Path) -> None:
+    """A run is named, compared by its name, listed and forgotten."""
+    from tests.e2e.conftest import Cli
+
+    cli = Cli(two_runs, shared_home)
+    run_id = json.loads((two_runs / "right" / "results.json").read_text("utf-8"))["run"]["run_id"]
+    assert f"named-in-a-test is run {run_id}" in cli.run("baseline", "set", run_id, "--name", "named-in-a-test").stdout
+    assert "significantly worse" in cli.run("compare", "named-in-a-test", "wrong/results.json", status=1).stdout
+    assert run_id in cli.run("baseline", "list").stdout
+    assert "its run is kept" in cli.run("baseline", "delete", "named-in-a-test").stdout
+    assert "there is no baseline" in cli.run("baseline", "delete", "named-in-a-test", status=2).stderr
+
+
+def test_a_run_against_a_baseline(two_runs: Path, shared_cli: Cli) -> None:
+    """The comparison is printed, a regression ends with 1 though all gates hold, and CI is told in each form."""
+    from tests.e2e.conftest import with_project
+
+    cli = with_project(shared_cli)
+    cli.write("agent.py", (two_runs / "agent.py").read_text("utf-8"))
+    spec = (cli.folder / "assay.yaml").read_text("utf-8").replace("pass_rate >= 0.9", "pass_rate >= 0.1")
+    cli.write("assay.yaml", spec)
+    against = ("--against", two_runs / "right" / "results.json")
+    outputs = ("--junit", "junit.xml", "--comment-file", "comment.md", "--annotations")
+    done = cli.run("run", "--no-progress", "--report", "json", *against, *outputs, status=1)
+    assert "PASS" in done.stdout
+    assert "significantly worse" in done.stdout
+    assert "::error title=regression::" in done.stdout
+    assert "significantly worse" in (cli.folder / "comment.md").read_text("utf-8")
+    assert 'classname="small.comparison"' in (cli.folder / "junit.xml").read_text("utf-8")
+    assert cli.run("run", "--no-progress", "--quiet", *against, "--max-drop", "1", "--fail-on", "never").returncode == 0
+    missing = cli.run("run", "--no-progress", "--against", "missing.json", status=2)
+    assert "missing.json cannot be read" in missing.stderr
