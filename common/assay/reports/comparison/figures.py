@@ -69,7 +69,7 @@ def figures_of(report: ComparisonReport, metric: str) -> Figures:
     spread = min(_spreads(report.comparison, metric), default=0.0)
     if not spread:
         return Figures(least)
-    return Figures(min(max(1 - math.floor(math.log10(spread)), least), _MOST_DECIMALS))
+    return Figures(min(max(1 - math.floor(math.log10(spread) + _ROUNDING), least), _MOST_DECIMALS))
 
 
 def _spreads(comparison: Comparison, metric: str) -> Iterator[float]:

@@ -13,6 +13,7 @@ from assay.reports.comparison.sentences import (
     detectable_sentence,
     effort_texts,
     floor_sentence,
+    joined_text,
     judge_sentence,
     method_text,
     omnibus_sentence,
@@ -127,9 +128,9 @@ def _two(report: ComparisonReport) -> Iterator[str]:
 
 def _method(report: ComparisonReport, pair: PairComparison, one: MetricComparison) -> str:
     said = (
-        f"primary metric: {method_text(report, one)}, {one.n_pairs:,} paired cases ({pair.n_only_a:,} only {pair.a}, "
-        f"{pair.n_only_b:,} only {pair.b}, {one.n_dropped:,} dropped), {counts_text(one, pair.a, pair.b)}; all other "
-        f"metrics are exploratory, {adjustment_text(report)}-adjusted; {detectable_sentence(report, one)}"
+        f"primary metric: {method_text(report, one)}, {one.n_pairs:,} paired cases ({joined_text(pair, one)}), "
+        f"{counts_text(one, pair.a, pair.b)}; all other metrics are exploratory, {adjustment_text(report)}-adjusted; "
+        f"{detectable_sentence(report, one)}"
     )
     return f"{_STAR} {markdown_prose(said)}"
 

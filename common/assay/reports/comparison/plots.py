@@ -27,7 +27,7 @@ _LINE = 20.0
 _MOST_METRICS = 5
 _MOST_AXES = 8
 _MOST_DIFFERENCES = 10
-_MIDDLE = 660.0
+_MIDDLE = 600.0
 _SPLIT = 360.0
 
 
@@ -197,7 +197,7 @@ def _radar(sheet: Sheet, area: Area, report: ComparisonReport) -> list[str]:
         x, y = place(angle, 1.0)
         sheet.line([across, x], [down, y], GRID)
         side = "center" if abs(math.sin(angle)) < 0.3 else "left" if x > across else "right"
-        room = 150.0 if side == "center" else (area.right + 34 - x if side == "left" else x - area.left)
+        room = 200.0 if side == "center" else (area.right + 34 - x if side == "left" else x - area.left)
         lower = y + (-11 if y < down else 12 if side == "center" else 0)
         sheet.text((x + {"left": 6, "right": -6, "center": 0}[side], lower), name, align=side, colour=MUTED, width=room)  # type: ignore[arg-type]
     for index, variant in enumerate(variants):
@@ -262,9 +262,9 @@ def _difference(
     one: MetricComparison,
     reach: float,
 ) -> None:
-    figures, start = figures_of(report, one.metric), area.left + 110
-    scale = Scale(-reach, reach, start, start + 180)
-    sheet.text((area.left, middle), name, bold=one.is_primary, width=102)
+    figures, start = figures_of(report, one.metric), area.left + 120
+    scale = Scale(-reach, reach, start, start + 170)
+    sheet.text((area.left, middle), name, bold=one.is_primary, width=112)
     sheet.rectangle(Area(scale.start, middle - 7, scale.end, middle + 7), Fill(TRACK))
     margin = report.comparison.settings.margin
     if margin is not None and one.is_primary:

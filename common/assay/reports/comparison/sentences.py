@@ -181,6 +181,12 @@ def counts_text(one: MetricComparison, a: str, b: str) -> str:
     return f"{b} won {one.wins:,}, {a} won {one.losses:,}, {one.ties:,} same"
 
 
+def joined_text(pair: PairComparison, one: MetricComparison) -> str:
+    """Return how many cases of two runs a metric leaves out, and why."""
+    changed = f", {pair.n_changed:,} changed" if pair.n_changed else ""
+    return f"{pair.n_only_a:,} only {pair.a}, {pair.n_only_b:,} only {pair.b}, {one.n_dropped:,} dropped{changed}"
+
+
 def adjustment_text(report: ComparisonReport) -> str:
     """Return how p-values are adjusted."""
     return _ADJUSTMENTS[report.comparison.settings.adjust.value]

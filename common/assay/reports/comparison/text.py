@@ -15,6 +15,7 @@ from assay.reports.comparison.sentences import (
     detectable_sentence,
     effort_texts,
     floor_sentence,
+    joined_text,
     judge_sentence,
     method_text,
     omnibus_sentence,
@@ -136,11 +137,7 @@ def _run(report: ComparisonReport, variant: Variant) -> str:
 
 def _cases(report: ComparisonReport, pair: PairComparison) -> str:
     one = pair.metric(report.comparison.primary)
-    changed = f", {pair.n_changed:,} changed" if pair.n_changed else ""
-    return (
-        f"{one.n_pairs:,} paired ({pair.n_only_a:,} only {pair.a}, {pair.n_only_b:,} only {pair.b}, "
-        f"{one.n_dropped:,} dropped{changed})"
-    )
+    return f"{one.n_pairs:,} paired ({joined_text(pair, one)})"
 
 
 def _least_cases(report: ComparisonReport) -> str:

@@ -55,7 +55,7 @@ const assayCase = (() => {
       }
       shown.append(...this.parts(whole.slice(end)));
       if (!Array.isArray(text)) return shown;
-      const note = `Cut: the text has ${number(text[1])} characters; results.json has all.`;
+      const note = `Cut: the text has ${number(text[1])} characters; ${this.setup.whole_texts ?? "results.json"} has all.`;
       return element("div", {}, shown, element("p", {class: "soft cut"}, note));
     }
 
@@ -260,5 +260,5 @@ const assayCase = (() => {
     }
   }
 
-  return {CaseView, element, valueText, seconds, number};
+  return {CaseView, Writer, element, valueText, seconds, number};
 })();

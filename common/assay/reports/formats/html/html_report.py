@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from assay.reports.folder import ReportFolder
     from assay.reports.report import Report
 
-_HERE = Path(__file__).parent
+HERE = Path(__file__).parent
 STYLES = ("style.css",)
 SCRIPTS = ("filter.js", "rows.js", "case.js", "report.js")
 FIRST_CASES = 100
@@ -49,7 +49,7 @@ def write(report: Report, folder: ReportFolder, options: Mapping[str, Any]) -> N
     figures.take(report.row_lines())
     view = SummaryView(report.head, figures)
     columns = [name for name in metrics if report.head["results"][name].get("metric", name) != "latency"]
-    style, script = _joined(STYLES), _joined(SCRIPTS)
+    style, script = joined(HERE / name for name in STYLES), joined(HERE / name for name in SCRIPTS)
     page = environment().get_template("page.html.j2")
     pieces = page.generate(
         view=view,
@@ -69,10 +69,14 @@ def write(report: Report, folder: ReportFolder, options: Mapping[str, Any]) -> N
             file.write(piece)
 
 
-def environment() -> jinja2.Environment:
-    """Return the environment of the templates: every text is escaped, and a name that is not there is an error."""
+def environment(*folders: Path) -> jinja2.Environment:
+    """Return the environment of the templates: every text is escaped, and a name that is not there is an error.
+
+    Args:
+        folders: Of templates beside those of this page.
+    """
     found = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(_HERE),
+        loader=jinja2.FileSystemLoader([HERE, *folders]),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
@@ -103,8 +107,9 @@ def _hash(text: str) -> str:
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
-def _joined(names: Iterable[str]) -> str:
-    return "\n" + "\n".join((_HERE / name).read_text("utf-8") for name in names)
+def joined(paths: Iterable[Path]) -> str:
+    """Return the text of a page's styles or scripts."""
+    return "\n" + "\n".join(path.read_text("utf-8") for path in paths)
 
 
 def _setup(report: Report, figures: RowFigures, columns: list[str]) -> dict[str, Any]:

@@ -66,7 +66,7 @@ def detail_of(row: Mapping[str, Any], max_bytes: int) -> str:
 def preview(question: str) -> str:
     """Return the beginning of a question in one line."""
     line = " ".join(question[: 4 * _PREVIEW_CHARS].split())
-    start, _ = _cut(line, _PREVIEW_CHARS)
+    start, _ = cut_text(line, _PREVIEW_CHARS)
     return line if len(line) <= _PREVIEW_CHARS else start.rstrip() + "…"
 
 
@@ -83,7 +83,7 @@ def _detail(row: Mapping[str, Any], limit: int) -> dict[str, Any]:
     answer, references = row["answer"], row["references"]
     if outcome_of(row) is RowOutcome.FAILED and answer and references:
         # Of the texts as the page has them.
-        found["differences"] = differences(_cut(answer, limit)[0], _cut(references[0], limit)[0])
+        found["differences"] = differences(cut_text(answer, limit)[0], cut_text(references[0], limit)[0])
     if row.get("turns"):
         found["turns"] = [{**_exchange(turn, limit), "left_out": turn.get("left_out", False)} for turn in row["turns"]]
     return found
@@ -143,10 +143,10 @@ def _text(value: Any, limit: int) -> Text | None:
     if value is None:
         return None
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    return text if len(text) <= limit else _cut(text, limit)
+    return text if len(text) <= limit else cut_text(text, limit)
 
 
-def _cut(text: str, limit: int) -> tuple[str, int]:
+def cut_text(text: str, limit: int) -> tuple[str, int]:
     """Return the beginning of a text, not cut within what readers see as one character, and its length."""
     if len(text) <= limit:
         return text, len(text)

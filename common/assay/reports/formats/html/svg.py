@@ -55,6 +55,45 @@ def interval_bar(
     return _chart(name, title, "bar", _WIDTH, 22, parts)
 
 
+def difference_bar(
+    name: str,
+    title: str,
+    value: float,
+    interval: tuple[float, float] | None,
+    reach: float,
+    *,
+    margin: float | None = None,
+    is_good: bool | None = None,
+) -> Markup:
+    """Return a difference as a mark with its interval on an axis with 0 in its middle.
+
+    Args:
+        name: An id that no other chart of the page has.
+        title: What it shows, in words.
+        value: The difference.
+        interval: Low and high; None for none.
+        reach: The value at either end of the axis, above 0.
+        margin: Differences within ± this are equivalent; None for none.
+        is_good: Whether the difference is a gain; None where that is not decided.
+    """
+
+    def at(number: float) -> str:
+        return _number(_WIDTH / 2 * (1 + min(max(number / reach, -1.0), 1.0)))
+
+    kind = {True: "good", False: "bad", None: "plain"}[is_good]
+    parts = [Markup('<rect class="track" x="0" y="5" width="{}" height="12" rx="2"/>').format(_number(_WIDTH))]
+    if margin is not None:
+        width = _number(float(at(margin)) - float(at(-margin)))
+        parts.append(Markup('<rect class="margin" x="{}" y="5" width="{}" height="12"/>').format(at(-margin), width))
+    parts.append(Markup('<path class="axis" d="M{} 1V21"/>').format(at(0.0)))
+    if interval is not None:
+        start, end = at(interval[0]), at(interval[1])
+        path = f"M{start} 11H{end}M{start} 7V15M{end} 7V15"
+        parts.append(Markup('<path class="whisker-edge" d="{0}"/><path class="whisker" d="{0}"/>').format(path))
+    parts.append(Markup('<circle class="{}" cx="{}" cy="11" r="5"/>').format(kind, at(value)))
+    return _chart(name, title, "bar", _WIDTH, 22, parts)
+
+
 def shares_bar(name: str, title: str, shares: Sequence[tuple[str, int]]) -> Markup:
     """Return one bar that is divided among counts.
 
