@@ -1,0 +1,217 @@
+"""What every comparison of runs must hold, whatever the rows are."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.unit.comparison.comparing import compare_columns, compared
+
+from assay.comparison.compare import compare_runs
+from assay.comparison.model import Adjustment, ComparisonSettings, MetricComparison, Verdict
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Sequence
+
+    from assay.comparison.compare import ComparedRun
+    from assay.comparison.model import Comparison
+
+MIRRORED = {Verdict.A_BETTER: Verdict.B_BETTER, Verdict.B_BETTER: Verdict.A_BETTER}
+CATEGORIES = ("refunds", "", "delivery")
+
+
+@st.composite
+def columns(draw: st.DrawFn, runs: int = 2) -> list[dict[str, list[float | None]]]:
+    """Return the columns of runs over the same 1 to 14 cases, with values that are missing."""
+    n = draw(st.integers(1, 14))
+    kinds: dict[str, st.SearchStrategy[float | None]] = {
+        "exact_match": st.sampled_from([0.0, 1.0, 1.0, None]),
+        "quality": st.sampled_from([1.0, 2.0, 3.0, 4.0, 5.0, None]),
+        "latency": st.floats(0.0, 1e6) | st.none(),
+    }
+    return [
+        {name: draw(st.lists(values, min_size=n, max_size=n)) for name, values in kinds.items()} for _ in range(runs)
+    ]
+
+
+SETTINGS = st.builds(
+    ComparisonSettings,
+    primary=st.sampled_from(["", "quality", "latency", "pass_rate"]),
+    margin=st.sampled_from([None, 0.3]),
+    cluster=st.sampled_from(["", "category"]),
+    adjust=st.sampled_from(list(Adjustment)),
+)
+
+
+def runs_of(
+    given_columns: Sequence[dict[str, list[float | None]]], wanted: ComparisonSettings, order: Sequence[int] = ()
+) -> list[ComparedRun]:
+    """Return runs whose cases come in an order; every run has an agent error in its own case."""
+    n = len(given_columns[0]["quality"])
+    order = order or range(n)
+    return [
+        compared(
+            f"run-{at}",
+            {name: [column[place] for place in order] for name, column in each.items()},
+            ids=[f"c{place}" for place in order],
+            errors=[index for index, place in enumerate(order) if place == at],
+            categories=[CATEGORIES[place % 3] for place in order],
+            settings=wanted,
+        )
+        for at, each in enumerate(given_columns)
+    ]
+
+
+def assert_close(one: Any, other: Any, where: str = "") -> None:
+    """Fail where two figures, or anything made of them, differ by more than the rounding of sums."""
+    if isinstance(one, dict):
+        assert one.keys() == other.keys(), where
+        for key in one:
+            assert_close(one[key], other[key], f"{where}.{key}")
+    elif isinstance(one, list | tuple):
+        assert len(one) == len(other), where
+        for index, (first, second) in enumerate(zip(one, other, strict=True)):
+            assert_close(first, second, f"{where}[{index}]")
+    elif isinstance(one, float) and isinstance(other, float):
+        assert one == pytest.approx(other, rel=1e-9, abs=1e-9), where
+    else:
+        assert one == other, where
+
+
+def negated(value: float | None) -> float | None:
+    """Return the figure with the other sign."""
+    return None if value is None else -value
+
+
+def turned(interval: tuple[float, float] | None) -> tuple[float, float] | None:
+    """Return the interval of the figure with the other sign."""
+    return None if interval is None else (-interval[1], -interval[0])
+
+
+def mirrored(one: MetricComparison) -> MetricComparison:
+    """Return what swapping the two runs must make of a comparison."""
+    classical = one.classical
+    if classical is not None:
+        winner = {"A": "B", "B": "A"}.get(classical.winner, classical.winner)
+        statistic = negated(classical.statistic) if classical.test == "t_test" else classical.statistic
+        classical = replace(classical, winner=winner, statistic=statistic)
+    table = one.table and replace(one.table, a_only=one.table.b_only, b_only=one.table.a_only)
+    return replace(
+        one,
+        verdict=MIRRORED.get(one.verdict, one.verdict),
+        a=one.b,
+        b=one.a,
+        difference=negated(one.difference),
+        interval=turned(one.interval),
+        equivalence_interval=turned(one.equivalence_interval),
+        wins=one.losses,
+        losses=one.wins,
+        table=table,
+        cohens_h=negated(one.cohens_h),
+        t=negated(one.t),
+        d_z=negated(one.d_z),
+        cliffs_delta=negated(one.cliffs_delta),
+        classical=classical,
+        without_errors=negated(one.without_errors),
+    )
+
+
+@settings(max_examples=25)
+@given(columns(), SETTINGS)
+def test_swapping_two_runs_mirrors_everything(
+    pair: list[dict[str, list[float | None]]], how: ComparisonSettings
+) -> None:
+    """Differences and effect sizes are negated, intervals turned, the winner swapped; p-values and counts stay."""
+    one, other = runs_of(pair, how)
+    how = replace(how, primary=how.primary or "exact_match")
+    here, there = compare_runs([one, other], how), compare_runs([other, one], how)
+    for metric in here.pairs[0].metrics:
+        assert_close(asdict(there.pairs[0].metric(metric.metric)), asdict(mirrored(metric)), metric.metric)
+
+
+@settings(max_examples=25)
+@given(columns(runs=3), SETTINGS, st.randoms(use_true_random=False))
+def test_the_order_of_the_cases_changes_nothing(
+    three: list[dict[str, list[float | None]]], how: ComparisonSettings, order: random.Random
+) -> None:
+    """Every figure of a comparison is that of the same rows in another order, drawn ones included."""
+    places = list(range(len(three[0]["quality"])))
+    order.shuffle(places)
+    assert_close(asdict(compare_runs(runs_of(three, how, places), how)), asdict(compare_runs(runs_of(three, how), how)))
+
+
+@settings(max_examples=25)
+@given(columns(), SETTINGS)
+def test_equal_rows_are_never_better(pair: list[dict[str, list[float | None]]], how: ComparisonSettings) -> None:
+    """A run beside one with the same rows: difference 0, p 1 or none, and neither is better."""
+    one = pair[0]
+    same = [compared(run_id, one, settings=how) for run_id in ("one", "same")]
+    for metric in compare_runs(same, how).pairs[0].metrics:
+        assert metric.verdict not in (Verdict.A_BETTER, Verdict.B_BETTER)
+        assert metric.difference in (0, None)
+        assert metric.p in (1, None)
+        assert (metric.wins, metric.losses) == (0, 0)
+        assert metric.classical is None or metric.classical.winner == "tie"
+
+
+@settings(max_examples=25)
+@given(columns(runs=3), SETTINGS)
+def test_no_figure_is_infinite_or_nan(three: list[dict[str, list[float | None]]], how: ComparisonSettings) -> None:
+    """A comparison is JSON without NaN, and every mean says over how many cases it is."""
+    found = compare_runs(runs_of(three, how), how)
+    json.dumps(asdict(found), allow_nan=False, default=str)
+    for metric in every_metric(found):
+        assert metric.n_pairs + metric.n_dropped == len(three[0]["quality"])
+        for estimate in (metric.a, metric.b):
+            assert estimate is not None
+            assert estimate.n == metric.n_pairs
+            assert (estimate.value is None) == (estimate.n == 0)
+            if estimate.value is not None and estimate.interval is not None:
+                assert estimate.interval[0] - 1e-9 <= estimate.value <= estimate.interval[1] + 1e-9
+
+
+@settings(max_examples=25)
+@given(columns(runs=3), SETTINGS)
+def test_adjusting_never_makes_a_p_value_smaller(
+    three: list[dict[str, list[float | None]]], how: ComparisonSettings
+) -> None:
+    """Holm's p-values are at least Benjamini-Hochberg's, which are at least the raw ones; none is above 1."""
+    by_holm, by_bh = (
+        every_metric(compare_runs(runs_of(three, how), replace(how, adjust=adjust)))
+        for adjust in (Adjustment.HOLM, Adjustment.BH)
+    )
+    for strict, lenient in zip(by_holm, by_bh, strict=True):
+        assert strict.p == lenient.p
+        if strict.p is None:
+            assert strict.p_adjusted is lenient.p_adjusted is None
+            continue
+        assert strict.p_adjusted is not None
+        assert lenient.p_adjusted is not None
+        assert 0 <= strict.p <= lenient.p_adjusted <= strict.p_adjusted <= 1
+        assert strict.min_attainable_p is None or strict.p >= strict.min_attainable_p * (1 - 1e-12)
+        assert strict.mid_p is None or strict.mid_p <= strict.p
+
+
+def every_metric(found: Comparison) -> list[MetricComparison]:
+    """Return the comparisons of all metrics of all pairs."""
+    return [metric for pair in found.pairs for metric in pair.metrics]
+
+
+@pytest.mark.parametrize("how", [ComparisonSettings(), ComparisonSettings(seed=7)])
+def test_drawn_signs_know_neither_order_nor_direction(how: ComparisonSettings) -> None:
+    """With more differences than all signs can be tried of, swapping and reordering still move no bit of p."""
+    a = [float(1 + place * 7 % 5) for place in range(60)]
+    b = [float(1 + place * place % 5) for place in range(60)]
+    found = compare_columns({"quality": a}, {"quality": b}, settings=how).pairs[0].metric("quality")
+    swapped = compare_columns({"quality": b}, {"quality": a}, settings=how).pairs[0].metric("quality")
+    reordered = compare_columns({"quality": a[::-1]}, {"quality": b[::-1]}, settings=how).pairs[0].metric("quality")
+    assert found.method == "sign_flip_random"
+    assert found.p == swapped.p == reordered.p
+    assert found.p is not None
+    assert not math.isnan(found.p)
