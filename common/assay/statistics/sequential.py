@@ -17,10 +17,13 @@ if TYPE_CHECKING:
 
 LOOK_BOUNDS = (4.5616, 3.2255, 2.6336, 2.2808, 2.0400)
 """The |z| that stops at 20, 40, 60, 80 and 100 % of the planned cases, at the level of 5 % over all five."""
+LEAST_LOOKED_AT = 20
+"""The fewest cases that five looks are planned for."""
 
 _BLOCK = 256  # cases whose integrands are held at a time
 _NEGLIGIBLE = 40.0  # logarithm below the peak from which an integrand no longer counts
 _BISECTIONS = 30
+_SMALLEST_TAIL = 1e-300
 _NODES_A_SIDE = 48  # of the integral on one side of its peak
 
 
@@ -230,25 +233,34 @@ def _log_integral(shifted: NDArray[np.float64], counts: NDArray[np.float64]) -> 
 
 
 def look_sizes(cases: int) -> tuple[int, ...]:
-    """Return after how many of the planned cases each of the five looks is due, rounded up."""
+    """Return after how many of the planned cases each of the five looks is due, rounded up.
+
+    Raises:
+        ValueError: The cases are fewer than 20: the bounds do not hold for looks at fewer than 4.
+    """
+    if cases < LEAST_LOOKED_AT:
+        raise ValueError(f"five planned looks need at least {LEAST_LOOKED_AT} cases, not {cases}")
     return tuple(-(-cases * number // len(LOOK_BOUNDS)) for number in range(1, len(LOOK_BOUNDS) + 1))
 
 
 def look_statistic(differences: Sequence[float], *, is_binary: bool) -> float:
-    """Return z of a planned look.
+    """Return z of a planned look; its sign is that of the mean difference.
 
     Args:
         differences: Of the cases so far.
         is_binary: Whether they come from 0 and 1: then (won - lost)/√(won + lost), 0 where none disagree. Otherwise the
-            paired t statistic, 0 where it has none: below two cases, or where all differences are equal.
+            z that is as unlikely as the paired t statistic: with few cases, t itself is large too often. Where all
+            differences are equal there is no t, and they count as won or lost.
 
     Source: P. O'Brien and T. Fleming, "A multiple testing procedure for clinical trials", 1979.
     """
     n, total = len(differences), math.fsum(differences)
-    if is_binary:
-        disagreeing = sum(one != 0 for one in differences)
-        return total / math.sqrt(disagreeing) if disagreeing else 0.0
-    if n < 2:
-        return 0.0
-    spread = math.fsum((one - total / n) ** 2 for one in differences)
-    return total / n / math.sqrt(spread / (n - 1) / n) if spread > 0 else 0.0
+    spread = math.fsum((one - total / n) ** 2 for one in differences) if n else 0.0
+    if is_binary or spread <= 0:
+        won, lost = sum(one > 0 for one in differences), sum(one < 0 for one in differences)
+        return (won - lost) / math.sqrt(won + lost) if won + lost else 0.0
+    from scipy import special
+
+    t = total / n / math.sqrt(spread / (n - 1) / n)
+    tail = max(float(special.stdtr(n - 1, -abs(t))), _SMALLEST_TAIL)
+    return math.copysign(float(special.ndtri(tail)), t)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import stats
 
 from assay.statistics.sequential import (
     Evidence,
@@ -131,11 +132,21 @@ def test_always_valid_intervals_always(differences: list[float]) -> None:
     assert always_valid_interval([-one for one in differences]) == pytest.approx((-high, -low), abs=1e-7)
 
 
-def test_looks() -> None:
-    """When they are due, rounded up; z of wins against losses, t of scores, 0 where nothing can be said."""
+def test_when_looks_are_due() -> None:
+    """At every fifth of the planned cases, rounded up; fewer than 20 cases cannot be looked at five times."""
     assert look_sizes(500) == (100, 200, 300, 400, 500)
-    assert look_sizes(7) == (2, 3, 5, 6, 7)
+    assert look_sizes(21) == (5, 9, 13, 17, 21)
+    with pytest.raises(ValueError, match="at least 20 cases, not 19"):
+        look_sizes(19)
+
+
+def test_what_a_look_says() -> None:
+    """z of wins against losses; of scores the z whose tail is that of t; equal differences count as won."""
     assert look_statistic([1.0] * 10 + [-1.0] * 2 + [0.0] * 5, is_binary=True) == pytest.approx(8 / math.sqrt(12))
-    assert look_statistic([1, 1, 0, 1, 1, 2, 0, 0], is_binary=False) == pytest.approx(3.0)
-    assert look_statistic([0.0, 0.0], is_binary=True) == look_statistic([0.5, 0.5], is_binary=False) == 0.0
-    assert look_statistic([0.5], is_binary=False) == look_statistic([], is_binary=True) == 0.0
+    scores = [1.0, 1.0, 0.0, 1.0, 1.0, 2.0, 0.0, 0.0]
+    tail = stats.ttest_1samp(scores, 0, alternative="greater").pvalue
+    assert look_statistic(scores, is_binary=False) == pytest.approx(stats.norm.isf(tail))
+    assert look_statistic([-one for one in scores], is_binary=False) == pytest.approx(-stats.norm.isf(tail))
+    assert look_statistic([-0.5] * 9, is_binary=False) == -3.0
+    assert look_statistic([0.0, 0.0], is_binary=True) == look_statistic([], is_binary=False) == 0.0
+    assert 30 < look_statistic([1.0] * 99_999 + [0.999], is_binary=False) < 40
