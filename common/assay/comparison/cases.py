@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 from assay.comparison.model import PASS_RATE
 
 NAN = math.nan
+_LARGEST = 1e100
+"""Values beyond it count for nothing: the squares of their differences are more than a float holds."""
 
 
 class CaseScores:
@@ -56,7 +58,8 @@ class CaseScores:
 
         Args:
             case_id: Its case.
-            values: Its scores by metric; None, NaN and metrics that are not compared count for nothing.
+            values: Its scores by metric; None, NaN, values beyond ±1e100 and metrics that are not compared count for
+                nothing.
             passed: Its verdict.
             is_error: Whether the agent failed.
             repeat: Which run of the case it is, from 0.
@@ -85,7 +88,7 @@ class CaseScores:
         if passed is not None:
             self._add(PASS_RATE, place, float(passed))
         for name, value in values.items():
-            if value is not None and name in self._sums and name != PASS_RATE and math.isfinite(value):
+            if value is not None and name in self._sums and name != PASS_RATE and abs(value) <= _LARGEST:
                 self._add(name, place, value)
 
     def _add(self, name: str, place: int, value: float) -> None:

@@ -33,7 +33,7 @@ def columns(draw: st.DrawFn, runs: int = 2) -> list[dict[str, list[float | None]
     kinds: dict[str, st.SearchStrategy[float | None]] = {
         "exact_match": st.sampled_from([0.0, 1.0, 1.0, None]),
         "quality": st.sampled_from([1.0, 2.0, 3.0, 4.0, 5.0, None]),
-        "latency": st.floats(0.0, 1e6) | st.none(),
+        "latency": st.floats(0.0, 1e6) | st.none() | st.sampled_from([5e-324, 1e99, 1e100, -1e100, 1.7e308]),
     }
     return [
         {name: draw(st.lists(values, min_size=n, max_size=n)) for name, values in kinds.items()} for _ in range(runs)
