@@ -1,0 +1,221 @@
+"""When a comparison of two runs may stop early: a pure function of the rows that both have stored.
+
+Cases are asked in a shuffled order that the comparison records. A look sees the cases that are finished in both runs,
+up to the first of the order that is not, so that neither the speed of an agent nor a killed process moves a decision.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from enum import StrEnum
+from hashlib import blake2b
+from typing import TYPE_CHECKING
+
+from assay.comparison.model import Verdict
+from assay.statistics.sequential import (
+    LEAST_LOOKED_AT,
+    LOOK_BOUNDS,
+    Evidence,
+    first_crossing,
+    look_sizes,
+    look_statistic,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+FIVE_LOOKS_ALPHA = 0.05
+"""The level that the bounds of the planned looks belong to."""
+
+
+class StoppingRule(StrEnum):
+    """By what a comparison stops early."""
+
+    ALWAYS_VALID = "always-valid"
+    """At any case at which the evidence of a difference reaches 1/alpha."""
+    FIVE_LOOKS = "five-looks"
+    """At a fifth of the planned cases, or two, three or four of them, when z reaches the bound of that look."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoppingPlan:
+    """What is fixed before the first case is asked.
+
+    Args:
+        rule: By what it stops.
+        cases: Cases of each run.
+        repeats: Runs of each case; its value is their mean.
+        scale: Bounds of the primary metric; None where it has none, which the always-valid rule refuses.
+        higher_is_better: Of the primary metric.
+        alpha: Level over all looks.
+    """
+
+    rule: StoppingRule
+    cases: int
+    repeats: int = 1
+    scale: tuple[float, float] | None = None
+    higher_is_better: bool = True
+    alpha: float = 0.05
+
+    def problems(self) -> list[str]:
+        """Return everything for which the rule cannot hold its level, each a sentence; empty for nothing."""
+        return list(self._problems())
+
+    def _problems(self) -> Iterator[str]:
+        if self.rule is StoppingRule.ALWAYS_VALID:
+            if self.scale is None:
+                yield (
+                    f"{self.rule} needs a metric with bounds, which the primary one has not: stop by "
+                    f"{StoppingRule.FIVE_LOOKS}, or choose another with --primary"
+                )
+            return
+        if self.cases < LEAST_LOOKED_AT:
+            yield f"{self.rule} needs at least {LEAST_LOOKED_AT} cases, not {self.cases}: run all of them"
+        if self.alpha != FIVE_LOOKS_ALPHA:
+            yield (
+                f"{self.rule} is made for --alpha {FIVE_LOOKS_ALPHA:g}, not {self.alpha:g}: leave it out, or stop by "
+                f"{StoppingRule.ALWAYS_VALID}"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """A comparison that is decided.
+
+    Args:
+        rule: By what.
+        cases: After how many cases of the order; they are finished in both runs.
+        n_pairs: How many of these have a value in both runs.
+        verdict: Which run is better.
+        look: Number of the planned look, from 1; None for the always-valid rule.
+        z: Its statistic; None likewise.
+        bound: What |z| reached; None likewise.
+        p: The always-valid p-value; None for planned looks.
+    """
+
+    rule: StoppingRule
+    cases: int
+    n_pairs: int
+    verdict: Verdict
+    look: int | None = None
+    z: float | None = None
+    bound: float | None = None
+    p: float | None = None
+
+
+class Stopping:
+    """Takes cases in their order and says when the comparison is decided.
+
+    Args:
+        plan: What was fixed before.
+
+    Raises:
+        ValueError: The plan has problems.
+    """
+
+    def __init__(self, plan: StoppingPlan) -> None:
+        if found := plan.problems():
+            raise ValueError("; ".join(found))
+        self._plan = plan
+        self._differences: list[float] = []
+        self._is_binary = plan.repeats == 1
+        self._finished = 0
+        self._sizes = look_sizes(plan.cases) if plan.rule is StoppingRule.FIVE_LOOKS else ()
+        self._evidence = Evidence(plan.cases)
+        self.stop: Stop | None = None
+
+    def take(self, cases: Sequence[tuple[float | None, float | None]]) -> Stop | None:
+        """Take the next finished cases of the order; return the decision, which later cases do not move.
+
+        Args:
+            cases: Values of A and B of each case, None for one without.
+
+        Raises:
+            ValueError: More cases come than were planned, or a value is out of the metric's bounds.
+        """
+        if self._finished + len(cases) > self._plan.cases:
+            raise ValueError(f"more cases come than the {self._plan.cases:,} that were planned")
+        if self.stop is None:
+            look = self._look_at_any if self._plan.rule is StoppingRule.ALWAYS_VALID else self._look_as_planned
+            self.stop = look(cases)
+        self._finished += len(cases)
+        return self.stop
+
+    def _look_at_any(self, cases: Sequence[tuple[float | None, float | None]]) -> Stop | None:
+        low, high = self._plan.scale or (0.0, 1.0)
+        places = [place for place, (a, b) in enumerate(cases) if a is not None and b is not None]
+        found = [_difference(cases[place]) for place in places]
+        path = self._evidence.take([one / (high - low) for one in found])
+        reached = first_crossing(path, alpha=self._plan.alpha)
+        self._differences += found[:reached]
+        if reached is None:
+            return None
+        return Stop(
+            self._plan.rule,
+            self._finished + places[reached - 1] + 1,
+            len(self._differences),
+            self._verdict(),
+            p=math.exp(-float(path[reached - 1])),
+        )
+
+    def _look_as_planned(self, cases: Sequence[tuple[float | None, float | None]]) -> Stop | None:
+        for place, case in enumerate(cases, start=self._finished + 1):
+            if None not in case:
+                self._is_binary = self._is_binary and all(value in (0.0, 1.0) for value in case)
+                self._differences.append(_difference(case))
+            if place not in self._sizes:
+                continue
+            number = self._sizes.index(place)
+            z = look_statistic(self._differences, is_binary=self._is_binary)
+            if abs(z) >= LOOK_BOUNDS[number]:
+                return Stop(
+                    self._plan.rule,
+                    place,
+                    len(self._differences),
+                    self._verdict(),
+                    look=number + 1,
+                    z=z,
+                    bound=LOOK_BOUNDS[number],
+                )
+        return None
+
+    def _verdict(self) -> Verdict:
+        is_b = (math.fsum(self._differences) > 0) is self._plan.higher_is_better
+        return Verdict.B_BETTER if is_b else Verdict.A_BETTER
+
+
+def _difference(case: tuple[float | None, float | None]) -> float:
+    a, b = case
+    assert a is not None
+    assert b is not None
+    return b - a
+
+
+def first_stop(plan: StoppingPlan, cases: Sequence[tuple[float | None, float | None] | None]) -> Stop | None:
+    """Return the decision that the stored rows of two runs allow; None for none yet.
+
+    Args:
+        plan: What was fixed before.
+        cases: In the recorded order, the values of A and B of each case, None for a missing value; None in the place
+            of a pair for a case that is not finished in both runs. Nothing behind the first of these counts.
+
+    Raises:
+        ValueError: The plan has problems, or cases and values are not those that were planned.
+    """
+    finished = []
+    for case in cases:
+        if case is None:
+            break
+        finished.append(case)
+    return Stopping(plan).take(finished)
+
+
+def shuffled(case_ids: Sequence[str], seed: int) -> list[int]:
+    """Return the places of cases in the order in which they are asked: by a digest of seed and case id.
+
+    It belongs to the ids, not to their order in the dataset nor to a version of a random generator.
+    """
+    key = f"assay order {seed}".encode()
+    digests = [blake2b(case_id.encode("utf-8", "surrogatepass"), key=key).digest() for case_id in case_ids]
+    return sorted(range(len(case_ids)), key=lambda place: (digests[place], place))
