@@ -65,6 +65,8 @@ NOT_RUN = {
     "docs/compare.md": {
         "assay compare": "`test_cli_compare.py` runs it",
         "assay plan": "`test_cli_compare.py` runs it",
+        "assay baseline": "`test_cli_compare.py` runs it",
+        "assay run": "`test_cli_compare.py` runs it",
     },
     "docs/database.md": {
         "pip install": "needs the network",

@@ -137,7 +137,7 @@ def test_a_run_against_a_baseline(two_runs: Path, shared_cli: Cli) -> None:
     assert "significantly worse" in done.stdout
     assert "::error title=regression::" in done.stdout
     assert "significantly worse" in (cli.folder / "comment.md").read_text("utf-8")
-    assert 'classname="small.comparison"' in (cli.folder / "junit.xml").read_text("utf-8")
+    assert 'classname="assay.small.comparison"' in (cli.folder / "junit.xml").read_text("utf-8")
     assert cli.run("run", "--no-progress", "--quiet", *against, "--max-drop", "1", "--fail-on", "never").returncode == 0
     missing = cli.run("run", "--no-progress", "--against", "missing.json", status=2)
     assert "missing.json cannot be read" in missing.stderr

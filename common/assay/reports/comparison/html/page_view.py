@@ -133,8 +133,8 @@ class PageView:
     def metrics(self) -> Rows:
         """Return the metrics, heading first: of two runs with their difference, of more the value of each run."""
         if len(self.pairs) == 1:
-            heading, first, *others = metrics_of_pair(self.report, self.pairs[0])
-            return [heading, (f"{first[0]} *", *first[1:]), *others]
+            heading, (name, *primary), *rows = metrics_of_pair(self.report, self.pairs[0])
+            return [heading, (f"{name} *", *primary), *rows]
         columns = list(zip(*metrics_of_runs(self.report), strict=True))
         (_, *labels), _, (name, *first), *others = columns
         return [("metric", *labels), (f"{name} *", *first), *others]
