@@ -112,17 +112,20 @@ class RowConditions:
     def _has_text(self, wanted: TextCondition) -> Condition:
         text = clean_text(wanted.text)
         rows = sa.tuple_(_ROWS.c.case_index, _ROWS.c.repeat_index)
+        asked = _ROWS.c.case_index.in_(self._asked(text))
         match wanted.field:
             case TextField.QUESTION:
-                return _ROWS.c.case_index.in_(self._asked(text))
+                return asked
             case TextField.ANSWER:
                 return rows.in_(self._answered(text))
-            case TextField.ANY:
+            case TextField.ANY if self._is_postgres:
                 own = _ROWS.alias()
                 found = sa.select(own.c.case_index, own.c.repeat_index)
-                asked = found.where(own.c.run_id == self._run_id, own.c.case_index.in_(self._asked(text)))
+                asked_rows = found.where(own.c.run_id == self._run_id, own.c.case_index.in_(self._asked(text)))
                 # One list, not two conditions joined by OR, for which PostgreSQL might compare every pair.
-                return rows.in_(sa.union_all(self._answered(text), asked))
+                return rows.in_(sa.union_all(self._answered(text), asked_rows))
+            case TextField.ANY:  # two lists: rows of the run are not read a second time to join them
+                return sa.or_(asked, rows.in_(self._answered(text)))
 
     def _answered(self, text: str) -> sa.Select[Any]:
         """Return the rows whose answer, to any turn, holds a text."""
