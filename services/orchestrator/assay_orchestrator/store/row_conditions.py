@@ -116,8 +116,10 @@ class RowConditions:
         match wanted.field:
             case TextField.QUESTION:
                 return asked
-            case TextField.ANSWER:
+            case TextField.ANSWER if self._is_postgres:
                 return rows.in_(self._answered(text))
+            case TextField.ANSWER:
+                return self._own_answer_holds(text)
             case TextField.ANY if self._is_postgres:
                 own = _ROWS.alias()
                 found = sa.select(own.c.case_index, own.c.repeat_index)
@@ -126,6 +128,15 @@ class RowConditions:
                 return rows.in_(sa.union_all(self._answered(text), asked_rows))
             case TextField.ANY:  # two lists: rows of the run are not read a second time to join them
                 return sa.or_(asked, rows.in_(self._answered(text)))
+
+    def _own_answer_holds(self, text: str) -> Condition:
+        """Return whether an answer of the row holds a text, row by row.
+
+        SQLite would first write a list of all rows whose answer holds a text, also for a page that ends after a few.
+        """
+        answers = schema.answers.c
+        own = sa.and_(answers.case_index == _ROWS.c.case_index, answers.repeat_index == _ROWS.c.repeat_index)
+        return self._answered(text).where(own).correlate(_ROWS).exists()
 
     def _answered(self, text: str) -> sa.Select[Any]:
         """Return the rows whose answer, to any turn, holds a text."""
