@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import fields, is_dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from tests.report_documents import document, metric, row, score
@@ -124,3 +124,30 @@ def two() -> list[dict[str, Any]]:
 def three() -> list[dict[str, Any]]:
     """Three runs."""
     return [*two(), run_document("third", C)]
+
+
+def filled(value: Any, payload: str) -> Any:
+    """Return a comparison, or a part of it, whose every text from people, models and datasets is a payload.
+
+    Metrics have the payload behind their names, so that they stay different from each other.
+    """
+    if is_dataclass(value) and not isinstance(value, type):
+        changed = {each.name: _filled(each.name, getattr(value, each.name), payload) for each in fields(value)}
+        return replace(value, **changed)
+    if isinstance(value, dict):
+        return {f"{key}{payload}" if key in _METRICS else key: filled(one, payload) for key, one in value.items()}
+    return tuple(filled(one, payload) for one in value) if isinstance(value, tuple) else value
+
+
+def _filled(name: str, value: Any, payload: str) -> Any:
+    if name in ("metric", "primary") and isinstance(value, str):
+        return value + payload
+    if name in _UNTRUSTED and isinstance(value, str):
+        return payload
+    if name in ("values", "fingerprints", "improvements") and isinstance(value, tuple):
+        return tuple(payload for _ in value)
+    return value if name in ("settings", "random_draws") else filled(value, payload)
+
+
+_METRICS = ("accuracy", "quality", "pass_rate", "latency", "tokens", "cost")
+_UNTRUSTED = ("name", "run_id", "prompt_path", "dataset_name", "reason", "message", "path", "case_id", "category")

@@ -1,4 +1,4 @@
-"""The reports of one document as they were reviewed, in tests/golden; write them anew with
+"""The reports of documents and comparisons as they were reviewed, in tests/golden; write them anew with
 
     python -m tests.golden_reports
 
@@ -12,13 +12,16 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tests.comparison_reports import compared, three, two
 from tests.report_documents import HOSTILE, agent_error, document, failed, gate, metric, row, score, written
 
 from assay.reports.annotations import annotation_lines
+from assay.reports.comparison.text import comparison_lines
+from assay.reports.comparison.writing import write_comparison
 from assay.reports.report import report_of_file
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
 GOLDEN = Path(__file__).parent / "golden"
 FORMATS = ("csv", "markdown", "junit")
@@ -89,6 +92,17 @@ def reports(folder: Path) -> Iterator[tuple[str, bytes]]:
             for path in written(below, found, format_name):
                 yield f"{name}/{path.name}", path.read_bytes()
         yield f"{name}/annotations.txt", _annotations(below / "source.json")
+    for name, documents in (("two-runs", two()), ("three-runs", three())):
+        yield from _comparison(folder / name, documents, name)
+
+
+def _comparison(below: Path, documents: Sequence[Mapping[str, Any]], name: str) -> Iterator[tuple[str, bytes]]:
+    """Yield the text reports of a comparison, and what the console prints of it."""
+    below.mkdir()
+    with compared(below, documents, noise_floors={"accuracy": 0.04} if len(documents) == 2 else None) as report:
+        yield f"{name}/console.txt", "".join(f"{line}\n" for line in comparison_lines(report)).encode()
+        for path in write_comparison(report, below / "out", ["markdown", "csv"]).written:
+            yield f"{name}/{path.name}", path.read_bytes()
 
 
 def _annotations(source: Path) -> bytes:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def test_reports_are_those_that_were_reviewed(tmp_path: Path) -> None:
-    """Columns, words and order of csv, markdown, junit and annotations change where someone reviews them."""
+    """Columns, words and order of text reports and of the console change where someone reviews them."""
     found = dict(reports(tmp_path))
     wanted = expected()
     assert sorted(found) == sorted(wanted)

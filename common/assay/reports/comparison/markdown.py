@@ -123,7 +123,7 @@ def _two(report: ComparisonReport) -> Iterator[str]:
     yield ""
     yield _method(report, pair, one)
     if one.noise_floor is not None:
-        yield markdown_prose(floor_sentence(report, one))
+        yield from ("", markdown_prose(floor_sentence(report, one)))
 
 
 def _method(report: ComparisonReport, pair: PairComparison, one: MetricComparison) -> str:

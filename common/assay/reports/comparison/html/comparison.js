@@ -77,12 +77,12 @@
     }
   }
 
-  // Verdicts that turned worse come first, then values by how much they fell.
+  // Verdicts that turned worse come first, then values by how much they fell, then ids, as in all other reports.
   function find({pair, show}) {
     const place = ({passed, primary}) => [difference(passed, pair) ?? 0, sign * (difference(primary, pair) ?? 0)];
     return cases.filter((one) => one.compared[pair] && matches(one, pair, show))
       .map((one) => ({one, order: place(one)}))
-      .sort((x, y) => x.order[0] - y.order[0] || x.order[1] - y.order[1])
+      .sort((x, y) => x.order[0] - y.order[0] || x.order[1] - y.order[1] || (x.one.id < y.one.id ? -1 : 1))
       .map(({one}) => one);
   }
 

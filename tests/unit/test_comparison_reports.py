@@ -1,0 +1,369 @@
+"""Reports of comparisons: figures that can be computed again, words that claim no more, and texts that do nothing."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import io
+import json
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import jsonschema
+import pytest
+from tests.charts import layout_problems, texts
+from tests.comparison_reports import A, B, compared, filled, run_document, three, two
+from tests.report_documents import HOSTILE
+from tests.unit.charts.test_charts_text import glyphs
+from tests.unit.test_report_markdown import LINKED, PARTS, READER, cells, leaves, paired_cells
+
+from assay.comparison import decision as decision_model
+from assay.comparison import model
+from assay.comparison.decision import DecisionRules
+from assay.comparison.model import Verdict
+from assay.errors import InvalidInputError
+from assay.reports.charts.fonts import Fonts
+from assay.reports.comparison import plots
+from assay.reports.comparison.cases_csv import write_cases
+from assay.reports.comparison.document import comparison_document
+from assay.reports.comparison.markdown import comparison_markdown
+from assay.reports.comparison.sentences import banners, cautions, verdict_sentence
+from assay.reports.comparison.text import comparison_lines
+from assay.reports.comparison.writing import write_comparison
+from assay.reports.folder import ReportFolder
+from assay.reports.schema import comparison_schema
+from assay.text.unsafe_text import UNSAFE, json_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from assay.reports.comparison.comparison_report import ComparisonReport
+
+
+ARABIC = "المطالبة الأساسية للإجابة عن المناقصات الحكومية المطروحة"
+PAYLOADS = [*PARTS, "=1+1", "@SUM(A1)", "-2+3", "\t=1", "</script><img src=x>", "<!--<script>"]
+
+
+@pytest.fixture(scope="module")
+def of_two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ComparisonReport]:
+    """Two runs, of which the second is better."""
+    with compared(tmp_path_factory.mktemp("two"), two(), noise_floors={"accuracy": 0.4}) as report:
+        yield report
+
+
+@pytest.fixture(scope="module")
+def of_three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ComparisonReport]:
+    """Three runs."""
+    with compared(tmp_path_factory.mktemp("three"), three()) as report:
+        yield report
+
+
+def changed(report: ComparisonReport, **changes: Any) -> ComparisonReport:
+    """Return a report whose first pair has another primary metric."""
+    pair, *others = report.comparison.pairs
+    first, *metrics = pair.metrics
+    pair = replace(pair, metrics=(replace(first, **changes), *metrics))
+    return replace(report, comparison=replace(report.comparison, pairs=(pair, *others)))
+
+
+def everything(report: ComparisonReport) -> str:
+    """Return all that is said of a comparison in words."""
+    return "\n".join([*comparison_lines(report), comparison_markdown(report), json_text(comparison_document(report))])
+
+
+# -- JSON
+
+
+def test_the_document_keeps_to_its_schema(of_two: ComparisonReport, of_three: ComparisonReport) -> None:
+    """jsonschema finds nothing, in comparisons of two and of three runs, with and without their documents."""
+    schema = comparison_schema()
+    jsonschema.Draft202012Validator.check_schema(schema)
+    validator = jsonschema.Draft202012Validator(schema)
+    for report in (of_two, of_three, replace(of_two, runs=(), cases=None)):
+        document = json.loads(json_text(comparison_document(report)))
+        assert list(validator.iter_errors(document)) == []
+
+
+def test_the_schema_has_every_field_of_a_comparison() -> None:
+    """A field that is added to the model is in the document, and so in the schema."""
+    of_json = comparison_schema()["$defs"]
+    for module in (model, decision_model):
+        for name, cls in vars(module).items():
+            snake = "".join(f"_{char.lower()}" if char.isupper() else char for char in name).lstrip("_")
+            if dataclasses.is_dataclass(cls) and name != "DecisionRules":
+                names = [field.name for field in dataclasses.fields(cls)]
+                assert of_json[snake]["required"] == names == list(of_json[snake]["properties"]), name
+
+
+def test_the_document_has_the_names_that_programs_read(of_two: ComparisonReport) -> None:
+    """Names of other versions' files, every figure of the comparison, and what it can be computed again from."""
+    found = comparison_document(of_two)
+    pair = found["statistical_comparison"]["pairwise_comparisons"]["baseline_vs_candidate"]
+    assert found["prompt_paths"] == ["prompts/baseline.md", "prompts/candidate.md"]
+    assert (pair["overall_winner"], pair["significant_differences"]) == (
+        "candidate",
+        ["accuracy", "pass_rate", "quality"],
+    )
+    assert pair["metrics_comparison"]["accuracy"]["p"] == 0.03125
+    assert [name for name, _ in found["statistical_comparison"]["overall_ranking"]] == ["candidate", "baseline"]
+    assert found["recommendation"]["recommended_prompt"] == "candidate"
+    assert found["individual_results"][1]["results"]["accuracy"]["value"] == 1.0
+    assert found["individual_results"][1]["evaluation_file"] == "evaluation_2.json"
+    again = found["comparison"]
+    assert (again["settings"]["seed"], again["random_draws"]["resamples"], again["assay_version"]) == (
+        0,
+        10_000,
+        "0.1.0",
+    )
+    assert again["pairs"][0]["metrics"][0]["table"] == {"both": 14, "a_only": 0, "b_only": 6, "neither": 0}
+
+
+def test_no_number_is_infinite_or_none(of_two: ComparisonReport) -> None:
+    """What could not be computed is null, whatever arithmetic made of it."""
+    report = changed(of_two, t=math.nan, d_z=math.inf)
+    one = comparison_document(report)["comparison"]["pairs"][0]["metrics"][0]
+    assert (one["t"], one["d_z"]) == (None, None)
+    assert "NaN" not in json_text(comparison_document(report))
+
+
+def test_runs_with_one_name_stay_apart(of_three: ComparisonReport) -> None:
+    """Two runs of one name, and names that make one key of two pairs, lose no pair."""
+    variants = of_three.comparison.variants
+    for names in (("x", "x", "y"), ("x", "x_vs_x", "x_vs_x"), ("a", "a_vs_b", "b_vs_b"), ("x", "x (A)", "x")):
+        named = tuple(replace(one, name=name) for one, name in zip(variants, names, strict=True))
+        report = replace(of_three, comparison=replace(of_three.comparison, variants=named))
+        assert len(set(report.names.values())) == 3
+        assert len(comparison_document(report)["statistical_comparison"]["pairwise_comparisons"]) == 3
+
+
+# -- words
+
+
+def test_what_is_not_decided_is_never_called_equal(of_two: ComparisonReport) -> None:
+    """Inconclusive says how many cases are needed; equivalent comes from a margin alone, and names it."""
+    report = changed(of_two, verdict=Verdict.INCONCLUSIVE, n_needed=40, difference=0.0, p=1.0, p_adjusted=1.0)
+    assert verdict_sentence(report).startswith("Inconclusive: whether A (baseline) or B (candidate) is better")
+    assert cautions(report)[0].startswith("few cases: 20 paired cases, where about 40 are needed")
+    assert "no difference" not in everything(report).lower()
+    settings = replace(of_two.comparison.settings, margin=0.05)
+    equal = changed(of_two, verdict=Verdict.EQUIVALENT, equivalence_interval=(-0.01, 0.02))
+    equal = replace(equal, comparison=replace(equal.comparison, settings=settings))
+    assert "equivalent on accuracy: the 90% interval [-0.01, +0.02]" in verdict_sentence(equal)
+    assert "within the margin of ±0.05" in verdict_sentence(equal)
+
+
+def test_runs_that_must_not_be_compared_have_no_winner(tmp_path: Path) -> None:
+    """Every reason is a line of its own above figures without a verdict, in each report."""
+    late = run_document("candidate", B)
+    late["summary"]["judging"] = {**late["summary"]["judging"], "fingerprints": ["other"]}
+    late["results"]["accuracy"]["version"] = "2"
+    with compared(tmp_path, [run_document("baseline", A), late]) as report:
+        assert verdict_sentence(report) == "No verdict on accuracy: the runs must not be compared."
+        assert [line[:16] for line in comparison_lines(report)[1:3]] == ["NOT COMPARABLE: "] * 2
+        assert comparison_markdown(report).count("NOT COMPARABLE") == 2
+        assert " better" not in "".join(comparison_lines(report)[:20])
+        assert "+0.30 [+0.05, +0.50]" in "".join(comparison_lines(report))
+
+
+def test_cases_that_were_chosen_afterwards_are_exploratory(tmp_path: Path) -> None:
+    """A filter gives figures, a line that says why they decide nothing, and no verdict."""
+    with compared(tmp_path, three(), where="category:count") as report:
+        assert banners(report)[0].startswith("EXPLORATORY: the cases were chosen by the filter 'category:count'")
+        assert verdict_sentence(report).startswith("No verdict on accuracy: the cases were chosen by a filter")
+        assert " better" not in everything(report)
+
+
+def test_warnings_say_what_a_statistician_would(of_two: ComparisonReport) -> None:
+    """Few disagreeing cases, few clusters, rows without errors, changed cases, and a floor above the difference."""
+    report = changed(
+        of_two,
+        notes=("few_disagreeing", "few_clusters"),
+        table=model.PassTable(15, 1, 3, 1),
+        min_attainable_p=0.125,
+        clusters=4,
+        borderline=True,
+        without_errors=0.1,
+        without_errors_p=0.5,
+    )
+    said = "\n".join(cautions(report))
+    for part in (
+        "4 cases came out differently: with so few, no p-value below 0.12",
+        "4 clusters: with fewer than 10",
+        "the p-value decides",
+        "without the cases that have agent errors: +0.10, p 0.50",
+    ):
+        assert part in said
+    assert "noise floor (A/A): 0.40 accuracy; the difference is not above it" in comparison_lines(of_two)
+
+
+def test_a_regression_is_said_last(tmp_path: Path) -> None:
+    """The decision with its exit status and reasons closes what the console prints."""
+    with compared(tmp_path, two()[::-1], rules=DecisionRules(max_drop=0.1)) as report:
+        last = comparison_lines(report)[-1]
+    assert last.startswith("decision: regression, exit status 1: accuracy of B is 0.3 worse than that of A, more than")
+    assert "accuracy of B is significantly worse than that of A" in last
+
+
+# -- CSV
+
+
+def test_only_compared_cases_have_differences(tmp_path: Path) -> None:
+    """Every case is a line, those of one run too; only cases that both have, with equal contents, are subtracted."""
+    other = run_document("candidate", "5-5e5")
+    other["rows"][1]["question"] = "Another question?"
+    with compared(tmp_path, [run_document("baseline", "552-"), other]) as report:
+        assert report.cases is not None
+        written = io.StringIO()
+        write_cases(report, report.cases, written)
+    lines = {line["Case"]: line for line in csv.DictReader(io.StringIO(written.getvalue()))}
+    assert list(lines) == ["c0", "c1", "c2", "c3", "c4"]
+    assert [lines[name]["B - A quality"] for name in lines] == ["0", "", "", "", ""]
+    assert (lines["c2"]["A quality"], lines["c2"]["B quality"]) == ("2", "5")
+    assert (lines["c3"]["A accuracy"], lines["c3"]["B accuracy"], lines["c3"]["B pass_rate"]) == ("", "0", "0")
+
+
+# -- hostile texts
+
+
+def hostile(report: ComparisonReport, payload: str) -> ComparisonReport:
+    """Return a report with a payload in every text that others may write."""
+    return replace(report, comparison=filled(report.comparison, payload), runs=(), cases=None)
+
+
+def test_no_text_reaches_a_terminal_as_it_is(of_two: ComparisonReport, of_three: ComparisonReport) -> None:
+    """No line has a control, and no text begins a line of its own."""
+    for report in (of_two, of_three):
+        count = len(comparison_lines(hostile(report, "x")))
+        for payload in (HOSTILE, *PAYLOADS):
+            lines = comparison_lines(hostile(report, payload))
+            assert len(lines) <= count + 6  # footnotes wrap
+            assert [line for line in lines if UNSAFE.search(line)] == []
+
+
+def test_a_text_does_nothing_in_markdown(of_two: ComparisonReport, of_three: ComparisonReport) -> None:
+    """No payload is a link, an image, a tag or a reference, or ends its cell."""
+    for report in (of_two, of_three):
+        for payload in PAYLOADS:
+            text = comparison_markdown(hostile(report, payload))
+            for token in leaves(READER.parse(text)):
+                assert token.type not in ("link_open", "image", "html_inline", "softbreak", "hardbreak"), token
+                if token.type == "html_block":
+                    assert token.content.strip() in (
+                        "<details><summary>Cost, latency, judge and provenance</summary>",
+                        "</details>",
+                    )
+                if token.type == "text":
+                    assert LINKED.search(token.content) is None, token.content
+            for line in text.splitlines():
+                assert not line.startswith("|") or len(cells(line)) == len(paired_cells(line)), line
+
+
+def test_a_spreadsheet_computes_nothing(tmp_path: Path) -> None:
+    """Cells and headings that begin a formula begin with an apostrophe."""
+    documents = two()
+    for found in documents:
+        found["rows"] = found["rows"][:5]
+        for row in found["rows"]:
+            row["case_id"] = "=1+1" + row["case_id"]
+            row["category"] = "@SUM(A1)"
+        found["results"] = {"=cmd": found["results"]["quality"]}
+        for row in found["rows"]:
+            row["scores"] = {"=cmd": row["scores"]["quality"]}
+    with compared(tmp_path, documents) as report:
+        assert report.cases is not None
+        written = io.StringIO()
+        write_cases(report, report.cases, written)
+    found = list(csv.reader(io.StringIO(written.getvalue())))
+    assert [line[0] for line in found[1:]] == [f"'=1+1c{index}" for index in range(5)]
+    assert [line[1] for line in found[1:]] == ["'@SUM(A1)"] * 5
+    assert not [cell for cell in found[0] if cell[0] in "=@+-"]
+
+
+# -- sizes
+
+
+def test_a_comment_takes_the_largest_comparison(tmp_path: Path) -> None:
+    """26 runs with long names keep to 60,000 characters, and the console to a bounded number of lines."""
+    documents = [run_document(f"{index}{'|@team ' * 12}", A[index % 5 :][:12]) for index in range(26)]
+    for index, found in enumerate(documents):
+        found["run"]["run_id"] = f"r{index}"
+    with compared(tmp_path, documents) as report:
+        assert len(comparison_markdown(report)) <= 60_000
+        assert len(comparison_lines(report)) < 400
+        sheet = plots.draw(report, Fonts(plots.drawn_text(report)))
+    assert layout_problems(sheet) == []
+    assert any("18 runs in the radar" in text for text in texts(sheet))
+
+
+# -- pictures
+
+
+@pytest.mark.parametrize("name", ["candidate", ARABIC, "東京-" * 30], ids=["Latin", "Arabic", "Chinese"])
+def test_pictures_can_be_read(tmp_path: Path, name: str) -> None:
+    """No text leaves the sheet or lies on another, and no letter is a box, in any script and at any length."""
+    documents = [run_document("baseline", A), run_document(name, B), run_document("third", A)]
+    for found in documents:
+        found["results"][f"{name} of metric"] = found["results"].pop("quality")
+        for row in found["rows"]:
+            row["scores"][f"{name} of metric"] = row["scores"].pop("quality")
+    for count in (2, 3):
+        with compared(tmp_path, documents[:count]) as report:
+            fonts = Fonts(plots.drawn_text(report))
+            sheet = plots.draw(report, fonts)
+        assert layout_problems(sheet) == []
+        assert all(0 not in glyphs(text, fonts.families) for text in texts(sheet))
+        said = " ".join(texts(sheet))
+        assert "+0.30 [+0.05, +0.50]" in said
+        assert "threshold 0.60" in said
+        assert "\n" not in said
+
+
+# -- files
+
+
+def test_a_second_comparison_replaces_nothing(tmp_path: Path, of_two: ComparisonReport) -> None:
+    """Its files have its id in their names, as those beside a run's report do; the same comparison is written anew."""
+    out = tmp_path / "out"
+    first = write_comparison(of_two, out, ["json", "markdown", "csv"])
+    assert [path.name for path in first.written] == [
+        "comparison_results.json",
+        "evaluation_1.json",
+        "evaluation_2.json",
+        "comparison_report.md",
+        "comparison_cases.csv",
+    ]
+    assert json.loads((out / "evaluation_2.json").read_text("utf-8"))["prompt_path"] == "prompts/candidate.md"
+    before = {path: path.read_bytes() for path in first.written}
+    settings = replace(of_two.comparison.settings, seed=1)
+    other = replace(of_two, comparison=replace(of_two.comparison, settings=settings))
+    second = write_comparison(other, out, ["json"])
+    assert {path: path.read_bytes() for path in first.written} == before
+    assert [path.name for path in second.written] == [
+        f"{name}-{other.comparison_id}.json" for name in ("comparison_results", "evaluation_1", "evaluation_2")
+    ]
+    assert write_comparison(of_two, out, ["json"]).written == first.written[:3]
+    ReportFolder(tmp_path / "run", "r1")
+    beside = write_comparison(of_two, tmp_path / "run", ["markdown"])
+    assert [path.name for path in beside.written] == [f"comparison_report-{of_two.comparison_id}.md"]
+
+
+def test_a_comparison_of_a_server_has_all_but_rows(tmp_path: Path, of_two: ComparisonReport) -> None:
+    """Without the documents of the runs every format is written that can be, and a note says what is missing."""
+    found = write_comparison(replace(of_two, runs=(), cases=None), tmp_path / "out", plot_format="svg")
+    assert [path.name for path in found.written] == [
+        "comparison_results.json",
+        "comparison_report.md",
+        "comparison_plots.svg",
+        "comparison.html",
+    ]
+    assert [note.split(" ")[0] for note in found.notes] == ["evaluation_1.json", "comparison_cases.csv"]
+
+
+def test_unknown_formats_are_refused_together(tmp_path: Path, of_two: ComparisonReport) -> None:
+    """Every name that is wrong is named, before anything is written."""
+    with pytest.raises(InvalidInputError) as refused:
+        write_comparison(of_two, tmp_path / "out", ["jsno", "pdf"], "gif")
+    assert [part in str(refused.value) for part in ("did you mean 'json'", "'pdf'", "'gif'")] == [True] * 3
+    assert not (tmp_path / "out").exists()
