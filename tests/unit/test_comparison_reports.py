@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import dataclasses
 import io
+import itertools
 import json
 import math
 from dataclasses import replace
@@ -20,6 +21,7 @@ from tests.unit.test_report_markdown import LINKED, PARTS, READER, cells, leaves
 
 from assay.comparison import decision as decision_model
 from assay.comparison import model
+from assay.comparison.compare import MOST_RUNS, label_of
 from assay.comparison.decision import DecisionRules
 from assay.comparison.model import Verdict
 from assay.errors import InvalidInputError
@@ -275,24 +277,43 @@ def test_a_spreadsheet_computes_nothing(tmp_path: Path) -> None:
         assert report.cases is not None
         written = io.StringIO()
         write_cases(report, report.cases, written)
-    found = list(csv.reader(io.StringIO(written.getvalue())))
-    assert [line[0] for line in found[1:]] == [f"'=1+1c{index}" for index in range(5)]
-    assert [line[1] for line in found[1:]] == ["'@SUM(A1)"] * 5
-    assert not [cell for cell in found[0] if cell[0] in "=@+-"]
+    lines = list(csv.reader(io.StringIO(written.getvalue())))
+    assert [line[0] for line in lines[1:]] == [f"'=1+1c{index}" for index in range(5)]
+    assert [line[1] for line in lines[1:]] == ["'@SUM(A1)"] * 5
+    assert not [cell for cell in lines[0] if cell[0] in "=@+-"]
 
 
 # -- sizes
 
 
-def test_a_comment_takes_the_largest_comparison(tmp_path: Path) -> None:
-    """26 runs with long names keep to 60,000 characters, and the console to a bounded number of lines."""
-    documents = [run_document(f"{index}{'|@team ' * 12}", A[index % 5 :][:12]) for index in range(26)]
-    for index, found in enumerate(documents):
-        found["run"]["run_id"] = f"r{index}"
-    with compared(tmp_path, documents) as report:
-        assert len(comparison_markdown(report)) <= 60_000
-        assert len(comparison_lines(report)) < 400
-        sheet = plots.draw(report, Fonts(plots.drawn_text(report)))
+def largest(report: ComparisonReport) -> ComparisonReport:
+    """Return a report of as many runs as can be compared, with long names, made from one of three."""
+    comparison = report.comparison
+    labels = [label_of(index) for index in range(MOST_RUNS)]
+    names = [f"{label}{'|@team ' * 12}" for label in labels]
+    changes = tuple(replace(comparison.changes[0], path=f"{name}{name}", values=tuple(names)) for name in names)
+    grown = replace(
+        comparison,
+        variants=tuple(
+            replace(comparison.variants[index % 3], label=label, name=name, prompt_path=name)
+            for index, (label, name) in enumerate(zip(labels, names, strict=True))
+        ),
+        pairs=tuple(replace(comparison.pairs[0], a=a, b=b) for a, b in itertools.combinations(labels, 2)),
+        ranking=tuple(replace(comparison.ranking[0], label=label) for label in labels),
+        flipped={f"A_vs_{label}": comparison.flipped["A_vs_B"] * 8 for label in labels},
+        flipped_count=dict.fromkeys((f"A_vs_{label}" for label in labels), 48),
+        changes=changes,
+        not_worse_than_best=tuple(labels),
+    )
+    return replace(report, comparison=grown, runs=(), cases=None)
+
+
+def test_every_report_takes_the_largest_comparison(of_three: ComparisonReport) -> None:
+    """Of 26 runs with long names Markdown fits a comment, the console 400 lines, and the picture its sheet."""
+    report = largest(of_three)
+    assert len(comparison_markdown(report)) <= 60_000
+    assert len(comparison_lines(report)) < 400
+    sheet = plots.draw(report, Fonts(plots.drawn_text(report)))
     assert layout_problems(sheet) == []
     assert any("18 runs in the radar" in text for text in texts(sheet))
 

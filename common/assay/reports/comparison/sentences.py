@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from assay.comparison.model import Verdict
@@ -19,6 +20,7 @@ _CLASSICAL = {"chi_square": "chi-square", "fisher_exact": "Fisher's exact", "t_t
 _OMNIBUS = {"cochran_q": "Cochran's Q", "friedman": "Friedman"}
 _DECISIONS = {0: "no regression", 1: "regression", 3: "not to be compared", 4: "undecided"}
 _MOST_LISTED = 8
+_NO_LETTERS = re.compile("[^0-9A-Za-z]")
 
 
 def named(report: ComparisonReport, label: str) -> str:
@@ -227,7 +229,7 @@ def judge_sentence(report: ComparisonReport) -> str:
     if not any(one.verdicts for one in variants):
         return "judge: none"
     judges = dict.fromkeys(str(model) for facts in report.facts if (model := _judge_of(facts.config)))
-    prints = dict.fromkeys(each[:4] + "…" for one in variants for each in one.fingerprints)
+    prints = dict.fromkeys(_NO_LETTERS.sub("", each)[:4] + "…" for one in variants for each in one.fingerprints)
     costs = [one.judge_cost_usd for one in variants if one.judge_cost_usd is not None]
     invalid, total = sum(one.invalid_verdicts for one in variants), sum(one.verdicts for one in variants)
     cost = f"{sum(costs):.2f}" if costs else "n/a"

@@ -52,12 +52,16 @@ _MOST_FLIPPED = 5
 _MOST_CHANGES = 10
 _MOST_CLASSICAL = 4
 _MOST_RUNS = 8
+_MOST_WARNINGS = 10
 
 
 def comparison_lines(report: ComparisonReport) -> list[str]:
     """Return a comparison as lines of clean text, as `assay compare` prints them."""
     lines = [shorten(verdict_sentence(report), _SENTENCE_CHARS)]
-    lines += [shorten(said, _SENTENCE_CHARS) for said in (*banners(report), *cautions(report))]
+    said = [*banners(report), *cautions(report)]
+    lines += [shorten(sentence, _SENTENCE_CHARS) for sentence in said[:_MOST_WARNINGS]]
+    if len(said) > _MOST_WARNINGS:
+        lines.append(f"and {count_text(len(said) - _MOST_WARNINGS, 'more warning')} in comparison_results.json")
     parts = _two(report) if len(report.comparison.variants) == 2 else _many(report)
     return [*lines, "", *parts, *_end(report)]
 

@@ -1,0 +1,96 @@
+"""The page of a comparison in a browser: counts lead to their cases, a case has both answers, and nothing else runs."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.browser.report_pages import ReportPage
+from tests.browser.test_html_report_safety import AXE, MADE, PAYLOADS, RUN_AXE
+from tests.comparison_reports import A, B, compared, run_document, three
+
+from assay.reports.comparison.writing import write_comparison
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from selenium.webdriver import Chrome
+
+pytestmark = pytest.mark.browser
+LINES = "return [...document.querySelectorAll('#case-lines th > :first-child')].map(one => one.textContent)"
+MARKED = "return [...document.querySelectorAll('#case ' + arguments[0])].map(one => one.textContent)"
+
+
+def page_of(browser: Chrome, folder: Path, documents: Sequence[Mapping[str, Any]]) -> ReportPage:
+    """Return the open page of a comparison."""
+    with compared(folder, documents) as report:
+        (path,) = write_comparison(report, folder / "out", ["html"]).written
+    return ReportPage(browser, path)
+
+
+def test_counts_lead_to_cases_and_cases_to_both_answers(browser: Chrome, tmp_path: Path) -> None:
+    """Each count of the 2 x 2 table is a link to as many cases, worst first; a case shows the words that differ."""
+    page = page_of(browser, tmp_path, three())
+    assert page.counter.startswith("6 of 20 compared cases: came out differently")
+    assert page.run(LINES) == ["c12", "c17", "c19", "c3", "c5", "c8"]
+    for pair, show, count in ((0, "both", 14), (0, "b_only", 6), (1, "a_only", 1), (1, "neither", 6), (1, "same", 19)):
+        page.click(f"[data-pair='{pair}'][data-show='{show}'] a")
+        assert len(page.run(LINES)) == count
+        assert page.counter.startswith(f"{count} of 20 compared cases")
+    page.open("show=b_only")
+    page.click("#case-lines a.case-link")
+    assert page.opened == "c12"
+    assert (page.run(MARKED, "del"), page.run(MARKED, "ins")) == (["2", "8"], ["4", "9"])
+    page.click("#next")
+    assert page.opened == "c17"
+    page.do(page.browser.back)
+    page.click("#back")
+    assert page.opened == ""
+    assert page.focused == "c12"
+    page.open("case=unknown&pair=77&show=nothing")
+    assert page.opened == "Unknown case"
+    page.close()
+
+
+def test_payloads_in_every_field_run_nothing(browser: Chrome, tmp_path: Path) -> None:
+    """Each payload, in every text of a case of its own and of the runs, stays text in the list and in the case."""
+    marks = "51" * (len(PAYLOADS) // 2)
+    documents = [run_document("baseline", marks), run_document("candidate", marks[::-1])]
+    for found in documents:
+        found["prompt_path"] = found["config"]["agent"]["options"]["prompt_file"] = f"p{'.'.join(PAYLOADS)}"
+        found["results"][PAYLOADS[0]] = found["results"].pop("quality")
+        for row, payload in zip(found["rows"], PAYLOADS, strict=False):
+            for name in ("case_id", "category", "question", "answer"):
+                row[name] += payload
+            row["references"] = [payload]
+            row["reason"] = payload if row["reason"] else None
+            row["scores"][PAYLOADS[0]] = row["scores"].pop("quality")
+    page = page_of(browser, tmp_path, documents)
+    for row in documents[0]["rows"]:
+        state: str = page.run("return new URLSearchParams({case: arguments[0]}).toString()", row["case_id"])
+        page.do(partial(page.run, "location.hash = arguments[0]", state))
+        assert page.opened != "Unknown case"
+        assert page.run(MADE) == 0
+    assert page.run("return window.hit ?? null") is None
+    page.close()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_pages_meet_the_rules_of_accessibility(browser: Chrome, tmp_path: Path, scheme: str) -> None:
+    """No rule of axe is broken by figures, list and case, in light or dark, with Arabic names."""
+    arabic = "مناقصة إنارة الشوارع"
+    page = page_of(
+        browser, tmp_path, [run_document("baseline", A, prefix=arabic), run_document(arabic, B, prefix=arabic)]
+    )
+    features = [{"name": "prefers-color-scheme", "value": scheme}]
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+    for state in ("", f"case={arabic}c12", "case=unknown"):
+        page.open(state)
+        page.run("document.querySelectorAll('details').forEach(one => { one.open = true })")
+        page.run(AXE.read_text("utf-8"))
+        found = browser.execute_async_script(RUN_AXE)
+        assert found == [], (state, *found)
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
+    page.close()
