@@ -15,6 +15,8 @@ import jsonschema
 import pytest
 from tests.charts import layout_problems, texts
 from tests.comparison_reports import A, B, compared, filled, run_document, three, two
+from tests.golden_reports import GOLDEN
+from tests.guides import blocks
 from tests.report_documents import HOSTILE
 from tests.unit.charts.test_charts_text import glyphs
 from tests.unit.test_report_markdown import LINKED, PARTS, READER, cells, leaves, paired_cells
@@ -198,6 +200,12 @@ def test_warnings_say_what_a_statistician_would(of_two: ComparisonReport) -> Non
     ):
         assert part in said
     assert "noise floor (A/A): 0.40 accuracy; the difference is not above it" in comparison_lines(of_two)
+
+
+def test_the_guide_shows_what_is_printed() -> None:
+    """The output in docs/comparison-report.md is the reviewed one."""
+    (block,) = blocks("docs/comparison-report.md", "text")
+    assert block.text == (GOLDEN / "two-runs" / "console.txt").read_text("utf-8")
 
 
 def test_a_regression_is_said_last(tmp_path: Path) -> None:

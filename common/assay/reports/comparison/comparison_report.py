@@ -58,6 +58,11 @@ class ComparisonReport:
         return {name: metric.unit for facts in reversed(self.facts) for name, metric in facts.metrics.items()}
 
     @cached_property
+    def implied(self) -> frozenset[str]:
+        """Metrics that are compared without a run having been asked to measure them."""
+        return frozenset(name for facts in self.facts for name, one in facts.metrics.items() if one.is_implied)
+
+    @cached_property
     def names(self) -> Mapping[str, str]:
         """The name of each run by its label, no two of them alike."""
         variants = self.comparison.variants
@@ -73,11 +78,10 @@ class ComparisonReport:
     def shown(self, pair: PairComparison) -> Sequence[MetricComparison]:
         """Return the metrics of two runs, without those that no run was asked to measure and that none has."""
         variants = self.comparison.variants
-        implied = {name for facts in self.facts for name, one in facts.metrics.items() if one.is_implied}
         return [
             one
             for one in pair.metrics
-            if one.metric not in implied or any(each.metrics[one.metric].n for each in variants)
+            if one.metric not in self.implied or any(each.metrics[one.metric].n for each in variants)
         ]
 
     def place(self, label: str) -> int:

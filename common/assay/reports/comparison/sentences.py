@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from assay.comparison.model import Verdict
+from assay.comparison.model import PASS_RATE, Verdict
 from assay.reports.comparison.figures import figures_of, level_text, p_phrase, p_text
 from assay.reports.metric_text import count_text
 
@@ -194,12 +194,13 @@ def adjustment_text(report: ComparisonReport) -> str:
     return _ADJUSTMENTS[report.comparison.settings.adjust.value]
 
 
-def classical_texts(pair: PairComparison) -> list[str]:
-    """Return the unpaired test of each metric that has one."""
+def classical_texts(report: ComparisonReport, pair: PairComparison) -> list[str]:
+    """Return the unpaired test of the primary metric and of each other metric that was asked for."""
+    left_out = {PASS_RATE, *report.implied} - {report.comparison.primary}
     return [
         f"{_CLASSICAL.get(one.classical.test, one.classical.test)} {p_phrase(one.classical.p)} ({one.metric})"
         for one in pair.metrics
-        if one.classical is not None and one.classical.p is not None
+        if one.classical is not None and one.classical.p is not None and one.metric not in left_out
     ]
 
 

@@ -76,7 +76,7 @@ def _two(report: ComparisonReport) -> Iterator[str]:
     yield from _table([heading, (f"{first[0]} *", *first[1:]), *others])
     yield from _footnote(report, pair)
     yield shorten(detectable_sentence(report, one), None)
-    tests = classical_texts(pair)
+    tests = classical_texts(report, pair)
     more = f"; and {len(tests) - _MOST_CLASSICAL} more" if len(tests) > _MOST_CLASSICAL else ""
     said = "; ".join(shorten(test, _VALUE_CHARS + _NAME_CHARS) for test in tests[:_MOST_CLASSICAL]) or "none"
     yield f"classical (unpaired): {said}{more}      ranking: {', '.join(ranking_texts(report))}"

@@ -123,7 +123,7 @@ class PageView:
     def runs(self) -> Rows:
         """Return what is compared, heading first."""
         return [
-            ("", "name", "prompt", "run", "cases", "agent errors"),
+            ("label", "name", "prompt", "run", "cases", "agent errors"),
             *(
                 (one.label, one.name, one.prompt_path or "–", one.run_id, f"{one.cases:,}", f"{one.agent_errors:,}")
                 for one in self.comparison.variants
