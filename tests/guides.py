@@ -96,6 +96,9 @@ NOT_RUN = {
         "assay runs delete": "shows what may be given; `test_cli_runs.py` runs it",
         "assay runs prune --older-than 30d [": "shows what may be given; `test_cli_runs.py` runs it",
     },
+    "docs/statistics.md": {
+        ".venv/bin/python": "takes minutes; `test_statistics_guide.py` compares the page with the figures"
+    },
     "docs/upgrading.md": {
         "pip install": "needs the network",
         "make compat": "takes an hour and needs another revision",
