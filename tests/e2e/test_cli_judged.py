@@ -131,7 +131,7 @@ def keys_used(provider: ScriptedProvider) -> list[str]:
 def test_a_warm_judge_has_the_keys_and_prices_of_the_command(judged: tuple[Cli, ScriptedProvider]) -> None:
     """A judge that `assay up` started is restarted for a command with another key or other prices, and only then.
 
-    It stays up, like the one before, and no key is in a file or in the arguments of a process.
+    It stays up when the command has ended, like the one before, and no key is in a file or in a process's arguments.
     """
     cli, provider = judged
     spec(cli, provider, key_variable="TEAM_KEY", concurrency=4)
@@ -144,6 +144,7 @@ def test_a_warm_judge_has_the_keys_and_prices_of_the_command(judged: tuple[Cli, 
     cli.run("run", "assay.yaml")
     assert keys_used(provider) == [second]
     services = {process.pid for process in cli.services()}
+    assert len(services) == 2
     cli.run("run", "assay.yaml")
     assert {process.pid for process in cli.services()} == services
     cli.write("prices.yaml", "prices: [{model: '*', input: 10, output: 50}]")

@@ -50,6 +50,7 @@ class LocalStack:
         # The same shares on a file that services never lock: it shows whether other commands are left.
         self._user = Lease(home.sockets / "users")
         self._children: dict[str, subprocess.Popen[bytes]] = {}
+        self._leased: set[str] = set()  # those of them that end when unused
         self._models: tuple[str, ...] = ()
         self._judge_keys: tuple[str, ...] = KEY_VARIABLES
         self._needed: tuple[str, ...] = ()
@@ -196,19 +197,21 @@ class LocalStack:
         return _runs(self._home, service)
 
     async def wait_until_stopped(self, timeout_s: float = 15.0) -> None:
-        """Give the lease back and wait until the services started here have ended, if no other command uses them."""
+        """Give the lease back and wait until the services that it keeps up have ended, if no other command uses them.
+
+        Services that stay are not waited for: those of `assay up`, and a judge that was restarted in the place of one.
+        """
         self._lease.close()
         self._user.close()
-        if self._stay:
-            return
+        leased = [self._children[service] for service in self._leased]
         try:
             async with asyncio.timeout(timeout_s):
-                while any(child.poll() is None for child in self._children.values()):
+                while any(child.poll() is None for child in leased):
                     if _is_shared(self._home):
                         return
                     await asyncio.sleep(0.02)
         except TimeoutError:
-            for child in self._children.values():
+            for child in leased:
                 child.terminate()
 
     def _spawn(self, service: str, *, stays: bool | None = None) -> None:
@@ -229,6 +232,7 @@ class LocalStack:
         with open(self._home.sockets / f"{service}.pid", "w", opener=_private) as file:
             file.write(str(child.pid))
         self._children[service] = child
+        (self._leased.discard if stays else self._leased.add)(service)
 
     def _arguments(self, service: str, stays: bool) -> list[str]:
         arguments = ["--listen", f"unix:{self._home.socket(service)}"]
