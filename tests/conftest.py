@@ -32,6 +32,10 @@ from tests.left_out import LeftOut
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+# Without byte code, each of the many processes that tests start would compile all it imports: twice the time.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
+
 # How long an example takes says nothing here: speed is measured in benchmarks/.
 settings.register_profile("untimed", deadline=None, max_examples=50)
 settings.load_profile("untimed")
