@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chrome]:
-    """Return a Chromium of the module's own, which keeps what it stores in a temporary folder and dials nothing."""
+    """Return a Chromium that keeps what it stores in a temporary folder and dials nothing."""
     driver, program = shutil.which("chromedriver"), shutil.which("chromium")
     assert driver is not None, "install Chromium's chromedriver, so that it is on PATH"
     assert program is not None, "install Chromium, so that it is on PATH"
@@ -34,6 +34,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chrome]:
     ):
         options.add_argument(argument)
     chrome = Chrome(options=options, service=Service(driver))
+    chrome.set_script_timeout(120)
     try:
         yield chrome
     finally:
