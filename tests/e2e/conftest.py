@@ -1,8 +1,9 @@
-"""The command as its users call it: a subprocess in a folder of the test's own.
+"""The command as its users call it: a process of its own in a folder of the test's own.
 
 A test that starts, stops or kills services, or looks at all that is stored, has a state directory of its own: `cli` and
 `project`, or `own_stack`, whose orchestrator runs. Others share a local stack that stays up, so that neither services
-nor models are started for each of their commands: `shared_cli` and `shared_project`.
+nor models are started for each of their commands: `shared_cli` and `shared_project`, or `judged_project`, whose judge
+runs. `Cli.run` forks the command from a process that has imported it; `Cli.start` starts it as a shell does.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 import pytest
+from tests.e2e.command_server import CommandServer
 from tests.waiting import wait_until
 
 from assay.local.stack import SERVICES
@@ -33,10 +35,12 @@ class Cli:
     Args:
         folder: Where it is called.
         home: The state directory; None for one of its own in the folder.
+        server: Forks the processes of `run`, where they need no imports of their own; None to start each.
     """
 
-    def __init__(self, folder: Path, home: Path | None = None) -> None:
+    def __init__(self, folder: Path, home: Path | None = None, server: CommandServer | None = None) -> None:
         self.folder = folder
+        self._server = server
         self.home = home if home is not None else folder / "home"
         self.env = {**os.environ, "ASSAY_HOME": str(self.home), "NO_COLOR": "1"}
 
@@ -45,10 +49,14 @@ class Cli:
         return [sys.executable, "-m", "assay_cli", *map(str, arguments)]
 
     def run(self, *arguments: str | Path, status: int | None = 0) -> subprocess.CompletedProcess[str]:
-        """Call and wait; the exit status must be `status`."""
-        done = subprocess.run(
-            self.command(*arguments), cwd=self.folder, env=self.env, capture_output=True, text=True, timeout=110
-        )
+        """Call and wait until it has ended; the exit status must be `status`."""
+        if self._server is None or self._server.needs_own_imports(self.env):
+            done = subprocess.run(
+                self.command(*arguments), cwd=self.folder, env=self.env, capture_output=True, text=True, timeout=110
+            )
+        else:
+            words = [str(argument) for argument in arguments]
+            done = self._server.run(words, folder=self.folder, environment=self.env, timeout_s=110)
         assert status is None or done.returncode == status, f"status {done.returncode}\n{done.stdout}\n{done.stderr}"
         return done
 
@@ -90,10 +98,18 @@ class Cli:
         return found
 
 
+@pytest.fixture(scope="session")
+def command_server() -> Iterator[CommandServer]:
+    """Return what forks processes of the command."""
+    server = CommandServer()
+    yield server
+    server.close()
+
+
 @pytest.fixture
-def cli(tmp_path: Path) -> Iterator[Cli]:
+def cli(tmp_path: Path, command_server: CommandServer) -> Iterator[Cli]:
     """Return the command in a fresh folder; no service may be left behind."""
-    caller = Cli(tmp_path)
+    caller = Cli(tmp_path, server=command_server)
     yield caller
     _check_nothing_left(caller)
 
@@ -110,17 +126,28 @@ def stack_up(caller: Cli, *options: str) -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def shared_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def shared_home(tmp_path_factory: pytest.TempPathFactory, command_server: CommandServer) -> Iterator[Path]:
     """Return the state directory of a local stack that tests share, so that its services and model start once."""
-    caller = Cli(tmp_path_factory.mktemp("shared"))
+    caller = Cli(tmp_path_factory.mktemp("shared"), server=command_server)
     with stack_up(caller):
         yield caller.home
 
 
 @pytest.fixture
-def shared_cli(tmp_path: Path, shared_home: Path) -> Cli:
+def shared_cli(tmp_path: Path, shared_home: Path, command_server: CommandServer) -> Cli:
     """Return the command in a fresh folder, over the shared stack: other tests' runs are stored there, too."""
-    return Cli(tmp_path, shared_home)
+    return Cli(tmp_path, shared_home, command_server)
+
+
+@pytest.fixture(scope="session")
+def shared_judge(shared_home: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Return the settings of a judge that joins the shared stack: it asks once, and knows a price for every model."""
+    caller = Cli(tmp_path_factory.mktemp("judge"), shared_home)
+    prices = caller.write("prices.yaml", "prices: [{model: '*', input: 1, output: 5}]")
+    settings = {"ASSAY_JUDGE_PRICES": str(prices), "ASSAY_JUDGE_ATTEMPTS": "1"}
+    caller.env |= settings
+    caller.run("up", "--judge")
+    return settings
 
 
 def _check_nothing_left(caller: Cli) -> None:
@@ -149,6 +176,13 @@ def own_stack(project: Cli) -> Iterator[Cli]:
 def shared_project(shared_cli: Cli) -> Cli:
     """Return the command in a folder with a small spec, dataset and agent, over the shared stack."""
     return with_project(shared_cli)
+
+
+@pytest.fixture
+def judged_project(shared_project: Cli, shared_judge: dict[str, str]) -> Cli:
+    """Return such a command, whose judge runs."""
+    shared_project.env |= shared_judge
+    return shared_project
 
 
 def with_project(cli: Cli) -> Cli:

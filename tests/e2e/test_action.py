@@ -51,24 +51,24 @@ def run_step(project: Cli, **inputs: str) -> tuple[subprocess.CompletedProcess[s
     return done, dict(line.split("=", 1) for line in outputs.read_text("utf-8").splitlines())
 
 
-def test_a_run_sets_outputs_and_leaves_reports(project: Cli) -> None:
+def test_a_run_sets_outputs_and_leaves_reports(shared_project: Cli) -> None:
     """Run id, verdict, pass rate and status are outputs; a failed gate fails no step before the reports are kept."""
-    project.write("agent.py", "def answer(request):\n    return 'no'\n")
-    done, outputs = run_step(project, ARGUMENTS="--set gates=[pass_rate>=0.99] --quick")
+    shared_project.write("agent.py", "def answer(request):\n    return 'no'\n")
+    done, outputs = run_step(shared_project, ARGUMENTS="--set gates=[pass_rate>=0.99] --quick")
     assert done.returncode == 0, done.stderr
     assert outputs["verdict"] == "FAIL"
     assert outputs["pass-rate"] == "0.0000"
     assert outputs["status"] == "1"
     assert re.fullmatch(r"small-\d{8}-\d{6}-\w+", outputs["run-id"])
-    reports = {path.name for path in (project.folder / "runner" / "assay-report").iterdir()}
+    reports = {path.name for path in (shared_project.folder / "runner" / "assay-report").iterdir()}
     assert {"results.json", "report.md", "junit.xml", "comment.md"} <= reports
-    assert (project.folder / "summary.md").read_text("utf-8").startswith("\n## FAIL: `small`")
+    assert (shared_project.folder / "summary.md").read_text("utf-8").startswith("\n## FAIL: `small`")
 
 
-def test_what_a_run_prints_is_no_command(project: Cli) -> None:
+def test_what_a_run_prints_is_no_command(shared_project: Cli) -> None:
     """Output of agent and run stands between a stop and its random end; annotations come after it."""
-    project.write("agent.py", "def answer(request):\n    print('::error::forged')\n    return 'no'\n")
-    done, _ = run_step(project, ARGUMENTS="--verbose")
+    shared_project.write("agent.py", "def answer(request):\n    print('::error::forged')\n    return 'no'\n")
+    done, _ = run_step(shared_project, ARGUMENTS="--verbose")
     lines = done.stdout.splitlines()
     token = lines[0].removeprefix("::stop-commands::")
     assert re.fullmatch(r"[0-9a-f]{32}", token)

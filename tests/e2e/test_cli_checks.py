@@ -158,18 +158,18 @@ def test_checks_need_no_embedder_where_none_compares_vectors(cli: Cli) -> None:
     assert (cli.home / "logs" / "embedder.log").exists()
 
 
+def polite(request: ProviderRequest) -> Reply:
+    """Find every answer polite and right, but not funny."""
+    score = 0 if "is funny" in user_of(request) else 1
+    return says({"reasoning": "No joke." if not score else "Fine.", "score": score})(request)
+
+
 @pytest.fixture
-def judged(cli: Cli) -> Iterator[tuple[Cli, ScriptedProvider]]:
-    """Return the command, and a provider that finds every answer polite and right, but not funny."""
-
-    def script(request: ProviderRequest) -> Reply:
-        score = 0 if "is funny" in user_of(request) else 1
-        return says({"reasoning": "No joke." if not score else "Fine.", "score": score})(request)
-
-    cli.write("prices.yaml", "prices: [{model: '*', input: 1, output: 5}]")
-    cli.env |= {"ASSAY_JUDGE_PRICES": str(cli.folder / "prices.yaml"), "ASSAY_JUDGE_ATTEMPTS": "1"}
-    with ScriptedProvider(script) as provider:
-        yield cli, provider
+def judged(shared_cli: Cli, shared_judge: dict[str, str]) -> Iterator[tuple[Cli, ScriptedProvider]]:
+    """Return the command over the shared stack and its judge, and a provider that finds every answer polite."""
+    shared_cli.env |= shared_judge
+    with ScriptedProvider(polite) as provider:
+        yield shared_cli, provider
 
 
 def who(provider: ScriptedProvider, **judge: Any) -> dict[str, Any]:
@@ -206,19 +206,21 @@ def test_the_console_says_why_the_judge_failed_a_check(judged: tuple[Cli, Script
     assert "Fine." not in said
 
 
-def test_a_spend_cap_pauses_checks_as_it_pauses_metrics(judged: tuple[Cli, ScriptedProvider]) -> None:
+def test_a_spend_cap_pauses_checks_as_it_pauses_metrics(cli: Cli) -> None:
     """No check is dropped for lack of money: the answers are stored, and a higher cap has the rest judged.
 
     `runs resume` starts the embedder that the other checks need.
     """
-    cli, provider = judged
-    write(cli, [RUBRIC, SIMILAR], [RUBRIC], judge=who(provider, spend_cap=0.0001))
-    paused = cli.run("run", "assay.yaml", status=3).stderr
-    assert "spend cap" in paused
-    (run,) = json.loads(cli.run("runs", "list", "--json").stdout)
-    assert (run["state"], run["finished"]) == ("paused", 0)
-    done = cli.run("runs", "resume", run["run_id"], "--spend-cap", "1").stdout
-    assert "verdict  PASS" in done
+    cli.write("prices.yaml", "prices: [{model: '*', input: 1, output: 5}]")
+    cli.env |= {"ASSAY_JUDGE_PRICES": str(cli.folder / "prices.yaml"), "ASSAY_JUDGE_ATTEMPTS": "1"}
+    with ScriptedProvider(polite) as provider:
+        write(cli, [RUBRIC, SIMILAR], [RUBRIC], judge=who(provider, spend_cap=0.0001))
+        paused = cli.run("run", "assay.yaml", status=3).stderr
+        assert "spend cap" in paused
+        (run,) = json.loads(cli.run("runs", "list", "--json").stdout)
+        assert (run["state"], run["finished"]) == ("paused", 0)
+        done = cli.run("runs", "resume", run["run_id"], "--spend-cap", "1").stdout
+        assert "verdict  PASS" in done
 
 
 def test_a_hostile_criterion_and_answer_stay_material(judged: tuple[Cli, ScriptedProvider]) -> None:

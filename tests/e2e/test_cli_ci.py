@@ -11,26 +11,26 @@ if TYPE_CHECKING:
 OPTIONS = ("--junit", "ci/junit.xml", "--summary", "ci/summary.md", "--comment-file", "ci/comment.md", "--annotations")
 
 
-def test_a_failing_run_says_so_to_ci(project: Cli) -> None:
+def test_a_failing_run_says_so_to_ci(shared_project: Cli) -> None:
     """Files for every reader, annotations before the verdict in the last line, and the report makes the same of it."""
-    project.write("agent.py", "def answer(request):\n    return 'no'\n")
-    done = project.run("run", *OPTIONS, "--report", "json", "--output-dir", "out", "--no-progress", status=1)
+    shared_project.write("agent.py", "def answer(request):\n    return 'no'\n")
+    done = shared_project.run("run", *OPTIONS, "--report", "json", "--output-dir", "out", "--no-progress", status=1)
     lines = done.stdout.splitlines()
     assert lines[0].startswith("::error file=assay.yaml,line=5,title=gate FAIL%3A pass_rate >= 0.9::actual 0")
     assert sum(line.startswith("::error ") for line in lines) == 10
     assert lines[-1].startswith("verdict  FAIL")
-    junit = (project.folder / "ci/junit.xml").read_bytes()
+    junit = (shared_project.folder / "ci/junit.xml").read_bytes()
     assert ElementTree.fromstring(junit).get("failures") == "21"
-    summary = (project.folder / "ci/summary.md").read_text("utf-8")
+    summary = (shared_project.folder / "ci/summary.md").read_text("utf-8")
     assert summary.startswith("\n## FAIL: `small`\n")
-    assert (project.folder / "ci/comment.md").read_text(
+    assert (shared_project.folder / "ci/comment.md").read_text(
         "utf-8"
     ) == f"<!-- assay:small:default -->{summary.removesuffix(chr(10))}"
-    again = project.run("report", "out/results.json", *OPTIONS)
+    again = shared_project.run("report", "out/results.json", *OPTIONS)
     assert again.stdout.splitlines() == lines[:10]
-    assert (project.folder / "ci/junit.xml").read_bytes() == junit
-    assert (project.folder / "ci/summary.md").read_text("utf-8") == summary * 2
-    assert sorted(path.name for path in (project.folder / "out").iterdir()) == [".assay-run", "results.json"]
+    assert (shared_project.folder / "ci/junit.xml").read_bytes() == junit
+    assert (shared_project.folder / "ci/summary.md").read_text("utf-8") == summary * 2
+    assert sorted(path.name for path in (shared_project.folder / "out").iterdir()) == [".assay-run", "results.json"]
 
 
 def test_a_file_that_cannot_be_written_costs_no_answer(project: Cli) -> None:

@@ -102,16 +102,16 @@ def test_labels_and_notes_are_bounded(project: Cli) -> None:
         assert said in project.run("run", *arguments, status=2).stderr
 
 
-def test_a_run_of_a_prompt_tells_model_and_prompt(project: Cli) -> None:
+def test_a_run_of_a_prompt_tells_model_and_prompt(shared_project: Cli) -> None:
     """`runs list` and `runs show` name the model, the prompt's file and its first line, without what is hostile."""
-    project.write("prompt.txt", f"Answer {HOSTILE} shortly.\n{{{{input}}}}\n")
-    project.env["OPENAI_API_KEY"] = "sk-test"
+    shared_project.write("prompt.txt", f"Answer {HOSTILE} shortly.\n{{{{input}}}}\n")
+    shared_project.env["OPENAI_API_KEY"] = "sk-test"
     agent = "{adapter: openai, target: gpt-x, base_url: 'http://127.0.0.1:9/v1', prompt_file: prompt.txt, retries: 0}"
-    project.run("run", "--set", f"agent={agent}", "--limit", "1", status=1)
-    shown = json.loads(project.run("runs", "show", "latest", "--json").stdout)
+    shared_project.run("run", "--set", f"agent={agent}", "--limit", "1", status=1)
+    shown = json.loads(shared_project.run("runs", "show", "latest", "--json").stdout)
     assert (shown["model"], shown["prompt_file"]) == ("gpt-x", "prompt.txt")
     assert shown["prompt"] == f"Answer {HOSTILE} shortly."
-    text = project.run("runs", "show", "latest").stdout
+    text = shared_project.run("runs", "show", "latest").stdout
     assert "prompt  prompt.txt: Answer v1 \ufffd[2J shortly." in text
     assert "agent  openai gpt-x" in text
-    assert "gpt-x; prompt.txt" in project.run("runs", "list").stdout
+    assert "gpt-x; prompt.txt" in shared_project.run("runs", "list").stdout

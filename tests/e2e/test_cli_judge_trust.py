@@ -118,9 +118,9 @@ def test_drift_is_an_exit_status(cli: Cli) -> None:
     assert "spend_cap_reached" in done.stderr
 
 
-def test_a_run_whose_judge_likes_everything_is_marked(project: Cli) -> None:
+def test_a_run_whose_judge_likes_everything_is_marked(judged_project: Cli) -> None:
     """Console, report and stored run say that its verdicts are not to be trusted; its own numbers are what they are."""
-    cli = project
+    cli = judged_project
     with ScriptedProvider(says({"reasoning": "Lovely.", "score": 5})) as provider:
         who = {"provider": "openai", "model": "judge-1", "base_url": provider.openai_url, "canaries": 0.5}
         cli.write("assay.yaml", {
@@ -133,7 +133,6 @@ def test_a_run_whose_judge_likes_everything_is_marked(project: Cli) -> None:
     assert summary["judging"]["canaries"]["untrusted"] is True
     assert summary["judging"]["canaries"]["false_pass"]["rate"] == 0.75
     assert (summary["judging"]["verdicts"], summary["pass_rate"]) == (20, 1.0)
-    (run,) = json.loads(cli.run("runs", "list", "--json").stdout)
-    assert "UNTRUSTED" in cli.run("runs", "show", run["run_id"]).stdout
-    stored = json.loads(cli.run("runs", "show", run["run_id"], "--json").stdout)
+    assert "UNTRUSTED" in cli.run("runs", "show", "latest").stdout
+    stored = json.loads(cli.run("runs", "show", "latest", "--json").stdout)
     assert stored["summary"]["judging"]["canaries"]["kinds"]["injection"] == {"count": 2, "wrong": 2}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -30,13 +31,26 @@ def answer(request):
 @pytest.fixture
 def judged(project: Cli) -> Iterator[tuple[Cli, ScriptedProvider]]:
     """Return a project whose answers are judged by a provider on a port, and that provider."""
-    project.write("agent.py", AGENT)
     project.write("prices.yaml", "prices: [{model: '*', input: 1, output: 5}]")
     project.env |= {"ASSAY_JUDGE_PRICES": str(project.folder / "prices.yaml"), "ASSAY_JUDGE_ATTEMPTS": "1"}
-    with ScriptedProvider(lambda request: script(request)) as provider:
-        script = says(GOOD)
-        spec(project, provider)
+    with judged_by_provider(project) as provider:
         yield project, provider
+
+
+@pytest.fixture
+def shared_judged(judged_project: Cli) -> Iterator[tuple[Cli, ScriptedProvider]]:
+    """Return such a project over the shared stack, whose judge runs."""
+    with judged_by_provider(judged_project) as provider:
+        yield judged_project, provider
+
+
+@contextmanager
+def judged_by_provider(project: Cli) -> Iterator[ScriptedProvider]:
+    """Write an agent and a spec whose judge is the provider that is yielded."""
+    project.write("agent.py", AGENT)
+    with ScriptedProvider(says(GOOD)) as provider:
+        spec(project, provider)
+        yield provider
 
 
 def spec(cli: Cli, provider: ScriptedProvider, **judge: Any) -> None:
@@ -53,9 +67,9 @@ def calls(cli: Cli) -> int:
     return len((cli.folder / "calls.txt").read_text().splitlines())
 
 
-def test_a_judged_run(judged: tuple[Cli, ScriptedProvider]) -> None:
+def test_a_judged_run(shared_judged: tuple[Cli, ScriptedProvider]) -> None:
     """Verdicts become scores; console and report say what they cost, and what a second run saves."""
-    cli, provider = judged
+    cli, provider = shared_judged
     done = cli.run("run", "assay.yaml", "--output-dir", "first")
     assert "quality" in done.stdout
     assert "verdicts  20: 20 asked  27,000 tokens  $0.0390" in done.stdout
@@ -72,14 +86,12 @@ def test_a_judged_run(judged: tuple[Cli, ScriptedProvider]) -> None:
     assert "verdicts  20: 0 asked, 20 from the cache (100.0%)" in again.stdout
     assert "the cache saved $0.0390" in again.stdout
     assert len(provider.requests) == 20
-    (listed, _) = json.loads(cli.run("runs", "list", "--json").stdout)
-    shown = cli.run("runs", "show", listed["run_id"]).stdout
-    assert "judge  openai:judge-1@" in shown
+    assert "judge  openai:judge-1@" in cli.run("runs", "show", "latest").stdout
 
 
-def test_the_console_says_why_the_judge_failed_an_answer(judged: tuple[Cli, ScriptedProvider]) -> None:
+def test_the_console_says_why_the_judge_failed_an_answer(shared_judged: tuple[Cli, ScriptedProvider]) -> None:
     """Each failing row has the judge's reason, or the sentence of an invalid verdict, without escapes of a terminal."""
-    project, _ = judged
+    project, _ = shared_judged
     project.write("qa.jsonl", "\n".join(json.dumps({"id": f"c{n}", "question": f"q{n}"}) for n in range(2)))
     reason = "It names\n\x1b[31mLyon\x1b]52;c;eA==\x07, not \u202eParis. " + "Really. " * 100
 
@@ -89,9 +101,8 @@ def test_the_console_says_why_the_judge_failed_an_answer(judged: tuple[Cli, Scri
     with ScriptedProvider(script) as provider:
         spec(project, provider, spend_cap=5)
         done = project.run("run", "assay.yaml", status=None)
-    (run,) = json.loads(project.run("runs", "list", "--json").stdout)
     assert "spend cap $5" in done.stderr
-    for text in (done.stdout, project.run("runs", "show", run["run_id"]).stdout):
+    for text in (done.stdout, project.run("runs", "show", "latest").stdout):
         assert "judge on quality: It names" in text
         assert "Lyon" in text
         assert "judge on quality: the judge gave no valid verdict in 2 turns: the reply is not exactly one" in text
@@ -200,13 +211,13 @@ def test_a_judge_that_another_command_uses_keeps_its_key(judged: tuple[Cli, Scri
     assert keys_used(provider) == ["sk-first-0123456789-abcdefghij"]
 
 
-def test_a_spend_cap_is_raised(judged: tuple[Cli, ScriptedProvider]) -> None:
+def test_a_spend_cap_is_raised(shared_judged: tuple[Cli, ScriptedProvider]) -> None:
     """Judging pauses at the cap, the sentence says what to type, and that works."""
-    cli, provider = judged
+    cli, provider = shared_judged
     spec(cli, provider, spend_cap=0.03)
     paused = cli.run("run", "assay.yaml", status=3)
     assert "the spend cap of 0.03 dollars is reached" in paused.stderr
-    (run,) = json.loads(cli.run("runs", "list", "--json").stdout)
+    run = json.loads(cli.run("runs", "show", "latest", "--json").stdout)
     assert f"assay runs resume {run['run_id']} --spend-cap USD" in run["state_reason"]
     assert "spend cap $0.03" in cli.run("runs", "show", run["run_id"]).stdout
     wrong = cli.run("runs", "resume", run["run_id"], "--spend-cap", "lots", status=2)
@@ -311,9 +322,9 @@ def test_a_batched_run_whose_services_are_killed(judged: tuple[Cli, ScriptedProv
     assert (calls(cli), len(provider.batches.paid), len(provider.requests)) == (20, 20, 0)
 
 
-def test_a_jury(judged: tuple[Cli, ScriptedProvider]) -> None:
+def test_a_jury(shared_judged: tuple[Cli, ScriptedProvider]) -> None:
     """A line a judge, and how far they agree."""
-    cli, provider = judged
+    cli, provider = shared_judged
     who = {"provider": "openai", "base_url": provider.openai_url}
     spec(cli, provider)
     data = json.loads((cli.folder / "assay.yaml").read_text())

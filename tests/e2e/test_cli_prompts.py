@@ -146,18 +146,18 @@ def test_the_exit_status_says_what_happened(cli: Cli, adapter: str, provide: Cal
 
 
 def test_the_template_asks_a_model_once_the_hash_signs_are_gone(
-    cli: Cli, provide: Callable[..., ScriptedProvider]
+    shared_cli: Cli, provide: Callable[..., ScriptedProvider]
 ) -> None:
     """`assay init prompt-quality` holds an openai agent in comments, which works as it stands there."""
     provider = provide(lambda request: Reply("negative" if "broke" in request.question else "positive"))
-    cli.run("init", "prompt-quality")
-    text = (cli.folder / "assay.yaml").read_text(encoding="utf-8")
+    shared_cli.run("init", "prompt-quality")
+    text = (shared_cli.folder / "assay.yaml").read_text(encoding="utf-8")
     (block,) = [block for block in text.split("\n\n") if "adapter: openai" in block]
     lines = [line.removeprefix("# ") for line in block[block.index("# agent:") :].splitlines()]
     agent = "\n".join(lines).replace("# base_url: http://127.0.0.1:8000/v1", f"base_url: {provider.openai_url}")
     assert "adapter: replay" in text
-    cli.write("assay.yaml", f"dataset: cases.jsonl\nmetrics: [{{exact_match: {{threshold: null}}}}]\n{agent}\n")
-    report = json.loads(cli.run("run", "assay.yaml", "--json").stdout)
+    shared_cli.write("assay.yaml", f"dataset: cases.jsonl\nmetrics: [{{exact_match: {{threshold: null}}}}]\n{agent}\n")
+    report = json.loads(shared_cli.run("run", "assay.yaml", "--json").stdout)
     assert {row["case_id"] for row in report["rows"] if row["passed"]} == {"battery", "support", "gift", "irony"}
     assert "<review>\nAfter a week the screen went black.\n</review>" in {
         request.question.partition("\n\n")[2] for request in provider.requests

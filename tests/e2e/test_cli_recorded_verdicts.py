@@ -34,8 +34,13 @@ STRUCTURED = {"reasoning": "Nearly.", "accuracy": 0.9, "completeness": 0.8, "rel
 
 
 @pytest.fixture
-def cases(project: Cli) -> Cli:
-    """Return a project of three cases and an agent that answers in capitals."""
+def cases(judged_project: Cli) -> Cli:
+    """Return a project of three cases and an agent that answers in capitals, over the shared stack and its judge."""
+    return with_cases(judged_project)
+
+
+def with_cases(project: Cli) -> Cli:
+    """Give a project three cases and an agent that answers in capitals."""
     lines = [{"id": f"c{n}", "question": f"q{n}", "reference": f"Q{n}"} for n in range(3)]
     project.write("qa.jsonl", "\n".join(map(json.dumps, lines)))
     project.write("agent.py", AGENT.replace("MARK", "''"))
@@ -153,8 +158,9 @@ def test_each_turn_of_a_conversation_has_its_own_verdict(cases: Cli) -> None:
     assert report(cases, "out")["summary"]["judging"]["recorded"] == 2
 
 
-def test_recorded_verdicts_need_no_judge_service(cases: Cli) -> None:
+def test_recorded_verdicts_need_no_judge_service(project: Cli) -> None:
     """No judge is started, with no key set: as for users who have not installed one."""
+    cases = with_cases(project)
     write_verdicts(cases, *(recorded(f"c{n}", f"Q{n}") for n in range(3)))
     spec(cases, {"replay": "verdicts.jsonl"})
     for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY"):

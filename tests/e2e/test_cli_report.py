@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def done(project: Cli) -> tuple[Cli, Path]:
+def done(shared_project: Cli) -> tuple[Cli, Path]:
     """A run that was reported as JSON into `out`."""
-    project.run("run", "--no-progress", "--output-dir", "out", "--report", "json", status=None)
-    return project, project.folder / "out" / "results.json"
+    shared_project.run("run", "--no-progress", "--output-dir", "out", "--report", "json", status=None)
+    return shared_project, shared_project.folder / "out" / "results.json"
 
 
 def test_reports_of_a_run_and_of_its_file_are_the_same(done: tuple[Cli, Path]) -> None:
@@ -32,15 +32,15 @@ def test_reports_of_a_run_and_of_its_file_are_the_same(done: tuple[Cli, Path]) -
     assert [json.loads(line)["case_id"] for line in rows.splitlines()] == [f"c{index}" for index in range(20)]
 
 
-def test_a_spec_lists_its_reports(project: Cli) -> None:
+def test_a_spec_lists_its_reports(shared_project: Cli) -> None:
     """The spec's list is written; --report replaces it; the summary names each file."""
-    spec = (project.folder / "assay.yaml").read_text("utf-8") + "reports: [jsonl]\n"
-    project.write("assay.yaml", spec)
-    said = project.run("run", "--no-progress", "--output-dir", "out").stdout
+    spec = (shared_project.folder / "assay.yaml").read_text("utf-8") + "reports: [jsonl]\n"
+    shared_project.write("assay.yaml", spec)
+    said = shared_project.run("run", "--no-progress", "--output-dir", "out").stdout
     assert "report: out/results.jsonl" in said
-    assert not (project.folder / "out" / "results.json").exists()
-    project.run("run", "--no-progress", "--output-dir", "other", "--report", "json")
-    assert sorted(path.name for path in (project.folder / "other").iterdir()) == [".assay-run", "results.json"]
+    assert not (shared_project.folder / "out" / "results.json").exists()
+    shared_project.run("run", "--no-progress", "--output-dir", "other", "--report", "json")
+    assert sorted(path.name for path in (shared_project.folder / "other").iterdir()) == [".assay-run", "results.json"]
 
 
 def test_a_second_run_into_one_folder_replaces_nothing(done: tuple[Cli, Path]) -> None:
@@ -65,11 +65,11 @@ def test_a_second_run_into_one_folder_replaces_nothing(done: tuple[Cli, Path]) -
         (("report", "small-20200101-000000-000000"), "there is no run"),
     ],
 )
-def test_what_cannot_be_reported_is_refused(project: Cli, arguments: tuple[str, ...], said: str) -> None:
+def test_what_cannot_be_reported_is_refused(shared_project: Cli, arguments: tuple[str, ...], said: str) -> None:
     """With a sentence, before anything is run."""
-    refused = project.run(*arguments, status=2)
+    refused = shared_project.run(*arguments, status=2)
     assert said in refused.stderr
-    assert not (project.folder / "assay-reports").exists()
+    assert not (shared_project.folder / "assay-reports").exists()
 
 
 def test_a_run_that_has_not_finished_has_a_partial_report(project: Cli) -> None:

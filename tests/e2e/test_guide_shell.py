@@ -54,7 +54,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cli]:
     cli.write("agent.py", AGENT)
     cli.write("qa.jsonl", "\n".join(map(json.dumps, CASES)))
     (cli.folder / ".assay").symlink_to(cli.home)
-    with stack_up(cli):
+    with stack_up(cli, "--no-embedder"):
         done = cli.run("run", "assay.yaml", "--no-progress", "--json")
         cli.env["GUIDE_RUN"] = json.loads(done.stdout)["run"]["run_id"]
         yield cli
@@ -77,7 +77,7 @@ def test_a_block_runs(block: Block, served: Cli) -> None:
         timeout=200,
     )
     if "assay down" in script:
-        served.run("up")  # for the blocks that come after this one, in whatever order
+        served.run("up", "--no-embedder")  # for the blocks that come after this one, in whatever order
     assert done.returncode == 0, done.stdout + done.stderr
 
 

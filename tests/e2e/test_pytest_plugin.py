@@ -37,11 +37,11 @@ def test_agent(assay_run):
 
 
 @pytest.fixture
-def tests_of_agent(project: Cli) -> Cli:
+def tests_of_agent(shared_project: Cli) -> Cli:
     """A folder with an evaluation, one of whose cases fails and one is an error, and a marked test."""
-    project.write("agent.py", AGENT)
-    project.write("test_agent.py", TESTS)
-    return project
+    shared_project.write("agent.py", AGENT)
+    shared_project.write("test_agent.py", TESTS)
+    return shared_project
 
 
 def run_pytest(cli: Cli, *arguments: str, status: int) -> str:
@@ -154,21 +154,23 @@ def test_repeats_are_one_item(tests_of_agent: Cli) -> None:
     assert "3 of 3 runs failed" in said
 
 
-@pytest.mark.parametrize(
-    ("marker", "said"),
-    [
-        ('"nothing.yaml"', "nothing.yaml"),
-        ("", "takes the file of a spec"),
-        ('"assay.yaml", repeat=3', "takes the file of a spec"),
-        ('"bad.yaml"', "unknown metric 'exact_macth'; did you mean 'exact_match'?"),
-    ],
-)
-def test_a_marker_or_spec_that_is_wrong_is_a_sentence(tests_of_agent: Cli, marker: str, said: str) -> None:
+def test_a_marker_or_spec_that_is_wrong_is_a_sentence(tests_of_agent: Cli) -> None:
     """Collection fails with all problems, before anything is run."""
+    wrong = {
+        '"nothing.yaml"': "nothing.yaml: cannot be read",
+        "": "takes the file of a spec",
+        '"assay.yaml", repeat=3': "takes the file of a spec",
+        '"bad.yaml"': "unknown metric 'exact_macth'; did you mean 'exact_match'?",
+    }
     spec = (tests_of_agent.folder / "assay.yaml").read_text("utf-8")
     tests_of_agent.write("bad.yaml", spec.replace("exact_match", "exact_macth"))
-    tests_of_agent.write("test_agent.py", TESTS.replace('"assay.yaml"', marker))
-    assert said in run_pytest(tests_of_agent, status=2)
+    for number, marker in enumerate(wrong):
+        tests_of_agent.write(f"test_wrong_{number}.py", TESTS.replace('"assay.yaml"', marker))
+    said = run_pytest(tests_of_agent, status=2)
+    parts = re.split(r"^_+ ERROR collecting (\S+) _+$", said, flags=re.MULTILINE)
+    of_file = dict(zip(parts[1::2], parts[2::2], strict=True))
+    for number, sentence in enumerate(wrong.values()):
+        assert sentence in of_file[f"test_wrong_{number}.py"]
     assert not (tests_of_agent.folder / "asked.txt").exists()
 
 
