@@ -268,11 +268,15 @@ def environment_for(server: str | None, service: str = "orchestrator") -> Mappin
         service: Whose environment: the orchestrator's, in which agents are called, or the judge's.
 
     Returns:
-        None where it runs already, and so has an environment of its own.
+        None where it runs already, and so has an environment of its own. A judge with other settings is restarted in
+        this one.
     """
     if server is not None:
         return None
-    return None if _listens(Home.find().socket(service)) else os.environ
+    home = Home.find()
+    if not _listens(home.socket(service)):
+        return os.environ
+    return os.environ if service == "judge" and changed_variables(_judge_record(home), os.environ, ()) else None
 
 
 def running_services(home: Home) -> dict[str, int]:
