@@ -149,13 +149,10 @@ def test_what_will_not_be_made_is_told_before_a_run(cli: Cli) -> None:
 
 
 def test_checks_need_no_embedder_where_none_compares_vectors(cli: Cli) -> None:
-    """Only the orchestrator is started for checks of texts; a `similar` check adds the embedder."""
+    """Only the orchestrator is started for checks of texts."""
     write(cli, [{"type": "contains", "value": "opens"}])
     ran(cli, 0)
     assert not (cli.home / "logs" / "embedder.log").exists()
-    write(cli, [SIMILAR])
-    ran(cli, 0)
-    assert (cli.home / "logs" / "embedder.log").exists()
 
 
 def polite(request: ProviderRequest) -> Reply:
@@ -209,7 +206,7 @@ def test_the_console_says_why_the_judge_failed_a_check(judged: tuple[Cli, Script
 def test_a_spend_cap_pauses_checks_as_it_pauses_metrics(cli: Cli) -> None:
     """No check is dropped for lack of money: the answers are stored, and a higher cap has the rest judged.
 
-    `runs resume` starts the embedder that the other checks need.
+    `run` and `runs resume` start the embedder that the other checks need.
     """
     cli.write("prices.yaml", "prices: [{model: '*', input: 1, output: 5}]")
     cli.env |= {"ASSAY_JUDGE_PRICES": str(cli.folder / "prices.yaml"), "ASSAY_JUDGE_ATTEMPTS": "1"}
@@ -217,6 +214,7 @@ def test_a_spend_cap_pauses_checks_as_it_pauses_metrics(cli: Cli) -> None:
         write(cli, [RUBRIC, SIMILAR], [RUBRIC], judge=who(provider, spend_cap=0.0001))
         paused = cli.run("run", "assay.yaml", status=3).stderr
         assert "spend cap" in paused
+        assert (cli.home / "logs" / "embedder.log").exists()
         (run,) = json.loads(cli.run("runs", "list", "--json").stdout)
         assert (run["state"], run["finished"]) == ("paused", 0)
         done = cli.run("runs", "resume", run["run_id"], "--spend-cap", "1").stdout

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from tests.e2e.conftest import Cli
 
-JUDGE = ("--provider", "openai", "--model", "judge-1", "--prices", "prices.yaml")
+JUDGE = ("--provider", "openai", "--model", "judge-1")
 LABELS = "question,answer,human_anna,human_ben\n" + "".join(
     f"q{n},answer with the score {score},{score},{min(5, score + n % 2)}\n"
     for n, score in enumerate([1, 2, 3, 4, 5] * 6)
@@ -40,7 +40,7 @@ class ScriptedJudge:
 def ready(cli: Cli, provider: ScriptedProvider) -> tuple[str, ...]:
     """Write the prices and return the options that name the judge."""
     cli.write("prices.yaml", "prices: [{model: '*', input: 1, output: 5}]")
-    return (*JUDGE, "--base-url", provider.openai_url)
+    return (*JUDGE, "--prices", "prices.yaml", "--base-url", provider.openai_url)
 
 
 def services_of(home: Path) -> list[int]:
@@ -94,11 +94,11 @@ def test_a_judge_that_needs_a_key_says_so(cli: Cli) -> None:
     assert "Traceback" not in done.stderr
 
 
-def test_drift_is_an_exit_status(cli: Cli) -> None:
+def test_drift_is_an_exit_status(judged_project: Cli) -> None:
     """0 while it judges as it did, 1 when it has moved, 2 for other anchors, 3 without verdicts."""
-    script = ScriptedJudge()
+    cli, script = judged_project, ScriptedJudge()
     with ScriptedProvider(script) as provider:
-        base = ("judge", "drift", "--baseline", "base.json", *ready(cli, provider))
+        base = ("judge", "drift", "--baseline", "base.json", *JUDGE, "--base-url", provider.openai_url)
         missing = cli.run(*base, status=2)
         assert "save one with --save" in missing.stderr
         assert "saved 23 scores" in cli.run(*base, "--save").stdout
