@@ -12,15 +12,16 @@ import pytest
 from assay.reports.report import report_of_file
 
 if TYPE_CHECKING:
+    from tests.e2e.command_server import CommandServer
     from tests.e2e.conftest import Cli
 
 
 @pytest.fixture(scope="session")
-def two_runs(shared_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def two_runs(shared_home: Path, tmp_path_factory: pytest.TempPathFactory, command_server: CommandServer) -> Path:
     """Return a folder with the reports of two runs over 20 cases: `right` passes all, `wrong` fails the first ten."""
     from tests.e2e.conftest import Cli, with_project
 
-    cli = with_project(Cli(tmp_path_factory.mktemp("compared"), shared_home))
+    cli = with_project(Cli(tmp_path_factory.mktemp("compared"), shared_home, command_server))
     cli.run("run", "--no-progress", "--report", "json", "--output-dir", "right", "--label", "kind=right")
     cli.write(
         "agent.py",
@@ -48,11 +49,13 @@ def test_files_are_compared_without_a_service(compared: Cli) -> None:
     assert not (compared.home / "run").exists()
 
 
-def test_stored_runs_and_files_give_the_same_figures(two_runs: Path, shared_home: Path) -> None:
+def test_stored_runs_and_files_give_the_same_figures(
+    two_runs: Path, shared_home: Path, command_server: CommandServer
+) -> None:
     """A run compared by its id and by its file is the same run."""
     from tests.e2e.conftest import Cli
 
-    cli = Cli(two_runs, shared_home)
+    cli = Cli(two_runs, shared_home, command_server)
     ids = []
     for name in ("right", "wrong"):
         with report_of_file(two_runs / name / "results.json") as report:
@@ -109,11 +112,11 @@ def test_a_plan(compared: Cli) -> None:
     assert "--difference" in compared.run("plan", "wrong/results.json", "--difference", "0", status=2).stderr
 
 
-def test_baselines(two_runs: Path, shared_home: Path) -> None:
+def test_baselines(two_runs: Path, shared_home: Path, command_server: CommandServer) -> None:
     """A run is named, compared by its name, listed and forgotten."""
     from tests.e2e.conftest import Cli
 
-    cli = Cli(two_runs, shared_home)
+    cli = Cli(two_runs, shared_home, command_server)
     run_id = json.loads((two_runs / "right" / "results.json").read_text("utf-8"))["run"]["run_id"]
     assert f"named-in-a-test is run {run_id}" in cli.run("baseline", "set", run_id, "--name", "named-in-a-test").stdout
     assert "significantly worse" in cli.run("compare", "named-in-a-test", "wrong/results.json", status=1).stdout

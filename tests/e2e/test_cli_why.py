@@ -14,6 +14,8 @@ from tests.e2e.conftest import Cli
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from tests.e2e.command_server import CommandServer
+
 AGENT = """
 import asyncio
 
@@ -62,9 +64,11 @@ def write(cli: Cli, **spec: Any) -> None:
 
 
 @pytest.fixture(scope="module")
-def ran(tmp_path_factory: pytest.TempPathFactory, shared_home: Path) -> tuple[Cli, str, str]:
+def ran(
+    tmp_path_factory: pytest.TempPathFactory, shared_home: Path, command_server: CommandServer
+) -> tuple[Cli, str, str]:
     """Run once; return the command, what it printed, and the run."""
-    cli = Cli(tmp_path_factory.mktemp("why"), shared_home)
+    cli = Cli(tmp_path_factory.mktemp("why"), shared_home, command_server)
     write(cli)
     done = cli.run("run", "assay.yaml", "--no-progress", "--output-dir", "out", status=1)
     return cli, done.stdout, json.loads(cli.run("runs", "list", "--json").stdout)[0]["run_id"]

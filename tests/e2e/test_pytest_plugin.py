@@ -157,7 +157,7 @@ def test_repeats_are_one_item(tests_of_agent: Cli) -> None:
 def test_a_marker_or_spec_that_is_wrong_is_a_sentence(tests_of_agent: Cli) -> None:
     """Collection fails with all problems, before anything is run."""
     wrong = {
-        '"nothing.yaml"': "nothing.yaml: cannot be read",
+        '"nothing.yaml"': "nothing.yaml: there is no such file",
         "": "takes the file of a spec",
         '"assay.yaml", repeat=3': "takes the file of a spec",
         '"bad.yaml"': "unknown metric 'exact_macth'; did you mean 'exact_match'?",
