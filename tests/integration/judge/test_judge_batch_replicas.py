@@ -8,7 +8,7 @@ import os
 import signal
 import subprocess
 import sys
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -43,7 +43,7 @@ HALF_PRICE = 0.000975
 LONG_S = 3_600.0
 RUBRIC = BUILT_IN["quality"]
 RUN = RunKey("local", "r")
-QUICK = {"batch-wait-s": 0.3, "batch-poll-s": 0.1}  # leases of five seconds
+QUICK = {"batch-wait-s": 0.3, "batch-poll-s": 0.1}  # leases of one second
 both_protocols = pytest.mark.parametrize("protocol", ["openai", "anthropic"])
 
 
@@ -280,14 +280,14 @@ async def test_a_batch_of_a_killed_replica_is_carried_by_another(
 ) -> None:
     """kill -9 with an order stored, before the submission or after it: one submission, and its row has the outcome."""
     with ScriptedProvider(says(GOOD)) as provider:
-        async with (
-            replica(tmp_path, "one", provider, postgres_url, protocol=protocol, failpoints=f"{point}=kill") as one,
-            # Its poll would take the order up at once: the one that is to be killed must have the batch.
-            replica(tmp_path, "two", provider, postgres_url, protocol=protocol, flags={"batch-wait-s": 6}) as two,
-        ):
+        # The other one starts when this one has the order: its poll could take it up first.
+        async with replica(
+            tmp_path, "one", provider, postgres_url, protocol=protocol, failpoints=f"{point}=kill"
+        ) as one:
             asking = asyncio.ensure_future(one.grade())
             await until(one.process.poll, lambda code: code is not None)
             asking.cancel()
+        async with replica(tmp_path, "two", provider, postgres_url, protocol=protocol) as two:
             check((await two.grade()).verdict)
             assert await two.spent() == (round(HALF_PRICE, 9), 0)
         assert len(provider.batches.submitted) == len(provider.batches.paid) == 1
@@ -304,12 +304,13 @@ async def test_a_suspended_replica_neither_submits_nor_writes(tmp_path: Path, po
         return says(GOOD if "An earlier reply" in system_of(request) else {**GOOD, "score": 9})(request)
 
     with ScriptedProvider(script) as provider:
-        async with (
-            replica(tmp_path, "one", provider, postgres_url, failpoints=f"{point}=stop@1") as one,
-            replica(tmp_path, "two", provider, postgres_url, flags={"batch-wait-s": 6}) as two,
-        ):
+        async with AsyncExitStack() as stack:
+            one = await stack.enter_async_context(
+                replica(tmp_path, "one", provider, postgres_url, failpoints=f"{point}=stop@1")
+            )
             asking = asyncio.ensure_future(one.grade(row=""))
             await until(lambda: is_suspended(one.process))
+            two = await stack.enter_async_context(replica(tmp_path, "two", provider, postgres_url))
             verdict = (await two.grade(row="")).verdict
             assert (dict(verdict.scores), verdict.usage.requests) == ({"score": 4.0}, 2)
             await until(lambda: contents(postgres_url)[1] == [])  # its batches are over

@@ -31,16 +31,21 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("assay_judge")
 
-_POLL_S = 0.5
+_LONGEST_POLL_S = 0.5
 _KEYS_PER_S = 5_000  # the more orders there are whose outcomes are awaited here, the longer the pause
-_SHORTEST_LEASE_S = 5.0
-_POLLS_OF_LEASE = 2
+_POLLS_OF_LEASE = 10
+_BATCH_POLLS_OF_LEASE = 2
 _RENEWALS = 4  # of one lease
 
 
 def lease_s(rules: BatchRules) -> float:
-    """Return how long a lease on a batch lasts: two pauses of a new batch's polls, at least five seconds."""
-    return max(_SHORTEST_LEASE_S, _POLLS_OF_LEASE * rules.poll_s)
+    """Return how long a lease on a batch lasts: two pauses of a new batch's polls, at least ten of the database's."""
+    return max(_POLLS_OF_LEASE * _poll_s(rules), _BATCH_POLLS_OF_LEASE * rules.poll_s)
+
+
+def _poll_s(rules: BatchRules) -> float:
+    """Return the pause between two polls of the database: half a second, or less where batches are polled sooner."""
+    return min(_LONGEST_POLL_S, rules.poll_s)
 
 
 class SharedBatchDispatcher(BatchDispatcher):
@@ -156,7 +161,7 @@ class SharedBatchDispatcher(BatchDispatcher):
                 await self._poll_outcomes()
             except StorageError as error:
                 logger.warning("cannot poll batches, retrying: %s", error)
-            await asyncio.sleep(max(_POLL_S, len(self._open) / _KEYS_PER_S))
+            await asyncio.sleep(max(_poll_s(self._rules), len(self._open) / _KEYS_PER_S))
 
     async def _renew_leases(self) -> None:
         """Renew the leases of this replica's batches; drop those that another replica has acquired."""
