@@ -36,13 +36,15 @@ RUNS: dict[str, dict[str, Any]] = {
     "arabic": document([failed("حالة", question="ما هي عاصمة السودان؟", answer="الخرطوم.", references=["الخرطوم"])]),
     "long": document([failed("c1", question="q" * 100_000, answer="a " * 100_000)]),
 }
+# A PNG takes three times as long: test_charts_files.py looks at those.
+_QUICK = {"charts": {"plot_format": "svg"}}
 
 
 @pytest.mark.parametrize("name", REPORTS)
 @pytest.mark.parametrize("run", RUNS)
 def test_a_format_is_written_for_any_run(tmp_path: Path, run: str, name: str) -> None:
     """No run is too odd for a report, and every file has something in it."""
-    paths = written(tmp_path, RUNS[run], name)
+    paths = written(tmp_path, RUNS[run], name, **_QUICK.get(name, {}))
     assert paths
     assert all(path.stat().st_size for path in paths) or (name, run) == ("jsonl", "no rows")
     assert not list(tmp_path.rglob("*.part"))
@@ -81,5 +83,6 @@ def test_a_report_is_the_same_each_time(tmp_path: Path, name: str) -> None:
     found = []
     for folder in (tmp_path / "a", tmp_path / "b"):
         folder.mkdir()
-        found.append([path.read_bytes() for path in written(folder, RUNS["repeats"], name)])
+        paths = written(folder, RUNS["repeats"], name, **_QUICK.get(name, {}))
+        found.append([path.read_bytes() for path in paths])
     assert found[0] == found[1]

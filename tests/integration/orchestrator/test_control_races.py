@@ -33,7 +33,7 @@ from assay_orchestrator.store.runs import RunRecord
 from assay_orchestrator.store.settings_json import settings_to_json
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
     from pathlib import Path
 
     from assay.model.run import RunSettings
@@ -81,11 +81,11 @@ async def managers(tmp_path: Path, postgres_url: str) -> AsyncIterator[tuple[Run
 
 
 @pytest.fixture
-def engine(postgres_url: str) -> sa.Engine:
+def engine(postgres_url: str) -> Iterator[sa.Engine]:
     """Return a plain engine beside the managers."""
-    return sa.create_engine(
-        "postgresql+psycopg://", creator=lambda: psycopg.connect(postgres_url), poolclass=sa.NullPool
-    )
+    made = sa.create_engine("postgresql+psycopg://", creator=lambda: psycopg.connect(postgres_url))
+    yield made
+    made.dispose()
 
 
 async def retry(manager: RunManager, run_id: str) -> object:
