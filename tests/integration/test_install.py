@@ -48,6 +48,13 @@ def index(tmp_path: Path) -> Iterator[str]:
         thread.join()
 
 
+def make_environment(folder: Path) -> None:
+    """Make an environment in which nothing will be installed: with the pip of this machine it takes no time."""
+    subprocess.run(
+        [sys.executable, "-m", "venv", "--without-pip", "--system-site-packages", folder / "env"], check=True
+    )
+
+
 def installed(folder: Path, index: str, digest: str) -> subprocess.CompletedProcess[str]:
     """Run tools/install in a folder whose list has one package."""
     shutil.copytree(TOOLS, folder / "tools", ignore=shutil.ignore_patterns("__pycache__"), dirs_exist_ok=True)
@@ -82,6 +89,7 @@ def test_what_pip_does_is_shown_and_logged(tmp_path: Path, index: str) -> None:
 
 def test_an_installation_that_fails_is_no_success(tmp_path: Path, index: str) -> None:
     """The status is pip's, not that of what shows its lines; the end of the log and its name are on stderr."""
+    make_environment(tmp_path)
     done = installed(tmp_path, index, "0" * 64)
     assert done.returncode == 1
     assert "DO NOT MATCH THE HASHES" in done.stderr
@@ -96,6 +104,7 @@ def test_how_long_it_takes_is_said_for_what_is_large(what: str, tmp_path: Path) 
     (tmp_path / "pyproject.toml").touch()
     (tmp_path / "requirements").mkdir()
     (tmp_path / "requirements" / "build.txt").write_text("no requirement at all ==\n", encoding="utf-8")
+    make_environment(tmp_path)
     done = subprocess.run(
         ["tools/install", "env", what, sys.executable],
         cwd=tmp_path,

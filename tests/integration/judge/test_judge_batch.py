@@ -95,7 +95,7 @@ async def test_whoever_cannot_wait_asks_again(start: Start, protocol: str) -> No
     judge.provider.batches.is_held = True
     first = (await judge.grade(batch=True, timeout_ms=20)).verdict
     assert (first.status, first.reason) == (pb.VERDICT_STATUS_UNAVAILABLE, "batch_pending")
-    assert first.retry_after_ms >= 1_000
+    assert first.retry_after_ms >= 20
     assert "retry in" in first.message
     while judge.provider.batches.looked < 2:
         verdict = (await judge.grade(batch=True, timeout_ms=20)).verdict
@@ -125,7 +125,7 @@ async def test_an_outcome_waits_for_whoever_ordered_it(start: Start) -> None:
 
 async def test_identical_requests_share_an_order(start: Start) -> None:
     """Of two runs at the same moment, again and again: one request each; one has the usage, the others joined."""
-    judge = await start(by_answer, **QUICK)
+    judge = await start(by_answer, **{**QUICK, "batch_wait_s": 2.0})  # all are there before a batch is made
     twice = [{**one, "run_id": f"r{copy}"} for one in asked(25) for copy in range(2)]
     verdicts = await judge.grade_all(twice * 2)
     assert all(verdict.status == pb.VERDICT_STATUS_VALID for verdict in verdicts)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import grpc
 import grpc.aio
+import pytest
 from tests.waiting import until
 
 from assay.client.client import Client
@@ -38,6 +39,12 @@ UPLOAD_COUNT = HOST_COUNT = 896
 WATCH_COUNT = 208
 ENDS = {"FIRST_MESSAGE_TIMEOUT", "OVERLOADED", "WATCH_TOO_SLOW"}
 CASES = [Case(f"c{n}", (Turn("q", references=("a",)),), recorded=AgentResponse(text="a" * 1000)) for n in range(300)]
+
+
+@pytest.fixture
+def database_url() -> str:
+    """The limits of streams do not know which database there is: a file does."""
+    return ""
 
 
 @asynccontextmanager

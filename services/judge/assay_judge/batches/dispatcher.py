@@ -47,7 +47,7 @@ MOST_CHARS = 32_000_000
 """Most characters of one batch; providers take 200 MB and more."""
 
 _MOST_ORDERS = 200_000
-_LEAST_RETRY_S = 1.0
+_USUAL_LEAST_RETRY_S = 1.0
 _LASTS_S = 3 * 24 * 3600.0  # longer than any batch takes
 
 
@@ -129,6 +129,9 @@ class BatchDispatcher:
         self._ledger = ledger
         self._cache = cache
         self._rules = rules
+        self._least_retry_s = min(
+            _USUAL_LEAST_RETRY_S, rules.poll_s
+        )  # to ask sooner than batches are polled is in vain
         self._clock = clock
         self._stopping = stopping
         self._stopped: asyncio.Task[Any] | None = None
@@ -200,7 +203,7 @@ class BatchDispatcher:
         """Return the cached verdict where another request received the outcome, else "pending"."""
         found = await self._cache.find(prepared.grading.scope, prepared.key, prepared.grading.rubric)
         if found is None:
-            return self._pending("another request received the outcome", _LEAST_RETRY_S)
+            return self._pending("another request received the outcome", self._least_retry_s)
         return dataclasses.replace(found, cached=True)
 
     async def _joined(self, scope: Scope, key: str) -> Ordered | None:
@@ -418,7 +421,7 @@ class BatchDispatcher:
         return self._pending(f"the batch {name} has {lifecycle.done_count} of {record.requests} requests done", wait_s)
 
     def _pending(self, message: str, wait_s: float = 0.0) -> Outcome:
-        wait_s = max(_LEAST_RETRY_S, wait_s or self._rules.wait_s + self._rules.poll_s)
+        wait_s = max(self._least_retry_s, wait_s or self._rules.wait_s + self._rules.poll_s)
         said = f"pending: {message}; retry in {wait_s:.0f} s"
         return Outcome(Status.UNAVAILABLE, reason="batch_pending", message=said, retry_after_s=wait_s)
 

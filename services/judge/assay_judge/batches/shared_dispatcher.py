@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("assay_judge")
 
+_SHORTEST_POLL_S = 0.1
 _LONGEST_POLL_S = 0.5
 _KEYS_PER_S = 5_000  # the more orders there are whose outcomes are awaited here, the longer the pause
 _POLLS_OF_LEASE = 10
@@ -45,7 +46,7 @@ def lease_s(rules: BatchRules) -> float:
 
 def _poll_s(rules: BatchRules) -> float:
     """Return the pause between two polls of the database: half a second, or less where batches are polled sooner."""
-    return min(_LONGEST_POLL_S, rules.poll_s)
+    return max(_SHORTEST_POLL_S, min(_LONGEST_POLL_S, rules.poll_s))
 
 
 class SharedBatchDispatcher(BatchDispatcher):
