@@ -71,13 +71,10 @@ def find_rows(
     conditions = RowConditions(connection, run_id)
     value = conditions.sort_value(query.order)
     columns = _ROWS.c.case_index, _ROWS.c.repeat_index
-    sorted_by = value.label("sorted_by")
-    found = sa.select(*columns, sorted_by).where(*_met(conditions, query))
+    found = sa.select(*columns, value.label("sorted_by")).where(*_met(conditions, query))
     if after is not None:
         found = found.where(_follows(value, columns, after, descending=query.order.descending))
-    # By name: SQLite would take a metric out of its JSON a second time.
-    placed = value if query.order.key is RowKey.DATASET else sorted_by
-    found = found.order_by(*_ordered(placed, columns, descending=query.order.descending)).limit(count)
+    found = found.order_by(*_ordered(value, columns, descending=query.order.descending)).limit(count)
     positions = {(row.case_index, row.repeat_index): row.sorted_by for row in connection.execute(found)}
     rows = results.read_rows(connection, run_id, list(positions))
     return [(rows[key], Position(value, key)) for key, value in positions.items()]
