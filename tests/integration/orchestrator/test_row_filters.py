@@ -176,6 +176,23 @@ def test_the_database_finds_what_the_reference_finds(open_store: Callable[[], Da
     check()
 
 
+def test_an_answer_is_found_in_its_own_repeat_and_case(open_store: Callable[[], Database], engine: sa.Engine) -> None:
+    """A text of one answer finds no other repeat, nor the same repeat of another case."""
+    open_store().close()
+    cases = [Case(f"c{index}", (Turn("q"),)) for index in range(2)]
+    places = [(case, repeat) for case in range(2) for repeat in range(2)]
+    answers = [AnswerRecord(*place, 0, AgentResponse(text=f"<{place}>")) for place in places]
+    rows = [CaseResult(f"c{case}", case, repeat, "", AgentStatus.SUCCESS, True, (), 1.0, "") for case, repeat in places]
+    with engine.connect() as connection:
+        fill(connection, cases, answers, rows)
+        for field in (TextField.ANSWER, TextField.ANY):
+            for place in places:
+                query = RowQuery(RowFilter(texts=(TextCondition(field, f"<{place}>"),)))
+                assert keys(walk(connection, query, 9)) == [place]
+                assert found_rows.count_rows(connection, LOCAL, "r", query) == 1
+        connection.rollback()
+
+
 def check_facets(facets: RowFacets, due: Sequence[CaseResult]) -> None:
     assert facets.outcomes == Counter(map(outcome_of, due))
     assert facets.categories == Counter(row.category for row in due)
