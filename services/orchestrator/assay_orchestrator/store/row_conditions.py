@@ -112,22 +112,19 @@ class RowConditions:
     def _has_text(self, wanted: TextCondition) -> Condition:
         text = clean_text(wanted.text)
         rows = sa.tuple_(_ROWS.c.case_index, _ROWS.c.repeat_index)
-        asked = _ROWS.c.case_index.in_(self._asked(text))
         match wanted.field:
             case TextField.QUESTION:
-                return asked
+                return _ROWS.c.case_index.in_(self._asked(text))
             case TextField.ANSWER if self._is_postgres:
                 return rows.in_(self._answered(text))
             case TextField.ANSWER:
                 return self._own_answer_holds(text)
-            case TextField.ANY if self._is_postgres:
+            case TextField.ANY:
                 own = _ROWS.alias()
                 found = sa.select(own.c.case_index, own.c.repeat_index)
-                asked_rows = found.where(own.c.run_id == self._run_id, own.c.case_index.in_(self._asked(text)))
+                asked = found.where(own.c.run_id == self._run_id, own.c.case_index.in_(self._asked(text)))
                 # One list, not two conditions joined by OR, for which PostgreSQL might compare every pair.
-                return rows.in_(sa.union_all(self._answered(text), asked_rows))
-            case TextField.ANY:  # two lists: rows of the run are not read a second time to join them
-                return sa.or_(asked, rows.in_(self._answered(text)))
+                return rows.in_(sa.union_all(self._answered(text), asked))
 
     def _own_answer_holds(self, text: str) -> Condition:
         """Return whether an answer of the row holds a text, row by row.
