@@ -69,12 +69,12 @@ def _none_has(text: str) -> bool:
 
 def test_one_sentence_names_scripts_and_what_to_install() -> None:
     """It counts the characters that were drawn as codes; those that were not drawn do not count."""
-    fonts = Fonts("\ue000\ue001\U000f0000 text")
+    fonts = Fonts("\U000f0000\U000f0001\U000f0002 text")
     before = fonts.missing
-    fonts.drawable("\ue000 \ue001 text")
+    fonts.drawable("\U000f0000 \U000f0001 text")
     after = fonts.missing or ""
     assert before is None
-    assert "no installed font has 2 characters (private or unassigned), drawn as codes such as \\ue000" in after
+    assert "no installed font has 2 characters (private or unassigned), drawn as codes such as \\U000f0000" in after
     assert "fonts-noto-cjk" in after
 
 
@@ -88,8 +88,8 @@ def test_a_font_that_was_installed_just_now_is_found(tmp_path: Path) -> None:
         f"sys.path.insert(0, {str(Path(__file__).parents[3])!r})\n"
         "from tests.unit.charts.test_charts_text import write_font\n"
         f"write_font({str(folder / 'late.ttf')!r})\n"
-        "fonts = Fonts('\\ue123')\n"
-        "print(fonts.families, fonts.drawable('\\ue123') == '\\ue123', fonts.missing)\n"
+        "fonts = Fonts('\\U000f0123')\n"
+        "print(fonts.families, fonts.drawable('\\U000f0123') == '\\U000f0123', fonts.missing)\n"
     )
     environment = {**os.environ, "XDG_DATA_HOME": str(tmp_path / "share"), "MPLCONFIGDIR": str(tmp_path / "list")}
     done = subprocess.run(
@@ -99,7 +99,7 @@ def test_a_font_that_was_installed_just_now_is_found(tmp_path: Path) -> None:
 
 
 def write_font(path: str) -> None:
-    """Write a font that has one character, U+E123, which no other font has."""
+    """Write a font that has one character, U+F0123, which no other font has."""
     pen = TTGlyphPen(None)
     for step, point in enumerate([(0, 0), (0, 500), (500, 500)]):
         (pen.lineTo if step else pen.moveTo)(point)
@@ -107,7 +107,7 @@ def write_font(path: str) -> None:
     glyph = pen.glyph()
     builder = FontBuilder(1000, isTTF=True)
     builder.setupGlyphOrder([".notdef", "triangle"])
-    builder.setupCharacterMap({0xE123: "triangle"})
+    builder.setupCharacterMap({0xF0123: "triangle"})
     builder.setupGlyf({".notdef": glyph, "triangle": glyph})
     builder.setupHorizontalMetrics({".notdef": (600, 0), "triangle": (600, 0)})
     builder.setupHorizontalHeader(ascent=800, descent=-200)
