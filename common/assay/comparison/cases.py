@@ -6,12 +6,14 @@ import math
 from array import array
 from typing import TYPE_CHECKING
 
+from assay.comparison.model import PASS_RATE
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-from assay.comparison.model import PASS_RATE
+    import numpy as np
+    from numpy.typing import NDArray
 
-NAN = math.nan
 _LARGEST = 1e100
 """Values beyond it count for nothing: the squares of their differences are more than a float holds."""
 
@@ -102,26 +104,37 @@ class CaseScores:
         """The cases, in the order in which they came; the places of all other sequences."""
         return list(self._places)
 
-    def place(self, case_id: str) -> int | None:
-        """Return where a case stands; None for one that is not there."""
-        return self._places.get(case_id)
+    def places(self, case_ids: Sequence[str]) -> NDArray[np.intp]:
+        """Return where cases stand; -1 for one that is not there."""
+        import numpy as np
 
-    def values(self, metric: str) -> Sequence[float]:
+        find = self._places.get
+        return np.fromiter((find(case_id, -1) for case_id in case_ids), dtype=np.intp, count=len(case_ids))
+
+    def values(self, metric: str) -> NDArray[np.float64]:
         """Return the value of each case, NaN for one without; all NaN for a metric that the run does not have."""
+        import numpy as np
+
         if metric not in self._sums:
-            return array("d", [NAN]) * len(self._places)
-        sums, counts = self._sums[metric], self._counts[metric]
-        return array("d", (one / count if count else NAN for one, count in zip(sums, counts, strict=True)))
+            return np.full(len(self._places), math.nan)
+        sums, counts = np.array(self._sums[metric]), np.array(self._counts[metric])
+        means = np.full(len(sums), math.nan)
+        np.divide(sums, counts, out=means, where=counts > 0)
+        return means
+
+    def has_values(self, metric: str) -> bool:
+        """Whether a case has a value of a metric."""
+        return any(self._counts.get(metric, ()))
 
     def total(self, metric: str) -> float | None:
         """Return the sum of a metric over all rows; None where no row has a value."""
-        if metric not in self._sums or not any(self._counts[metric]):
+        if not self.has_values(metric):
             return None
         return math.fsum(self._sums[metric])
 
     def is_binary(self, metric: str) -> bool:
         """Whether every value is 0 or 1 and no case has several: the metric is a rate of independent cases."""
-        return self._is_binary.get(metric, False) and all(count <= 1 for count in self._counts[metric])
+        return self._is_binary.get(metric, False) and max(self._counts[metric], default=0) <= 1
 
     def has_error(self, place: int) -> bool:
         """Whether the agent failed in a run of a case."""
@@ -130,6 +143,20 @@ class CaseScores:
     def meets_filter(self, place: int) -> bool:
         """Whether a row of a case meets the comparison's filter."""
         return bool(self._met[place])
+
+    @property
+    def errors(self) -> NDArray[np.bool_]:
+        """Of each case, whether the agent failed in a run of it."""
+        import numpy as np
+
+        return np.array(self._has_error, dtype=bool)
+
+    @property
+    def met(self) -> NDArray[np.bool_]:
+        """Of each case, whether a row of it meets the comparison's filter."""
+        import numpy as np
+
+        return np.array(self._met, dtype=bool)
 
 
 def _cluster(key: str, case_id: str, category: str, tags: Sequence[str]) -> str:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import itertools
 import math
-import string
 from collections import Counter
 from dataclasses import dataclass, replace
+from itertools import compress
 from typing import TYPE_CHECKING
 
 from assay.comparison.facts import MetricFacts, RunFacts, default_primary
+from assay.comparison.joined import CompleteCases, JoinedRuns, label_of, metric_facts
 from assay.comparison.metric_pairs import PairedValues, compare_values, estimate, has_enough
 from assay.comparison.model import (
     PASS_RATE,
@@ -17,7 +18,6 @@ from assay.comparison.model import (
     Comparison,
     ComparisonSettings,
     Estimate,
-    FlippedCase,
     MetricComparison,
     OmnibusTest,
     PairComparison,
@@ -80,45 +80,41 @@ def compare_runs(
     _check(runs)
     metrics = _common_metrics(runs)
     primary = _primary(runs, metrics, settings)
-    joined = [_Joined(a, b, runs, settings) for a, b in itertools.combinations(range(len(runs)), 2)]
+    cases = [run.cases for run in runs]
+    joined = [JoinedRuns(a, b, cases, settings) for a, b in itertools.combinations(range(len(runs)), 2)]
     found_mismatches = mismatches([run.facts for run in runs], metrics, joined_overlaps(joined, runs))
     withheld = _MISMATCH if found_mismatches else _FILTERED if settings.where else ""
     names = [primary, *(name for name in (PASS_RATE, *metrics) if name != primary)]
-    values = [one.values(_facts(name, metrics), name == primary, withheld) for one in joined for name in names]
+    values = [one.values(metric_facts(name, metrics), name == primary, withheld) for one in joined for name in names]
     tested = compare_values(values, settings)
     tested = _decided(tested, values, settings)
     floors = noise_floors or {}
     tested = [replace(one, noise_floor=floors.get(one.metric)) for one in tested]
     pairs = tuple(one.comparison(tested[at * len(names) : (at + 1) * len(names)]) for at, one in enumerate(joined))
-    better = _facts(primary, metrics).higher_is_better
-    rows = _complete_rows(runs, primary, settings)
-    turned = rows if better else [[-value for value in row] for row in rows]
-    best = best_probabilities(turned, seed=settings.seed) if rows else [None] * len(runs)
+    better = metric_facts(primary, metrics).higher_is_better
+    complete = CompleteCases(cases, settings)
+    rows = complete.rows(primary)
+    best = best_probabilities(rows if better else -rows, seed=settings.seed) if len(rows) else [None] * len(runs)
     variants = tuple(_variant(index, run, names, metrics, settings, best[index]) for index, run in enumerate(runs))
     ranking = _ranking(variants, primary, better=better)
-    flipped = {f"{one.a}_vs_{one.b}": joined[at].flipped(primary, metrics) for at, one in enumerate(pairs)}
+    flipped = {f"{one.a}_vs_{one.b}": joined[at].flips(primary, metrics) for at, one in enumerate(pairs)}
     return Comparison(
         settings=settings,
         assay_version=__version__,
         primary=primary,
         variants=variants,
         pairs=pairs,
-        omnibus=_omnibus(runs, names, settings) if len(runs) > 2 else {},
+        omnibus=_omnibus(runs, names, complete) if len(runs) > 2 else {},
         mismatches=tuple(found_mismatches),
         changes=tuple(changes([run.facts.config for run in runs])),
         ranking=ranking,
         recommendation=_recommendation(ranking, pairs, variants),
         not_worse_than_best=_not_worse(variants, pairs, primary, better=better),
-        flipped={name: tuple(cases[:_MOST_FLIPPED]) for name, cases in flipped.items()},
-        flipped_count={name: len(cases) for name, cases in flipped.items()},
+        flipped={name: found.worst(_MOST_FLIPPED) for name, found in flipped.items()},
+        flipped_count={name: found.count for name, found in flipped.items()},
         filtered=bool(settings.where),
         random_draws={"sign_assignments": 20_000, "resamples": 10_000},
     )
-
-
-def label_of(index: int) -> str:
-    """Return the letter of a run."""
-    return string.ascii_uppercase[index]
 
 
 def _check(runs: Sequence[ComparedRun]) -> None:
@@ -160,104 +156,10 @@ def _primary(runs: Sequence[ComparedRun], metrics: Mapping[str, MetricFacts], se
 
 def _with_values(runs: Sequence[ComparedRun], metrics: Mapping[str, MetricFacts]) -> dict[str, MetricFacts]:
     """Return the metrics of which every run has values of cases; an aggregate over a run has none."""
-    return {
-        name: facts
-        for name, facts in metrics.items()
-        if all(any(not math.isnan(value) for value in run.cases.values(name)) for run in runs)
-    }
+    return {name: facts for name, facts in metrics.items() if all(run.cases.has_values(name) for run in runs)}
 
 
-def _facts(name: str, metrics: Mapping[str, MetricFacts]) -> MetricFacts:
-    return metrics.get(name) or MetricFacts(name, name, "%", scale=(0.0, 1.0))
-
-
-class _Joined:
-    """Two runs joined by case id."""
-
-    def __init__(self, a: int, b: int, runs: Sequence[ComparedRun], settings: ComparisonSettings) -> None:
-        self.a, self.b = a, b
-        self._runs, self._settings = runs, settings
-        one, other = runs[a].cases, runs[b].cases
-        self.places: list[tuple[int, int]] = []
-        self.n_changed = self.n_common = 0
-        for place, case_id in enumerate(one.case_ids):
-            there = other.place(case_id)
-            if there is None:
-                continue
-            self.n_common += 1
-            contents = one.contents[place], other.contents[there]
-            if all(contents) and contents[0] != contents[1]:
-                self.n_changed += 1
-            elif not settings.where or one.meets_filter(place) or other.meets_filter(there):
-                self.places.append((place, there))
-        self.n_only_a = len(one.case_ids) - self.n_common
-        self.n_only_b = len(other.case_ids) - self.n_common
-        self.overlap = self.n_common / min(len(one.case_ids), len(other.case_ids))
-        self.clusters = [one.clusters[place] for place, _ in self.places] if settings.cluster else None
-
-    def values(self, facts: MetricFacts, is_primary: bool, reason: str) -> PairedValues:
-        one, other = self._runs[self.a].cases, self._runs[self.b].cases
-        of_a, of_b = one.values(facts.name), other.values(facts.name)
-        kept = [
-            at
-            for at, (place, there) in enumerate(self.places)
-            if not (math.isnan(of_a[place]) or math.isnan(of_b[there]))
-        ]
-        clean = [
-            index
-            for index, at in enumerate(kept)
-            if not (one.has_error(self.places[at][0]) or other.has_error(self.places[at][1]))
-        ]
-        return PairedValues(
-            metric=facts.name,
-            is_primary=is_primary,
-            higher_is_better=facts.higher_is_better,
-            is_binary=one.is_binary(facts.name) and other.is_binary(facts.name),
-            scale=facts.scale,
-            a=[of_a[self.places[at][0]] for at in kept],
-            b=[of_b[self.places[at][1]] for at in kept],
-            n_dropped=len(self.places) - len(kept),
-            clusters=None if self.clusters is None else [self.clusters[at] for at in kept],
-            without_errors=clean if len(clean) < len(kept) else None,
-            reason=reason,
-        )
-
-    def comparison(self, metrics: Sequence[MetricComparison]) -> PairComparison:
-        wins = Counter(one.classical.winner for one in metrics if one.classical is not None)
-        winner = "tie" if wins["A"] == wins["B"] else label_of(self.a if wins["A"] > wins["B"] else self.b)
-        return PairComparison(
-            a=label_of(self.a),
-            b=label_of(self.b),
-            n_common=self.n_common,
-            n_only_a=self.n_only_a,
-            n_only_b=self.n_only_b,
-            n_changed=self.n_changed,
-            overlap=self.overlap,
-            metrics=tuple(metrics),
-            classical_winner=winner,
-        )
-
-    def flipped(self, primary: str, metrics: Mapping[str, MetricFacts]) -> list[FlippedCase]:
-        """Return the cases whose verdict, or without one whose primary metric, differs; the worst for B first."""
-        one, other = self._runs[self.a].cases, self._runs[self.b].cases
-        found = []
-        ids = one.case_ids
-        verdicts = one.values(PASS_RATE), other.values(PASS_RATE)
-        values = one.values(primary), other.values(primary)
-        sign = 1 if _facts(primary, metrics).higher_is_better else -1
-        for place, there in self.places:
-            a, b = verdicts[0][place], verdicts[1][there]
-            difference = values[1][there] - values[0][place]
-            depth = 0.0 if math.isnan(difference) else sign * difference
-            if not math.isnan(a) and not math.isnan(b) and a != b:
-                found.append((b - a, depth, FlippedCase(ids[place], one.categories[place], PASS_RATE, a, b)))
-            elif depth and primary != PASS_RATE:
-                case = FlippedCase(ids[place], one.categories[place], primary, values[0][place], values[1][there])
-                found.append((0.0, depth, case))
-        return [case for *_, case in sorted(found, key=lambda each: (each[0], each[1], each[2].case_id))]
-
-
-def joined_overlaps(joined: Sequence[_Joined], runs: Sequence[ComparedRun]) -> list[tuple[str, str, float, int]]:
+def joined_overlaps(joined: Sequence[JoinedRuns], runs: Sequence[ComparedRun]) -> list[tuple[str, str, float, int]]:
     """Return of each pair of runs their ids, the overlap of their cases and how many they share.
 
     Raises:
@@ -309,31 +211,12 @@ def _with_verdict(one: MetricComparison, values: PairedValues, settings: Compari
     return replace(one, verdict=Verdict.INCONCLUSIVE)
 
 
-def _complete_rows(runs: Sequence[ComparedRun], metric: str, settings: ComparisonSettings) -> list[list[float]]:
-    """Return the values of the cases that every run has scored, one row a case."""
-    columns = [run.cases.values(metric) for run in runs]
-    found = []
-    for case_id in runs[0].cases.case_ids:
-        places = [run.cases.place(case_id) for run in runs]
-        if any(place is None for place in places):
-            continue
-        known = [place for place in places if place is not None]
-        if len({run.cases.contents[place] for run, place in zip(runs, known, strict=True)} - {b""}) > 1:
-            continue
-        if settings.where and not any(run.cases.meets_filter(at) for run, at in zip(runs, known, strict=True)):
-            continue
-        row = [column[place] for column, place in zip(columns, known, strict=True)]
-        if not any(math.isnan(value) for value in row):
-            found.append(row)
-    return found
-
-
-def _omnibus(runs: Sequence[ComparedRun], names: Sequence[str], settings: ComparisonSettings) -> dict[str, OmnibusTest]:
+def _omnibus(runs: Sequence[ComparedRun], names: Sequence[str], complete: CompleteCases) -> dict[str, OmnibusTest]:
     found = {}
     for name in names:
-        rows = _complete_rows(runs, name, settings)
+        rows = complete.rows(name)
         if all(run.cases.is_binary(name) for run in runs):
-            test, made = "cochran_q", cochran_q([[int(value) for value in row] for row in rows])
+            test, made = "cochran_q", cochran_q(rows.astype(int))
         else:
             test, made = "friedman", friedman(rows)
         found[name] = OmnibusTest(test, made.statistic, made.p, len(rows), made.note)
@@ -383,25 +266,26 @@ def _named(facts: RunFacts, kind: str) -> str:
 
 
 def _mean(cases: CaseScores, metric: str) -> float | None:
-    values = [value for value in cases.values(metric) if not math.isnan(value)]
-    return math.fsum(values) / len(values) if values else None
+    values = cases.values(metric)
+    values = values[values == values]
+    return math.fsum(values.tolist()) / len(values) if len(values) else None
 
 
 def _estimate(
     name: str, cases: CaseScores, metrics: Mapping[str, MetricFacts], settings: ComparisonSettings
 ) -> Estimate:
-    kept = [at for at, value in enumerate(cases.values(name)) if not math.isnan(value)]
     column = cases.values(name)
-    facts = _facts(name, metrics)
+    known = column == column
+    facts = metric_facts(name, metrics)
     values = PairedValues(
         metric=name,
         is_primary=False,
         higher_is_better=facts.higher_is_better,
         is_binary=cases.is_binary(name),
         scale=facts.scale,
-        a=[column[at] for at in kept],
-        b=(),
-        clusters=[cases.clusters[at] for at in kept] if settings.cluster else None,
+        a=column[known],
+        b=column[:0],
+        clusters=list(compress(cases.clusters, known)) if settings.cluster else None,
     )
     return estimate(values.a, values, settings)
 

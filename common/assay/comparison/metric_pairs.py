@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING
 
 from assay.comparison.model import ClassicalTest, Estimate, MetricComparison, PassTable, Verdict
 from assay.statistics.independent import chi_square, t_test
-from assay.statistics.paired import McNemar, PairedScores, bonett_price, mcnemar, paired_scores, t_interval
+from assay.statistics.paired import (
+    McNemar,
+    PairedScores,
+    bonett_price,
+    clustered_error,
+    mcnemar,
+    paired_scores,
+    t_interval,
+)
 from assay.statistics.power import (
     cases_for_rates,
     cases_for_scores,
@@ -21,6 +29,9 @@ from assay.statistics.sign_flips import sign_flips
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    import numpy as np
+    from numpy.typing import NDArray
+
     from assay.comparison.model import ComparisonSettings
     from assay.statistics.sign_flips import SignFlip
 
@@ -29,7 +40,7 @@ _FEW_CLUSTERS = 10
 _SMALLEST_P = 6  # disagreeing cases below which p < 0.05 is impossible
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False, slots=True)
 class PairedValues:
     """The values of a metric in two runs, case by case.
 
@@ -52,29 +63,29 @@ class PairedValues:
     higher_is_better: bool
     is_binary: bool
     scale: tuple[float, float] | None
-    a: Sequence[float]
-    b: Sequence[float]
+    a: NDArray[np.float64]
+    b: NDArray[np.float64]
     n_dropped: int = 0
     clusters: Sequence[str] | None = None
-    without_errors: Sequence[int] | None = None
+    without_errors: NDArray[np.intp] | None = None
     reason: str = ""
 
     @property
-    def differences(self) -> list[float]:
+    def differences(self) -> NDArray[np.float64]:
         """B - A of each case."""
-        return [second - first for first, second in zip(self.a, self.b, strict=True)]
+        return self.b - self.a
 
     @property
     def uses_mcnemar(self) -> bool:
         """Whether McNemar's test is the one for it."""
         return self.is_binary and self.clusters is None
 
-    def subset(self, places: Sequence[int]) -> PairedValues:
+    def subset(self, places: NDArray[np.intp]) -> PairedValues:
         """Return the same of some of the cases."""
         return replace(
             self,
-            a=[self.a[place] for place in places],
-            b=[self.b[place] for place in places],
+            a=self.a[places],
+            b=self.b[places],
             clusters=None if self.clusters is None else [self.clusters[place] for place in places],
             without_errors=None,
         )
@@ -85,15 +96,19 @@ def compare_values(pairs: Sequence[PairedValues], settings: ComparisonSettings) 
 
     All sign-flip tests are made at once, because their random signs are the same.
     """
-    tested = [pair for pair in pairs if pair.a and pair.clusters is None and not pair.uses_mcnemar]
-    clean = {id(pair): pair.subset(pair.without_errors) for pair in pairs if pair.without_errors}
-    tested += [pair for pair in clean.values() if pair.a and pair.clusters is None and not pair.uses_mcnemar]
+    tested = [pair for pair in pairs if len(pair.a) and pair.clusters is None and not pair.uses_mcnemar]
+    clean = {
+        id(pair): pair.subset(pair.without_errors)
+        for pair in pairs
+        if pair.without_errors is not None and len(pair.without_errors)
+    }
+    tested += [pair for pair in clean.values() if pair.clusters is None and not pair.uses_mcnemar]
     flips = dict(zip(map(id, tested), sign_flips([one.differences for one in tested], seed=settings.seed), strict=True))
     found = []
     for pair in pairs:
         compared = _compared(pair, settings, flips.get(id(pair)))
         without = clean.get(id(pair))
-        if without is not None and without.a:
+        if without is not None:
             other = _compared(without, settings, flips.get(id(without)))
             compared = replace(compared, without_errors=other.difference, without_errors_p=other.p)
         found.append(compared)
@@ -113,20 +128,19 @@ def _compared(pair: PairedValues, settings: ComparisonSettings, flip: SignFlip |
         n_dropped=pair.n_dropped,
         a=estimate(pair.a, pair, settings),
         b=estimate(pair.b, pair, settings),
-        wins=sum(sign * one > 0 for one in differences),
-        ties=sum(one == 0 for one in differences),
-        losses=sum(sign * one < 0 for one in differences),
+        wins=int((sign * differences > 0).sum()),
+        ties=int((differences == 0).sum()),
+        losses=int((sign * differences < 0).sum()),
         classical=_classical(pair, settings),
     )
-    if not pair.a:
+    if not len(pair.a):
         return found
     return _binary(found, pair, settings) if pair.uses_mcnemar else _scores(found, pair, settings, flip)
 
 
 def _binary(found: MetricComparison, pair: PairedValues, settings: ComparisonSettings) -> MetricComparison:
-    both = sum(one == 1 and other == 1 for one, other in zip(pair.a, pair.b, strict=True))
-    a_only = sum(one > other for one, other in zip(pair.a, pair.b, strict=True))
-    b_only = sum(one < other for one, other in zip(pair.a, pair.b, strict=True))
+    both = int(((pair.a == 1) & (pair.b == 1)).sum())
+    a_only, b_only = int((pair.a > pair.b).sum()), int((pair.a < pair.b).sum())
     n = len(pair.a)
     test = mcnemar(both, a_only, b_only, n - both - a_only - b_only, alpha=settings.alpha)
     disagreeing = (a_only + b_only) / n
@@ -156,7 +170,9 @@ def _needed_for_rates(test: McNemar, disagreeing: float, settings: ComparisonSet
 def _scores(
     found: MetricComparison, pair: PairedValues, settings: ComparisonSettings, flip: SignFlip | None
 ) -> MetricComparison:
-    test = paired_scores(pair.a, pair.b, seed=settings.seed, alpha=settings.alpha, clusters=pair.clusters, flip=flip)
+    test = paired_scores(
+        pair.a.tolist(), pair.b.tolist(), seed=settings.seed, alpha=settings.alpha, clusters=pair.clusters, flip=flip
+    )
     # What independent cases with this standard error would spread by; with clusters it counts their likeness.
     spread = None if test.standard_error is None else test.standard_error * math.sqrt(test.n)
     return replace(
@@ -194,7 +210,7 @@ def _equivalence_interval(test: PairedScores, settings: ComparisonSettings) -> t
 
 def _least_flip_p(pair: PairedValues) -> float:
     """Return the p-value that as many differences have where all of them point one way."""
-    return min(1.0, math.ldexp(2.0, -sum(one != 0 for one in pair.differences)))
+    return min(1.0, math.ldexp(2.0, -int((pair.differences != 0).sum())))
 
 
 def _is_borderline(test: PairedScores, settings: ComparisonSettings) -> bool:
@@ -203,17 +219,16 @@ def _is_borderline(test: PairedScores, settings: ComparisonSettings) -> bool:
     return (test.p < settings.alpha) is not (test.interval[0] > 0 or test.interval[1] < 0)
 
 
-def estimate(values: Sequence[float], pair: PairedValues, settings: ComparisonSettings) -> Estimate:
+def estimate(values: NDArray[np.float64], pair: PairedValues, settings: ComparisonSettings) -> Estimate:
     """Return the mean of a run's values and its interval: Wilson's for a rate, else t."""
     n = len(values)
     if not n:
         return Estimate(None, None, 0)
-    mean = math.fsum(values) / n
+    terms = values.tolist()
+    mean = math.fsum(terms) / n
     if pair.uses_mcnemar:
-        return Estimate(mean, wilson_interval(round(math.fsum(values)), n, alpha=settings.alpha), n)
-    from assay.statistics.paired import clustered_error
-
-    error, count = clustered_error(values, range(n) if pair.clusters is None else pair.clusters)
+        return Estimate(mean, wilson_interval(round(math.fsum(terms)), n, alpha=settings.alpha), n)
+    error, count = clustered_error(terms, pair.clusters)
     interval = t_interval(mean, error, count - 1, alpha=settings.alpha)
     if interval is not None and pair.scale is not None:
         interval = max(pair.scale[0], interval[0]), min(pair.scale[1], interval[1])
@@ -229,14 +244,14 @@ def wilson_interval(successes: int, n: int, *, alpha: float) -> tuple[float, flo
 
 def _classical(pair: PairedValues, settings: ComparisonSettings) -> ClassicalTest:
     if pair.is_binary:
-        right = [round(math.fsum(values)) for values in (pair.a, pair.b)]
+        right = [int(values.sum()) for values in (pair.a, pair.b)]
         test = chi_square([(right[0], len(pair.a) - right[0]), (right[1], len(pair.b) - right[1])])
         name = "chi_square" if test.other_p is None else "fisher_exact"
     else:
-        test, name = t_test(pair.a, pair.b), "t_test"
+        test, name = t_test(pair.a.tolist(), pair.b.tolist()), "t_test"
     winner = "tie"
     if test.is_significant(settings.alpha):
-        difference = math.fsum(pair.b) / len(pair.b) - math.fsum(pair.a) / len(pair.a)
+        difference = math.fsum(pair.b.tolist()) / len(pair.b) - math.fsum(pair.a.tolist()) / len(pair.a)
         winner = "B" if (difference > 0) is pair.higher_is_better else "A"
     return ClassicalTest(name, test.statistic, test.p, test.note, test.other_p, winner)
 

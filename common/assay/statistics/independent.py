@@ -1,6 +1,6 @@
 """Variants as independent samples: chi-square, Fisher, t; and the tests over three or more variants.
 
-Functions import scipy when they are called.
+Functions import numpy and scipy when they are called.
 """
 
 from __future__ import annotations
@@ -11,6 +11,9 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
 
 _LEAST_EXPECTED = 5
 
@@ -76,7 +79,7 @@ def t_test(a: Sequence[float], b: Sequence[float]) -> SignificanceTest:
     return SignificanceTest(statistic, float(2 * stats.t.sf(abs(statistic), df)))
 
 
-def cochran_q(rows: Sequence[Sequence[int]]) -> SignificanceTest:
+def cochran_q(rows: Sequence[Sequence[int]] | NDArray[np.int_]) -> SignificanceTest:
     """Compare three or more variants on the same cases, each of which is right (1) or wrong (0).
 
     Args:
@@ -84,12 +87,15 @@ def cochran_q(rows: Sequence[Sequence[int]]) -> SignificanceTest:
 
     Source: W. Cochran, "The comparison of percentages in matched samples", 1950.
     """
-    k = len(rows[0]) if rows else 0
+    import numpy as np
+
+    values = np.asarray(rows, dtype=int)
+    k = values.shape[1] if len(values) else 0
     if k < 2:
         return SignificanceTest(None, None, "no_data")
-    columns = [sum(column) for column in zip(*rows, strict=True)]
-    total, by_row = sum(columns), [sum(row) for row in rows]
-    below = k * total - sum(one * one for one in by_row)
+    columns, by_row = values.sum(axis=0).tolist(), values.sum(axis=1)
+    total = sum(columns)
+    below = k * total - int(by_row @ by_row)
     if below == 0:
         return SignificanceTest(0.0, 1.0, "no_variation")
     from scipy import stats
@@ -98,7 +104,7 @@ def cochran_q(rows: Sequence[Sequence[int]]) -> SignificanceTest:
     return SignificanceTest(statistic, float(stats.chi2.sf(statistic, k - 1)))
 
 
-def friedman(rows: Sequence[Sequence[float]]) -> SignificanceTest:
+def friedman(rows: Sequence[Sequence[float]] | NDArray[np.float64]) -> SignificanceTest:
     """Compare three or more variants by their scores on the same cases.
 
     Args:
@@ -106,11 +112,14 @@ def friedman(rows: Sequence[Sequence[float]]) -> SignificanceTest:
 
     Source: M. Friedman, "The use of ranks to avoid the assumption of normality", 1937; ties as in scipy.
     """
-    if len(rows) < 2 or len(rows[0]) < 3:
+    import numpy as np
+
+    values = np.asarray(rows, dtype=float)
+    if len(values) < 2 or values.shape[1] < 3:
         return SignificanceTest(None, None, "no_data")
-    if all(len(set(row)) == 1 for row in rows):
+    if (values == values[:, :1]).all():
         return SignificanceTest(0.0, 1.0, "no_variation")
     from scipy import stats
 
-    found = stats.friedmanchisquare(*zip(*rows, strict=True))
+    found = stats.friedmanchisquare(*values.T)
     return SignificanceTest(float(found.statistic), float(found.pvalue))

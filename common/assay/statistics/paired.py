@@ -66,9 +66,12 @@ def mcnemar(both: int, b: int, c: int, neither: int, *, alpha: float = 0.05) -> 
     if n < 1 or min(both, b, c, neither) < 0:
         raise ValueError("McNemar's test needs counts of at least 0, and at least one case")
     m, smaller = b + c, min(b, c)
-    below = sum(math.comb(m, k) for k in range(smaller + 1))
+    below = last = 1
+    for k in range(smaller):  # math.comb would begin anew for each of thousands
+        last = last * (m - k) // (k + 1)
+        below += last
     exact = min(1.0, _share(2 * below, m))
-    mid = min(1.0, _share(2 * below - math.comb(m, smaller), m)) if m else 1.0
+    mid = min(1.0, _share(2 * below - last, m)) if m else 1.0
     rate_a, rate_b = (both + b) / n, (both + c) / n
     return McNemar(
         b=b,
@@ -165,7 +168,7 @@ def paired_scores(
         raise ValueError("a paired comparison needs at least one pair")
     n = len(differences)
     mean = math.fsum(differences) / n
-    error, count = clustered_error(differences, range(n) if clusters is None else clusters)
+    error, count = clustered_error(differences, clusters)
     t = mean / error if error else None
     t_p = _t_p_value(t, count - 1) if t is not None else None
     spread = math.sqrt(math.fsum((one - mean) ** 2 for one in differences) / (n - 1)) if n > 1 else 0.0
@@ -204,13 +207,16 @@ def t_interval(mean: float, error: float | None, degrees: int, *, alpha: float =
     return mean - half, mean + half
 
 
-def clustered_error(values: Sequence[float], clusters: Sequence[Hashable]) -> tuple[float | None, int]:
+def clustered_error(values: Sequence[float], clusters: Sequence[Hashable] | None) -> tuple[float | None, int]:
     """Return the standard error of a mean over values in clusters, and how many clusters there are.
 
-    The error is None with fewer than two clusters. With each value a cluster of its own it is the usual one.
+    The error is None with fewer than two clusters. With each value a cluster of its own, which None stands for, it is
+    the usual one.
     """
     n = len(values)
     mean = math.fsum(values) / n
+    if clusters is None:
+        return (math.sqrt(n / (n - 1) * math.fsum([(one - mean) ** 2 for one in values])) / n if n > 1 else None), n
     sums: dict[Hashable, float] = {}
     for value, cluster in zip(values, clusters, strict=True):
         sums[cluster] = sums.get(cluster, 0.0) + (value - mean)

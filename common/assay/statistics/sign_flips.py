@@ -41,7 +41,7 @@ def sign_flip(differences: Sequence[float], *, seed: int = 0) -> SignFlip:
     return sign_flips([differences], seed=seed)[0]
 
 
-def sign_flips(comparisons: Sequence[Sequence[float]], *, seed: int = 0) -> list[SignFlip]:
+def sign_flips(comparisons: Sequence[Sequence[float] | NDArray[np.float64]], *, seed: int = 0) -> list[SignFlip]:
     """Return the test of each comparison, as `sign_flip` does; the random signs are drawn once for all.
 
     Signs belong to a difference's place among the sizes, from the largest, so that neither the order of the cases nor
@@ -51,8 +51,9 @@ def sign_flips(comparisons: Sequence[Sequence[float]], *, seed: int = 0) -> list
     """
     import numpy as np
 
-    sizes = [_sizes(np.asarray(each, dtype=float)) for each in comparisons]
-    sums = [abs(math.fsum(each)) for each in comparisons]
+    differences = [np.asarray(each, dtype=float) for each in comparisons]
+    sizes = list(map(_sizes, differences))
+    sums = [abs(math.fsum(each.tolist())) for each in differences]
     found: dict[int, SignFlip] = {}
     drawn = []
     for index, each in enumerate(sizes):

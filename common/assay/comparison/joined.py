@@ -1,0 +1,217 @@
+"""Runs joined by case: the cases that two of them share, those that all share, and those that came out differently."""
+
+from __future__ import annotations
+
+import string
+from collections import Counter
+from dataclasses import dataclass
+from itertools import compress
+from typing import TYPE_CHECKING
+
+from assay.comparison.facts import MetricFacts
+from assay.comparison.metric_pairs import PairedValues
+from assay.comparison.model import PASS_RATE, FlippedCase, PairComparison
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from assay.comparison.cases import CaseScores
+    from assay.comparison.model import ComparisonSettings, MetricComparison
+
+
+def label_of(index: int) -> str:
+    """Return the letter of a run."""
+    return string.ascii_uppercase[index]
+
+
+def metric_facts(name: str, metrics: Mapping[str, MetricFacts]) -> MetricFacts:
+    """Return what is known of a metric; the pass rate is none of a run's."""
+    return metrics.get(name) or MetricFacts(name, name, "%", scale=(0.0, 1.0))
+
+
+class JoinedRuns:
+    """Two runs joined by case id.
+
+    Args:
+        a: Place of the first run.
+        b: Place of the second.
+        runs: The rows of all runs.
+        settings: How they are compared.
+    """
+
+    def __init__(self, a: int, b: int, runs: Sequence[CaseScores], settings: ComparisonSettings) -> None:
+        import numpy as np
+
+        self.a, self.b = a, b
+        self._one, self._other = one, other = runs[a], runs[b]
+        there = other.places(one.case_ids)
+        here = np.flatnonzero(there >= 0)
+        there = there[here]
+        changed = _differ(one.contents, other.contents, here, there)
+        kept = ~changed
+        if settings.where:
+            kept &= one.met[here] | other.met[there]
+        self.n_common, self.n_changed = len(here), int(changed.sum())
+        self.n_only_a = len(one.case_ids) - self.n_common
+        self.n_only_b = len(other.case_ids) - self.n_common
+        self.overlap = self.n_common / min(len(one.case_ids), len(other.case_ids))
+        self.here, self.there = here[kept], there[kept]
+        self._clusters = [one.clusters[place] for place in self.here] if settings.cluster else None
+
+    def values(self, facts: MetricFacts, is_primary: bool, reason: str) -> PairedValues:
+        """Return the values of a metric over the cases that are compared.
+
+        Args:
+            facts: The metric.
+            is_primary: Whether it decides.
+            reason: Why there is no verdict; empty where there may be one.
+        """
+        import numpy as np
+
+        a, b = self.columns(facts.name)
+        known = (a == a) & (b == b)
+        clean = ~(self._one.errors[self.here] | self._other.errors[self.there])[known]
+        return PairedValues(
+            metric=facts.name,
+            is_primary=is_primary,
+            higher_is_better=facts.higher_is_better,
+            is_binary=self._one.is_binary(facts.name) and self._other.is_binary(facts.name),
+            scale=facts.scale,
+            a=a[known],
+            b=b[known],
+            n_dropped=len(a) - int(known.sum()),
+            clusters=None if self._clusters is None else list(compress(self._clusters, known)),
+            without_errors=None if clean.all() else np.flatnonzero(clean),
+            reason=reason,
+        )
+
+    def columns(self, metric: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return the values of both runs over the cases that are compared, NaN where there is none."""
+        return self._one.values(metric)[self.here], self._other.values(metric)[self.there]
+
+    def comparison(self, metrics: Sequence[MetricComparison]) -> PairComparison:
+        """Return the pair with its metrics."""
+        wins = Counter(one.classical.winner for one in metrics if one.classical is not None)
+        winner = "tie" if wins["A"] == wins["B"] else label_of(self.a if wins["A"] > wins["B"] else self.b)
+        return PairComparison(
+            a=label_of(self.a),
+            b=label_of(self.b),
+            n_common=self.n_common,
+            n_only_a=self.n_only_a,
+            n_only_b=self.n_only_b,
+            n_changed=self.n_changed,
+            overlap=self.overlap,
+            metrics=tuple(metrics),
+            classical_winner=winner,
+        )
+
+    def flips(self, primary: str, metrics: Mapping[str, MetricFacts]) -> Flips:
+        """Return the cases whose verdict, or where that is the same their primary metric, differs."""
+        verdicts, values = self.columns(PASS_RATE), self.columns(primary)
+        turned = turns(verdicts, higher_is_better=True)
+        better = metric_facts(primary, metrics).higher_is_better
+        depth = turns(values, higher_is_better=better)
+        return Flips(self._one, self.here, primary, verdicts, values, turned, depth)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Flips:
+    """The cases that came out differently in two runs.
+
+    Args:
+        cases: The rows of A.
+        here: Places of the compared cases in it.
+        primary: The primary metric.
+        verdicts: Of A and B, the share of each case's rows that passed.
+        values: Of A and B, the primary metric.
+        turned: How much better B's verdict is, case by case; 0 where one has none.
+        depth: How much better B's primary metric is; likewise.
+    """
+
+    cases: CaseScores
+    here: NDArray[np.intp]
+    primary: str
+    verdicts: tuple[NDArray[np.float64], NDArray[np.float64]]
+    values: tuple[NDArray[np.float64], NDArray[np.float64]]
+    turned: NDArray[np.float64]
+    depth: NDArray[np.float64]
+
+    @property
+    def count(self) -> int:
+        """How many there are."""
+        return int(((self.turned != 0) | (self.depth != 0)).sum())
+
+    def worst(self, count: int) -> tuple[FlippedCase, ...]:
+        """Return the first of them, worst for B first; of equal ones in the order of their ids."""
+        import numpy as np
+
+        flipped = np.flatnonzero((self.turned != 0) | (self.depth != 0))
+        turned, depth = self.turned[flipped], self.depth[flipped]
+        order = np.lexsort((depth, turned))
+        if len(order) > count:
+            last = order[count - 1]
+            beyond = (turned > turned[last]) | ((turned == turned[last]) & (depth > depth[last]))
+            flipped = flipped[~beyond]
+        ids = self.cases.case_ids
+        places = sorted(flipped.tolist(), key=lambda at: (self.turned[at], self.depth[at], ids[self.here[at]]))
+        return tuple(self._case(at, ids) for at in places[:count])
+
+    def _case(self, at: int, ids: Sequence[str]) -> FlippedCase:
+        by_verdict = bool(self.turned[at])
+        metric, (a, b) = (PASS_RATE, self.verdicts) if by_verdict else (self.primary, self.values)
+        place = int(self.here[at])
+        return FlippedCase(ids[place], self.cases.categories[place], metric, float(a[at]), float(b[at]))
+
+
+class CompleteCases:
+    """The cases that every run has, with the same question and references.
+
+    Args:
+        runs: The rows of all runs.
+        settings: How they are compared.
+    """
+
+    def __init__(self, runs: Sequence[CaseScores], settings: ComparisonSettings) -> None:
+        import numpy as np
+
+        self._runs = runs
+        places = np.array([run.places(runs[0].case_ids) for run in runs])
+        places = places[:, (places >= 0).all(axis=0)]
+        kept = np.ones(places.shape[1], dtype=bool)
+        for first, one in enumerate(runs):
+            for second in range(first + 1, len(runs)):
+                kept &= ~_differ(one.contents, runs[second].contents, places[first], places[second])
+        if settings.where:
+            kept &= np.any([run.met[at] for run, at in zip(runs, places, strict=True)], axis=0)
+        self._places = places[:, kept]
+
+    def rows(self, metric: str) -> NDArray[np.float64]:
+        """Return the values of a metric, one row a case and one column a run; only cases with a value in all."""
+        import numpy as np
+
+        columns = [run.values(metric)[at] for run, at in zip(self._runs, self._places, strict=True)]
+        values: NDArray[np.float64] = np.array(columns).T
+        return values[~np.isnan(values).any(axis=1)]
+
+
+def turns(values: tuple[NDArray[np.float64], NDArray[np.float64]], *, higher_is_better: bool) -> NDArray[np.float64]:
+    """Return how much better the second value of each case is; 0 where one is missing."""
+    import numpy as np
+
+    difference = values[1] - values[0] if higher_is_better else values[0] - values[1]
+    return np.where(np.isnan(difference), 0.0, difference)
+
+
+def _differ(
+    one: Sequence[bytes], other: Sequence[bytes], here: NDArray[np.intp], there: NDArray[np.intp]
+) -> NDArray[np.bool_]:
+    """Return of each pair of places whether question or references differ; where one is not known, they are equal."""
+    import numpy as np
+
+    if not any(one) or not any(other):
+        return np.zeros(len(here), dtype=bool)
+    pairs = ((one[a], other[b]) for a, b in zip(here.tolist(), there.tolist(), strict=True))
+    return np.fromiter((bool(a and b and a != b) for a, b in pairs), dtype=bool, count=len(here))
