@@ -122,5 +122,13 @@ EXAMPLES: Mapping[str, Sequence[Message]] = {
         )
     ],
     "assay.v1.ListAttemptsRequest": [pb.ListAttemptsRequest(run_id="r", case_id="c0")],
+    "assay.v1.CompareRunsRequest": [pb.CompareRunsRequest(run_ids=["r", "s"], settings=_COMPARISON)],
+    "assay.v1.ListComparedCasesRequest": [
+        pb.ListComparedCasesRequest(
+            run_ids=["r", "s"], settings=_COMPARISON, metrics=["exact_match"], change_by="latency",
+            change=pb.CASE_CHANGE_WORSE, order_by=pb.COMPARED_CASE_ORDER_WORST_FIRST, page_size=2, page_token="x",
+            include_answers=True,
+        )
+    ],
     "assay.v1.CreateRunRequest": _requests(),
 }  # fmt: skip

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING, TypeVar
+from contextlib import suppress
+from typing import TYPE_CHECKING
 
 import grpc.aio
 
 from assay.agent_host.host import host_agent
+from assay.client.comparison_calls import ComparisonCalls
+from assay.client.connection import PAGE_TIMEOUT_S
 from assay.client.dropped_settings import dropped_settings
 from assay.client.patience import Patience
 from assay.client.upload import upload_parts
@@ -19,11 +21,8 @@ from assay.filters.row_filter import DATASET_ORDER, EVERY_ROW, RowFilter, RowOrd
 from assay.filters.row_text import parse_row_query
 from assay.filters.run_filter import NEWEST_FIRST, RunFilter, parse_run_filter, parse_run_order
 from assay.model.run import CaseResult, DatasetRef, Deletion, RowAttempt, Run, StateChange
-from assay.rpc.channel import open_channel, read_stream, server_version, wait_for_ready
-from assay.rpc.status import translated
+from assay.rpc.channel import read_stream
 from assay.v1 import orchestrator_pb2 as pb
-from assay.v1 import orchestrator_pb2_grpc
-from assay.version import __version__
 from assay.wire.filters import (
     case_detail_from_wire,
     facets_from_wire,
@@ -35,26 +34,21 @@ from assay.wire.judging import SPEND_CAP
 from assay.wire.run import ATTEMPT, DATASET, RUN, SETTINGS, event_from_wire, result_from_wire
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
-    from types import TracebackType
+    from collections.abc import AsyncIterator, Iterable, Mapping
 
     from assay.agent_host.caller import AgentCaller
     from assay.filters.run_filter import RunOrder
     from assay.model.case import Case
     from assay.model.run import RunSettings, RunState, SpendCap
 
-_SERVICE = "assay.v1.RunService"
 _UPLOAD_TIMEOUT_S = 3600.0
 _RUN_PAGE = 500
 _RESULT_PAGE = 500
 _STEPS_TO_SEND = 3  # turns of the event loop after which a call that was begun is on its way
-_PAGE_TIMEOUT_S = 60.0
 _DELETE_TIMEOUT_S = 600.0
 
-T = TypeVar("T")
 
-
-class Client:
+class Client(ComparisonCalls):
     """A connection to an orchestrator; use it with `async with`.
 
     Every call reconnects when an orchestrator that answered before is away, and is repeated: each of them may be
@@ -65,42 +59,6 @@ class Client:
         patience_s: How long a call reconnects after it lost its connection, in seconds.
         on_lost: Awaited when the connection was lost, before the client reconnects.
     """
-
-    def __init__(
-        self, address: str, *, patience_s: float = 60.0, on_lost: Callable[[], Awaitable[None]] | None = None
-    ) -> None:
-        self.address = address
-        self._patience_s = patience_s
-        self._on_lost = on_lost
-        self._was_reached = False
-        self._lost_count = 0
-
-    async def __aenter__(self) -> Client:
-        self._channel = open_channel(self.address)
-        self._stub = orchestrator_pb2_grpc.RunServiceStub(self._channel)
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self._channel.close()
-
-    async def wait_for_ready(self, timeout_s: float) -> None:
-        """Wait until the orchestrator takes work.
-
-        Raises:
-            UnavailableError: It did not in time.
-        """
-        await wait_for_ready(self._channel, _SERVICE, timeout_s)
-        self._was_reached = True
-
-    async def server_version(self) -> str | None:
-        """Return the version of Assay that the orchestrator runs; None where it does not say, as older ones.
-
-        Raises:
-            UnavailableError: It does not answer.
-        """
-        return await server_version(self._channel, _SERVICE)
 
     async def upload_dataset(self, cases: Iterable[Case], *, name: str, format: str = "") -> DatasetRef:  # noqa: A002
         """Store a dataset and return it; the same cases in the same order are stored once.
@@ -238,7 +196,7 @@ class Client:
         request = run_query_to_wire(wanted, order)
         request.page_size, request.page_token = page_size, page_token
         request.include_figures, request.include_total_count = include_figures, include_total_count
-        response = await self._call(lambda: self._stub.ListRuns(request, timeout=_PAGE_TIMEOUT_S))
+        response = await self._call(lambda: self._stub.ListRuns(request, timeout=PAGE_TIMEOUT_S))
         new = (wanted.datasets, wanted.teams, wanted.created_from, wanted.created_before, order != NEWEST_FIRST)
         if any(new) and not response.conditions_applied:
             raise await self._too_old("the filter or the order of runs")
@@ -298,7 +256,7 @@ class Client:
         request = pb.ListAttemptsRequest(run_id=run_id, case_id=case_id)
 
         async def fetch() -> list[RowAttempt]:
-            async with read_stream(self._stub.ListAttempts(request, timeout=_PAGE_TIMEOUT_S)) as messages:
+            async with read_stream(self._stub.ListAttempts(request, timeout=PAGE_TIMEOUT_S)) as messages:
                 return [ATTEMPT.from_wire(message.attempt) async for message in messages]
 
         return await self._call(fetch)
@@ -462,7 +420,7 @@ class Client:
             include_total_count=include_total_count,
             include_facets=include_facets,
         )
-        response = await self._call(lambda: self._stub.ListResults(request, timeout=_PAGE_TIMEOUT_S))
+        response = await self._call(lambda: self._stub.ListResults(request, timeout=PAGE_TIMEOUT_S))
         if (wanted, order) != (EVERY_ROW, DATASET_ORDER) and not response.conditions_applied:
             raise await self._too_old("the filter or the order of rows")
         return ResultPage(
@@ -492,7 +450,7 @@ class Client:
         )
 
         async def fetch() -> CaseDetail:
-            async with read_stream(self._stub.GetCase(request, timeout=_PAGE_TIMEOUT_S)) as messages:
+            async with read_stream(self._stub.GetCase(request, timeout=PAGE_TIMEOUT_S)) as messages:
                 parts = [message async for message in messages]
             return case_detail_from_wire(parts[0].case_detail, [result_from_wire(part.result) for part in parts[1:]])
 
@@ -512,57 +470,6 @@ class Client:
                 return
             except UnavailableError as problem:
                 await self._lost(problem, patience)
-
-    async def call(self, attempt: Callable[[orchestrator_pb2_grpc.RunServiceAsyncStub], Awaitable[T]]) -> T:
-        """Return what a call of the service's stub returns; it may be made twice without harm."""
-        return await self._call(lambda: attempt(self._stub))
-
-    async def _call(self, attempt: Callable[[], Awaitable[T]], *, repeatable: bool = True) -> T:
-        """Return what a call returns; one that loses its connection is repeated, as long as patience lasts."""
-        patience = Patience(self._patience_s)
-        while True:
-            try:
-                async with self._explained():
-                    result = await attempt()
-            except UnavailableError as problem:
-                # An address at which nothing has ever answered is most likely wrong.
-                if not (repeatable and self._was_reached):
-                    raise
-                await self._lost(problem, patience)
-            else:
-                self._was_reached = True
-                return result
-
-    @asynccontextmanager
-    async def _explained(self) -> AsyncIterator[None]:
-        """Raise the domain error for a failed call; one for a method unknown to the server names its version."""
-        try:
-            with translated():
-                yield
-        except SetupError as problem:
-            if problem.reason != "UNIMPLEMENTED":
-                raise
-            raise await self._too_old("this call") from problem
-
-    async def _too_old(self, what: str) -> SetupError:
-        return SetupError(
-            f"{await self._server()} does not know {what} of Assay {__version__}: upgrade the orchestrator, or use an "
-            "`assay` of its version",
-            reason="SERVER_TOO_OLD",
-        )
-
-    async def _server(self) -> str:
-        version = await self.server_version() or "of a version that does not give its number"
-        return f"the orchestrator at {self.address} (Assay {version})"
-
-    async def _lost(self, problem: UnavailableError, patience: Patience) -> None:
-        if problem.reason in ("STORAGE_UNAVAILABLE", "QUERY_TIMEOUT"):
-            raise problem
-        patience.spend(problem)
-        self._lost_count += 1
-        if self._on_lost is not None:
-            await self._on_lost()
-        await asyncio.sleep(0.2)
 
 
 def _meets(wanted: RunFilter, run: Run) -> bool:

@@ -78,8 +78,8 @@ def compare_runs(
             has the primary metric, or a margin is given without a metric that it belongs to.
     """
     _check(runs)
-    metrics = _common_metrics(runs)
-    primary = _primary(runs, metrics, settings)
+    metrics = common_metrics(runs)
+    primary = primary_metric(runs, metrics, settings)
     cases = [run.cases for run in runs]
     joined = [JoinedRuns(a, b, cases, settings) for a, b in itertools.combinations(range(len(runs)), 2)]
     found_mismatches = mismatches([run.facts for run in runs], metrics, joined_overlaps(joined, runs))
@@ -117,29 +117,50 @@ def compare_runs(
     )
 
 
-def _check(runs: Sequence[ComparedRun]) -> None:
-    if len(runs) < 2:
+def check_run_ids(run_ids: Sequence[str]) -> None:
+    """Check how many runs are compared, and that each is another one.
+
+    Raises:
+        InvalidInputError: There are too few or too many, or one comes twice.
+    """
+    if len(run_ids) < 2:
         raise InvalidInputError("a comparison needs at least two runs: name a second one")
-    if len(runs) > MOST_RUNS:
-        raise InvalidInputError(f"{len(runs)} runs are more than the {MOST_RUNS} that can be compared at once")
-    for run_id, count in Counter(run.facts.run_id for run in runs).items():
+    if len(run_ids) > MOST_RUNS:
+        raise InvalidInputError(f"{len(run_ids)} runs are more than the {MOST_RUNS} that can be compared at once")
+    for run_id, count in Counter(run_ids).items():
         if count > 1:
             raise InvalidInputError(
                 f"run {run_id} is given {count} times: a run compared with itself says nothing. `--aa` runs the agent "
                 "twice and measures how far it is from itself"
             )
+
+
+def without_rows(run_id: str) -> InvalidInputError:
+    """Return the error for a run without rows."""
+    return InvalidInputError(f"run {run_id} has no rows: there is nothing to compare")
+
+
+def _check(runs: Sequence[ComparedRun]) -> None:
+    check_run_ids([run.facts.run_id for run in runs])
     for run in runs:
         if not run.cases.case_ids:
-            raise InvalidInputError(f"run {run.facts.run_id} has no rows: there is nothing to compare")
+            raise without_rows(run.facts.run_id)
 
 
-def _common_metrics(runs: Sequence[ComparedRun]) -> dict[str, MetricFacts]:
+def common_metrics(runs: Sequence[ComparedRun]) -> dict[str, MetricFacts]:
     """Return the metrics that all runs have, in the order of the first, and what the first says of them."""
     first, *others = (run.facts.metrics for run in runs)
     return {name: facts for name, facts in first.items() if all(name in other for other in others)}
 
 
-def _primary(runs: Sequence[ComparedRun], metrics: Mapping[str, MetricFacts], settings: ComparisonSettings) -> str:
+def primary_metric(
+    runs: Sequence[ComparedRun], metrics: Mapping[str, MetricFacts], settings: ComparisonSettings
+) -> str:
+    """Return the metric that decides.
+
+    Raises:
+        InvalidInputError: It is chosen, and a run lacks it.
+    """
     if not settings.primary:
         return default_primary(_with_values(runs, metrics))
     if settings.primary in metrics or settings.primary == PASS_RATE:

@@ -156,7 +156,7 @@ class Flips:
             beyond = (turned > turned[last]) | ((turned == turned[last]) & (depth > depth[last]))
             flipped = flipped[~beyond]
         ids = self.cases.case_ids
-        places = sorted(flipped.tolist(), key=lambda at: (self.turned[at], self.depth[at], ids[self.here[at]]))
+        places = sorted(flipped.tolist(), key=lambda at: (self.turned[at], self.depth[at], ids[int(self.here[at])]))
         return tuple(self._case(at, ids) for at in places[:count])
 
     def _case(self, at: int, ids: Sequence[str]) -> FlippedCase:

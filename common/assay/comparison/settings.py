@@ -48,6 +48,8 @@ def check_settings(
         problem("must be above 0: no difference is smaller", "margin")
     if not 0 < settings.alpha < 0.5:
         problem(f"must be above 0 and below 0.5, not {settings.alpha!r}", "alpha")
+    if not 0 < settings.power < 1:
+        problem(f"must be above 0 and below 1, not {settings.power!r}", "power")
     if not 0 <= settings.seed <= _LARGEST_SEED:
         problem(f"must be from 0 to {_LARGEST_SEED}, not {settings.seed!r}", "seed")
     kind, _, name = settings.cluster.partition(":")

@@ -72,6 +72,8 @@ METHODS: Mapping[str, Mapping[str, MethodRule]] = {
         "ListBaselines": _IDEMPOTENT_CALL,
         # A second attempt does not find what the first has deleted.
         "DeleteBaseline": _CALL,
+        "CompareRuns": _IDEMPOTENT_CALL,
+        "ListComparedCases": _IDEMPOTENT_CALL,
         # A host has nothing to send while its run asks nothing.
         "ServeAgent": MethodRule(Slots.STREAMS, client_streams=True, server_streams=True),
     },

@@ -353,6 +353,122 @@ ATTEMPT_OUTCOME_INTERRUPTED: AttemptOutcome.ValueType  # 3
 """The orchestrator was killed during it."""
 Global___AttemptOutcome: _TypeAlias = AttemptOutcome  # noqa: Y015
 
+class _PValueAdjustment:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _PValueAdjustmentEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_PValueAdjustment.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    P_VALUE_ADJUSTMENT_UNSPECIFIED: _PValueAdjustment.ValueType  # 0
+    """Not said: Holm's."""
+    P_VALUE_ADJUSTMENT_HOLM: _PValueAdjustment.ValueType  # 1
+    """Holm's, which bounds the chance of any false positive."""
+    P_VALUE_ADJUSTMENT_BH: _PValueAdjustment.ValueType  # 2
+    """Benjamini's and Hochberg's, which bounds the share of false positives."""
+
+class PValueAdjustment(_PValueAdjustment, metaclass=_PValueAdjustmentEnumTypeWrapper):
+    """PValueAdjustment says how the p-values of several tests are adjusted."""
+
+P_VALUE_ADJUSTMENT_UNSPECIFIED: PValueAdjustment.ValueType  # 0
+"""Not said: Holm's."""
+P_VALUE_ADJUSTMENT_HOLM: PValueAdjustment.ValueType  # 1
+"""Holm's, which bounds the chance of any false positive."""
+P_VALUE_ADJUSTMENT_BH: PValueAdjustment.ValueType  # 2
+"""Benjamini's and Hochberg's, which bounds the share of false positives."""
+Global___PValueAdjustment: _TypeAlias = PValueAdjustment  # noqa: Y015
+
+class _PairVerdict:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _PairVerdictEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_PairVerdict.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    PAIR_VERDICT_UNSPECIFIED: _PairVerdict.ValueType  # 0
+    """Not said."""
+    PAIR_VERDICT_B_BETTER: _PairVerdict.ValueType  # 1
+    """The second run is better."""
+    PAIR_VERDICT_A_BETTER: _PairVerdict.ValueType  # 2
+    """The first run is better."""
+    PAIR_VERDICT_EQUIVALENT: _PairVerdict.ValueType  # 3
+    """They differ by less than the margin."""
+    PAIR_VERDICT_INCONCLUSIVE: _PairVerdict.ValueType  # 4
+    """The cases do not show which is better."""
+    PAIR_VERDICT_NO_DATA: _PairVerdict.ValueType  # 5
+    """Too few cases have a value."""
+    PAIR_VERDICT_WITHHELD: _PairVerdict.ValueType  # 6
+    """The runs must not be compared, or cases were chosen after looking: figures without a verdict."""
+
+class PairVerdict(_PairVerdict, metaclass=_PairVerdictEnumTypeWrapper):
+    """PairVerdict is what a paired test decides."""
+
+PAIR_VERDICT_UNSPECIFIED: PairVerdict.ValueType  # 0
+"""Not said."""
+PAIR_VERDICT_B_BETTER: PairVerdict.ValueType  # 1
+"""The second run is better."""
+PAIR_VERDICT_A_BETTER: PairVerdict.ValueType  # 2
+"""The first run is better."""
+PAIR_VERDICT_EQUIVALENT: PairVerdict.ValueType  # 3
+"""They differ by less than the margin."""
+PAIR_VERDICT_INCONCLUSIVE: PairVerdict.ValueType  # 4
+"""The cases do not show which is better."""
+PAIR_VERDICT_NO_DATA: PairVerdict.ValueType  # 5
+"""Too few cases have a value."""
+PAIR_VERDICT_WITHHELD: PairVerdict.ValueType  # 6
+"""The runs must not be compared, or cases were chosen after looking: figures without a verdict."""
+Global___PairVerdict: _TypeAlias = PairVerdict  # noqa: Y015
+
+class _CaseChange:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _CaseChangeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_CaseChange.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    CASE_CHANGE_UNSPECIFIED: _CaseChange.ValueType  # 0
+    """Not said; as a condition, any."""
+    CASE_CHANGE_WORSE: _CaseChange.ValueType  # 1
+    """Worse."""
+    CASE_CHANGE_BETTER: _CaseChange.ValueType  # 2
+    """Better."""
+    CASE_CHANGE_SAME: _CaseChange.ValueType  # 3
+    """Neither."""
+
+class CaseChange(_CaseChange, metaclass=_CaseChangeEnumTypeWrapper):
+    """CaseChange says how a case came out against the first run."""
+
+CASE_CHANGE_UNSPECIFIED: CaseChange.ValueType  # 0
+"""Not said; as a condition, any."""
+CASE_CHANGE_WORSE: CaseChange.ValueType  # 1
+"""Worse."""
+CASE_CHANGE_BETTER: CaseChange.ValueType  # 2
+"""Better."""
+CASE_CHANGE_SAME: CaseChange.ValueType  # 3
+"""Neither."""
+Global___CaseChange: _TypeAlias = CaseChange  # noqa: Y015
+
+class _ComparedCaseOrder:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _ComparedCaseOrderEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ComparedCaseOrder.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    COMPARED_CASE_ORDER_UNSPECIFIED: _ComparedCaseOrder.ValueType  # 0
+    """The order of the first run's dataset."""
+    COMPARED_CASE_ORDER_DATASET: _ComparedCaseOrder.ValueType  # 1
+    """The order of the first run's dataset."""
+    COMPARED_CASE_ORDER_WORST_FIRST: _ComparedCaseOrder.ValueType  # 2
+    """The case that lost most against the first run comes first; equal ones in dataset order."""
+
+class ComparedCaseOrder(_ComparedCaseOrder, metaclass=_ComparedCaseOrderEnumTypeWrapper):
+    """ComparedCaseOrder is an order of compared cases."""
+
+COMPARED_CASE_ORDER_UNSPECIFIED: ComparedCaseOrder.ValueType  # 0
+"""The order of the first run's dataset."""
+COMPARED_CASE_ORDER_DATASET: ComparedCaseOrder.ValueType  # 1
+"""The order of the first run's dataset."""
+COMPARED_CASE_ORDER_WORST_FIRST: ComparedCaseOrder.ValueType  # 2
+"""The case that lost most against the first run comes first; equal ones in dataset order."""
+Global___ComparedCaseOrder: _TypeAlias = ComparedCaseOrder  # noqa: Y015
+
 @_typing.final
 class UploadDatasetRequest(_message.Message):
     """UploadDatasetRequest is one piece of an upload."""
@@ -3588,6 +3704,1303 @@ class RowAttempt(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___RowAttempt: _TypeAlias = RowAttempt  # noqa: Y015
+
+@_typing.final
+class ComparisonSettings(_message.Message):
+    """ComparisonSettings says how runs are compared and decided."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PRIMARY_FIELD_NUMBER: _builtins.int
+    MARGIN_FIELD_NUMBER: _builtins.int
+    CLUSTER_FIELD_NUMBER: _builtins.int
+    ADJUST_FIELD_NUMBER: _builtins.int
+    ALPHA_FIELD_NUMBER: _builtins.int
+    POWER_FIELD_NUMBER: _builtins.int
+    SEED_FIELD_NUMBER: _builtins.int
+    WHERE_FIELD_NUMBER: _builtins.int
+    primary: _builtins.str
+    """The metric that decides, or "pass_rate"; empty for exact match, else quality, else the first one."""
+    margin: _builtins.float
+    """Differences within this, either way, are equivalent, in the primary metric's unit; above 0. Absent for none."""
+    cluster: _builtins.str
+    """What cases share with others: "category", or "tag:NAME" for tags such as NAME:value; empty for nothing."""
+    adjust: Global___PValueAdjustment.ValueType
+    """How p-values are adjusted."""
+    alpha: _builtins.float
+    """Level of the tests, above 0 and below 0.5; intervals are of 1 - alpha. 0 means 0.05."""
+    power: _builtins.float
+    """Chance to detect a difference that planning figures assume, between 0 and 1. 0 means 0.8."""
+    seed: _builtins.int
+    """Of all random draws, less than 2^63."""
+    where: _builtins.str
+    """A filter of rows as text; a comparison with one is exploratory, without a verdict. Empty for all rows."""
+    def __init__(
+        self,
+        *,
+        primary: _builtins.str = ...,
+        margin: _builtins.float | None = ...,
+        cluster: _builtins.str = ...,
+        adjust: Global___PValueAdjustment.ValueType = ...,
+        alpha: _builtins.float = ...,
+        power: _builtins.float = ...,
+        seed: _builtins.int = ...,
+        where: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_margin", b"_margin", "margin", b"margin"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_margin", b"_margin", "adjust", b"adjust", "alpha", b"alpha", "cluster", b"cluster", "margin", b"margin", "power", b"power", "primary", b"primary", "seed", b"seed", "where", b"where"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__margin: _TypeAlias = _typing.Literal["margin"]  # noqa: Y015
+    _WhichOneofArgType__margin: _TypeAlias = _typing.Literal["_margin", b"_margin"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__margin) -> _WhichOneofReturnType__margin | None: ...
+
+Global___ComparisonSettings: _TypeAlias = ComparisonSettings  # noqa: Y015
+
+@_typing.final
+class CompareRunsRequest(_message.Message):
+    """CompareRunsRequest asks for the figures of a comparison."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RUN_IDS_FIELD_NUMBER: _builtins.int
+    SETTINGS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def run_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The runs, 2 to 26, each another one; the first is the baseline."""
+
+    @_builtins.property
+    def settings(self) -> Global___ComparisonSettings:
+        """How they are compared; absent for the defaults."""
+
+    def __init__(
+        self,
+        *,
+        run_ids: _abc.Iterable[_builtins.str] | None = ...,
+        settings: Global___ComparisonSettings | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["settings", b"settings"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["run_ids", b"run_ids", "settings", b"settings"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CompareRunsRequest: _TypeAlias = CompareRunsRequest  # noqa: Y015
+
+@_typing.final
+class CompareRunsResponse(_message.Message):
+    """CompareRunsResponse has the figures."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    COMPARISON_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def comparison(self) -> Global___RunComparison:
+        """The figures."""
+
+    def __init__(
+        self,
+        *,
+        comparison: Global___RunComparison | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["comparison", b"comparison"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["comparison", b"comparison"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CompareRunsResponse: _TypeAlias = CompareRunsResponse  # noqa: Y015
+
+@_typing.final
+class RunComparison(_message.Message):
+    """RunComparison is two or more runs compared. Differences are those of the later run less the earlier one."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class FlippedCountEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.int
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    @_typing.final
+    class RandomDrawsEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.int
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    SETTINGS_FIELD_NUMBER: _builtins.int
+    ASSAY_VERSION_FIELD_NUMBER: _builtins.int
+    PRIMARY_FIELD_NUMBER: _builtins.int
+    VARIANTS_FIELD_NUMBER: _builtins.int
+    PAIRS_FIELD_NUMBER: _builtins.int
+    OMNIBUS_FIELD_NUMBER: _builtins.int
+    MISMATCHES_FIELD_NUMBER: _builtins.int
+    CHANGES_FIELD_NUMBER: _builtins.int
+    RANKING_FIELD_NUMBER: _builtins.int
+    RECOMMENDATION_FIELD_NUMBER: _builtins.int
+    NOT_WORSE_THAN_BEST_FIELD_NUMBER: _builtins.int
+    FLIPPED_FIELD_NUMBER: _builtins.int
+    FLIPPED_COUNT_FIELD_NUMBER: _builtins.int
+    FILTERED_FIELD_NUMBER: _builtins.int
+    RANDOM_DRAWS_FIELD_NUMBER: _builtins.int
+    assay_version: _builtins.str
+    """The version of Assay that computed it."""
+    primary: _builtins.str
+    """The metric that decides."""
+    filtered: _builtins.bool
+    """Whether cases were chosen by a filter, so that figures are exploratory."""
+    @_builtins.property
+    def settings(self) -> Global___ComparisonSettings:
+        """How they were compared."""
+
+    @_builtins.property
+    def variants(self) -> _containers.RepeatedCompositeFieldContainer[Global___ComparedVariant]:
+        """The runs."""
+
+    @_builtins.property
+    def pairs(self) -> _containers.RepeatedCompositeFieldContainer[Global___PairComparison]:
+        """Every pair of them: first and second, first and third and so on."""
+
+    @_builtins.property
+    def omnibus(self) -> _containers.RepeatedCompositeFieldContainer[Global___OmnibusTest]:
+        """The tests over all runs, by metric; empty for two."""
+
+    @_builtins.property
+    def mismatches(self) -> _containers.RepeatedCompositeFieldContainer[Global___ComparisonMismatch]:
+        """Why the runs must not be compared; empty where they may be."""
+
+    @_builtins.property
+    def changes(self) -> _containers.RepeatedCompositeFieldContainer[Global___SettingChange]:
+        """In what their settings differ."""
+
+    @_builtins.property
+    def ranking(self) -> _containers.RepeatedCompositeFieldContainer[Global___RankedVariant]:
+        """The runs by the classical score, the best first."""
+
+    @_builtins.property
+    def recommendation(self) -> Global___VariantRecommendation:
+        """What follows from the ranking; absent for nothing."""
+
+    @_builtins.property
+    def not_worse_than_best(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Labels that are not significantly worse than the highest mean of the primary metric."""
+
+    @_builtins.property
+    def flipped(self) -> _containers.RepeatedCompositeFieldContainer[Global___FlippedCases]:
+        """The cases that came out differently, by pair."""
+
+    @_builtins.property
+    def flipped_count(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
+        """By pair, such as "A_vs_B", how many cases came out differently."""
+
+    @_builtins.property
+    def random_draws(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
+        """How many assignments and resamples random figures are from, by name."""
+
+    def __init__(
+        self,
+        *,
+        settings: Global___ComparisonSettings | None = ...,
+        assay_version: _builtins.str = ...,
+        primary: _builtins.str = ...,
+        variants: _abc.Iterable[Global___ComparedVariant] | None = ...,
+        pairs: _abc.Iterable[Global___PairComparison] | None = ...,
+        omnibus: _abc.Iterable[Global___OmnibusTest] | None = ...,
+        mismatches: _abc.Iterable[Global___ComparisonMismatch] | None = ...,
+        changes: _abc.Iterable[Global___SettingChange] | None = ...,
+        ranking: _abc.Iterable[Global___RankedVariant] | None = ...,
+        recommendation: Global___VariantRecommendation | None = ...,
+        not_worse_than_best: _abc.Iterable[_builtins.str] | None = ...,
+        flipped: _abc.Iterable[Global___FlippedCases] | None = ...,
+        flipped_count: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
+        filtered: _builtins.bool = ...,
+        random_draws: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["recommendation", b"recommendation", "settings", b"settings"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["assay_version", b"assay_version", "changes", b"changes", "filtered", b"filtered", "flipped", b"flipped", "flipped_count", b"flipped_count", "mismatches", b"mismatches", "not_worse_than_best", b"not_worse_than_best", "omnibus", b"omnibus", "pairs", b"pairs", "primary", b"primary", "random_draws", b"random_draws", "ranking", b"ranking", "recommendation", b"recommendation", "settings", b"settings", "variants", b"variants"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RunComparison: _TypeAlias = RunComparison  # noqa: Y015
+
+@_typing.final
+class ComparedVariant(_message.Message):
+    """ComparedVariant is one of the compared runs."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LABEL_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
+    RUN_ID_FIELD_NUMBER: _builtins.int
+    PROMPT_PATH_FIELD_NUMBER: _builtins.int
+    CASES_COUNT_FIELD_NUMBER: _builtins.int
+    REPEATS_COUNT_FIELD_NUMBER: _builtins.int
+    PARTIAL_FIELD_NUMBER: _builtins.int
+    AGENT_ERRORS_COUNT_FIELD_NUMBER: _builtins.int
+    METRICS_FIELD_NUMBER: _builtins.int
+    COST_USD_FIELD_NUMBER: _builtins.int
+    JUDGE_COST_USD_FIELD_NUMBER: _builtins.int
+    MEAN_LATENCY_S_FIELD_NUMBER: _builtins.int
+    P95_LATENCY_S_FIELD_NUMBER: _builtins.int
+    MEAN_TOKENS_FIELD_NUMBER: _builtins.int
+    FINGERPRINTS_FIELD_NUMBER: _builtins.int
+    INVALID_VERDICTS_COUNT_FIELD_NUMBER: _builtins.int
+    VERDICTS_COUNT_FIELD_NUMBER: _builtins.int
+    DATASET_ID_FIELD_NUMBER: _builtins.int
+    DATASET_NAME_FIELD_NUMBER: _builtins.int
+    RANKING_SCORE_FIELD_NUMBER: _builtins.int
+    BEST_PROBABILITY_FIELD_NUMBER: _builtins.int
+    label: _builtins.str
+    """"A" for the first, then "B" and so on."""
+    name: _builtins.str
+    """A name for people."""
+    run_id: _builtins.str
+    """The run."""
+    prompt_path: _builtins.str
+    """The file of its prompt; empty where it has none."""
+    cases_count: _builtins.int
+    """Cases with a row."""
+    repeats_count: _builtins.int
+    """Runs of each case."""
+    partial: _builtins.bool
+    """Whether rows are missing."""
+    agent_errors_count: _builtins.int
+    """Rows whose agent failed."""
+    cost_usd: _builtins.float
+    """What agent and judge cost in USD; absent where neither has a price."""
+    judge_cost_usd: _builtins.float
+    """The judge's part of it."""
+    mean_latency_s: _builtins.float
+    """Mean time to an answer, in seconds."""
+    p95_latency_s: _builtins.float
+    """95 % of the answers came within so many seconds."""
+    mean_tokens: _builtins.float
+    """Mean tokens of an answer, prompt and reply."""
+    invalid_verdicts_count: _builtins.int
+    """Verdicts of the judge that were not valid."""
+    verdicts_count: _builtins.int
+    """All of them."""
+    dataset_id: _builtins.str
+    """The dataset's content."""
+    dataset_name: _builtins.str
+    """The dataset's name."""
+    ranking_score: _builtins.float
+    """The classical weighted score; absent where it has no metric for it."""
+    best_probability: _builtins.float
+    """How often it has the highest mean of the primary metric when cases are drawn again, 0 to 1."""
+    @_builtins.property
+    def metrics(self) -> _containers.RepeatedCompositeFieldContainer[Global___NamedEstimate]:
+        """Every metric and the pass rate, over all its cases."""
+
+    @_builtins.property
+    def fingerprints(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Of judge and rubrics."""
+
+    def __init__(
+        self,
+        *,
+        label: _builtins.str = ...,
+        name: _builtins.str = ...,
+        run_id: _builtins.str = ...,
+        prompt_path: _builtins.str = ...,
+        cases_count: _builtins.int = ...,
+        repeats_count: _builtins.int = ...,
+        partial: _builtins.bool = ...,
+        agent_errors_count: _builtins.int = ...,
+        metrics: _abc.Iterable[Global___NamedEstimate] | None = ...,
+        cost_usd: _builtins.float | None = ...,
+        judge_cost_usd: _builtins.float | None = ...,
+        mean_latency_s: _builtins.float | None = ...,
+        p95_latency_s: _builtins.float | None = ...,
+        mean_tokens: _builtins.float | None = ...,
+        fingerprints: _abc.Iterable[_builtins.str] | None = ...,
+        invalid_verdicts_count: _builtins.int = ...,
+        verdicts_count: _builtins.int = ...,
+        dataset_id: _builtins.str = ...,
+        dataset_name: _builtins.str = ...,
+        ranking_score: _builtins.float | None = ...,
+        best_probability: _builtins.float | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_best_probability", b"_best_probability", "_cost_usd", b"_cost_usd", "_judge_cost_usd", b"_judge_cost_usd", "_mean_latency_s", b"_mean_latency_s", "_mean_tokens", b"_mean_tokens", "_p95_latency_s", b"_p95_latency_s", "_ranking_score", b"_ranking_score", "best_probability", b"best_probability", "cost_usd", b"cost_usd", "judge_cost_usd", b"judge_cost_usd", "mean_latency_s", b"mean_latency_s", "mean_tokens", b"mean_tokens", "p95_latency_s", b"p95_latency_s", "ranking_score", b"ranking_score"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_best_probability", b"_best_probability", "_cost_usd", b"_cost_usd", "_judge_cost_usd", b"_judge_cost_usd", "_mean_latency_s", b"_mean_latency_s", "_mean_tokens", b"_mean_tokens", "_p95_latency_s", b"_p95_latency_s", "_ranking_score", b"_ranking_score", "agent_errors_count", b"agent_errors_count", "best_probability", b"best_probability", "cases_count", b"cases_count", "cost_usd", b"cost_usd", "dataset_id", b"dataset_id", "dataset_name", b"dataset_name", "fingerprints", b"fingerprints", "invalid_verdicts_count", b"invalid_verdicts_count", "judge_cost_usd", b"judge_cost_usd", "label", b"label", "mean_latency_s", b"mean_latency_s", "mean_tokens", b"mean_tokens", "metrics", b"metrics", "name", b"name", "p95_latency_s", b"p95_latency_s", "partial", b"partial", "prompt_path", b"prompt_path", "ranking_score", b"ranking_score", "repeats_count", b"repeats_count", "run_id", b"run_id", "verdicts_count", b"verdicts_count"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__best_probability: _TypeAlias = _typing.Literal["best_probability"]  # noqa: Y015
+    _WhichOneofArgType__best_probability: _TypeAlias = _typing.Literal["_best_probability", b"_best_probability"]  # noqa: Y015
+    _WhichOneofReturnType__cost_usd: _TypeAlias = _typing.Literal["cost_usd"]  # noqa: Y015
+    _WhichOneofArgType__cost_usd: _TypeAlias = _typing.Literal["_cost_usd", b"_cost_usd"]  # noqa: Y015
+    _WhichOneofReturnType__judge_cost_usd: _TypeAlias = _typing.Literal["judge_cost_usd"]  # noqa: Y015
+    _WhichOneofArgType__judge_cost_usd: _TypeAlias = _typing.Literal["_judge_cost_usd", b"_judge_cost_usd"]  # noqa: Y015
+    _WhichOneofReturnType__mean_latency_s: _TypeAlias = _typing.Literal["mean_latency_s"]  # noqa: Y015
+    _WhichOneofArgType__mean_latency_s: _TypeAlias = _typing.Literal["_mean_latency_s", b"_mean_latency_s"]  # noqa: Y015
+    _WhichOneofReturnType__mean_tokens: _TypeAlias = _typing.Literal["mean_tokens"]  # noqa: Y015
+    _WhichOneofArgType__mean_tokens: _TypeAlias = _typing.Literal["_mean_tokens", b"_mean_tokens"]  # noqa: Y015
+    _WhichOneofReturnType__p95_latency_s: _TypeAlias = _typing.Literal["p95_latency_s"]  # noqa: Y015
+    _WhichOneofArgType__p95_latency_s: _TypeAlias = _typing.Literal["_p95_latency_s", b"_p95_latency_s"]  # noqa: Y015
+    _WhichOneofReturnType__ranking_score: _TypeAlias = _typing.Literal["ranking_score"]  # noqa: Y015
+    _WhichOneofArgType__ranking_score: _TypeAlias = _typing.Literal["_ranking_score", b"_ranking_score"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__best_probability) -> _WhichOneofReturnType__best_probability | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__cost_usd) -> _WhichOneofReturnType__cost_usd | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__judge_cost_usd) -> _WhichOneofReturnType__judge_cost_usd | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__mean_latency_s) -> _WhichOneofReturnType__mean_latency_s | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__mean_tokens) -> _WhichOneofReturnType__mean_tokens | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__p95_latency_s) -> _WhichOneofReturnType__p95_latency_s | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__ranking_score) -> _WhichOneofReturnType__ranking_score | None: ...
+
+Global___ComparedVariant: _TypeAlias = ComparedVariant  # noqa: Y015
+
+@_typing.final
+class NamedEstimate(_message.Message):
+    """NamedEstimate is the value of a metric over cases."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    METRIC_FIELD_NUMBER: _builtins.int
+    ESTIMATE_FIELD_NUMBER: _builtins.int
+    metric: _builtins.str
+    """The metric."""
+    @_builtins.property
+    def estimate(self) -> Global___Estimate:
+        """Its value."""
+
+    def __init__(
+        self,
+        *,
+        metric: _builtins.str = ...,
+        estimate: Global___Estimate | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["estimate", b"estimate"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["estimate", b"estimate", "metric", b"metric"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___NamedEstimate: _TypeAlias = NamedEstimate  # noqa: Y015
+
+@_typing.final
+class Estimate(_message.Message):
+    """Estimate is a mean over cases."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    VALUE_FIELD_NUMBER: _builtins.int
+    INTERVAL_FIELD_NUMBER: _builtins.int
+    N_FIELD_NUMBER: _builtins.int
+    value: _builtins.float
+    """The mean; absent where no case has a value."""
+    n: _builtins.int
+    """Cases with a value."""
+    @_builtins.property
+    def interval(self) -> Global___Interval:
+        """Its interval; absent where it has none."""
+
+    def __init__(
+        self,
+        *,
+        value: _builtins.float | None = ...,
+        interval: Global___Interval | None = ...,
+        n: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_value", b"_value", "interval", b"interval", "value", b"value"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_value", b"_value", "interval", b"interval", "n", b"n", "value", b"value"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__value: _TypeAlias = _typing.Literal["value"]  # noqa: Y015
+    _WhichOneofArgType__value: _TypeAlias = _typing.Literal["_value", b"_value"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__value) -> _WhichOneofReturnType__value | None: ...
+
+Global___Estimate: _TypeAlias = Estimate  # noqa: Y015
+
+@_typing.final
+class Interval(_message.Message):
+    """Interval is a confidence interval."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LOW_FIELD_NUMBER: _builtins.int
+    HIGH_FIELD_NUMBER: _builtins.int
+    low: _builtins.float
+    """Its lower end."""
+    high: _builtins.float
+    """Its upper end."""
+    def __init__(
+        self,
+        *,
+        low: _builtins.float = ...,
+        high: _builtins.float = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["high", b"high", "low", b"low"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Interval: _TypeAlias = Interval  # noqa: Y015
+
+@_typing.final
+class PairComparison(_message.Message):
+    """PairComparison is two of the runs."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    A_FIELD_NUMBER: _builtins.int
+    B_FIELD_NUMBER: _builtins.int
+    N_COMMON_FIELD_NUMBER: _builtins.int
+    N_ONLY_A_FIELD_NUMBER: _builtins.int
+    N_ONLY_B_FIELD_NUMBER: _builtins.int
+    N_CHANGED_FIELD_NUMBER: _builtins.int
+    OVERLAP_FIELD_NUMBER: _builtins.int
+    METRICS_FIELD_NUMBER: _builtins.int
+    CLASSICAL_WINNER_FIELD_NUMBER: _builtins.int
+    a: _builtins.str
+    """Label of the first."""
+    b: _builtins.str
+    """Label of the second."""
+    n_common: _builtins.int
+    """Cases with a row in both."""
+    n_only_a: _builtins.int
+    """Cases in the first alone."""
+    n_only_b: _builtins.int
+    """Cases in the second alone."""
+    n_changed: _builtins.int
+    """Cases in both whose question or references differ; they are not compared."""
+    overlap: _builtins.float
+    """Common cases as a share of the smaller run, 0 to 1."""
+    classical_winner: _builtins.str
+    """The run that wins more of the unpaired tests, or "tie"."""
+    @_builtins.property
+    def metrics(self) -> _containers.RepeatedCompositeFieldContainer[Global___MetricComparison]:
+        """The primary metric first, then the others in report order."""
+
+    def __init__(
+        self,
+        *,
+        a: _builtins.str = ...,
+        b: _builtins.str = ...,
+        n_common: _builtins.int = ...,
+        n_only_a: _builtins.int = ...,
+        n_only_b: _builtins.int = ...,
+        n_changed: _builtins.int = ...,
+        overlap: _builtins.float = ...,
+        metrics: _abc.Iterable[Global___MetricComparison] | None = ...,
+        classical_winner: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["a", b"a", "b", b"b", "classical_winner", b"classical_winner", "metrics", b"metrics", "n_changed", b"n_changed", "n_common", b"n_common", "n_only_a", b"n_only_a", "n_only_b", b"n_only_b", "overlap", b"overlap"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PairComparison: _TypeAlias = PairComparison  # noqa: Y015
+
+@_typing.final
+class MetricComparison(_message.Message):
+    """MetricComparison is one metric of two runs over the cases that both have scored."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    METRIC_FIELD_NUMBER: _builtins.int
+    IS_PRIMARY_FIELD_NUMBER: _builtins.int
+    HIGHER_IS_BETTER_FIELD_NUMBER: _builtins.int
+    VERDICT_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    METHOD_FIELD_NUMBER: _builtins.int
+    N_PAIRS_FIELD_NUMBER: _builtins.int
+    N_DROPPED_FIELD_NUMBER: _builtins.int
+    A_FIELD_NUMBER: _builtins.int
+    B_FIELD_NUMBER: _builtins.int
+    DIFFERENCE_FIELD_NUMBER: _builtins.int
+    INTERVAL_FIELD_NUMBER: _builtins.int
+    EQUIVALENCE_INTERVAL_FIELD_NUMBER: _builtins.int
+    P_FIELD_NUMBER: _builtins.int
+    P_ADJUSTED_FIELD_NUMBER: _builtins.int
+    WINS_FIELD_NUMBER: _builtins.int
+    TIES_FIELD_NUMBER: _builtins.int
+    LOSSES_FIELD_NUMBER: _builtins.int
+    TABLE_FIELD_NUMBER: _builtins.int
+    MID_P_FIELD_NUMBER: _builtins.int
+    COHENS_H_FIELD_NUMBER: _builtins.int
+    MIN_ATTAINABLE_P_FIELD_NUMBER: _builtins.int
+    BORDERLINE_FIELD_NUMBER: _builtins.int
+    T_FIELD_NUMBER: _builtins.int
+    T_P_FIELD_NUMBER: _builtins.int
+    D_Z_FIELD_NUMBER: _builtins.int
+    CLIFFS_DELTA_FIELD_NUMBER: _builtins.int
+    STANDARD_ERROR_FIELD_NUMBER: _builtins.int
+    CLUSTERS_COUNT_FIELD_NUMBER: _builtins.int
+    DETECTABLE_FIELD_NUMBER: _builtins.int
+    N_NEEDED_FIELD_NUMBER: _builtins.int
+    CLASSICAL_FIELD_NUMBER: _builtins.int
+    WITHOUT_ERRORS_FIELD_NUMBER: _builtins.int
+    WITHOUT_ERRORS_P_FIELD_NUMBER: _builtins.int
+    NOISE_FLOOR_FIELD_NUMBER: _builtins.int
+    NOTES_FIELD_NUMBER: _builtins.int
+    metric: _builtins.str
+    """The metric, or "pass_rate"."""
+    is_primary: _builtins.bool
+    """Whether it decides; all others are exploratory."""
+    higher_is_better: _builtins.bool
+    """False for latency, tokens and cost."""
+    verdict: Global___PairVerdict.ValueType
+    """What the test says."""
+    reason: _builtins.str
+    """Why there is no verdict; empty where there is one."""
+    method: _builtins.str
+    """"mcnemar_exact", "sign_flip_exact", "sign_flip_random", "sign_flip_normal_limit" or "clustered_t"."""
+    n_pairs: _builtins.int
+    """Cases compared."""
+    n_dropped: _builtins.int
+    """Cases in both runs without a value on at least one side."""
+    difference: _builtins.float
+    """Second less first."""
+    p: _builtins.float
+    """Raw p-value."""
+    p_adjusted: _builtins.float
+    """Adjusted p-value."""
+    wins: _builtins.int
+    """Cases in which the second is better."""
+    ties: _builtins.int
+    """Cases in which they are equal."""
+    losses: _builtins.int
+    """Cases in which the first is better."""
+    mid_p: _builtins.float
+    """McNemar's mid-p."""
+    cohens_h: _builtins.float
+    """Effect size of rates."""
+    min_attainable_p: _builtins.float
+    """The smallest p-value that as many disagreeing cases can give."""
+    borderline: _builtins.bool
+    """Whether p-value and interval disagree at the level."""
+    t: _builtins.float
+    """The paired t statistic."""
+    t_p: _builtins.float
+    """Its p-value."""
+    d_z: _builtins.float
+    """Mean by standard deviation of the differences."""
+    cliffs_delta: _builtins.float
+    """Effect size of scores, -1 to 1."""
+    standard_error: _builtins.float
+    """Of the difference."""
+    clusters_count: _builtins.int
+    """How many clusters the cases are in; absent without a cluster key."""
+    detectable: _builtins.float
+    """The smallest difference that these cases detect."""
+    n_needed: _builtins.int
+    """Cases that would detect the difference seen."""
+    without_errors: _builtins.float
+    """The difference over the cases without an agent error; absent where there is no such error."""
+    without_errors_p: _builtins.float
+    """Its raw p-value."""
+    noise_floor: _builtins.float
+    """The absolute difference that the first run has from itself, where it was measured."""
+    @_builtins.property
+    def a(self) -> Global___Estimate:
+        """The value of the first over the pairs."""
+
+    @_builtins.property
+    def b(self) -> Global___Estimate:
+        """The value of the second."""
+
+    @_builtins.property
+    def interval(self) -> Global___Interval:
+        """Of the difference, of 1 - alpha."""
+
+    @_builtins.property
+    def equivalence_interval(self) -> Global___Interval:
+        """Of the difference, of 1 - 2 alpha: a margin is compared with this one."""
+
+    @_builtins.property
+    def table(self) -> Global___PassTable:
+        """The 2 x 2 table of a metric that is 0 or 1."""
+
+    @_builtins.property
+    def classical(self) -> Global___ClassicalTest:
+        """The unpaired test."""
+
+    @_builtins.property
+    def notes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Stable words on what to know, such as "few_clusters"."""
+
+    def __init__(
+        self,
+        *,
+        metric: _builtins.str = ...,
+        is_primary: _builtins.bool = ...,
+        higher_is_better: _builtins.bool = ...,
+        verdict: Global___PairVerdict.ValueType = ...,
+        reason: _builtins.str = ...,
+        method: _builtins.str = ...,
+        n_pairs: _builtins.int = ...,
+        n_dropped: _builtins.int = ...,
+        a: Global___Estimate | None = ...,
+        b: Global___Estimate | None = ...,
+        difference: _builtins.float | None = ...,
+        interval: Global___Interval | None = ...,
+        equivalence_interval: Global___Interval | None = ...,
+        p: _builtins.float | None = ...,
+        p_adjusted: _builtins.float | None = ...,
+        wins: _builtins.int = ...,
+        ties: _builtins.int = ...,
+        losses: _builtins.int = ...,
+        table: Global___PassTable | None = ...,
+        mid_p: _builtins.float | None = ...,
+        cohens_h: _builtins.float | None = ...,
+        min_attainable_p: _builtins.float | None = ...,
+        borderline: _builtins.bool = ...,
+        t: _builtins.float | None = ...,
+        t_p: _builtins.float | None = ...,
+        d_z: _builtins.float | None = ...,
+        cliffs_delta: _builtins.float | None = ...,
+        standard_error: _builtins.float | None = ...,
+        clusters_count: _builtins.int | None = ...,
+        detectable: _builtins.float | None = ...,
+        n_needed: _builtins.int | None = ...,
+        classical: Global___ClassicalTest | None = ...,
+        without_errors: _builtins.float | None = ...,
+        without_errors_p: _builtins.float | None = ...,
+        noise_floor: _builtins.float | None = ...,
+        notes: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_cliffs_delta", b"_cliffs_delta", "_clusters_count", b"_clusters_count", "_cohens_h", b"_cohens_h", "_d_z", b"_d_z", "_detectable", b"_detectable", "_difference", b"_difference", "_mid_p", b"_mid_p", "_min_attainable_p", b"_min_attainable_p", "_n_needed", b"_n_needed", "_noise_floor", b"_noise_floor", "_p", b"_p", "_p_adjusted", b"_p_adjusted", "_standard_error", b"_standard_error", "_t", b"_t", "_t_p", b"_t_p", "_without_errors", b"_without_errors", "_without_errors_p", b"_without_errors_p", "a", b"a", "b", b"b", "classical", b"classical", "cliffs_delta", b"cliffs_delta", "clusters_count", b"clusters_count", "cohens_h", b"cohens_h", "d_z", b"d_z", "detectable", b"detectable", "difference", b"difference", "equivalence_interval", b"equivalence_interval", "interval", b"interval", "mid_p", b"mid_p", "min_attainable_p", b"min_attainable_p", "n_needed", b"n_needed", "noise_floor", b"noise_floor", "p", b"p", "p_adjusted", b"p_adjusted", "standard_error", b"standard_error", "t", b"t", "t_p", b"t_p", "table", b"table", "without_errors", b"without_errors", "without_errors_p", b"without_errors_p"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cliffs_delta", b"_cliffs_delta", "_clusters_count", b"_clusters_count", "_cohens_h", b"_cohens_h", "_d_z", b"_d_z", "_detectable", b"_detectable", "_difference", b"_difference", "_mid_p", b"_mid_p", "_min_attainable_p", b"_min_attainable_p", "_n_needed", b"_n_needed", "_noise_floor", b"_noise_floor", "_p", b"_p", "_p_adjusted", b"_p_adjusted", "_standard_error", b"_standard_error", "_t", b"_t", "_t_p", b"_t_p", "_without_errors", b"_without_errors", "_without_errors_p", b"_without_errors_p", "a", b"a", "b", b"b", "borderline", b"borderline", "classical", b"classical", "cliffs_delta", b"cliffs_delta", "clusters_count", b"clusters_count", "cohens_h", b"cohens_h", "d_z", b"d_z", "detectable", b"detectable", "difference", b"difference", "equivalence_interval", b"equivalence_interval", "higher_is_better", b"higher_is_better", "interval", b"interval", "is_primary", b"is_primary", "losses", b"losses", "method", b"method", "metric", b"metric", "mid_p", b"mid_p", "min_attainable_p", b"min_attainable_p", "n_dropped", b"n_dropped", "n_needed", b"n_needed", "n_pairs", b"n_pairs", "noise_floor", b"noise_floor", "notes", b"notes", "p", b"p", "p_adjusted", b"p_adjusted", "reason", b"reason", "standard_error", b"standard_error", "t", b"t", "t_p", b"t_p", "table", b"table", "ties", b"ties", "verdict", b"verdict", "wins", b"wins", "without_errors", b"without_errors", "without_errors_p", b"without_errors_p"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__cliffs_delta: _TypeAlias = _typing.Literal["cliffs_delta"]  # noqa: Y015
+    _WhichOneofArgType__cliffs_delta: _TypeAlias = _typing.Literal["_cliffs_delta", b"_cliffs_delta"]  # noqa: Y015
+    _WhichOneofReturnType__clusters_count: _TypeAlias = _typing.Literal["clusters_count"]  # noqa: Y015
+    _WhichOneofArgType__clusters_count: _TypeAlias = _typing.Literal["_clusters_count", b"_clusters_count"]  # noqa: Y015
+    _WhichOneofReturnType__cohens_h: _TypeAlias = _typing.Literal["cohens_h"]  # noqa: Y015
+    _WhichOneofArgType__cohens_h: _TypeAlias = _typing.Literal["_cohens_h", b"_cohens_h"]  # noqa: Y015
+    _WhichOneofReturnType__d_z: _TypeAlias = _typing.Literal["d_z"]  # noqa: Y015
+    _WhichOneofArgType__d_z: _TypeAlias = _typing.Literal["_d_z", b"_d_z"]  # noqa: Y015
+    _WhichOneofReturnType__detectable: _TypeAlias = _typing.Literal["detectable"]  # noqa: Y015
+    _WhichOneofArgType__detectable: _TypeAlias = _typing.Literal["_detectable", b"_detectable"]  # noqa: Y015
+    _WhichOneofReturnType__difference: _TypeAlias = _typing.Literal["difference"]  # noqa: Y015
+    _WhichOneofArgType__difference: _TypeAlias = _typing.Literal["_difference", b"_difference"]  # noqa: Y015
+    _WhichOneofReturnType__mid_p: _TypeAlias = _typing.Literal["mid_p"]  # noqa: Y015
+    _WhichOneofArgType__mid_p: _TypeAlias = _typing.Literal["_mid_p", b"_mid_p"]  # noqa: Y015
+    _WhichOneofReturnType__min_attainable_p: _TypeAlias = _typing.Literal["min_attainable_p"]  # noqa: Y015
+    _WhichOneofArgType__min_attainable_p: _TypeAlias = _typing.Literal["_min_attainable_p", b"_min_attainable_p"]  # noqa: Y015
+    _WhichOneofReturnType__n_needed: _TypeAlias = _typing.Literal["n_needed"]  # noqa: Y015
+    _WhichOneofArgType__n_needed: _TypeAlias = _typing.Literal["_n_needed", b"_n_needed"]  # noqa: Y015
+    _WhichOneofReturnType__noise_floor: _TypeAlias = _typing.Literal["noise_floor"]  # noqa: Y015
+    _WhichOneofArgType__noise_floor: _TypeAlias = _typing.Literal["_noise_floor", b"_noise_floor"]  # noqa: Y015
+    _WhichOneofReturnType__p: _TypeAlias = _typing.Literal["p"]  # noqa: Y015
+    _WhichOneofArgType__p: _TypeAlias = _typing.Literal["_p", b"_p"]  # noqa: Y015
+    _WhichOneofReturnType__p_adjusted: _TypeAlias = _typing.Literal["p_adjusted"]  # noqa: Y015
+    _WhichOneofArgType__p_adjusted: _TypeAlias = _typing.Literal["_p_adjusted", b"_p_adjusted"]  # noqa: Y015
+    _WhichOneofReturnType__standard_error: _TypeAlias = _typing.Literal["standard_error"]  # noqa: Y015
+    _WhichOneofArgType__standard_error: _TypeAlias = _typing.Literal["_standard_error", b"_standard_error"]  # noqa: Y015
+    _WhichOneofReturnType__t: _TypeAlias = _typing.Literal["t"]  # noqa: Y015
+    _WhichOneofArgType__t: _TypeAlias = _typing.Literal["_t", b"_t"]  # noqa: Y015
+    _WhichOneofReturnType__t_p: _TypeAlias = _typing.Literal["t_p"]  # noqa: Y015
+    _WhichOneofArgType__t_p: _TypeAlias = _typing.Literal["_t_p", b"_t_p"]  # noqa: Y015
+    _WhichOneofReturnType__without_errors: _TypeAlias = _typing.Literal["without_errors"]  # noqa: Y015
+    _WhichOneofArgType__without_errors: _TypeAlias = _typing.Literal["_without_errors", b"_without_errors"]  # noqa: Y015
+    _WhichOneofReturnType__without_errors_p: _TypeAlias = _typing.Literal["without_errors_p"]  # noqa: Y015
+    _WhichOneofArgType__without_errors_p: _TypeAlias = _typing.Literal["_without_errors_p", b"_without_errors_p"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__cliffs_delta) -> _WhichOneofReturnType__cliffs_delta | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__clusters_count) -> _WhichOneofReturnType__clusters_count | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__cohens_h) -> _WhichOneofReturnType__cohens_h | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__d_z) -> _WhichOneofReturnType__d_z | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__detectable) -> _WhichOneofReturnType__detectable | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__difference) -> _WhichOneofReturnType__difference | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__mid_p) -> _WhichOneofReturnType__mid_p | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__min_attainable_p) -> _WhichOneofReturnType__min_attainable_p | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__n_needed) -> _WhichOneofReturnType__n_needed | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__noise_floor) -> _WhichOneofReturnType__noise_floor | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__p) -> _WhichOneofReturnType__p | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__p_adjusted) -> _WhichOneofReturnType__p_adjusted | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__standard_error) -> _WhichOneofReturnType__standard_error | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__t) -> _WhichOneofReturnType__t | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__t_p) -> _WhichOneofReturnType__t_p | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__without_errors) -> _WhichOneofReturnType__without_errors | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__without_errors_p) -> _WhichOneofReturnType__without_errors_p | None: ...
+
+Global___MetricComparison: _TypeAlias = MetricComparison  # noqa: Y015
+
+@_typing.final
+class PassTable(_message.Message):
+    """PassTable is the 2 x 2 table of a metric that is 0 or 1."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    BOTH_COUNT_FIELD_NUMBER: _builtins.int
+    A_ONLY_COUNT_FIELD_NUMBER: _builtins.int
+    B_ONLY_COUNT_FIELD_NUMBER: _builtins.int
+    NEITHER_COUNT_FIELD_NUMBER: _builtins.int
+    both_count: _builtins.int
+    """Cases that both have right."""
+    a_only_count: _builtins.int
+    """Cases that only the first has right."""
+    b_only_count: _builtins.int
+    """Cases that only the second has right."""
+    neither_count: _builtins.int
+    """Cases that both have wrong."""
+    def __init__(
+        self,
+        *,
+        both_count: _builtins.int = ...,
+        a_only_count: _builtins.int = ...,
+        b_only_count: _builtins.int = ...,
+        neither_count: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["a_only_count", b"a_only_count", "b_only_count", b"b_only_count", "both_count", b"both_count", "neither_count", b"neither_count"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PassTable: _TypeAlias = PassTable  # noqa: Y015
+
+@_typing.final
+class ClassicalTest(_message.Message):
+    """ClassicalTest takes two runs as independent samples."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TEST_FIELD_NUMBER: _builtins.int
+    STATISTIC_FIELD_NUMBER: _builtins.int
+    P_FIELD_NUMBER: _builtins.int
+    NOTE_FIELD_NUMBER: _builtins.int
+    USUAL_P_FIELD_NUMBER: _builtins.int
+    WINNER_FIELD_NUMBER: _builtins.int
+    test: _builtins.str
+    """"chi_square", "fisher_exact" or "t_test"."""
+    statistic: _builtins.float
+    """Its statistic; absent where it could not be made."""
+    p: _builtins.float
+    """Its p-value, which decides; absent likewise."""
+    note: _builtins.str
+    """A stable word on what to know; empty for nothing."""
+    usual_p: _builtins.float
+    """Chi-square's p-value where Fisher's decides."""
+    winner: _builtins.str
+    """"A" for the first run of the pair, "B" for the second, or "tie"."""
+    def __init__(
+        self,
+        *,
+        test: _builtins.str = ...,
+        statistic: _builtins.float | None = ...,
+        p: _builtins.float | None = ...,
+        note: _builtins.str = ...,
+        usual_p: _builtins.float | None = ...,
+        winner: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_p", b"_p", "_statistic", b"_statistic", "_usual_p", b"_usual_p", "p", b"p", "statistic", b"statistic", "usual_p", b"usual_p"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_p", b"_p", "_statistic", b"_statistic", "_usual_p", b"_usual_p", "note", b"note", "p", b"p", "statistic", b"statistic", "test", b"test", "usual_p", b"usual_p", "winner", b"winner"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__p: _TypeAlias = _typing.Literal["p"]  # noqa: Y015
+    _WhichOneofArgType__p: _TypeAlias = _typing.Literal["_p", b"_p"]  # noqa: Y015
+    _WhichOneofReturnType__statistic: _TypeAlias = _typing.Literal["statistic"]  # noqa: Y015
+    _WhichOneofArgType__statistic: _TypeAlias = _typing.Literal["_statistic", b"_statistic"]  # noqa: Y015
+    _WhichOneofReturnType__usual_p: _TypeAlias = _typing.Literal["usual_p"]  # noqa: Y015
+    _WhichOneofArgType__usual_p: _TypeAlias = _typing.Literal["_usual_p", b"_usual_p"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__p) -> _WhichOneofReturnType__p | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__statistic) -> _WhichOneofReturnType__statistic | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__usual_p) -> _WhichOneofReturnType__usual_p | None: ...
+
+Global___ClassicalTest: _TypeAlias = ClassicalTest  # noqa: Y015
+
+@_typing.final
+class OmnibusTest(_message.Message):
+    """OmnibusTest is the test over three or more runs that comes before the pairs."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    METRIC_FIELD_NUMBER: _builtins.int
+    TEST_FIELD_NUMBER: _builtins.int
+    STATISTIC_FIELD_NUMBER: _builtins.int
+    P_FIELD_NUMBER: _builtins.int
+    N_FIELD_NUMBER: _builtins.int
+    NOTE_FIELD_NUMBER: _builtins.int
+    metric: _builtins.str
+    """The metric."""
+    test: _builtins.str
+    """"cochran_q" or "friedman"."""
+    statistic: _builtins.float
+    """Its statistic; absent where it could not be made."""
+    p: _builtins.float
+    """Its p-value; absent likewise."""
+    n: _builtins.int
+    """Cases with a value in every run."""
+    note: _builtins.str
+    """A stable word on what to know; empty for nothing."""
+    def __init__(
+        self,
+        *,
+        metric: _builtins.str = ...,
+        test: _builtins.str = ...,
+        statistic: _builtins.float | None = ...,
+        p: _builtins.float | None = ...,
+        n: _builtins.int = ...,
+        note: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_p", b"_p", "_statistic", b"_statistic", "p", b"p", "statistic", b"statistic"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_p", b"_p", "_statistic", b"_statistic", "metric", b"metric", "n", b"n", "note", b"note", "p", b"p", "statistic", b"statistic", "test", b"test"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__p: _TypeAlias = _typing.Literal["p"]  # noqa: Y015
+    _WhichOneofArgType__p: _TypeAlias = _typing.Literal["_p", b"_p"]  # noqa: Y015
+    _WhichOneofReturnType__statistic: _TypeAlias = _typing.Literal["statistic"]  # noqa: Y015
+    _WhichOneofArgType__statistic: _TypeAlias = _typing.Literal["_statistic", b"_statistic"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__p) -> _WhichOneofReturnType__p | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__statistic) -> _WhichOneofReturnType__statistic | None: ...
+
+Global___OmnibusTest: _TypeAlias = OmnibusTest  # noqa: Y015
+
+@_typing.final
+class ComparisonMismatch(_message.Message):
+    """ComparisonMismatch is why runs must not be compared."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CODE_FIELD_NUMBER: _builtins.int
+    MESSAGE_FIELD_NUMBER: _builtins.int
+    code: _builtins.str
+    """"metric_version", "embedder", "judge", "overlap" or "unfinished"."""
+    message: _builtins.str
+    """What differs, and what to do, as a sentence."""
+    def __init__(
+        self,
+        *,
+        code: _builtins.str = ...,
+        message: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["code", b"code", "message", b"message"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ComparisonMismatch: _TypeAlias = ComparisonMismatch  # noqa: Y015
+
+@_typing.final
+class SettingChange(_message.Message):
+    """SettingChange is a setting in which runs differ."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PATH_FIELD_NUMBER: _builtins.int
+    VALUES_JSON_FIELD_NUMBER: _builtins.int
+    path: _builtins.str
+    """Where it stands, such as "agent.options.prompt_file"."""
+    @_builtins.property
+    def values_json(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Its value in each run, in their order, each the text of a JSON value; "null" where a run has none."""
+
+    def __init__(
+        self,
+        *,
+        path: _builtins.str = ...,
+        values_json: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["path", b"path", "values_json", b"values_json"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SettingChange: _TypeAlias = SettingChange  # noqa: Y015
+
+@_typing.final
+class RankedVariant(_message.Message):
+    """RankedVariant is a place in the ranking."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LABEL_FIELD_NUMBER: _builtins.int
+    SCORE_FIELD_NUMBER: _builtins.int
+    label: _builtins.str
+    """The run."""
+    score: _builtins.float
+    """The classical weighted score; absent where it has none."""
+    def __init__(
+        self,
+        *,
+        label: _builtins.str = ...,
+        score: _builtins.float | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_score", b"_score", "score", b"score"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_score", b"_score", "label", b"label", "score", b"score"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__score: _TypeAlias = _typing.Literal["score"]  # noqa: Y015
+    _WhichOneofArgType__score: _TypeAlias = _typing.Literal["_score", b"_score"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__score) -> _WhichOneofReturnType__score | None: ...
+
+Global___RankedVariant: _TypeAlias = RankedVariant  # noqa: Y015
+
+@_typing.final
+class VariantRecommendation(_message.Message):
+    """VariantRecommendation says which run to take, by the classical ranking."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LABEL_FIELD_NUMBER: _builtins.int
+    IMPROVEMENTS_FIELD_NUMBER: _builtins.int
+    CONFIDENCE_FIELD_NUMBER: _builtins.int
+    NOTE_FIELD_NUMBER: _builtins.int
+    label: _builtins.str
+    """First of the ranking."""
+    confidence: _builtins.str
+    """"high", "medium" or "low"."""
+    note: _builtins.str
+    """"ranking_and_tests_disagree", "metrics_differ" or empty."""
+    @_builtins.property
+    def improvements(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Metrics on which it is significantly better than the second, by unpaired tests."""
+
+    def __init__(
+        self,
+        *,
+        label: _builtins.str = ...,
+        improvements: _abc.Iterable[_builtins.str] | None = ...,
+        confidence: _builtins.str = ...,
+        note: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["confidence", b"confidence", "improvements", b"improvements", "label", b"label", "note", b"note"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___VariantRecommendation: _TypeAlias = VariantRecommendation  # noqa: Y015
+
+@_typing.final
+class FlippedCases(_message.Message):
+    """FlippedCases are the cases that came out differently in two runs."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PAIR_FIELD_NUMBER: _builtins.int
+    CASES_FIELD_NUMBER: _builtins.int
+    pair: _builtins.str
+    """The pair, such as "A_vs_B"."""
+    @_builtins.property
+    def cases(self) -> _containers.RepeatedCompositeFieldContainer[Global___FlippedCase]:
+        """The cases, worst for the second run first; at most 50."""
+
+    def __init__(
+        self,
+        *,
+        pair: _builtins.str = ...,
+        cases: _abc.Iterable[Global___FlippedCase] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cases", b"cases", "pair", b"pair"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___FlippedCases: _TypeAlias = FlippedCases  # noqa: Y015
+
+@_typing.final
+class FlippedCase(_message.Message):
+    """FlippedCase is a case that came out differently in two runs."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CASE_ID_FIELD_NUMBER: _builtins.int
+    CATEGORY_FIELD_NUMBER: _builtins.int
+    METRIC_FIELD_NUMBER: _builtins.int
+    A_FIELD_NUMBER: _builtins.int
+    B_FIELD_NUMBER: _builtins.int
+    case_id: _builtins.str
+    """The case."""
+    category: _builtins.str
+    """Its category, or empty."""
+    metric: _builtins.str
+    """What differs: "pass_rate" for the verdict, or the primary metric."""
+    a: _builtins.float
+    """Value of the first run."""
+    b: _builtins.float
+    """Value of the second run."""
+    def __init__(
+        self,
+        *,
+        case_id: _builtins.str = ...,
+        category: _builtins.str = ...,
+        metric: _builtins.str = ...,
+        a: _builtins.float = ...,
+        b: _builtins.float = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["a", b"a", "b", b"b", "case_id", b"case_id", "category", b"category", "metric", b"metric"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___FlippedCase: _TypeAlias = FlippedCase  # noqa: Y015
+
+@_typing.final
+class ListComparedCasesRequest(_message.Message):
+    """ListComparedCasesRequest asks for a page of compared cases."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RUN_IDS_FIELD_NUMBER: _builtins.int
+    SETTINGS_FIELD_NUMBER: _builtins.int
+    METRICS_FIELD_NUMBER: _builtins.int
+    CHANGE_BY_FIELD_NUMBER: _builtins.int
+    CHANGE_FIELD_NUMBER: _builtins.int
+    ORDER_BY_FIELD_NUMBER: _builtins.int
+    PAGE_SIZE_FIELD_NUMBER: _builtins.int
+    PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    INCLUDE_ANSWERS_FIELD_NUMBER: _builtins.int
+    change_by: _builtins.str
+    """The metric by which cases are worse or better; empty for the verdict and, where that is the same, the primary one."""
+    change: Global___CaseChange.ValueType
+    """Only cases that came out so in another run: SAME where they are neither worse nor better in any. Unset for all."""
+    order_by: Global___ComparedCaseOrder.ValueType
+    """What the cases are sorted by."""
+    page_size: _builtins.int
+    """Most cases; 0 means 100, more than 500 is read as 500. A page also ends before 3 MiB."""
+    page_token: _builtins.str
+    """The next_page_token of the page before; empty for the first."""
+    include_answers: _builtins.bool
+    """Whether the cases have their question and an answer of each run."""
+    @_builtins.property
+    def run_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The runs, 2 to 26, each another one; the first is the baseline."""
+
+    @_builtins.property
+    def settings(self) -> Global___ComparisonSettings:
+        """How they are compared; absent for the defaults."""
+
+    @_builtins.property
+    def metrics(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The metrics whose values are returned; empty for "pass_rate" and the primary one."""
+
+    def __init__(
+        self,
+        *,
+        run_ids: _abc.Iterable[_builtins.str] | None = ...,
+        settings: Global___ComparisonSettings | None = ...,
+        metrics: _abc.Iterable[_builtins.str] | None = ...,
+        change_by: _builtins.str = ...,
+        change: Global___CaseChange.ValueType = ...,
+        order_by: Global___ComparedCaseOrder.ValueType = ...,
+        page_size: _builtins.int = ...,
+        page_token: _builtins.str = ...,
+        include_answers: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["settings", b"settings"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["change", b"change", "change_by", b"change_by", "include_answers", b"include_answers", "metrics", b"metrics", "order_by", b"order_by", "page_size", b"page_size", "page_token", b"page_token", "run_ids", b"run_ids", "settings", b"settings"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListComparedCasesRequest: _TypeAlias = ListComparedCasesRequest  # noqa: Y015
+
+@_typing.final
+class ListComparedCasesResponse(_message.Message):
+    """ListComparedCasesResponse is a page of compared cases."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CASES_FIELD_NUMBER: _builtins.int
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    TOTAL_COUNT_FIELD_NUMBER: _builtins.int
+    next_page_token: _builtins.str
+    """Empty on the last page, and only there."""
+    total_count: _builtins.int
+    """Cases that meet the conditions."""
+    @_builtins.property
+    def cases(self) -> _containers.RepeatedCompositeFieldContainer[Global___ComparedCase]:
+        """The cases in the order asked for."""
+
+    def __init__(
+        self,
+        *,
+        cases: _abc.Iterable[Global___ComparedCase] | None = ...,
+        next_page_token: _builtins.str = ...,
+        total_count: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cases", b"cases", "next_page_token", b"next_page_token", "total_count", b"total_count"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListComparedCasesResponse: _TypeAlias = ListComparedCasesResponse  # noqa: Y015
+
+@_typing.final
+class ComparedCase(_message.Message):
+    """ComparedCase is a case that the first run shares with another one."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CASE_ID_FIELD_NUMBER: _builtins.int
+    CATEGORY_FIELD_NUMBER: _builtins.int
+    VARIANTS_FIELD_NUMBER: _builtins.int
+    QUESTION_FIELD_NUMBER: _builtins.int
+    case_id: _builtins.str
+    """The case."""
+    category: _builtins.str
+    """Its category, or empty."""
+    question: _builtins.str
+    """What the user said last, the first 4,000 characters; only where answers were asked for."""
+    @_builtins.property
+    def variants(self) -> _containers.RepeatedCompositeFieldContainer[Global___CaseVariant]:
+        """The first run and those that it is compared with: runs that lack the case, or have another question or other
+        references under its id, are left out.
+        """
+
+    def __init__(
+        self,
+        *,
+        case_id: _builtins.str = ...,
+        category: _builtins.str = ...,
+        variants: _abc.Iterable[Global___CaseVariant] | None = ...,
+        question: _builtins.str | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_question", b"_question", "question", b"question"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_question", b"_question", "case_id", b"case_id", "category", b"category", "question", b"question", "variants", b"variants"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__question: _TypeAlias = _typing.Literal["question"]  # noqa: Y015
+    _WhichOneofArgType__question: _TypeAlias = _typing.Literal["_question", b"_question"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__question) -> _WhichOneofReturnType__question | None: ...
+
+Global___ComparedCase: _TypeAlias = ComparedCase  # noqa: Y015
+
+@_typing.final
+class CaseVariant(_message.Message):
+    """CaseVariant is a case in one run."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LABEL_FIELD_NUMBER: _builtins.int
+    VALUES_FIELD_NUMBER: _builtins.int
+    CHANGE_FIELD_NUMBER: _builtins.int
+    ANSWER_FIELD_NUMBER: _builtins.int
+    label: _builtins.str
+    """The run's label."""
+    change: Global___CaseChange.ValueType
+    """How the case came out against the first run; unset for the first run itself."""
+    answer: _builtins.str
+    """The last answer of the first repeat there is, its first 4,000 characters; only where answers were asked for.
+    GetCase has all answers.
+    """
+    @_builtins.property
+    def values(self) -> _containers.RepeatedCompositeFieldContainer[Global___CaseValue]:
+        """The values of the metrics asked for."""
+
+    def __init__(
+        self,
+        *,
+        label: _builtins.str = ...,
+        values: _abc.Iterable[Global___CaseValue] | None = ...,
+        change: Global___CaseChange.ValueType = ...,
+        answer: _builtins.str | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_answer", b"_answer", "answer", b"answer"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_answer", b"_answer", "answer", b"answer", "change", b"change", "label", b"label", "values", b"values"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__answer: _TypeAlias = _typing.Literal["answer"]  # noqa: Y015
+    _WhichOneofArgType__answer: _TypeAlias = _typing.Literal["_answer", b"_answer"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__answer) -> _WhichOneofReturnType__answer | None: ...
+
+Global___CaseVariant: _TypeAlias = CaseVariant  # noqa: Y015
+
+@_typing.final
+class CaseValue(_message.Message):
+    """CaseValue is the value of a metric on a case, the mean over its repeats."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    METRIC_FIELD_NUMBER: _builtins.int
+    VALUE_FIELD_NUMBER: _builtins.int
+    DIFFERENCE_FIELD_NUMBER: _builtins.int
+    metric: _builtins.str
+    """The metric, or "pass_rate"."""
+    value: _builtins.float
+    """Its value; absent where no row of the case has one."""
+    difference: _builtins.float
+    """Less that of the first run; absent for the first run itself, and where one has no value."""
+    def __init__(
+        self,
+        *,
+        metric: _builtins.str = ...,
+        value: _builtins.float | None = ...,
+        difference: _builtins.float | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_difference", b"_difference", "_value", b"_value", "difference", b"difference", "value", b"value"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_difference", b"_difference", "_value", b"_value", "difference", b"difference", "metric", b"metric", "value", b"value"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__difference: _TypeAlias = _typing.Literal["difference"]  # noqa: Y015
+    _WhichOneofArgType__difference: _TypeAlias = _typing.Literal["_difference", b"_difference"]  # noqa: Y015
+    _WhichOneofReturnType__value: _TypeAlias = _typing.Literal["value"]  # noqa: Y015
+    _WhichOneofArgType__value: _TypeAlias = _typing.Literal["_value", b"_value"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__difference) -> _WhichOneofReturnType__difference | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__value) -> _WhichOneofReturnType__value | None: ...
+
+Global___CaseValue: _TypeAlias = CaseValue  # noqa: Y015
 
 @_typing.final
 class ServeAgentRequest(_message.Message):

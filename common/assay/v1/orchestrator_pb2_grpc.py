@@ -120,6 +120,16 @@ class RunServiceStub(object):
                 request_serializer=assay_dot_v1_dot_orchestrator__pb2.DeleteBaselineRequest.SerializeToString,
                 response_deserializer=assay_dot_v1_dot_orchestrator__pb2.DeleteBaselineResponse.FromString,
                 _registered_method=True)
+        self.CompareRuns = channel.unary_unary(
+                '/assay.v1.RunService/CompareRuns',
+                request_serializer=assay_dot_v1_dot_orchestrator__pb2.CompareRunsRequest.SerializeToString,
+                response_deserializer=assay_dot_v1_dot_orchestrator__pb2.CompareRunsResponse.FromString,
+                _registered_method=True)
+        self.ListComparedCases = channel.unary_unary(
+                '/assay.v1.RunService/ListComparedCases',
+                request_serializer=assay_dot_v1_dot_orchestrator__pb2.ListComparedCasesRequest.SerializeToString,
+                response_deserializer=assay_dot_v1_dot_orchestrator__pb2.ListComparedCasesResponse.FromString,
+                _registered_method=True)
         self.ServeAgent = channel.stream_stream(
                 '/assay.v1.RunService/ServeAgent',
                 request_serializer=assay_dot_v1_dot_orchestrator__pb2.ServeAgentRequest.SerializeToString,
@@ -294,6 +304,29 @@ class RunServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def CompareRuns(self, request, context):
+        """CompareRuns joins runs by case, tests every metric and returns the figures. A
+        run that is unfinished is compared by the rows there are, without a verdict
+        (mismatch "unfinished"). Fewer than two runs, more than 26, one given twice,
+        one without rows, runs without a common case, an unknown metric or a setting
+        out of range is INVALID_ARGUMENT with every problem; so are more than 1,000,000
+        rows together. One comparison of a team runs at a time and few wait: more is
+        RESOURCE_EXHAUSTED (reason OVERLOADED). Idempotent.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListComparedCases(self, request, context):
+        """ListComparedCases returns a page of the cases that the first run shares with
+        another one, with the same question and references. Refuses what CompareRuns
+        does. A page token of runs whose rows have changed since is OUT_OF_RANGE, like
+        one of another query. Idempotent.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ServeAgent(self, request_iterator, context):
         """ServeAgent lets a client answer the questions of its own run: the
         orchestrator asks, the client's code answers, on the client's side. A run that
@@ -381,6 +414,16 @@ def add_RunServiceServicer_to_server(servicer, server):
                     servicer.DeleteBaseline,
                     request_deserializer=assay_dot_v1_dot_orchestrator__pb2.DeleteBaselineRequest.FromString,
                     response_serializer=assay_dot_v1_dot_orchestrator__pb2.DeleteBaselineResponse.SerializeToString,
+            ),
+            'CompareRuns': grpc.unary_unary_rpc_method_handler(
+                    servicer.CompareRuns,
+                    request_deserializer=assay_dot_v1_dot_orchestrator__pb2.CompareRunsRequest.FromString,
+                    response_serializer=assay_dot_v1_dot_orchestrator__pb2.CompareRunsResponse.SerializeToString,
+            ),
+            'ListComparedCases': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListComparedCases,
+                    request_deserializer=assay_dot_v1_dot_orchestrator__pb2.ListComparedCasesRequest.FromString,
+                    response_serializer=assay_dot_v1_dot_orchestrator__pb2.ListComparedCasesResponse.SerializeToString,
             ),
             'ServeAgent': grpc.stream_stream_rpc_method_handler(
                     servicer.ServeAgent,
@@ -804,6 +847,60 @@ class RunService(object):
             '/assay.v1.RunService/DeleteBaseline',
             assay_dot_v1_dot_orchestrator__pb2.DeleteBaselineRequest.SerializeToString,
             assay_dot_v1_dot_orchestrator__pb2.DeleteBaselineResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CompareRuns(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/assay.v1.RunService/CompareRuns',
+            assay_dot_v1_dot_orchestrator__pb2.CompareRunsRequest.SerializeToString,
+            assay_dot_v1_dot_orchestrator__pb2.CompareRunsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListComparedCases(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/assay.v1.RunService/ListComparedCases',
+            assay_dot_v1_dot_orchestrator__pb2.ListComparedCasesRequest.SerializeToString,
+            assay_dot_v1_dot_orchestrator__pb2.ListComparedCasesResponse.FromString,
             options,
             channel_credentials,
             insecure,

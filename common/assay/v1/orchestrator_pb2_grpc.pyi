@@ -136,6 +136,21 @@ class RunServiceStub:
     """DeleteBaseline forgets a name; the run stays. An unknown name is NOT_FOUND
     (reason BASELINE_NOT_FOUND).
     """
+    CompareRuns: _grpc.UnaryUnaryMultiCallable[_orchestrator_pb2.CompareRunsRequest, _orchestrator_pb2.CompareRunsResponse]
+    """CompareRuns joins runs by case, tests every metric and returns the figures. A
+    run that is unfinished is compared by the rows there are, without a verdict
+    (mismatch "unfinished"). Fewer than two runs, more than 26, one given twice,
+    one without rows, runs without a common case, an unknown metric or a setting
+    out of range is INVALID_ARGUMENT with every problem; so are more than 1,000,000
+    rows together. One comparison of a team runs at a time and few wait: more is
+    RESOURCE_EXHAUSTED (reason OVERLOADED). Idempotent.
+    """
+    ListComparedCases: _grpc.UnaryUnaryMultiCallable[_orchestrator_pb2.ListComparedCasesRequest, _orchestrator_pb2.ListComparedCasesResponse]
+    """ListComparedCases returns a page of the cases that the first run shares with
+    another one, with the same question and references. Refuses what CompareRuns
+    does. A page token of runs whose rows have changed since is OUT_OF_RANGE, like
+    one of another query. Idempotent.
+    """
     ServeAgent: _grpc.StreamStreamMultiCallable[_orchestrator_pb2.ServeAgentRequest, _orchestrator_pb2.ServeAgentResponse]
     """ServeAgent lets a client answer the questions of its own run: the
     orchestrator asks, the client's code answers, on the client's side. A run that
@@ -250,6 +265,21 @@ class RunServiceAsyncStub(RunServiceStub):
     DeleteBaseline: _aio.UnaryUnaryMultiCallable[_orchestrator_pb2.DeleteBaselineRequest, _orchestrator_pb2.DeleteBaselineResponse]  # type: ignore[assignment]
     """DeleteBaseline forgets a name; the run stays. An unknown name is NOT_FOUND
     (reason BASELINE_NOT_FOUND).
+    """
+    CompareRuns: _aio.UnaryUnaryMultiCallable[_orchestrator_pb2.CompareRunsRequest, _orchestrator_pb2.CompareRunsResponse]  # type: ignore[assignment]
+    """CompareRuns joins runs by case, tests every metric and returns the figures. A
+    run that is unfinished is compared by the rows there are, without a verdict
+    (mismatch "unfinished"). Fewer than two runs, more than 26, one given twice,
+    one without rows, runs without a common case, an unknown metric or a setting
+    out of range is INVALID_ARGUMENT with every problem; so are more than 1,000,000
+    rows together. One comparison of a team runs at a time and few wait: more is
+    RESOURCE_EXHAUSTED (reason OVERLOADED). Idempotent.
+    """
+    ListComparedCases: _aio.UnaryUnaryMultiCallable[_orchestrator_pb2.ListComparedCasesRequest, _orchestrator_pb2.ListComparedCasesResponse]  # type: ignore[assignment]
+    """ListComparedCases returns a page of the cases that the first run shares with
+    another one, with the same question and references. Refuses what CompareRuns
+    does. A page token of runs whose rows have changed since is OUT_OF_RANGE, like
+    one of another query. Idempotent.
     """
     ServeAgent: _aio.StreamStreamMultiCallable[_orchestrator_pb2.ServeAgentRequest, _orchestrator_pb2.ServeAgentResponse]  # type: ignore[assignment]
     """ServeAgent lets a client answer the questions of its own run: the
@@ -452,6 +482,33 @@ class RunServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_orchestrator_pb2.DeleteBaselineResponse, _abc.Awaitable[_orchestrator_pb2.DeleteBaselineResponse]]:
         """DeleteBaseline forgets a name; the run stays. An unknown name is NOT_FOUND
         (reason BASELINE_NOT_FOUND).
+        """
+
+    @_abc_1.abstractmethod
+    def CompareRuns(
+        self,
+        request: _orchestrator_pb2.CompareRunsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_orchestrator_pb2.CompareRunsResponse, _abc.Awaitable[_orchestrator_pb2.CompareRunsResponse]]:
+        """CompareRuns joins runs by case, tests every metric and returns the figures. A
+        run that is unfinished is compared by the rows there are, without a verdict
+        (mismatch "unfinished"). Fewer than two runs, more than 26, one given twice,
+        one without rows, runs without a common case, an unknown metric or a setting
+        out of range is INVALID_ARGUMENT with every problem; so are more than 1,000,000
+        rows together. One comparison of a team runs at a time and few wait: more is
+        RESOURCE_EXHAUSTED (reason OVERLOADED). Idempotent.
+        """
+
+    @_abc_1.abstractmethod
+    def ListComparedCases(
+        self,
+        request: _orchestrator_pb2.ListComparedCasesRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_orchestrator_pb2.ListComparedCasesResponse, _abc.Awaitable[_orchestrator_pb2.ListComparedCasesResponse]]:
+        """ListComparedCases returns a page of the cases that the first run shares with
+        another one, with the same question and references. Refuses what CompareRuns
+        does. A page token of runs whose rows have changed since is OUT_OF_RANGE, like
+        one of another query. Idempotent.
         """
 
     @_abc_1.abstractmethod

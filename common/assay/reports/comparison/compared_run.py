@@ -57,12 +57,13 @@ def values_of(row: Mapping[str, Any], names: Iterable[str]) -> dict[str, float |
         if name in scores:
             found[name] = scores[name]["value"]
         else:
-            implied = _implied(row) if implied is None else implied
+            implied = implied_values(row) if implied is None else implied
             found[name] = implied.get(name)
     return found
 
 
-def _implied(row: Mapping[str, Any]) -> dict[str, float | None]:
+def implied_values(row: Mapping[str, Any]) -> dict[str, float | None]:
+    """Return latency, tokens and cost of a row, by status, latency and the usage of its response."""
     usage = (row.get("response") or {}).get("usage") or {}
     tokens = usage.get("total_tokens")
     if tokens is None and usage.get("input_tokens") is not None and usage.get("output_tokens") is not None:

@@ -1,0 +1,113 @@
+"""Comparing stored runs on the orchestrator: figures, and the compared cases page by page."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from assay.client.connection import PAGE_TIMEOUT_S, Connection
+from assay.comparison.case_list import CaseQuery, ComparedCasePage
+from assay.comparison.model import ComparisonSettings
+from assay.v1 import orchestrator_pb2 as pb
+from assay.wire.comparison import COMPARED_CASE, COMPARISON, COMPARISON_SETTINGS, change_to_wire, order_to_wire
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+
+    from assay.comparison.case_list import ComparedCase
+    from assay.comparison.model import Comparison
+
+_COMPARE_TIMEOUT_S = 300.0
+_DEFAULTS = ComparisonSettings()
+_EVERY_CASE = CaseQuery()
+
+
+class ComparisonCalls(Connection):
+    """The calls of a client that compare runs."""
+
+    async def compare_runs(self, run_ids: Sequence[str], settings: ComparisonSettings = _DEFAULTS) -> Comparison:
+        """Return the figures of stored runs, computed by the orchestrator.
+
+        Args:
+            run_ids: Two to 26, each another one; the first is the baseline.
+            settings: How they are compared.
+
+        Raises:
+            InvalidInputError: The runs cannot be compared, or a setting is wrong; holds every problem.
+            NotFoundError: There is no such run.
+            OverloadedError: Too many comparisons wait.
+            DeadlineError: The filter of the settings took longer than the orchestrator allows.
+            SetupError: The orchestrator is of an older version (reason SERVER_TOO_OLD).
+        """
+        request = pb.CompareRunsRequest(run_ids=run_ids, settings=COMPARISON_SETTINGS.to_wire(settings))
+        response = await self._call(lambda: self._stub.CompareRuns(request, timeout=_COMPARE_TIMEOUT_S))
+        return COMPARISON.from_wire(response.comparison)
+
+    async def list_compared_cases(
+        self,
+        run_ids: Sequence[str],
+        settings: ComparisonSettings = _DEFAULTS,
+        query: CaseQuery = _EVERY_CASE,
+        *,
+        include_answers: bool = False,
+    ) -> AsyncIterator[ComparedCase]:
+        """Yield the cases that the first run shares with another one, read page by page.
+
+        Args:
+            run_ids: As for `compare_runs`.
+            settings: As for `compare_runs`.
+            query: Which cases, in which order, with which values.
+            include_answers: Whether they have the beginnings of their question and of an answer of each run.
+
+        Raises:
+            ResumeExpiredError: Rows of the runs changed between two pages: begin again.
+            InvalidInputError, NotFoundError, OverloadedError, DeadlineError, SetupError: As `compare_runs`.
+        """
+        token = ""
+        while True:
+            page = await self.compared_case_page(
+                run_ids, settings, query, page_token=token, include_answers=include_answers
+            )
+            for case in page.cases:
+                yield case
+            token = page.next_page_token
+            if not token:
+                return
+
+    async def compared_case_page(
+        self,
+        run_ids: Sequence[str],
+        settings: ComparisonSettings,
+        query: CaseQuery,
+        *,
+        page_size: int = 0,
+        page_token: str = "",
+        include_answers: bool = False,
+    ) -> ComparedCasePage:
+        """Return one page of compared cases.
+
+        Args:
+            run_ids: As for `compare_runs`.
+            settings: As for `compare_runs`.
+            query: Which cases, in which order, with which values.
+            page_size: Most cases, at most 500; 0 for 100. A page also ends before 3 MiB.
+            page_token: The next_page_token of the page before, of the same query; empty for the first.
+            include_answers: As for `list_compared_cases`.
+
+        Raises:
+            ResumeExpiredError: The token is not of this query, or rows of the runs have changed since.
+            InvalidInputError, NotFoundError, OverloadedError, DeadlineError, SetupError: As `compare_runs`.
+        """
+        request = pb.ListComparedCasesRequest(
+            run_ids=run_ids,
+            settings=COMPARISON_SETTINGS.to_wire(settings),
+            metrics=query.metrics,
+            change_by=query.change_by,
+            change=change_to_wire(query.change),
+            order_by=order_to_wire(query.order),
+            page_size=page_size,
+            page_token=page_token,
+            include_answers=include_answers,
+        )
+        response = await self._call(lambda: self._stub.ListComparedCases(request, timeout=PAGE_TIMEOUT_S))
+        cases = [COMPARED_CASE.from_wire(case) for case in response.cases]
+        return ComparedCasePage(cases, response.next_page_token, response.total_count)

@@ -1,0 +1,211 @@
+"""Comparisons of runs: plain objects to protobuf messages and back."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from assay.comparison.case_list import CaseChange, CaseOrder, CaseValue, CaseVariant, ComparedCase
+from assay.comparison.model import (
+    Adjustment,
+    Change,
+    ClassicalTest,
+    Comparison,
+    ComparisonSettings,
+    Estimate,
+    FlippedCase,
+    MetricComparison,
+    Mismatch,
+    OmnibusTest,
+    PairComparison,
+    PassTable,
+    RankedVariant,
+    Variant,
+    VariantRecommendation,
+    Verdict,
+)
+from assay.errors import InvalidInputError, Problem
+from assay.v1 import orchestrator_pb2 as pb
+from assay.wire.converter import Converter, EnumConverter, Functions, Spread
+from assay.wire.json_text import value_from_text
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_ADJUSTMENTS = EnumConverter(Adjustment, pb.PValueAdjustment, unknown=Adjustment.HOLM)
+_CHANGES = EnumConverter(CaseChange, pb.CaseChange, unknown=None)
+_ORDERS = EnumConverter(CaseOrder, pb.ComparedCaseOrder, unknown=None)
+
+
+def _interval_to_wire(interval: tuple[float, float]) -> pb.Interval:
+    return pb.Interval(low=interval[0], high=interval[1])
+
+
+def _interval_from_wire(message: pb.Interval) -> tuple[float, float]:
+    return message.low, message.high
+
+
+_INTERVAL = Functions(_interval_to_wire, _interval_from_wire)
+_ESTIMATE = Converter(
+    Estimate,
+    pb.Estimate,
+    spread={  # not a part: the plain field has no default, and an absent one is not (0, 0)
+        "interval": Spread(
+            ("interval",),
+            lambda interval: {"interval": None if interval is None else _interval_to_wire(interval)},
+            lambda message: _interval_from_wire(message.interval) if message.HasField("interval") else None,
+        )
+    },
+)
+_TEST_NAMES = ("test", "statistic", "p", "n", "note")
+
+
+def _estimates_to_wire(estimates: Mapping[str, Estimate]) -> dict[str, Any]:
+    return {
+        "metrics": [pb.NamedEstimate(metric=name, estimate=_ESTIMATE.to_wire(one)) for name, one in estimates.items()]
+    }
+
+
+def _estimates_from_wire(message: pb.ComparedVariant) -> dict[str, Estimate]:
+    return {each.metric: _ESTIMATE.from_wire(each.estimate) for each in message.metrics}
+
+
+def _omnibus_to_wire(tests: Mapping[str, OmnibusTest]) -> dict[str, Any]:
+    return {
+        "omnibus": [
+            pb.OmnibusTest(metric=metric, **{name: getattr(test, name) for name in _TEST_NAMES})
+            for metric, test in tests.items()
+        ]
+    }
+
+
+def _omnibus_from_wire(message: pb.RunComparison) -> dict[str, OmnibusTest]:
+    return {
+        each.metric: OmnibusTest(
+            each.test,
+            each.statistic if each.HasField("statistic") else None,
+            each.p if each.HasField("p") else None,
+            each.n,
+            each.note,
+        )
+        for each in message.omnibus
+    }
+
+
+def _flipped_to_wire(flipped: Mapping[str, tuple[FlippedCase, ...]]) -> dict[str, Any]:
+    return {
+        "flipped": [pb.FlippedCases(pair=pair, cases=map(_FLIPPED.to_wire, cases)) for pair, cases in flipped.items()]
+    }
+
+
+def _flipped_from_wire(message: pb.RunComparison) -> dict[str, tuple[FlippedCase, ...]]:
+    return {each.pair: tuple(map(_FLIPPED.from_wire, each.cases)) for each in message.flipped}
+
+
+def _values_to_wire(values: tuple[Any, ...]) -> dict[str, Any]:
+    return {"values_json": [json.dumps(value, ensure_ascii=False) for value in values]}
+
+
+def _values_from_wire(message: pb.SettingChange) -> tuple[Any, ...]:
+    return tuple(map(value_from_text, message.values_json))
+
+
+_FLIPPED = Converter(FlippedCase, pb.FlippedCase)
+_PAIR = Converter(
+    PairComparison,
+    pb.PairComparison,
+    parts={
+        "metrics": Converter(
+            MetricComparison,
+            pb.MetricComparison,
+            parts={
+                "verdict": EnumConverter(Verdict, pb.PairVerdict, unknown=Verdict.NO_DATA),
+                "a": _ESTIMATE,
+                "b": _ESTIMATE,
+                "interval": _INTERVAL,
+                "equivalence_interval": _INTERVAL,
+                "table": Converter(PassTable, pb.PassTable),
+                "classical": Converter(ClassicalTest, pb.ClassicalTest),
+            },
+        )
+    },
+)
+COMPARISON_SETTINGS = Converter(ComparisonSettings, pb.ComparisonSettings, parts={"adjust": _ADJUSTMENTS})
+COMPARISON = Converter(
+    Comparison,
+    pb.RunComparison,
+    parts={
+        "settings": COMPARISON_SETTINGS,
+        "variants": Converter(
+            Variant,
+            pb.ComparedVariant,
+            spread={"metrics": Spread(("metrics",), _estimates_to_wire, _estimates_from_wire)},
+        ),
+        "pairs": _PAIR,
+        "mismatches": Converter(Mismatch, pb.ComparisonMismatch),
+        "changes": Converter(
+            Change,
+            pb.SettingChange,
+            spread={"values": Spread(("values_json",), _values_to_wire, _values_from_wire)},
+        ),
+        "ranking": Converter(RankedVariant, pb.RankedVariant),
+        "recommendation": Converter(VariantRecommendation, pb.VariantRecommendation),
+    },
+    spread={
+        "omnibus": Spread(("omnibus",), _omnibus_to_wire, _omnibus_from_wire),
+        "flipped": Spread(("flipped",), _flipped_to_wire, _flipped_from_wire),
+    },
+)
+COMPARED_CASE = Converter(
+    ComparedCase,
+    pb.ComparedCase,
+    parts={
+        "variants": Converter(
+            CaseVariant,
+            pb.CaseVariant,
+            parts={"values": Converter(CaseValue, pb.CaseValue), "change": _CHANGES},
+        )
+    },
+)
+
+
+def settings_from_request(request: pb.CompareRunsRequest | pb.ListComparedCasesRequest) -> ComparisonSettings:
+    """Return how the runs of a request are compared.
+
+    Raises:
+        InvalidInputError: The adjustment is one that this version does not know.
+    """
+    if request.settings.adjust not in pb.PValueAdjustment.values():
+        raise InvalidInputError([_unknown(request.settings.adjust, "settings.adjust")])
+    return COMPARISON_SETTINGS.from_wire(request.settings)
+
+
+def change_to_wire(change: CaseChange | None) -> Any:
+    """Return the number of a condition; None for any."""
+    return None if change is None else _CHANGES.to_wire(change)
+
+
+def order_to_wire(order: CaseOrder) -> Any:
+    """Return the number of an order."""
+    return _ORDERS.to_wire(order)
+
+
+def case_conditions_from_wire(request: pb.ListComparedCasesRequest) -> tuple[CaseChange | None, CaseOrder]:
+    """Return which cases a request asks for, and in which order.
+
+    Raises:
+        InvalidInputError: This version does not know one of them; holds every problem.
+    """
+    change, order = _CHANGES.from_wire(request.change), _ORDERS.from_wire(request.order_by)
+    problems = []
+    if request.change and change is None:
+        problems.append(_unknown(request.change, "change"))
+    if request.order_by and order is None:
+        problems.append(_unknown(request.order_by, "order_by"))
+    if problems:
+        raise InvalidInputError(problems)
+    return change, order or CaseOrder.DATASET
+
+
+def _unknown(number: int, field: str) -> Problem:
+    return Problem(f"this version does not know the value {number}: upgrade the orchestrator", field)

@@ -1,0 +1,297 @@
+"""Runs compared for clients: figures, and pages of the compared cases."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import json
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
+
+from assay.comparison.case_list import CaseList, ComparedCasePage
+from assay.comparison.cases import CaseScores
+from assay.comparison.compare import ComparedRun, compare_runs, without_rows
+from assay.comparison.facts import facts_of
+from assay.comparison.joined import label_of
+from assay.errors import InvalidInputError, OverloadedError
+from assay.filters.row_filter import DATASET_ORDER, unknown_metrics
+from assay.filters.row_text import parse_row_filter
+from assay.reports.comparison.compared_run import content_of, implied_values
+from assay.reports.document import head_document
+from assay.storage.time_limits import time_limit
+from assay.text.unsafe_text import json_text
+from assay_orchestrator.store import compared_rows, results
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    import sqlalchemy as sa
+
+    from assay.comparison.case_list import CaseQuery, ComparedCase
+    from assay.comparison.model import Comparison, ComparisonSettings
+    from assay.filters.row_filter import RowFilter
+    from assay.model.run import Run
+    from assay.model.scope import Scope
+    from assay.storage.database import Database
+    from assay_orchestrator.store.page_tokens import PageTokens
+
+MOST_ROWS = 1_000_000
+"""Most rows of the runs of one comparison, together."""
+_MOST_WAITING = 8
+_MOST_KEPT_ROWS = 250_000
+_FILTER_LIMIT_S = 10.0
+_FILTER_REMEDY = "search for a longer or rarer text, or compare without a filter"
+_TEXT_CHARS = 4_000
+_PAGE_CHARS = 700_000  # up to four bytes each
+_PAGE_VALUES = 20_000
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """Runs with their rows, and where each case stands in its dataset."""
+
+    runs: list[ComparedRun]
+    indexes: list[list[int]]
+
+
+@dataclass(slots=True)
+class _Queue:
+    """The comparisons of one team."""
+
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    count: int = 0
+
+
+class Comparisons:
+    """Compares stored runs by their scores: one comparison of a team at a time, off the event loop.
+
+    The rows that the last comparison read are kept while they are few, for the pages that follow it.
+
+    Args:
+        database: The store.
+        tokens: Makes and reads page tokens.
+    """
+
+    def __init__(self, database: Database, tokens: PageTokens) -> None:
+        self._database = database
+        self._tokens = tokens
+        self._queues: dict[str, _Queue] = {}
+        self._kept: tuple[tuple[object, ...], _Read] | None = None
+
+    async def compare(self, scope: Scope, runs: Sequence[Run], settings: ComparisonSettings) -> Comparison:
+        """Return the figures of runs, the first of which is the baseline.
+
+        Args:
+            scope: What the reader reaches.
+            runs: With their summaries.
+            settings: How they are compared, checked.
+
+        Raises:
+            NotFoundError: A run was deleted.
+            InvalidInputError: The runs cannot be compared.
+            OverloadedError: Too many comparisons of the team wait.
+            DeadlineError: The filter took too long.
+        """
+        _check_rows(runs)
+
+        async def work() -> Comparison:
+            read = await self._read(scope, runs, settings)
+            return await asyncio.to_thread(compare_runs, read.runs, settings)
+
+        return await self._alone(scope.team, work)
+
+    async def list_cases(
+        self,
+        scope: Scope,
+        runs: Sequence[Run],
+        settings: ComparisonSettings,
+        query: CaseQuery,
+        *,
+        page_size: int,
+        page_token: str,
+        with_answers: bool,
+    ) -> ComparedCasePage:
+        """Return a page of compared cases.
+
+        Raises:
+            ResumeExpiredError: The token is not of this query, or rows of the runs have changed since.
+            InvalidInputError: As `compare`, or a run lacks a metric of the query.
+            NotFoundError, OverloadedError, DeadlineError: As `compare`.
+        """
+        _check_rows(runs)
+        bound_to = ("ListComparedCases", json.dumps([_identity(runs, settings), dataclasses.astuple(query)]))
+        position = await self._tokens.read(scope, bound_to, page_token, (int,))
+        begin = int(position[0]) if position is not None else 0
+
+        def listed(read: _Read) -> tuple[list[ComparedCase], int]:
+            found = CaseList(read.runs, settings)
+            found.check(query)
+            places = found.places(query)
+            size = min(page_size, max(1, _PAGE_VALUES // (len(runs) * max(2, len(query.metrics)))))
+            return found.cases(places[begin : begin + size].tolist(), query), len(places)
+
+        async def work() -> tuple[list[ComparedCase], int]:
+            read = await self._read(scope, runs, settings)
+            cases, total = await asyncio.to_thread(listed, read)
+            if with_answers and cases:
+                positions = [
+                    _positions(each, indexes, cases) for each, indexes in zip(read.runs, read.indexes, strict=True)
+                ]
+                cases = await self._database.read(lambda c: _with_texts(c, runs, cases, positions))
+            return cases, total
+
+        cases, total = await self._alone(scope.team, work)
+        end = begin + len(cases)
+        token = await self._tokens.make(scope, bound_to, (end,)) if cases and end < total else ""
+        return ComparedCasePage(cases, token, total)
+
+    async def _read(self, scope: Scope, runs: Sequence[Run], settings: ComparisonSettings) -> _Read:
+        key = (scope, json.dumps(_identity(runs, settings)))
+        if self._kept is not None and self._kept[0] == key:
+            return self._kept[1]
+        self._kept = None  # not two at a time in memory
+        wanted = parse_row_filter(settings.where, where="settings.where") if settings.where else None
+        if wanted is not None:
+            known = [metric.name for run in runs for metric in run.settings.metrics]
+            if problems := unknown_metrics(wanted, DATASET_ORDER, known):
+                raise InvalidInputError(problems)
+        # Equal datasets ask equal questions.
+        with_contents = len({run.dataset.dataset_id for run in runs}) > 1
+        found = _Read([], [])
+        for run in runs:
+            read_run = partial(
+                _read_run, scope=scope, run=run, cluster=settings.cluster, wanted=wanted, with_contents=with_contents
+            )
+            compared, indexes = await self._database.read(read_run)
+            found.runs.append(compared)
+            found.indexes.append(indexes)
+        if sum(run.counts.finished for run in runs) <= _MOST_KEPT_ROWS:
+            self._kept = (key, found)
+        return found
+
+    async def _alone(self, team: str, work: Callable[[], Awaitable[T]]) -> T:
+        """Do one thing of a team after the other, each to its end though its caller has gone."""
+        queue = self._queues.setdefault(team, _Queue())
+        if queue.count > _MOST_WAITING:
+            raise OverloadedError(
+                f"{_MOST_WAITING} comparisons wait for one that is being made: try again in a few seconds",
+                retry_after_s=5.0,
+            )
+        queue.count += 1
+
+        def left() -> None:
+            queue.count -= 1
+            if not queue.count and self._queues.get(team) is queue:
+                del self._queues[team]
+
+        try:
+            await queue.lock.acquire()
+        except BaseException:  # it was cancelled while it waited, and holds nothing: raised again
+            left()
+            raise
+
+        def ended(task: asyncio.Future[T]) -> None:
+            queue.lock.release()
+            left()
+            if not task.cancelled():
+                task.exception()  # its caller may have gone
+
+        task = asyncio.ensure_future(work())
+        task.add_done_callback(ended)
+        return await asyncio.shield(task)
+
+
+def _positions(run: ComparedRun, indexes: Sequence[int], cases: Sequence[ComparedCase]) -> dict[str, int]:
+    """Return where some cases stand in the dataset of a run, as far as it has them."""
+    ids = [case.case_id for case in cases]
+    places = run.cases.places(ids).tolist()
+    return {case_id: indexes[place] for case_id, place in zip(ids, places, strict=True) if place >= 0}
+
+
+def _identity(runs: Sequence[Run], settings: ComparisonSettings) -> list[object]:
+    """Return what differs when a comparison does: setting rows aside is no event."""
+    versions = [[run.run_id, run.last_sequence, run.counts.finished] for run in runs]
+    return [versions, dataclasses.astuple(settings)]
+
+
+def _check_rows(runs: Sequence[Run]) -> None:
+    for run in runs:
+        if run.summary is None:
+            raise without_rows(run.run_id)
+    total = sum(run.counts.finished for run in runs)
+    if total > MOST_ROWS:
+        raise InvalidInputError(
+            f"the runs have {total:,} rows, more than the {MOST_ROWS:,} that are compared at once: compare fewer runs"
+        )
+
+
+def _read_run(
+    connection: sa.Connection, *, scope: Scope, run: Run, cluster: str, wanted: RowFilter | None, with_contents: bool
+) -> tuple[ComparedRun, list[int]]:
+    """Return a run as it is compared, and the position of each of its cases."""
+    # As from its report: what is compared must not depend on where the run was read.
+    facts = facts_of(json.loads(json_text(head_document(run, None))))
+    implied = [name for name, metric in facts.metrics.items() if metric.is_implied]
+    cases, indexes = CaseScores(tuple(facts.metrics), cluster), list[int]()
+    meeting: set[tuple[int, int]] | None = None
+    if wanted is not None:
+        with time_limit(connection, _FILTER_LIMIT_S, _FILTER_REMEDY):
+            meeting = compared_rows.keys_meeting(connection, run.run_id, wanted)
+    with_usage = bool({"tokens", "cost"} & {*implied})
+    for page in compared_rows.read_scored(connection, scope, run.run_id, with_usage=with_usage):
+        turns = {}
+        if with_contents:
+            positions = sorted({row.case_index for row in page})
+            turns = compared_rows.read_last_turns(connection, run.run_id, positions)
+        for row in page:
+            values: dict[str, float | None] = {**row.values}
+            if implied:
+                status = "error" if row.is_error else "success"
+                document = {"status": status, "latency_ms": row.latency_ms, "response": {"usage": row.usage}}
+                values |= implied_values(document, implied)
+            if not indexes or row.case_index != indexes[-1]:
+                indexes.append(row.case_index)
+            cases.take(
+                row.case_id,
+                values,
+                passed=row.passed,
+                is_error=row.is_error,
+                repeat=row.repeat,
+                category=row.category,
+                tags=row.tags,
+                content=content_of(*turns[row.case_index]) if with_contents else b"",
+                meets_filter=meeting is None or (row.case_index, row.repeat) in meeting,
+            )
+    return ComparedRun(facts, cases), indexes
+
+
+def _with_texts(
+    connection: sa.Connection, runs: Sequence[Run], cases: Sequence[ComparedCase], positions: Sequence[dict[str, int]]
+) -> list[ComparedCase]:
+    """Return the first cases, at least one, that fit in a message with the beginnings of question and answers."""
+    answers = {
+        label_of(at): _answers(connection, run.run_id, positions[at]) for at, run in enumerate(runs) if positions[at]
+    }
+    asked = compared_rows.read_last_turns(connection, runs[0].run_id, sorted(positions[0].values()))
+    page: list[ComparedCase] = []
+    size = 0
+    for case in cases:
+        variants = [dataclasses.replace(each, answer=answers[each.label][case.case_id]) for each in case.variants]
+        question = asked[positions[0][case.case_id]][0][:_TEXT_CHARS]
+        size += len(question) + sum(len(each.answer or "") for each in variants)
+        if page and size > _PAGE_CHARS:
+            break
+        page.append(dataclasses.replace(case, variants=tuple(variants), question=question))
+    return page
+
+
+def _answers(connection: sa.Connection, run_id: str, positions: dict[str, int]) -> dict[str, str]:
+    """Return the beginning of the last answer of the first repeat of each case; empty for one without."""
+    stored = results.read_answers(connection, run_id, sorted(positions.values()))
+    first: dict[int, str] = {}
+    for (case_index, _), turns in sorted(stored.items(), key=lambda item: item[0]):
+        first.setdefault(case_index, turns[-1].text[:_TEXT_CHARS])
+    return {case_id: first.get(at, "") for case_id, at in positions.items()}
