@@ -87,6 +87,10 @@ _FILTER = row_filter_to_wire(
     parse_row_filter("passed,failed category:a tag:t case:c0 repeat:0 text~a exact_match>0.5 latency>=1ms")
 )
 _ORDER = pb.RowOrder(key=pb.ROW_SORT_KEY_METRIC, metric="exact_match", descending=True)
+_COMPARISON = pb.ComparisonSettings(
+    primary="exact_match", margin=0.1, cluster="category", adjust=pb.P_VALUE_ADJUSTMENT_BH, alpha=0.1, power=0.9,
+    seed=1, where="failed",
+)  # fmt: skip
 
 EXAMPLES: Mapping[str, Sequence[Message]] = {
     "assay.v1.UploadDatasetRequest": [

@@ -11,7 +11,7 @@ from assay.errors import InvalidInputError, Problem
 from assay.parsing.names import unknown_name
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from enum import StrEnum
 
     from assay.comparison.decision import DecisionRules
@@ -46,10 +46,7 @@ def check_settings(
             problem(f"must be a number from 0, not {value!r}", name)
     if settings.margin == 0:
         problem("must be above 0: no difference is smaller", "margin")
-    if not 0 < settings.alpha < 0.5:
-        problem(f"must be above 0 and below 0.5, not {settings.alpha!r}", "alpha")
-    if not 0 < settings.power < 1:
-        problem(f"must be above 0 and below 1, not {settings.power!r}", "power")
+    _check_shares(settings, problem)
     if not 0 <= settings.seed <= _LARGEST_SEED:
         problem(f"must be from 0 to {_LARGEST_SEED}, not {settings.seed!r}", "seed")
     kind, _, name = settings.cluster.partition(":")
@@ -65,6 +62,12 @@ def check_settings(
     if problems or adjustment is None or failing is None:
         raise InvalidInputError(problems)
     return replace(settings, adjust=adjustment), replace(rules, fail_on=failing)
+
+
+def _check_shares(settings: ComparisonSettings, problem: Callable[[str, str], None]) -> None:
+    for name, share, bound in (("alpha", settings.alpha, 0.5), ("power", settings.power, 1)):
+        if not 0 < share < bound:
+            problem(f"must be above 0 and below {bound}, not {share!r}", name)
 
 
 def _member(members: type[E], value: str) -> E | None:

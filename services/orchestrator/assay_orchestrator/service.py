@@ -10,11 +10,11 @@ import logging
 from contextlib import aclosing
 from typing import TYPE_CHECKING
 
+from assay.comparison import settings as comparison_settings
 from assay.comparison.case_list import CaseQuery
 from assay.comparison.compare import check_run_ids
 from assay.comparison.decision import DecisionRules
 from assay.comparison.model import FailOn
-from assay.comparison.settings import check_settings
 from assay.datasets.case_rules import case_problems, excess
 from assay.errors import (
     DatasetError,
@@ -383,7 +383,9 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
     ) -> tuple[ComparisonSettings, list[Run]]:
         """Return what a request compares, and how."""
         settings = settings_from_request(request)
-        check_settings(settings, DecisionRules(), adjust=settings.adjust, fail_on=FailOn.REGRESSION, prefix="settings.")
+        comparison_settings.check_settings(
+            settings, DecisionRules(), adjust=settings.adjust, fail_on=FailOn.REGRESSION, prefix="settings."
+        )
         check_run_ids(request.run_ids)
         return settings, [await self._manager.get_summarised(self._scope, run_id) for run_id in request.run_ids]
 

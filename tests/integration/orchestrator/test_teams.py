@@ -296,8 +296,12 @@ async def refusal(stub: orchestrator_pb2_grpc.RunServiceAsyncStub, method: str, 
     if method == "ServeAgent":
         call = stub.ServeAgent(iter([pb.ServeAgentRequest(attach=pb.AttachAgent(run_id=run_id, concurrency=1))]))
     else:
-        named = {"case_id": "c0"} if method in ("ListAttempts", "GetCase") else {}
-        call = getattr(stub, method)(getattr(pb, f"{method}Request")(run_id=run_id, **named))
+        named: dict[str, Any] = {"case_id": "c0"} if method in ("ListAttempts", "GetCase") else {}
+        if method in ("CompareRuns", "ListComparedCases"):
+            named = {"run_ids": [run_id, f"{run_id}-2"]}
+        else:
+            named |= {"run_id": run_id}
+        call = getattr(stub, method)(getattr(pb, f"{method}Request")(**named))
     is_stream = method in ("WatchRun", "ServeAgent", "ListAttempts", "GetCase")
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await (call.read() if is_stream else call)
@@ -316,6 +320,8 @@ METHODS = (
     "ListResults",
     "ListAttempts",
     "GetCase",
+    "CompareRuns",
+    "ListComparedCases",
 )
 
 

@@ -1,0 +1,207 @@
+"""Runs compared over the wire, on both databases: the figures, the compared cases, and what is refused."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from assay.comparison.case_list import CaseChange, CaseOrder, CaseQuery, ComparedCase
+from assay.comparison.compare import compare_runs
+from assay.comparison.model import Adjustment, Change, Comparison, ComparisonSettings
+from assay.errors import InvalidInputError, NotFoundError, OverloadedError, ResumeExpiredError
+from assay.model.agent_response import AgentError, AgentErrorKind, AgentResponse, AgentStatus, Usage
+from assay.model.case import Case, Turn
+from assay.model.scope import LOCAL
+from assay.reports.comparison.compared_run import compared_run
+from assay.reports.formats.json_report import write_document
+from assay.reports.report import report_of_file, report_of_run
+from assay.v1 import orchestrator_pb2 as pb
+from assay.wire.comparison import _values_from_wire, _values_to_wire
+from assay_orchestrator.queries.comparison import Comparisons
+from assay_orchestrator.store.page_tokens import PageTokens
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import AbstractAsyncContextManager
+    from pathlib import Path
+
+    from assay.client.client import Client
+    from assay.model.run import RunSettings
+    from assay.storage.database import Database
+
+    Serve = Callable[..., AbstractAsyncContextManager[Client]]
+    SettingsOf = Callable[..., RunSettings]
+
+COUNT = 24
+HOSTILE = "<b>'\"; DROP TABLE runs --\u202e"
+ERROR = AgentResponse(AgentStatus.ERROR, error=AgentError(AgentErrorKind.RAISED, "broke"))
+
+
+def cases(right: Callable[[int], bool], *, shift: int = 0) -> list[Case]:
+    """Return cases whose recorded answers are right where it is said; one has an error, one no reference."""
+    found = []
+    for index in range(shift, COUNT + shift):
+        usage = Usage(input_tokens=10 + index, output_tokens=3, cost_usd=0.001 * index)
+        answer = AgentResponse(text="yes" if right(index) else HOSTILE, latency_ms=10.0 + index % 5, usage=usage)
+        question = f"question {index}" if index != 7 else f"question {index} of {shift}"
+        turns = [Turn(question, references=() if index == 5 else ("yes",))]
+        if index == 6:
+            turns.append(Turn("and then", references=("yes",)))
+        recorded = ERROR if index == 3 + shift else answer
+        category = "ab"[index % 2] if index else ""
+        found.append(Case(f"c{index}", tuple(turns), recorded=recorded, category=category, tags=(f"doc:{index // 3}",)))
+    return found
+
+
+async def finished(client: Client, settings: RunSettings, over: list[Case]) -> str:
+    dataset = await client.upload_dataset(over, name="d")
+    run_id = (await client.create_run(settings, dataset.dataset_id)).run_id
+    async for _ in client.watch_run(run_id):
+        pass
+    return run_id
+
+
+async def by_files(client: Client, run_ids: list[str], settings: ComparisonSettings, folder: Path) -> Comparison:
+    """Return the comparison of the results.json files of some runs."""
+    runs = []
+    for run_id in run_ids:
+        path = folder / f"{run_id}.json"
+        run = await client.get_run(run_id)
+        async with report_of_run(run, None, client.list_results(run_id), folder, lambda row: None) as report:
+            with path.open("w", encoding="utf-8") as file:
+                write_document(report, file)
+        with report_of_file(path) as report:
+            runs.append(compared_run(report, settings))
+    return compare_runs(runs, settings)
+
+
+async def listed(client: Client, run_ids: list[str], query: CaseQuery, **more: bool) -> list[ComparedCase]:
+    return [case async for case in client.list_compared_cases(run_ids, ComparisonSettings(), query, **more)]
+
+
+async def test_the_figures_are_those_of_the_reports_and_cases_are_listed(
+    serve: Serve, settings_of: SettingsOf, tmp_path: Path
+) -> None:
+    """The orchestrator computes from its rows, bit by bit, what the runs' results.json files give.
+
+    Pages lose and repeat no case; what is worse, better and the same are all cases that are compared.
+    """
+    async with serve() as client:
+        same = cases(lambda index: index % 3 > 0)
+        ids = [
+            await finished(client, settings_of(), same),
+            await finished(client, settings_of(concurrency=2), same),
+            await finished(client, settings_of(), cases(lambda index: index % 4 == 0, shift=2)),
+        ]
+        for compared, settings in [
+            (ids, ComparisonSettings(adjust=Adjustment.BH, seed=7, margin=0.1)),
+            (ids[:2], ComparisonSettings()),
+            ([ids[0], ids[2]], ComparisonSettings(primary="pass_rate", where="category:a exact_match>=0")),
+            ([ids[2], ids[0]], ComparisonSettings(primary="latency", cluster="tag:doc", alpha=0.1)),
+        ]:
+            found = await client.compare_runs(compared, settings)
+            assert found == await by_files(client, compared, settings, tmp_path)
+        assert [change.path for change in found.changes] == []
+        three = await client.compare_runs(ids)
+        assert three.pair("A", "C").n_changed == 1
+        assert {one.path for one in three.changes} == {"agent.concurrency"}
+
+        pair = [ids[0], ids[2]]
+        every = await listed(client, pair, CaseQuery())
+        assert [case.case_id for case in every] == [f"c{index}" for index in range(2, COUNT) if index != 7]
+        parts = {
+            change: [case.case_id for case in await listed(client, pair, CaseQuery(change=change))]
+            for change in CaseChange
+        }
+        assert sorted(case_id for part in parts.values() for case_id in part) == sorted(case.case_id for case in every)
+        flipped = (await client.compare_runs(pair)).flipped_count["A_vs_B"]
+        assert len(parts[CaseChange.WORSE]) + len(parts[CaseChange.BETTER]) == flipped > 0
+
+        worst = CaseQuery(("latency", "pass_rate"), "exact_match", order=CaseOrder.WORST_FIRST)
+        first = await client.compared_case_page(pair, ComparisonSettings(), worst, page_size=5, include_answers=True)
+        rest = await client.compared_case_page(
+            pair, ComparisonSettings(), worst, page_size=500, page_token=first.next_page_token
+        )
+        assert (len(first.cases), first.total_count, rest.next_page_token) == (5, len(every), "")
+        pages = [*first.cases, *rest.cases]
+        assert sorted(case.case_id for case in pages) == sorted(case.case_id for case in every)
+        order = [CaseChange.WORSE, CaseChange.SAME, CaseChange.BETTER]
+        changes = [order.index(case.variants[1].change or CaseChange.SAME) for case in pages]
+        assert changes == sorted(changes)
+        one = first.cases[0]
+        assert [variant.answer for variant in one.variants] == ["yes", HOSTILE]
+        assert one.question == f"question {one.case_id[1:]}"
+        assert [value.metric for value in one.variants[0].values] == ["latency", "pass_rate"]
+        assert [variant.values[1].difference for variant in one.variants] == [None, -1.0]
+        assert rest.cases[0].question is None
+
+        with pytest.raises(ResumeExpiredError):
+            await client.compared_case_page(pair, ComparisonSettings(), CaseQuery(), page_token=first.next_page_token)
+        for wrong, problem in [
+            (ids[:1], "at least two runs"),
+            ([ids[0], ids[0]], "is given 2 times"),
+        ]:
+            with pytest.raises(InvalidInputError, match=problem):
+                await client.compare_runs(wrong)
+        with pytest.raises(NotFoundError, match="no-such-run"):
+            await client.compare_runs([ids[0], "no-such-run"])
+        with pytest.raises(InvalidInputError) as caught:
+            await client.compare_runs(ids, ComparisonSettings(margin=-1, alpha=0.7, power=2, cluster="x", where="y:z"))
+        fields = {problem.field.split(":")[0] for problem in caught.value.problems}
+        assert {"settings.margin", "settings.alpha", "settings.power", "settings.cluster"} < fields
+        with pytest.raises(InvalidInputError) as caught:
+            await listed(client, pair, CaseQuery(("nope",), "nor this"))
+        assert [problem.field for problem in caught.value.problems] == ["change_by", "metrics[0]"]
+        with pytest.raises(InvalidInputError, match="no_such"):
+            await client.compare_runs(pair, ComparisonSettings(where="no_such>1"))
+
+
+async def test_a_run_without_rows_is_refused(serve: Serve, settings_of: SettingsOf) -> None:
+    """There is nothing to compare; the sentence is that of comparing files."""
+    async with serve() as client:
+        done = await finished(client, settings_of(), cases(bool))
+        hosted = settings_of("python", "agent:answer")
+        dataset = await client.upload_dataset(cases(bool), name="d")
+        waiting = (await client.create_run(hosted, dataset.dataset_id)).run_id
+        with pytest.raises(InvalidInputError, match=f"run {waiting} has no rows"):
+            await client.compare_runs([done, waiting])
+
+
+async def test_comparisons_of_a_team_wait_for_each_other_and_few_wait(open_store: Callable[[], Database]) -> None:
+    """Nine are taken, one after the other; the next is refused, and another team is not."""
+    database = open_store()
+    try:
+        comparisons = Comparisons(database, PageTokens(database))
+        go, begun, most = asyncio.Event(), [0], [0]
+
+        async def work() -> None:
+            begun[0] += 1
+            most[0] = max(most[0], begun[0])
+            await go.wait()
+            begun[0] -= 1
+
+        async with asyncio.TaskGroup() as tasks:
+            taken = [tasks.create_task(comparisons._alone(LOCAL.team, work)) for _ in range(9)]
+            await asyncio.sleep(0)
+            taken[4].cancel()
+            await asyncio.sleep(0)
+            tasks.create_task(comparisons._alone(LOCAL.team, work))
+            await asyncio.sleep(0)
+            with pytest.raises(OverloadedError, match="try again"):
+                await comparisons._alone(LOCAL.team, work)
+            go.set()
+            await comparisons._alone("another", work)
+        assert (most[0], comparisons._queues) == (1, {})
+    finally:
+        database.close()
+
+
+def test_json_values_of_changes_travel() -> None:
+    """What a setting is, null, a list or hostile text, is the same on the other side."""
+    values = (None, ["a", {"b": 1.5}], HOSTILE, True)
+    message = pb.SettingChange(path="p", **_values_to_wire(values))
+    assert Change("p", _values_from_wire(message)).values == values
+    assert json.loads(message.values_json[0]) is None
