@@ -21,7 +21,7 @@ from assay.reports.comparison.compared_run import content_of, implied_values
 from assay.reports.document import head_document
 from assay.storage.time_limits import time_limit
 from assay.text.unsafe_text import json_text
-from assay_orchestrator.store import compared_rows, results
+from assay_orchestrator.store import compared_rows
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -140,7 +140,7 @@ class Comparisons:
                 positions = [
                     _positions(each, indexes, cases) for each, indexes in zip(read.runs, read.indexes, strict=True)
                 ]
-                cases = await self._database.read(lambda c: _with_texts(c, runs, cases, positions))
+                cases = await self._database.read(lambda c: _with_texts(c, scope, runs, cases, positions))
             return cases, total
 
         cases, total = await self._alone(scope.team, work)
@@ -239,13 +239,13 @@ def _read_run(
     meeting: set[tuple[int, int]] | None = None
     if wanted is not None:
         with time_limit(connection, _FILTER_LIMIT_S, _FILTER_REMEDY):
-            meeting = compared_rows.keys_meeting(connection, run.run_id, wanted)
+            meeting = compared_rows.find_keys(connection, scope, run.run_id, wanted)
     with_usage = bool({"tokens", "cost"} & {*implied})
     for page in compared_rows.read_scored(connection, scope, run.run_id, with_usage=with_usage):
         turns = {}
         if with_contents:
             positions = sorted({row.case_index for row in page})
-            turns = compared_rows.read_last_turns(connection, run.run_id, positions)
+            turns = compared_rows.read_last_turns(connection, scope, run.run_id, positions)
         for row in page:
             values: dict[str, float | None] = {**row.values}
             if implied:
@@ -269,13 +269,19 @@ def _read_run(
 
 
 def _with_texts(
-    connection: sa.Connection, runs: Sequence[Run], cases: Sequence[ComparedCase], positions: Sequence[dict[str, int]]
+    connection: sa.Connection,
+    scope: Scope,
+    runs: Sequence[Run],
+    cases: Sequence[ComparedCase],
+    positions: Sequence[dict[str, int]],
 ) -> list[ComparedCase]:
     """Return the first cases, at least one, that fit in a message with the beginnings of question and answers."""
     answers = {
-        label_of(at): _answers(connection, run.run_id, positions[at]) for at, run in enumerate(runs) if positions[at]
+        label_of(at): _answers(connection, scope, run.run_id, positions[at])
+        for at, run in enumerate(runs)
+        if positions[at]
     }
-    asked = compared_rows.read_last_turns(connection, runs[0].run_id, sorted(positions[0].values()))
+    asked = compared_rows.read_last_turns(connection, scope, runs[0].run_id, sorted(positions[0].values()))
     page: list[ComparedCase] = []
     size = 0
     for case in cases:
@@ -288,10 +294,7 @@ def _with_texts(
     return page
 
 
-def _answers(connection: sa.Connection, run_id: str, positions: dict[str, int]) -> dict[str, str]:
-    """Return the beginning of the last answer of the first repeat of each case; empty for one without."""
-    stored = results.read_answers(connection, run_id, sorted(positions.values()))
-    first: dict[int, str] = {}
-    for (case_index, _), turns in sorted(stored.items(), key=lambda item: item[0]):
-        first.setdefault(case_index, turns[-1].text[:_TEXT_CHARS])
-    return {case_id: first.get(at, "") for case_id, at in positions.items()}
+def _answers(connection: sa.Connection, scope: Scope, run_id: str, positions: dict[str, int]) -> dict[str, str]:
+    """Return the beginning of an answer to each case; empty for one without."""
+    found = compared_rows.read_first_answers(connection, scope, run_id, sorted(positions.values()))
+    return {case_id: found.get(at, "")[:_TEXT_CHARS] for case_id, at in positions.items()}

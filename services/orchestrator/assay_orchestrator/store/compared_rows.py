@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
 from assay.model.agent_response import AgentStatus
-from assay_orchestrator.store import datasets, runs, schema
+from assay_orchestrator.store import datasets, results, runs, schema
 from assay_orchestrator.store.row_conditions import RowConditions
 
 if TYPE_CHECKING:
@@ -98,15 +99,38 @@ def _usage(connection: sa.Connection, run_id: str, first: int, last: int) -> dic
     return {(case_index, repeat): (json.loads(text) or {}) if text else {} for case_index, repeat, text in found}
 
 
-def keys_meeting(connection: sa.Connection, run_id: str, wanted: RowFilter) -> set[tuple[int, int]]:
-    """Return case index and repeat of the rows of a run that meet a filter, whose metrics some run has."""
+def find_keys(connection: sa.Connection, scope: Scope, run_id: str, wanted: RowFilter) -> set[tuple[int, int]]:
+    """Return case index and repeat of the rows of a run that meet a filter.
+
+    Raises:
+        NotFoundError: The scope reaches no such run, or it was deleted.
+    """
+    runs.require_run(connection, scope, run_id)
     conditions = RowConditions(connection, run_id).met_by(wanted)
     rows = connection.execute(sa.select(_ROWS.c.case_index, _ROWS.c.repeat_index).where(*conditions))
     return {(row[0], row[1]) for row in rows}
 
 
 def read_last_turns(
-    connection: sa.Connection, run_id: str, indexes: Sequence[int]
+    connection: sa.Connection, scope: Scope, run_id: str, indexes: Sequence[int]
 ) -> dict[int, tuple[str, tuple[str, ...]]]:
-    """Return question and references of the last turn of a run's cases at some positions, ascending."""
+    """Return question and references of the last turn of a run's cases at some positions, ascending.
+
+    Raises:
+        NotFoundError: The scope reaches no such run, or it was deleted.
+    """
+    runs.require_run(connection, scope, run_id)
     return {at: turns[-1] for at, turns in datasets.read_questions(connection, run_id, indexes).items()}
+
+
+def read_first_answers(connection: sa.Connection, scope: Scope, run_id: str, indexes: Sequence[int]) -> dict[int, str]:
+    """Return the last answer of the first repeat of a run's cases at some positions, ascending; without those of none.
+
+    Raises:
+        NotFoundError: The scope reaches no such run, or it was deleted.
+    """
+    runs.require_run(connection, scope, run_id)
+    first: dict[int, str] = {}
+    for (case_index, _), turns in sorted(results.read_answers(connection, run_id, indexes).items(), key=itemgetter(0)):
+        first.setdefault(case_index, turns[-1].text)
+    return first
