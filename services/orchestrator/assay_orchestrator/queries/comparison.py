@@ -234,7 +234,8 @@ def _read_run(
     """Return a run as it is compared, and the position of each of its cases."""
     # As from its report: what is compared must not depend on where the run was read.
     facts = facts_of(json.loads(json_text(head_document(run, None))))
-    implied = [name for name, metric in facts.metrics.items() if metric.is_implied]
+    configured = {metric.name for metric in run.settings.metrics}
+    implied = [name for name in facts.metrics if name not in configured]
     cases, indexes = CaseScores(tuple(facts.metrics), cluster), list[int]()
     meeting: set[tuple[int, int]] | None = None
     if wanted is not None:
@@ -250,8 +251,10 @@ def _read_run(
             values: dict[str, float | None] = {**row.values}
             if implied:
                 status = "error" if row.is_error else "success"
-                document = {"status": status, "latency_ms": row.latency_ms, "response": {"usage": row.usage}}
-                values |= implied_values(document, implied)
+                found = implied_values(
+                    {"status": status, "latency_ms": row.latency_ms, "response": {"usage": row.usage}}
+                )
+                values |= {name: found.get(name) for name in implied}
             if not indexes or row.case_index != indexes[-1]:
                 indexes.append(row.case_index)
             cases.take(
