@@ -104,6 +104,10 @@ class CaseScores:
         """The cases, in the order in which they came; the places of all other sequences."""
         return list(self._places)
 
+    def place(self, case_id: str) -> int | None:
+        """Return where a case stands; None for one that is not there."""
+        return self._places.get(case_id)
+
     def places(self, case_ids: Sequence[str]) -> NDArray[np.intp]:
         """Return where cases stand; -1 for one that is not there."""
         import numpy as np

@@ -105,7 +105,7 @@ class ReportedCases:
 
     def cases(self) -> Iterator[ComparedCase]:
         """Yield every case once, those of the first run in its order, then those that only later runs have."""
-        columns = [{name: scores.values(name) for name in scores.metrics} for scores in self._scores]
+        columns = [{name: scores.values(name).tolist() for name in scores.metrics} for scores in self._scores]
         for index, scores in enumerate(self._scores):
             earlier = self._scores[:index]
             for place, case_id in enumerate(scores.case_ids):
