@@ -23,8 +23,9 @@ from tests.unit.test_report_markdown import LINKED, PARTS, READER, cells, leaves
 
 from assay.comparison import decision as decision_model
 from assay.comparison import model
-from assay.comparison.compare import MOST_RUNS, label_of
+from assay.comparison.compare import MOST_RUNS
 from assay.comparison.decision import DecisionRules
+from assay.comparison.joined import label_of
 from assay.comparison.model import Verdict
 from assay.errors import InvalidInputError
 from assay.reports.charts.fonts import Fonts
