@@ -13,12 +13,12 @@ WITHOUT_SCOPE = {
     "work in the background, for all teams: the run ids come from shards, jobs and the tables themselves": {
         "attendance": {"note_attended"},
         "control": {"conclude", "reopen_incomplete"},
-        "fairness": {"next_jobs", "top_up", "spread_slots", "reset_tags", "sharing_agent"},
+        "fairness": {"next_jobs", "top_up", "spread_slots", "reset_tags", "least_served"},
         "runs": {"load_run", "change_state", "apply_command", "lock_phase", "read_statuses", "take_sequence"}
         | {"count_pauses"},
         "shards": {"create_shards", "start_shard", "require_epochs", "require_active", "lock_sharing", "finish_pause"}
         | {"release_shard", "release_queued", "reopen_incomplete", "all_done", "is_hosted", "have_shards"}
-        | {"list_active"},
+        | {"list_active", "linked_runs"},
         "unjudged": {"release_shards", "release_unjudged", "await_batch", "requeue_ordered", "pause_if_stuck"}
         | {"change_spend_cap"},
     },

@@ -1,6 +1,7 @@
 """A filter of runs, and the order in which they are listed, as objects and as users write them.
 
-name:NAME  team:NAME,...  dataset:NAME,...  state:failed,paused  label:KEY=VALUE  since:2026-11-01  until:2026-12-01
+name:NAME  team:NAME,...  dataset:NAME,...  state:failed,paused  label:KEY=VALUE  group:ID
+since:2026-11-01  until:2026-12-01
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
     from assay.filters.conditions import Condition
 
-_KEYS = ("name", "state", "label", "team", "dataset", "since", "until")
+_KEYS = ("name", "state", "label", "team", "dataset", "group", "since", "until")
 _STATES = {state.value: state for state in RunState}
 
 
@@ -44,6 +45,7 @@ class RunFilter:
         states: The states of which they have one; none for any.
         datasets: Names or ids of datasets, one of which is theirs; none for any.
         teams: Teams of specs, one of which is theirs; none for any.
+        group_id: The group of variants to which they belong; empty for any.
         created_from: When they were accepted at the earliest, ISO 8601 in UTC; empty for any time.
         created_before: Before when they were accepted, likewise.
     """
@@ -54,6 +56,7 @@ class RunFilter:
     states: frozenset[RunState] = frozenset()
     datasets: tuple[str, ...] = ()
     teams: tuple[str, ...] = ()
+    group_id: str = ""
     created_from: str = ""
     created_before: str = ""
 
@@ -123,6 +126,7 @@ def parse_run_filter(text: str, *, where: str = "") -> RunFilter:
         states=frozenset(_STATES[state] for state in values.get("state", ())),
         datasets=values.get("dataset", ()),
         teams=values.get("team", ()),
+        group_id=values.get("group", ("",))[0],
         created_from=_moment(values["since"][0]) if "since" in values else "",
         created_before=_moment(values["until"][0]) if "until" in values else "",
     )
@@ -153,7 +157,7 @@ def _condition_problem(condition: Condition, values: Mapping[str, object], label
         return unknown_name("condition", name, _KEYS)
     if name in values:
         return f"{name} is given twice"
-    if len(given) > 1 and name in ("name", "label", "since", "until"):
+    if len(given) > 1 and name in ("name", "label", "group", "since", "until"):
         return f"{name}: takes one value"
     if name == "label" and not given[0].partition("=")[0]:
         return "write label:KEY=VALUE"

@@ -187,6 +187,7 @@ class RunSettings:
         labels: What the run is found by, as keys and values; see `assay.model.labels` for their bounds.
         note: A remark for people; may be empty.
         selection: Which cases of the dataset the run is over; None for all of them.
+        group_id: The group of variants to which the run belongs, at most 64 characters; empty for none.
     """
 
     name: str
@@ -205,3 +206,4 @@ class RunSettings:
     labels: Mapping[str, str] = field(default_factory=dict)
     note: str = ""
     selection: CaseSelection | None = None
+    group_id: str = ""

@@ -99,6 +99,7 @@ def _provenance(run: Run, spec: Spec | None) -> dict[str, Any]:
         "name": run.settings.name,
         "labels": dict(run.settings.labels),
         "note": run.settings.note or None,
+        "group_id": run.settings.group_id or None,
         "state": run.state.value,
         "state_reason": run.state_reason or None,
         "created_at": run.created_at,
@@ -210,7 +211,7 @@ def _turn(row: CaseResult, index: int) -> dict[str, Any]:
 
 def _settings(run: Run) -> dict[str, Any]:
     settings = dataclasses.asdict(run.settings)
-    for name in ("dataset", "selection", "labels", "note"):
+    for name in ("dataset", "selection", "labels", "note", "group_id"):
         del settings[name]  # stands in `run`
     headers = settings["agent"]["options"].get("headers")
     if headers:

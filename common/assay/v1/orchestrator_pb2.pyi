@@ -952,6 +952,7 @@ class RunSpec(_message.Message):
     LABELS_FIELD_NUMBER: _builtins.int
     NOTE_FIELD_NUMBER: _builtins.int
     SELECTION_FIELD_NUMBER: _builtins.int
+    GROUP_ID_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """A name for people; the run's id starts with it."""
     repeats: _builtins.int
@@ -976,6 +977,11 @@ class RunSpec(_message.Message):
     """
     note: _builtins.str
     """A remark for people, at most 2,000 characters; may have line breaks."""
+    group_id: _builtins.str
+    """The id of the group of variants to which the run belongs, at most 64 characters; empty where it belongs to none.
+    Active runs of one group and team advance alike: a shard is started only while the run is at most a few shards
+    ahead of the slowest.
+    """
     @_builtins.property
     def agent(self) -> Global___AgentSpec:
         """The agent under test."""
@@ -1027,10 +1033,11 @@ class RunSpec(_message.Message):
         labels: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
         note: _builtins.str = ...,
         selection: Global___CaseSelection | None = ...,
+        group_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_max_agent_errors", b"_max_agent_errors", "_max_metric_errors", b"_max_metric_errors", "_weight", b"_weight", "agent", b"agent", "dataset", b"dataset", "judge", b"judge", "max_agent_errors", b"max_agent_errors", "max_metric_errors", b"max_metric_errors", "selection", b"selection", "weight", b"weight"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_agent_errors", b"_max_agent_errors", "_max_metric_errors", b"_max_metric_errors", "_weight", b"_weight", "agent", b"agent", "dataset", b"dataset", "gates", b"gates", "judge", b"judge", "labels", b"labels", "max_agent_errors", b"max_agent_errors", "max_metric_errors", b"max_metric_errors", "metrics", b"metrics", "name", b"name", "note", b"note", "preset", b"preset", "repeats", b"repeats", "selection", b"selection", "team", b"team", "turns", b"turns", "weight", b"weight"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_agent_errors", b"_max_agent_errors", "_max_metric_errors", b"_max_metric_errors", "_weight", b"_weight", "agent", b"agent", "dataset", b"dataset", "gates", b"gates", "group_id", b"group_id", "judge", b"judge", "labels", b"labels", "max_agent_errors", b"max_agent_errors", "max_metric_errors", b"max_metric_errors", "metrics", b"metrics", "name", b"name", "note", b"note", "preset", b"preset", "repeats", b"repeats", "selection", b"selection", "team", b"team", "turns", b"turns", "weight", b"weight"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__max_agent_errors: _TypeAlias = _typing.Literal["max_agent_errors"]  # noqa: Y015
     _WhichOneofArgType__max_agent_errors: _TypeAlias = _typing.Literal["_max_agent_errors", b"_max_agent_errors"]  # noqa: Y015
@@ -2367,6 +2374,7 @@ class ListRunsRequest(_message.Message):
     ORDER_BY_FIELD_NUMBER: _builtins.int
     INCLUDE_FIGURES_FIELD_NUMBER: _builtins.int
     INCLUDE_TOTAL_COUNT_FIELD_NUMBER: _builtins.int
+    GROUP_ID_FIELD_NUMBER: _builtins.int
     page_size: _builtins.int
     """Most runs to return; 0 means 50, more than 500 is read as 500."""
     page_token: _builtins.str
@@ -2381,6 +2389,8 @@ class ListRunsRequest(_message.Message):
     """
     include_total_count: _builtins.bool
     """Whether to count all runs that meet the conditions."""
+    group_id: _builtins.str
+    """Only runs of this group; empty for all."""
     @_builtins.property
     def labels(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
         """Only runs that have all of these labels, with these values."""
@@ -2425,10 +2435,11 @@ class ListRunsRequest(_message.Message):
         order_by: Global___RunOrder | None = ...,
         include_figures: _builtins.bool = ...,
         include_total_count: _builtins.bool = ...,
+        group_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["create_time_before", b"create_time_before", "create_time_from", b"create_time_from", "order_by", b"order_by"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["create_time_before", b"create_time_before", "create_time_from", b"create_time_from", "datasets", b"datasets", "include_figures", b"include_figures", "include_total_count", b"include_total_count", "labels", b"labels", "name", b"name", "order_by", b"order_by", "page_size", b"page_size", "page_token", b"page_token", "run_id_prefix", b"run_id_prefix", "states", b"states", "teams", b"teams"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["create_time_before", b"create_time_before", "create_time_from", b"create_time_from", "datasets", b"datasets", "group_id", b"group_id", "include_figures", b"include_figures", "include_total_count", b"include_total_count", "labels", b"labels", "name", b"name", "order_by", b"order_by", "page_size", b"page_size", "page_token", b"page_token", "run_id_prefix", b"run_id_prefix", "states", b"states", "teams", b"teams"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

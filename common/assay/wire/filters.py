@@ -186,6 +186,7 @@ def run_query_to_wire(wanted: RunFilter, order: RunOrder) -> pb.ListRunsRequest:
         states=map(STATES.to_wire, sorted(wanted.states)),
         datasets=wanted.datasets,
         teams=wanted.teams,
+        group_id=wanted.group_id,
         create_time_from=timestamp_to_wire(wanted.created_from),
         create_time_before=timestamp_to_wire(wanted.created_before),
         order_by=None
@@ -216,6 +217,7 @@ def run_filter_from_wire(request: pb.ListRunsRequest) -> RunFilter:
         states=STATES.known(request.states),
         datasets=tuple(request.datasets),
         teams=tuple(request.teams),
+        group_id=request.group_id,
         created_from=moments["create_time_from"],
         created_before=moments["create_time_before"],
     )

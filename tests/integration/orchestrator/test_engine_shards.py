@@ -358,7 +358,7 @@ async def test_an_agents_limit_holds_over_all_its_runs(store: Database) -> None:
         jobs = await store.write(lambda c, name=name: fairness.top_up(c, name, shares))  # type: ignore[misc]
         slots += [(await started(store, name, job.shard_index)).slots for job in jobs]
     assert slots == [16, 16, 4, 4]
-    assert await store.read(lambda c: fairness.sharing_agent(c, "one")) == ["one", "two"]
+    assert await store.read(lambda c: shards.linked_runs(c, "one")) == {"one", "two"}
 
 
 async def serve(store: Database, names: list[str], shares: FairShares, count: int) -> dict[str, int]:

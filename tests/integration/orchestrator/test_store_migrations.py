@@ -62,6 +62,13 @@ _STORED["0015"] = tuple(  # names belong to teams
     .replace("'0.1.0', 't')", "'0.1.0', 't', 'local')")
     for statement in _STORED["0002"]
 )
+_STORED["0016"] = tuple(  # rows have the values of their scores
+    statement.replace("scores_json, created_at)", "scores_json, created_at, values_json)").replace(
+        f"'{_SCORES}', 't')", f"""'{_SCORES}', 't', '{{"exact_match": 1.0}}')"""
+    )
+    for statement in _STORED["0015"]
+)
+_STORED["0017"] = _STORED["0016"]
 
 
 def described(engine: sa.Engine) -> dict[str, object]:

@@ -11,7 +11,7 @@ from assay.metrics import METRICS, complete_parameters, count_problem
 from assay.metrics.rows.order import check_formulas
 from assay.model.case_limits import MAX_REPEATS
 from assay.model.labels import label_problems
-from assay.model.run_limits import MAX_RUN_WEIGHT, MAX_TEAM_CHARS, MIN_RUN_WEIGHT
+from assay.model.run_limits import MAX_GROUP_CHARS, MAX_RUN_WEIGHT, MAX_TEAM_CHARS, MIN_RUN_WEIGHT
 from assay.model.run_settings import TURN_SCORES
 from assay.parsing.names import metric_name_problem, name_problem
 from assay.spec.agents import check_agent
@@ -36,12 +36,9 @@ def check_settings(settings: RunSettings, limits: Settings) -> RunSettings:
         SpecError: Something is wrong; holds every problem.
     """
     problems: list[Problem] = []
-    if problem := name_problem(settings.name, _MAX_NAME_CHARS):
-        problems.append(Problem(problem, "name"))
+    problems += _check_names(settings)
     if not 1 <= settings.repeats <= MAX_REPEATS:
         problems.append(Problem(f"must be 1 to {MAX_REPEATS}", "repeats"))
-    if problem := name_problem(settings.team, MAX_TEAM_CHARS, required=False):
-        problems.append(Problem(problem, "team"))
     if not MIN_RUN_WEIGHT <= settings.weight <= MAX_RUN_WEIGHT:
         problems.append(Problem(f"must be a number from {MIN_RUN_WEIGHT} to {MAX_RUN_WEIGHT}", "weight"))
     if settings.turns not in TURN_SCORES:
@@ -66,6 +63,15 @@ def check_settings(settings: RunSettings, limits: Settings) -> RunSettings:
     if problems:
         raise SpecError(problems)
     return dataclasses.replace(settings, metrics=tuple(metrics))
+
+
+def _check_names(settings: RunSettings) -> list[Problem]:
+    found = {
+        "name": name_problem(settings.name, _MAX_NAME_CHARS),
+        "team": name_problem(settings.team, MAX_TEAM_CHARS, required=False),
+        "group_id": name_problem(settings.group_id, MAX_GROUP_CHARS, required=False),
+    }
+    return [Problem(problem, field) for field, problem in found.items() if problem]
 
 
 def _check_bounds(settings: RunSettings) -> list[Problem]:

@@ -81,6 +81,7 @@ class Creation:
             hosted=agent.adapter in HOSTED_ADAPTERS,
             fair_share=settings.team,
             weight=settings.weight,
+            group_id=settings.group_id,
         )
         stored, is_new = record, False
 
@@ -94,7 +95,8 @@ class Creation:
             stored, is_new = runs.create_run(connection, record)
             if not is_new:
                 return []
-            shards.create_shards(connection, stored.run_id, dataset.case_count, settings.repeats)
+            rows = shards.GROUP_SHARD_ROWS if settings.group_id else shards.SHARD_ROWS
+            shards.create_shards(connection, stored.run_id, dataset.case_count, settings.repeats, rows=rows)
             jobs = self._worker.next_jobs(connection, stored.run_id)
             failpoint("run.before_commit")
             return jobs

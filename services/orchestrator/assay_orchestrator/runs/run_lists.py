@@ -122,6 +122,7 @@ class RunLists:
             and wanted.labels.items() <= head.labels.items()
             and (not wanted.datasets or not {head.dataset, head.dataset_id}.isdisjoint(wanted.datasets))
             and (not wanted.teams or head.fair_share in wanted.teams)
+            and wanted.group_id in ("", head.group_id)
             and (not wanted.created_from or head.created_at >= wanted.created_from)
             and (not wanted.created_before or head.created_at < wanted.created_before)
             and (not wanted.states or self._state(head) in wanted.states)

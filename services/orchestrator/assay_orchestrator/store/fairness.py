@@ -1,10 +1,13 @@
-"""Which shards are queued next: how teams, runs and limited agents share the workers.
+"""Which shards are queued next: how teams, runs and limited agents share the workers, and groups advance alike.
 
 Fairness is self-clocked fair queueing (S. J. Golestani, "A self-clocked fair queueing scheme for broadband
 applications", 1994): a queued shard has a finish tag, its rows by its run's weight after the greater of the virtual
 time and its run's last tag, and the lowest is served first. The virtual time is the tag of the shard that was started
 last. A run's weight is its team's, divided among the team's active runs. As each of these counts only from its
 own start, a shard has the team's next tag instead where that is lower: many runs at once are served one by one.
+
+Runs of a group advance alike: a shard is queued only where its run is then less than a window of shards ahead of the
+slowest run of its group that workers take shards of. Rows that await a verdict alone keep no run back.
 
 Team means here what the spec of a run calls so, which is stored as its `fair_share`: no right depends on it.
 """
@@ -21,7 +24,7 @@ from assay_orchestrator.store.run_conditions import is_active, is_runnable
 from assay_orchestrator.store.shards import SUMMARY, ShardJob
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
 _ROWS_AT_ONCE = 32
 _WINDOW = 64
@@ -42,10 +45,11 @@ class FairShares:
 
 
 def next_jobs(connection: sa.Connection, run_id: str, shares: FairShares) -> list[ShardJob]:
-    """Return the jobs that follow for a run, and for those that share its agent."""
-    sharing = sharing_agent(connection, run_id) if shares.agent_limits else [run_id]
-    jobs = [job for other in sharing for job in top_up(connection, other, shares)]
-    for other in sharing:
+    """Return the jobs that follow for a run, and for those that are linked with it."""
+    shards.lock_sharing(connection, run_id)
+    linked = least_served(connection, shards.linked_runs(connection, run_id))
+    jobs = [job for other in linked for job in _top_up(connection, other, shares)]
+    for other in linked:
         spread_slots(connection, other, shares)
     if all(job.run_id != run_id for job in jobs) and shards.all_done(connection, run_id):
         jobs.append(ShardJob(run_id, SUMMARY, _SUMMARY_PRIORITY, shards.is_hosted(connection, run_id)))
@@ -59,13 +63,19 @@ def top_up(connection: sa.Connection, run_id: str, shares: FairShares) -> list[S
     are, there are never more.
     """
     shards.lock_sharing(connection, run_id)
+    return _top_up(connection, run_id, shares)
+
+
+def _top_up(connection: sa.Connection, run_id: str, shares: FairShares) -> list[ShardJob]:
+    """Do what `top_up` does, where the runs that are linked are locked."""
     run = _runnable(connection, run_id)
     if run is None:
         return []
     queued, used = _queued(connection, run_id)
-    room = min(_WINDOW, max(2, -(-run.concurrency // _ROWS_AT_ONCE))) - queued
+    window = min(_WINDOW, max(2, -(-run.concurrency // _ROWS_AT_ONCE)))
+    room = window - queued
     free = min(run.concurrency - used, _agent_room(connection, run.agent_key, shares))
-    waiting = _waiting(connection, run_id, min(room, free)) if room > 0 and free > 0 else []
+    waiting = _waiting(connection, run, window, min(room, free)) if room > 0 and free > 0 else []
     if not waiting:
         return []
     team_weight, run_weight, team_tag = _weights(connection, run, shares)
@@ -110,17 +120,10 @@ def reset_tags(connection: sa.Connection, run_id: str) -> None:
     connection.execute(schema.runs.update().where(schema.runs.c.run_id == run_id).values(finish_tag=0.0, team_tag=0.0))
 
 
-def sharing_agent(connection: sa.Connection, run_id: str) -> list[str]:
-    """Return the active runs that share a limited agent with a run, itself included, the least served first."""
+def least_served(connection: sa.Connection, run_ids: Collection[str]) -> list[str]:
+    """Return those of some runs that are stored, the least served first."""
     table = schema.runs
-    key = connection.execute(sa.select(table.c.agent_key).where(table.c.run_id == run_id)).scalar_one_or_none()
-    if not key:
-        return [run_id] if key is not None else []
-    query = (
-        sa.select(table.c.run_id)
-        .where(table.c.agent_key == key, is_active())
-        .order_by(table.c.finish_tag, table.c.run_id)
-    )
+    query = sa.select(table.c.run_id).where(table.c.run_id.in_(run_ids)).order_by(table.c.finish_tag, table.c.run_id)
     return list(connection.execute(query).scalars())
 
 
@@ -155,14 +158,34 @@ def _agent_room(connection: sa.Connection, key: str, shares: FairShares) -> int:
     return limit - int(used)
 
 
-def _waiting(connection: sa.Connection, run_id: str, count: int) -> Sequence[Any]:
+def _waiting(connection: sa.Connection, run: Any, window: int, count: int) -> Sequence[Any]:
+    """Return up to `count` waiting shards of a run that may be queued now."""
     table = schema.shards
-    return connection.execute(
+    query = (
         sa.select(table.c.shard_index, table.c.row_count, table.c.ticket)
-        .where(table.c.run_id == run_id, table.c.state == "waiting")
+        .where(table.c.run_id == run.run_id, table.c.state == "waiting")
         .order_by(table.c.shard_index)
         .limit(count)
-    ).all()
+    )
+    if run.group_id:
+        query = query.where(table.c.shard_index < _slowest(connection, run) + window)
+    return connection.execute(query).all()
+
+
+def _slowest(connection: sa.Connection, run: Any) -> int:
+    """Return the first shard that a runnable run of a run's group, itself included, has not worked through yet."""
+    table, owners = schema.shards, schema.runs
+    query = (
+        sa.select(sa.func.coalesce(sa.func.min(table.c.shard_index), 0))
+        .join(owners, owners.c.run_id == table.c.run_id)
+        .where(
+            owners.c.team == run.team,
+            owners.c.group_id == run.group_id,
+            is_runnable(),
+            table.c.state.in_(("waiting", *shards.IN_WORK)),
+        )
+    )
+    return int(connection.execute(query).scalar_one())
 
 
 def _weights(connection: sa.Connection, run: Any, shares: FairShares) -> tuple[float, float, float]:

@@ -26,6 +26,7 @@ class RunHead:
         name: The spec's name; empty where the spec cannot be read.
         labels: The spec's labels, likewise.
         fair_share: The name in its spec's `team`.
+        group_id: The group of variants to which it belongs; empty for none.
         dataset: The name of its dataset.
         pass_rate: Passed rows by decided rows so far; None where none is decided.
     """
@@ -38,6 +39,7 @@ class RunHead:
     name: str
     labels: Mapping[str, str]
     fair_share: str
+    group_id: str
     dataset_id: str
     dataset: str
     pass_rate: float | None
@@ -57,6 +59,7 @@ def read_heads(connection: sa.Connection, scope: Scope) -> list[RunHead]:
             _of_spec(connection, "name").label("name"),
             _of_spec(connection, "labels").label("labels"),
             runs.c.fair_share,
+            runs.c.group_id,
             runs.c.dataset_id,
             datasets.c.name.label("dataset"),
             runs.c.passed_count,
@@ -89,6 +92,7 @@ def _head(row: Any) -> RunHead:
         name=str(row.name or ""),
         labels=labels,
         fair_share=row.fair_share,
+        group_id=row.group_id,
         dataset_id=row.dataset_id,
         dataset=row.dataset,
         pass_rate=row.passed_count / decided if decided > 0 else None,

@@ -32,6 +32,7 @@ class RunRecord:
     Args:
         team: The team that it belongs to, with its dataset and its request id.
         fair_share: The name in its spec's `team`, under which it shares the workers.
+        group_id: The group of its team with whose runs it advances alike; empty for none.
     """
 
     run_id: str
@@ -59,6 +60,7 @@ class RunRecord:
     agent_key: str = ""
     concurrency: int = 1
     hosted: bool = False
+    group_id: str = ""
 
     @property
     def finished(self) -> bool:
@@ -118,6 +120,7 @@ def _insert(run: RunRecord) -> sa.Insert:
         agent_key=run.agent_key,
         concurrency=run.concurrency,
         hosted=run.hosted,
+        group_id=run.group_id,
     )
 
 
@@ -398,4 +401,5 @@ def _record(row: sa.Row[Any]) -> RunRecord:
         agent_key=row.agent_key,
         concurrency=row.concurrency,
         hosted=row.hosted,
+        group_id=row.group_id,
     )

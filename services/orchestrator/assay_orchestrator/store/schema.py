@@ -68,9 +68,11 @@ runs = sa.Table(
     sa.Column("team_tag", sa.Float, nullable=False, server_default="0"),
     sa.Column("attended_at", sa.String(32)),
     sa.Column("team", CleanString(64), nullable=False),
+    sa.Column("group_id", CleanString(64), nullable=False, server_default=""),
     sa.UniqueConstraint("team", "request_id", name="uq_runs_request_id"),
     sa.ForeignKeyConstraint(("team", "dataset_id"), ("datasets.team", "datasets.dataset_id"), name="fk_runs_dataset"),
     sa.Index("ix_runs_team_created_at", "team", "created_at"),
+    sa.Index("ix_runs_group_id", "team", "group_id"),
 )
 
 baselines = sa.Table(

@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 SUMMARY = -1
 """The index of the job that ends a run: every shard is done, the summary is to be folded."""
 
-_SHARD_ROWS = 1000
+SHARD_ROWS = 1000
+GROUP_SHARD_ROWS = 50
+"""Most rows of a shard of a run that advances with others: such runs may differ by some shards."""
 IN_WORK = ("queued", "taken")
 """States of shards that have a job, or should have one: queued or taken."""
 
@@ -91,7 +93,7 @@ class ActiveShard:
 
 
 def create_shards(
-    connection: sa.Connection, run_id: str, case_count: int, repeats: int, *, rows: int = _SHARD_ROWS
+    connection: sa.Connection, run_id: str, case_count: int, repeats: int, *, rows: int = SHARD_ROWS
 ) -> None:
     """Divide a run into waiting shards of equal size and at most `rows` rows.
 
@@ -193,17 +195,37 @@ def require_active(connection: sa.Connection, run_id: str) -> None:
         raise RunStoppedError(f"run {run_id} has {phase.value if phase is not None else 'been deleted'}")
 
 
+def linked_runs(connection: sa.Connection, run_id: str) -> set[str]:
+    """Return a run and the active runs whose next shards depend on it.
+
+    Those share a limited agent with it or belong to its group, or do so with another linked run: any of them finds the
+    same runs, so that all lock them in one order.
+    """
+    table = schema.runs
+    known, found = set[str](), {run_id}
+    while found != known:
+        known = found
+        linking = sa.or_(table.c.agent_key != "", table.c.group_id != "")
+        rows = connection.execute(
+            sa.select(table.c.agent_key, table.c.team, table.c.group_id).where(table.c.run_id.in_(known), linking)
+        ).all()
+        if not rows:
+            break
+        keys = {row.agent_key for row in rows if row.agent_key}
+        groups = [(row.team, row.group_id) for row in rows if row.group_id]
+        is_linked = sa.or_(table.c.agent_key.in_(keys), sa.tuple_(table.c.team, table.c.group_id).in_(groups))
+        found = known | set(connection.execute(sa.select(table.c.run_id).where(is_linked, is_active())).scalars())
+    return found
+
+
 def lock_sharing(connection: sa.Connection, run_id: str) -> None:
-    """Lock a run and the active runs that share a limited agent with it, in the order of their ids."""
+    """Lock a run and the active runs that are linked with it, in the order of their ids."""
     if connection.dialect.name == "sqlite":
         return
     table = schema.runs
-    key = sa.select(table.c.agent_key).where(table.c.run_id == run_id, table.c.agent_key != "").scalar_subquery()
+    linked = linked_runs(connection, run_id)
     connection.execute(
-        sa.select(table.c.run_id)
-        .where(sa.or_(table.c.run_id == run_id, sa.and_(table.c.agent_key == key, is_active())))
-        .order_by(table.c.run_id)
-        .with_for_update()
+        sa.select(table.c.run_id).where(table.c.run_id.in_(linked)).order_by(table.c.run_id).with_for_update()
     )
 
 
