@@ -26,7 +26,7 @@ from assay.parsing.yaml_nodes import Lines, parse_yaml
 from assay.spec.agents import ADAPTERS, check_agent
 from assay.spec.judging import JudgeReader, missing_key
 from assay.spec.model import Spec, wants_verdicts
-from assay.spec.overrides import apply_override, gate_on_left_out, select_metrics
+from assay.spec.overrides import apply_override, gate_on_left_out, select_metrics, set_value
 from assay.spec.presets import PRESETS, preset_gates, preset_metrics, preset_reports
 from assay.spec.prompt_options import PROMPT_KEYS, PROVIDERS, read_prompt_files
 from assay.spec.reports import read_reports
@@ -38,12 +38,15 @@ if TYPE_CHECKING:
 
     from assay.judging.recorded_verdicts import RecordedVerdicts
 
+    Environs = tuple[Mapping[str, str] | None, Mapping[str, str] | None]
+    """The environments of the agent and of the judge, as `load_spec` takes them."""
+
 SPEC_FILE = "assay.yaml"
 """What a spec is called where only its folder is named."""
 
 _KEYS = ("name", "preset", "dataset", "format", "map", "encoding", "on_bad_case", "agent", "metrics", "judge", "gates",
          "repeats", "reports", "team", "weight", "max_agent_errors", "max_metric_errors", "turns", "labels",
-         "note")  # fmt: skip
+         "note", "variants")  # fmt: skip
 _AGENT_KEYS = ("adapter", "target", "timeout", "concurrency", "retries")
 _HTTP_KEYS = ("method", "headers", "query", "body", "response")
 _OPTION_KEYS = {"http": _HTTP_KEYS} | dict.fromkeys(PROVIDERS, PROMPT_KEYS)
@@ -88,6 +91,44 @@ def load_spec(
     Raises:
         SpecError: Something is wrong; holds every problem, with file and line.
     """
+    file = read_spec_file(path)
+    reader = SpecReader(
+        file.data,
+        file.path.parent,
+        list(file.problems),
+        file=str(file.path),
+        lines=file.lines,
+        environs=(environ, judge_environ),
+    )
+    return dataclasses.replace(reader.read(overrides, dataset, metrics), source=file.path)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class SpecFile:
+    """A spec as its file has it, unchecked.
+
+    Args:
+        path: The file.
+        data: What it holds.
+        lines: The line of every value.
+        problems: Values that YAML allows and Assay does not read.
+    """
+
+    path: Path
+    data: dict[str, Any]
+    lines: Lines
+    problems: tuple[Problem, ...] = ()
+
+
+def read_spec_file(path: Path) -> SpecFile:
+    """Return what a spec's file holds, unchecked.
+
+    Args:
+        path: The file, or a folder with an assay.yaml.
+
+    Raises:
+        SpecError: It cannot be read, or is no mapping; holds every problem.
+    """
     problems: list[Problem] = []
     path = find_spec_file(path)
     try:
@@ -103,9 +144,7 @@ def load_spec(
         raise SpecError(problems)
     if not isinstance(data, dict):
         raise SpecError([Problem("must be a mapping with `dataset` and `agent`", file=str(path))])
-    environs = (environ, judge_environ)
-    reader = _Reader(data, path.parent, problems, file=str(path), lines=lines, environs=environs)
-    return dataclasses.replace(reader.read(overrides, dataset, metrics), source=path)
+    return SpecFile(path, data, lines, tuple(problems))
 
 
 def spec_from_mapping(
@@ -140,11 +179,11 @@ def spec_from_mapping(
         copied = copy.deepcopy(dict(data))
     except RecursionError:
         raise SpecError("the spec is nested too deep") from None
-    reader = _Reader(copied, base_dir or Path.cwd(), [], environs=(environ, judge_environ))
+    reader = SpecReader(copied, base_dir or Path.cwd(), [], environs=(environ, judge_environ))
     return reader.read(overrides, dataset, metrics, needs_dataset=needs_dataset, needs_agent=needs_agent)
 
 
-class _Reader:
+class SpecReader:
     """Reads one spec and gathers everything that is wrong with it."""
 
     def __init__(
@@ -155,7 +194,8 @@ class _Reader:
         *,
         file: str = "",
         lines: Lines | None = None,
-        environs: tuple[Mapping[str, str] | None, Mapping[str, str] | None] = (None, None),
+        environs: Environs = (None, None),
+        variant: Mapping[str, Any] | None = None,
     ) -> None:
         self._data = data
         self._fields = Fields(data, self._report)
@@ -164,6 +204,7 @@ class _Reader:
         self._file = file
         self._lines = lines or {}
         self._environ, self._judge_environ = environs
+        self._variant = variant
         self._recorded: RecordedVerdicts | None = None
         self._judge_problems: tuple[Problem, ...] = ()
 
@@ -176,10 +217,16 @@ class _Reader:
         needs_dataset: bool = True,
         needs_agent: bool = True,
     ) -> Spec:
+        """Return the checked spec.
+
+        Raises:
+            SpecError: Something is wrong; holds every problem.
+        """
         data = self._data
         preset = self._fill_preset()
         for override in overrides:
             apply_override(data, override, self._problems)
+        self._vary()
         standard = bool(preset) and data.get("metrics") == preset_metrics(preset)
         left_out = select_metrics(data, metrics) if metrics is not None else []
         fields = self._fields
@@ -218,6 +265,16 @@ class _Reader:
         if self._problems:
             raise SpecError(self._problems)
         return spec
+
+    def _vary(self) -> None:
+        """Put the values of the variant into the spec; a spec with variants is none by itself."""
+        if self._variant is None:
+            if "variants" in self._data:
+                self._report("variants", "are run and compared by `assay compare`: run that, or remove them")
+            return
+        self._data.pop("variants", None)
+        for key, value in self._variant.items():
+            set_value(self._data, key, copy.deepcopy(value), self._problems, key)
 
     def _report(self, field: str, message: str) -> None:
         self._problems.append(self._placed(field, message))

@@ -34,7 +34,17 @@ def apply_override(data: dict[str, Any], override: str, problems: list[Problem])
     except YamlSyntaxError as problem:
         problems.append(Problem(problem.message, where))
         return
-    parts = _split(key.strip())
+    set_value(data, key.strip(), value, problems, where)
+
+
+def set_value(data: dict[str, Any], key: str, value: Any, problems: list[Problem], where: str) -> None:
+    """Set the value at a path of a spec in place; what is wrong with the path is added to `problems`.
+
+    Args:
+        key: The path, e.g. "agent.timeout".
+        where: What the path is to the user, e.g. "--set agent.timeout".
+    """
+    parts = _split(key)
     if parts is None:
         problems.append(Problem("is not a path like agent.timeout or metrics[0]", where))
         return
