@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import shlex
 import sys
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
-from click.core import ParameterSource
 
 from assay.errors import SpecError
 from assay.text.unsafe_text import clean
 from assay_cli.ci_options import ci_options
+from assay_cli.command_again import command_again
 from assay_cli.commands.runs.follow import OutputOptions, follow_to_end
 from assay_cli.compare_options import CompareOptions, against_options
 from assay_cli.options import (
@@ -166,7 +165,7 @@ def run(
         server,
         output_dir,
         form,
-        again=_command_again(click.get_current_context()),
+        again=command_again(click.get_current_context(), without="resume_id"),
         no_progress=no_progress,
         verbose=verbose,
         spec=checked,
@@ -301,20 +300,3 @@ def _load_caller(spec: Spec) -> AgentCaller | None:
 
     agent = spec.settings.agent
     return load_caller(agent.target, spec.base_dir) if agent.adapter == "python" else None
-
-
-def _command_again(context: click.Context) -> str:
-    """Return the command as it was given, without --resume, quoted for a shell."""
-    words = ["assay", "run"]
-    for parameter in context.command.params:
-        name = str(parameter.name)
-        value: Any = context.params.get(name)
-        if not isinstance(parameter, click.Option):
-            words.append(str(value))
-        elif name != "resume_id" and context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
-            option = parameter.opts[0]
-            if parameter.is_flag:
-                words.append(option)
-            for item in () if parameter.is_flag else value if parameter.multiple else (value,):
-                words += (option, str(item))
-    return shlex.join(words)

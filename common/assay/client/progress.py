@@ -24,17 +24,21 @@ _BAR_WIDTH = 24
 _LEAST_SPAN_S = 0.5  # rows that come all at once tell no rate
 
 
-class Progress(Protocol):
-    """Takes what happens in a run."""
-
-    def take(self, event: Run | StateChange | CaseResult) -> None:
-        """Take one snapshot or event."""
+class StartProgress(Protocol):
+    """Shows which services are still starting."""
 
     def wait_for(self, services: Sequence[str]) -> None:
         """Take the names of the services that are still starting; none once all of them take work."""
 
     def show_wait(self) -> None:
         """Show anew how long they have been starting."""
+
+
+class Progress(StartProgress, Protocol):
+    """Takes what happens in a run."""
+
+    def take(self, event: Run | StateChange | CaseResult) -> None:
+        """Take one snapshot or event."""
 
     def __enter__(self) -> Self:
         """Begin to show."""

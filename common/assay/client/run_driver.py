@@ -20,7 +20,7 @@ from assay.spec.prompt_options import PROVIDERS, PromptOptions
 from assay.spec.prompt_template import case_problems
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from assay.agent_host.caller import AgentCaller
     from assay.client.client import Client
@@ -156,20 +156,38 @@ async def wait_for_stack(client: Client, stack: LocalStack | None) -> None:
 
 async def start_run(client: Client, spec: Spec, dataset: Dataset, info: DatasetInfo) -> Run:
     """Upload the dataset and create the run."""
-    request_id = str(uuid.uuid4())
-    settings = dataclasses.replace(spec.settings, dataset=_reading(info), selection=info.selection)
-    recorded = spec.recorded_verdicts
+    (run,) = await start_runs(client, [spec], dataset, info)
+    return run
+
+
+async def start_runs(client: Client, specs: Sequence[Spec], dataset: Dataset, info: DatasetInfo) -> list[Run]:
+    """Upload the dataset once and create a run for each spec; those are of one dataset and one judge.
+
+    Where one of the runs is refused, those before it are cancelled.
+    """
+    recorded = specs[0].recorded_verdicts
     cases = dataset if recorded is None else CasesWithVerdicts(dataset, recorded)
     stored = await client.upload_dataset(cases, name=info.name, format=info.format)
     failpoint("client.dataset_uploaded")
+    runs: list[Run] = []
     try:
-        run = await client.create_run(settings, stored.dataset_id, request_id=request_id)
-    except NotFoundError:
-        # An equal dataset was there before, and went with the last run that used it in just this moment.
-        stored = await client.upload_dataset(cases, name=info.name, format=info.format)
-        run = await client.create_run(settings, stored.dataset_id, request_id=request_id)
+        for spec in specs:
+            request_id = str(uuid.uuid4())
+            settings = dataclasses.replace(spec.settings, dataset=_reading(info), selection=info.selection)
+            try:
+                run = await client.create_run(settings, stored.dataset_id, request_id=request_id)
+            except NotFoundError:
+                # An equal dataset was there before, and went with the last run that used it in just this moment.
+                stored = await client.upload_dataset(cases, name=info.name, format=info.format)
+                run = await client.create_run(settings, stored.dataset_id, request_id=request_id)
+            runs.append(run)
+    except AssayError:
+        for run in runs:
+            with contextlib.suppress(AssayError):  # the error to report is that of the run that was refused
+                await client.cancel_run(run.run_id)
+        raise
     failpoint("client.run_created")
-    return run
+    return runs
 
 
 def _reading(info: DatasetInfo) -> DatasetReading:
@@ -222,7 +240,7 @@ async def drive_run(
             asyncio.ensure_future(client.host_agent(run.run_id, caller, concurrency=run.settings.agent.concurrency))
         )
     if stack is not None:
-        tasks.add(asyncio.ensure_future(_guard(stack)))
+        tasks.add(asyncio.ensure_future(guard_stack(stack)))
     try:
         while not watching.done():
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -280,7 +298,7 @@ async def _paused(client: Client, run_id: str, event: Run | StateChange | CaseRe
     return run if run.state is RunState.PAUSED else None
 
 
-async def _guard(stack: LocalStack) -> None:
+async def guard_stack(stack: LocalStack) -> None:
     """Start local services again that end by themselves; give up on one that keeps ending."""
     while True:
         await asyncio.sleep(0.25)

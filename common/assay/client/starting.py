@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
     from pathlib import Path
 
-    from assay.client.progress import Progress
+    from assay.client.progress import StartProgress
     from assay.local.stack import LocalStack
 
 _LOOK_S = 0.05
@@ -18,7 +18,7 @@ _SHOW_S = 1.0
 
 
 @asynccontextmanager
-async def telling_of_start(stack: LocalStack | None, progress: Progress) -> AsyncIterator[None]:
+async def telling_of_start(stack: LocalStack | None, progress: StartProgress) -> AsyncIterator[None]:
     """Let the progress of a run show which services are still starting, during the run."""
     sockets = stack.started if stack is not None else {}
     # The run is there, so the orchestrator takes work.
@@ -32,7 +32,7 @@ async def telling_of_start(stack: LocalStack | None, progress: Progress) -> Asyn
         await asyncio.gather(telling, return_exceptions=True)
 
 
-async def _tell(starting: Mapping[str, Path], progress: Progress) -> None:
+async def _tell(starting: Mapping[str, Path], progress: StartProgress) -> None:
     waiting = list(starting)
 
     async def wait(service: str) -> None:

@@ -1,0 +1,312 @@
+"""The part of `assay compare` that runs variants of a spec before they are compared."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import sys
+import tempfile
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path, PurePath
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from assay.errors import AssayError, InvalidInputError, Problem
+from assay.text.unsafe_text import clean
+from assay_cli.command_again import command_again
+from assay_cli.options import connect, say_what_is_left_out
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Sequence
+
+    from assay.agent_host.caller import AgentCaller
+    from assay.datasets import Dataset
+    from assay.reports.report import Report
+    from assay.spec.model import Spec
+    from assay.spec.variants import Variant
+
+    Environs = tuple[dict[str, str] | None, dict[str, str] | None]
+
+F = TypeVar("F", bound="Callable[..., Any]")
+
+_PRESET = "prompt-quality"
+_SEVERAL = ("--prompts", "--models", "--agents")
+"""Options that take several values after one another."""
+
+
+class VariantsCommand(click.Command):
+    """A command whose `--prompts`, `--models` and `--agents` take every value up to the next option."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Repeat the option before each of its values, which is what click reads."""
+        return super().parse_args(ctx, _repeated(args))
+
+
+def _repeated(args: Sequence[str]) -> list[str]:
+    words: list[str] = []
+    option, is_first = "", False
+    for position, word in enumerate(args):
+        if word == "--":
+            return [*words, *args[position:]]
+        if word.startswith("-") and word != "-":
+            option, is_first = (word, True) if word in _SEVERAL else ("", False)
+            words.append(word)
+            continue
+        words += [option, word] if option and not is_first else [word]
+        is_first = False
+    return words
+
+
+@dataclass(frozen=True, slots=True)
+class VariantOptions:
+    """What the command says about variants; empty values and None where an option is not given.
+
+    Args:
+        prompts: Files with a prompt, one per variant.
+        models: Models, one per variant.
+        agents: Targets of agents, one per variant.
+        overrides: Changes to the spec; a key with several values makes a variant for each.
+        test_cases: The dataset, in place of the spec's.
+        spec: The spec's file.
+        model: PROVIDER:MODEL, where there is no spec.
+        resume: The group to continue.
+    """
+
+    prompts: tuple[str, ...] = ()
+    models: tuple[str, ...] = ()
+    agents: tuple[str, ...] = ()
+    overrides: tuple[str, ...] = ()
+    test_cases: Path | None = None
+    spec: Path | None = None
+    model: str = ""
+    resume: str = ""
+
+    @property
+    def is_given(self) -> bool:
+        """Whether variants are to be run: any of the options is given."""
+        return self != VariantOptions()
+
+
+def variant_options(command: F) -> F:
+    """Add the options that say which variants to run; the command gets them as `variants`."""
+    several = functools.partial(click.option, multiple=True)
+
+    @several("--prompts", metavar="FILE...", help="Prompts to run and compare, the baseline first.")
+    @several("--models", metavar="MODEL...", help="Models to run and compare, the baseline first.")
+    @several("--agents", metavar="TARGET...", help="Agents to run and compare, as `agent.target` in a spec.")
+    @several(
+        "--set",
+        "overrides",
+        metavar="KEY=VALUE",
+        help="Override a value of the spec for all variants; a key of the agent given with several values, as in "
+        "--set agent.temperature=0 --set agent.temperature=1, makes a variant for each.",
+    )
+    @click.option("--test-cases", type=click.Path(path_type=Path), help="Dataset to run over; default: the spec's.")
+    @click.option(
+        "--spec",
+        type=click.Path(path_type=Path),
+        help="What the variants have in common, and `variants:` where no option names any; default: ./assay.yaml, "
+        f"else the preset {_PRESET} with --model.",
+    )
+    @click.option("--model", default="", metavar="PROVIDER:MODEL", help="Model to ask where there is no spec.")
+    @click.option("--resume", default="", metavar="GROUP", help="Group of runs to continue; default: start new runs.")
+    @functools.wraps(command)
+    def choosing(*args: Any, **kwargs: Any) -> Any:
+        names = VariantOptions.__dataclass_fields__
+        chosen = VariantOptions(**{name: kwargs.pop(name) for name in names})
+        return command(*args, variants=chosen, **kwargs)
+
+    return choosing  # type: ignore[return-value]  # click passes what the command gets
+
+
+def variant_specs(options: VariantOptions, environs: Environs = (None, None)) -> list[Spec]:
+    """Return one checked spec per variant.
+
+    Args:
+        options: What the command says.
+        environs: The environments of agent and judge, as for `load_spec`.
+
+    Raises:
+        click.UsageError: Options contradict each other, or something is missing.
+        SpecError: A variant is wrong; holds every problem.
+    """
+    from assay.spec.loader import SPEC_FILE
+    from assay.spec.variants import load_variants, variants_of_mapping
+
+    path = options.spec or (Path() if Path(SPEC_FILE).is_file() else None)
+    base = path if path is not None and path.is_dir() else path.parent if path is not None else Path()
+    variants, overrides = _variants(options, base)
+    if path is None:
+        data = _without_spec(options, has_variants=bool(variants))
+        return variants_of_mapping(
+            data, variants=variants, overrides=overrides, dataset=options.test_cases, environs=environs
+        )
+    if options.model:
+        raise click.UsageError(f"--model is for a comparison without a spec, and there is {path / SPEC_FILE}: leave it "
+                               "out, or write --set agent.target=MODEL")  # fmt: skip
+    return load_variants(path, variants=variants, overrides=overrides, dataset=options.test_cases, environs=environs)
+
+
+def _without_spec(options: VariantOptions, *, has_variants: bool) -> dict[str, Any]:
+    """Return the spec of a comparison without one."""
+    provider, colon, model = (options.model or next(iter(options.models), "")).partition(":")
+    if not has_variants or not colon or not model:
+        raise click.UsageError(
+            "there is no assay.yaml here: name the spec with --spec, or the prompts with --prompts and the model with "
+            "--model PROVIDER:MODEL, such as openai:gpt-4o-mini"
+        )
+    if options.test_cases is None:
+        raise click.UsageError("there is no assay.yaml here: name the dataset with --test-cases")
+    return {"name": _PRESET, "preset": _PRESET, "agent": {"adapter": provider, "target": model}}
+
+
+def _variants(options: VariantOptions, base: Path) -> tuple[list[Variant], tuple[str, ...]]:
+    """Return the variants that options name, and the changes to all of them.
+
+    Raises:
+        click.UsageError: More than one option names variants.
+    """
+    from assay.spec.variants import Variant
+
+    values: dict[str, list[str]] = {}
+    for override in options.overrides:
+        values.setdefault(override.partition("=")[0].strip(), []).append(override)
+    varied = {key: given for key, given in values.items() if len(given) > 1 and key.partition(".")[0] == "agent"}
+    named = [f"--{name}" for name in ("prompts", "models", "agents") if getattr(options, name)]
+    if len([*named, *varied]) > 1:
+        both = " and ".join([*named, *(f"--set {key}" for key in varied)])
+        raise click.UsageError(
+            f"{both} each name variants: keep one, or list the variants in the spec (docs/variants.md)"
+        )
+    shared = tuple(override for key, given in values.items() if key not in varied for override in given)
+    found = [Variant(name, {"agent.prompt_file": os.path.relpath(file, base)}, f"--prompts {file}")
+             for file, name in _prompt_names(options.prompts)]  # fmt: skip
+    found += [Variant(model, _model(model), f"--models {model}") for model in options.models]
+    found += [Variant(agent, _agent(agent), f"--agents {agent}") for agent in options.agents]
+    found += [_set_variant(override) for given in varied.values() for override in given]
+    names = [variant.name for variant in found]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise InvalidInputError(
+            [Problem("is given twice: variants need different names", f"variant {name}") for name in twice]
+        )
+    return found, shared
+
+
+def _prompt_names(files: Sequence[str]) -> list[tuple[str, str]]:
+    """Return files with what they are called: without folder and ending where that tells them apart."""
+    stems = [PurePath(file).stem for file in files]
+    return [(file, stem if stems.count(stem) == 1 else file) for file, stem in zip(files, stems, strict=True)]
+
+
+def _model(model: str) -> dict[str, Any]:
+    from assay.spec.prompt_options import PROVIDERS
+
+    provider, colon, name = model.partition(":")
+    return (
+        {"agent.adapter": provider, "agent.target": name}
+        if colon and provider in PROVIDERS
+        else {"agent.target": model}
+    )
+
+
+def _agent(agent: str) -> dict[str, Any]:
+    adapter = "http" if agent.startswith(("http://", "https://")) else "python"
+    return {"agent.adapter": adapter, "agent.target": agent}
+
+
+def _set_variant(override: str) -> Variant:
+    from assay.parsing.yaml_nodes import YamlSyntaxError, parse_scalar
+    from assay.spec.variants import Variant
+
+    key, _, text = override.partition("=")
+    try:
+        value = parse_scalar(text)
+    except YamlSyntaxError as problem:
+        raise InvalidInputError([Problem(problem.message, f"--set {override}")]) from None
+    return Variant(override.partition(".")[2], {key.strip(): value}, f"--set {override}")
+
+
+@asynccontextmanager
+async def reports_of_variants(
+    options: VariantOptions, specs: Sequence[Spec], *, server: str | None, hidden: bool = False
+) -> AsyncIterator[list[Report]]:
+    """Run variants, or continue them, and yield the report of each, the baseline first.
+
+    Args:
+        options: What the command says.
+        specs: One per variant, from `variant_specs`.
+        server: An orchestrator's address; None for the local stack.
+        hidden: Whether no progress is shown.
+
+    Raises:
+        InvalidInputError: The dataset or an agent's code is wrong; holds every problem.
+        AssayError: A run did not finish; says how to continue.
+    """
+    from assay.client.variants import check_variants, drive_variants, new_group_id, resume_variants, start_variants
+    from assay.reports.report import report_of_run
+
+    cases = _open_cases(specs[0])
+    info = check_variants(specs, cases)
+    for warning in info.warnings:
+        click.echo(f"warning: {clean(str(warning))}", err=True)
+    say_what_is_left_out(info)
+    callers = [_caller(spec) for spec in specs]
+    judge_keys = specs[0].judge_keys if specs[0].needs_judge(info.checks) else None
+    group_id = options.resume or new_group_id()
+    async with AsyncExitStack() as stack:
+        client, local = await stack.enter_async_context(
+            connect(server, specs[0].embedding_models(info.checks), judge_keys=judge_keys)
+        )
+        if options.resume:
+            runs = await resume_variants(client, specs, group_id)
+        else:
+            runs = await start_variants(client, specs, cases, info, group_id)
+        with contextlib.redirect_stdout(sys.stderr), _saying_how_to_continue(group_id):
+            runs = await drive_variants(client, runs, callers, stack=local, hidden=hidden)
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="assay-compare-")))
+        yield [
+            await stack.enter_async_context(
+                report_of_run(run, spec, client.list_results(run.run_id), folder, lambda row: None)
+            )
+            for run, spec in zip(runs, specs, strict=True)
+        ]
+
+
+def _open_cases(spec: Spec) -> Dataset:
+    from assay.datasets import open_dataset
+
+    assert spec.dataset is not None, "a spec without a dataset is refused"
+    return open_dataset(
+        spec.dataset,
+        field_map=spec.dataset_map,
+        encoding=spec.dataset_encoding,
+        on_bad_case=spec.on_bad_case,
+        format=spec.dataset_format,
+    )
+
+
+def _caller(spec: Spec) -> AgentCaller | None:
+    from assay_cli.agent_process.user_agent import load_caller
+
+    agent = spec.settings.agent
+    return load_caller(agent.target, spec.base_dir) if agent.adapter == "python" else None
+
+
+@contextlib.contextmanager
+def _saying_how_to_continue(group_id: str) -> Any:
+    """Say, where the runs are interrupted or stop, which command continues them."""
+    import asyncio
+
+    context = click.get_current_context(silent=True)
+    again = command_again(context, without="resume") if context is not None else "assay compare"
+    how = f"Continue with: {again} --resume {group_id}"
+    try:
+        yield
+    except asyncio.CancelledError:
+        click.echo(f"\ninterrupted: what is done is stored. {how}", err=True)
+        raise
+    except AssayError as error:
+        raise type(error)(f"{error.message}\n{how}", reason=error.reason) from error

@@ -1,0 +1,158 @@
+"""Running the variants of a spec: one run each, in one group, over one dataset."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import secrets
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from assay.client.group_progress import GroupProgress
+from assay.client.run_driver import check_inputs, drive_run, guard_stack, start_runs
+from assay.client.starting import telling_of_start
+from assay.errors import AssayError, InvalidInputError, NotFoundError, Problem, SpecError
+from assay.filters.run_filter import RunFilter
+from assay.spec.variants import MAX_VARIANTS, VARIANT_LABEL, shared_first
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine, Sequence
+
+    from assay.agent_host.caller import AgentCaller
+    from assay.client.client import Client
+    from assay.datasets import Dataset, DatasetInfo
+    from assay.local.stack import LocalStack
+    from assay.model.run import Run
+    from assay.spec.model import Spec
+
+
+def new_group_id() -> str:
+    """Return an id for a new group of runs."""
+    return f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
+
+
+def check_variants(specs: Sequence[Spec], dataset: Dataset) -> DatasetInfo:
+    """Read the whole dataset for each variant and return what it is, before anything is started or called.
+
+    Raises:
+        InvalidInputError: It is wrong, or does not fit a variant; holds every problem, with the variants it is of.
+    """
+    found: list[Sequence[Problem]] = []
+    infos: list[DatasetInfo] = []
+    for spec in specs:
+        try:
+            infos.append(check_inputs(spec, dataset))
+            found.append(())
+        except InvalidInputError as error:
+            found.append(error.problems)
+    names = [name_of(spec) for spec in specs]
+    if problems := shared_first(found, lambda i, one: dataclasses.replace(one, field=f"{names[i]}: {one.field}")):
+        raise InvalidInputError(problems)
+    warnings = tuple(dict.fromkeys(warning for info in infos for warning in info.warnings))
+    return dataclasses.replace(infos[0], warnings=warnings)
+
+
+def name_of(spec: Spec) -> str:
+    """Return the name of the variant that a spec is of."""
+    return spec.settings.labels[VARIANT_LABEL]
+
+
+async def start_variants(
+    client: Client, specs: Sequence[Spec], dataset: Dataset, info: DatasetInfo, group_id: str
+) -> list[Run]:
+    """Upload the dataset once and create one run per variant in a new group; return them in order."""
+    grouped = [
+        dataclasses.replace(spec, settings=dataclasses.replace(spec.settings, group_id=group_id)) for spec in specs
+    ]
+    return await start_runs(client, grouped, dataset, info)
+
+
+async def resume_variants(client: Client, specs: Sequence[Spec], group_id: str) -> list[Run]:
+    """Continue the runs of a group and return them in the order of their variants; finished ones stay as they are.
+
+    Raises:
+        NotFoundError: The group has no run.
+        SpecError: Its runs are not of these variants.
+    """
+    stored = await client.list_runs(2 * MAX_VARIANTS, where=RunFilter(group_id=group_id))
+    runs = {run.settings.labels.get(VARIANT_LABEL, ""): run for run in stored if run.settings.group_id == group_id}
+    if not runs:
+        raise NotFoundError(f"no run belongs to the group {group_id}", reason="RUN_NOT_FOUND")
+    names = [name_of(spec) for spec in specs]
+    if set(runs) != set(names):
+        raise SpecError(
+            f"the group {group_id} has the variants {', '.join(sorted(runs))}, and {', '.join(names)} are given: "
+            "resume it with the variants that started it"
+        )
+    problems = [
+        Problem(
+            f"asked the agent {run.settings.agent.target!r}, and {spec.settings.agent.target!r} is given: resume the "
+            "group with the variants that started it",
+            name,
+        )
+        for name, spec in zip(names, specs, strict=True)
+        if (run := runs[name]).settings.agent.target != spec.settings.agent.target
+    ]
+    if problems:
+        raise SpecError(problems)
+    return [runs[name] if runs[name].finished else await client.resume_run(runs[name].run_id) for name in names]
+
+
+async def drive_variants(
+    client: Client,
+    runs: Sequence[Run],
+    callers: Sequence[AgentCaller | None],
+    *,
+    stack: LocalStack | None = None,
+    hidden: bool = False,
+) -> list[Run]:
+    """Answer the questions of all runs at once, as far as their agents are on this side, and follow them to their end.
+
+    Args:
+        client: To the orchestrator.
+        runs: One per variant.
+        callers: The agent of each on this side; None where the orchestrator asks it.
+        stack: The local stack, watched for services that end by themselves.
+        hidden: Whether no progress is shown.
+
+    Returns:
+        The finished runs in the same order.
+
+    Raises:
+        AssayError: A run did not finish; names every such run with its reason.
+    """
+    names = {run.settings.labels.get(VARIANT_LABEL, run.run_id): run for run in runs}
+    with GroupProgress(names, hidden=hidden) as progress:
+
+        async def drive(run: Run, caller: AgentCaller | None) -> Run:
+            if run.finished:
+                return await client.get_run(run.run_id, partial=False)
+            return await drive_run(client, run, caller, progress.taker(run.run_id))
+
+        async with telling_of_start(stack, progress):
+            ended = await _all([drive(run, caller) for run, caller in zip(runs, callers, strict=True)], stack)
+    unfinished = [
+        f"run {run.run_id} ({name}) {run.state.value}: {run.state_reason or 'no summary'}"
+        for name, run in zip(names, ended, strict=True)
+        if not run.finished or run.summary is None
+    ]
+    if unfinished:
+        raise AssayError("\n".join(unfinished), reason="RUN_UNFINISHED")
+    return ended
+
+
+async def _all(driving: Sequence[Coroutine[Any, Any, Run]], stack: LocalStack | None) -> list[Run]:
+    """Return what all of them return; where one fails, or the local stack does, the others are cancelled."""
+    runs = [asyncio.ensure_future(one) for one in driving]
+    guards = [asyncio.ensure_future(guard_stack(stack))] if stack is not None else []
+    waiting: set[asyncio.Future[Any]] = {*runs, *guards}
+    try:
+        while not all(run.done() for run in runs):
+            done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+        return [run.result() for run in runs]
+    finally:
+        for task in waiting:
+            task.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
