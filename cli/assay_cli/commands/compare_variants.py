@@ -226,7 +226,7 @@ def _set_variant(override: str) -> Variant:
         value = parse_scalar(text)
     except YamlSyntaxError as problem:
         raise InvalidInputError([Problem(problem.message, f"--set {override}")]) from None
-    return Variant(override.partition(".")[2], {key.strip(): value}, f"--set {override}")
+    return Variant(f"{key.strip().rpartition('.')[2]}={text.strip()}", {key.strip(): value}, f"--set {override}")
 
 
 @asynccontextmanager

@@ -1,0 +1,149 @@
+"""Options that name variants: which specs they stand for, and how they are refused."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from assay.errors import InvalidInputError
+from assay_cli.commands.compare_variants import (
+    VariantOptions,
+    VariantsCommand,
+    reports_of_variants,
+    variant_options,
+    variant_specs,
+)
+from assay_cli.options import run_async
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from assay.spec.model import Spec
+
+SPEC = """\
+dataset: cases.jsonl
+agent: {adapter: openai, target: small, prompt: "{{input}}"}
+metrics: [exact_match]
+"""
+
+
+@click.command(cls=VariantsCommand)
+@click.argument("sources", nargs=-1)
+@variant_options
+def compare(sources: tuple[str, ...], variants: VariantOptions) -> None:
+    """Print what was given."""
+    click.echo(json.dumps([list(sources), list(variants.prompts), list(variants.models), variants.model]))
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the current folder, with two prompts and a spec in a folder of its own."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("terse", "long"):
+        (tmp_path / f"{name}.md").write_text(f"{name}: {{{{input}}}}")
+    (tmp_path / "eval").mkdir()
+    (tmp_path / "eval" / "assay.yaml").write_text(SPEC)
+    return tmp_path
+
+
+def names(specs: list[Spec]) -> list[str]:
+    """Return the names of variants."""
+    return [spec.settings.labels["variant"] for spec in specs]
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("--prompts a.md b.md --model openai:m", [[], ["a.md", "b.md"], [], "openai:m"]),
+        ("--prompts a.md --prompts b.md c.md", [[], ["a.md", "b.md", "c.md"], [], ""]),
+        ("one two --models x y", [["one", "two"], [], ["x", "y"], ""]),
+        ("--models x y -- one", [["one"], [], ["x", "y"], ""]),
+        ("--model x one", [["one"], [], [], "x"]),
+    ],
+)
+def test_an_option_takes_values_up_to_the_next_option(words: str, expected: list[object]) -> None:
+    """Several values after one option, and the option given again, mean the same."""
+    result = CliRunner().invoke(compare, words.split())
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.output) == expected
+
+
+def test_prompts_are_found_from_here_and_not_from_the_spec(folder: Path) -> None:
+    """Each prompt is a variant of the spec, called like its file; --set changes all of them."""
+    options = VariantOptions(prompts=("terse.md", "long.md"), overrides=("agent.target=big",), spec=folder / "eval")
+    specs = variant_specs(options)
+    assert names(specs) == ["terse", "long"]
+    assert [spec.settings.agent.options["prompt"] for spec in specs] == ["terse: {{input}}", "long: {{input}}"]
+    assert {spec.settings.agent.target for spec in specs} == {"big"}
+    assert specs[0].dataset == folder / "eval" / "cases.jsonl"
+
+
+def test_models_agents_and_values_name_variants(folder: Path) -> None:
+    """A model may name its provider; a key of the agent that is set twice makes a variant for each value."""
+    spec = folder / "eval"
+    models = variant_specs(VariantOptions(models=("small", "anthropic:other"), spec=spec))
+    assert [(one.settings.agent.adapter, one.settings.agent.target) for one in models] == [
+        ("openai", "small"),
+        ("anthropic", "other"),
+    ]
+    agents = variant_specs(
+        VariantOptions(agents=("a:f", "http://127.0.0.1:1/x"), overrides=("agent={concurrency: 2}",), spec=spec)
+    )
+    assert [one.settings.agent.adapter for one in agents] == ["python", "http"]
+    hot = variant_specs(VariantOptions(overrides=("agent.temperature=0", "agent.temperature=1"), spec=spec))
+    assert names(hot) == ["temperature=0", "temperature=1"]
+    assert [one.settings.agent.options["temperature"] for one in hot] == [0, 1]
+
+
+def test_without_a_spec_the_preset_is_used(folder: Path) -> None:
+    """Prompts, a model and a dataset are enough."""
+    options = VariantOptions(prompts=("terse.md", "long.md"), model="openai:small", test_cases=folder / "cases.jsonl")
+    specs = variant_specs(options)
+    assert {(spec.settings.preset, spec.settings.agent.target) for spec in specs} == {("prompt-quality", "small")}
+    assert specs[0].dataset == folder / "cases.jsonl"
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (VariantOptions(prompts=("a.md", "b.md")), "there is no assay.yaml here: name the spec with --spec"),
+        (VariantOptions(prompts=("a.md", "b.md"), model="openai:m"), "name the dataset with --test-cases"),
+        (VariantOptions(prompts=("a.md",), models=("m",)), "--prompts and --models each name variants"),
+        (VariantOptions(models=("m",), overrides=("agent.x=1", "agent.x=2")), "--models and --set agent.x each name"),
+    ],
+)
+@pytest.mark.usefixtures("folder")
+def test_options_that_do_not_fit_are_refused(options: VariantOptions, said: str) -> None:
+    """The sentence says what to write in their place."""
+    with pytest.raises(click.UsageError) as raised:
+        variant_specs(options)
+    assert said in raised.value.message
+
+
+def test_wrong_variants_are_refused_with_the_option_that_named_them(folder: Path) -> None:
+    """One variant alone, the same one twice and a prompt that is not there are problems of the option."""
+    spec = folder / "eval"
+    with pytest.raises(InvalidInputError, match=r"--prompts terse\.md: gives 1 variant"):
+        variant_specs(VariantOptions(prompts=("terse.md",), spec=spec))
+    with pytest.raises(InvalidInputError, match="variant m: is given twice"):
+        variant_specs(VariantOptions(models=("m", "m"), spec=spec))
+    with pytest.raises(InvalidInputError, match=r"--prompts lost\.md: there is no file"):
+        variant_specs(VariantOptions(prompts=("terse.md", "lost.md"), spec=spec))
+
+
+def test_every_problem_of_the_cases_comes_before_anything_is_started(folder: Path) -> None:
+    """A prompt with a variable that a case lacks is named with its variant; what all share is named once."""
+    (folder / "eval" / "cases.jsonl").write_text('{"input": "q", "expected_output": "a"}\n')
+    (folder / "long.md").write_text("{{tone}} {{input}}")
+    options = VariantOptions(prompts=("terse.md", "long.md"), spec=folder / "eval")
+
+    async def run() -> None:
+        async with reports_of_variants(options, variant_specs(options), server="unix:/nowhere"):
+            pass
+
+    with pytest.raises(InvalidInputError, match=r"long: case .*does not fit the prompt"):
+        run_async(run())
