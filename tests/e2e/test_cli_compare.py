@@ -144,3 +144,22 @@ def test_a_run_against_a_baseline(two_runs: Path, shared_cli: Cli) -> None:
     assert cli.run("run", "--no-progress", "--quiet", *against, "--max-drop", "1", "--fail-on", "never").returncode == 0
     missing = cli.run("run", "--no-progress", "--against", "missing.json", status=2)
     assert "missing.json cannot be read" in missing.stderr
+
+
+def test_variants_are_run_and_compared(shared_project: Cli) -> None:
+    """Two agents over the spec's cases, one after the other in one command; then the noise floor of the spec."""
+    cli = shared_project
+    cli.write("other.py", "def answer(request):\n    return 'no'\n")
+    words = ("compare", "--agents", "agent:answer", "other:answer", "--no-progress", "--format", "json")
+    done = cli.run(*words, "--output-dir", "out", status=1)
+    assert "agent:answer" in done.stdout
+    document = json.loads((cli.folder / "out" / "comparison_results.json").read_text("utf-8"))
+    assert [one["name"] for one in document["comparison"]["variants"]] == ["agent:answer", "other:answer"]
+    assert (cli.folder / "out" / "evaluation_2.json").exists()
+    floor = cli.run("compare", "--aa", "--no-progress").stdout
+    assert "noise floor: stored for this spec and dataset" in floor
+    cli.run("run", "--no-progress", "--report", "json", "--output-dir", "one")
+    cli.run("run", "--no-progress", "--report", "json", "--output-dir", "two")
+    shown = json.loads(cli.run("compare", "one/results.json", "two/results.json", "--json").stdout)
+    assert shown["comparison"]["pairs"][0]["metrics"][0]["noise_floor"] == 0.0
+    assert "leave out one of the two" in cli.run("compare", "one/results.json", "--aa", status=2).stderr

@@ -9,25 +9,44 @@ from typing import TYPE_CHECKING
 import click
 
 from assay.errors import InvalidInputError, Problem
+from assay_cli.commands.compare_variants import (
+    VariantOptions,
+    VariantsCommand,
+    reports_of_variants,
+    same_twice,
+    variant_options,
+    variant_specs,
+)
 from assay_cli.compare_options import CompareOptions, compare_options
 from assay_cli.options import debug_option, json_option, print_document, run_async, server_option
 from assay_cli.output.report_files import report_lines
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from contextlib import AbstractAsyncContextManager
 
     from assay.reports.comparison.comparison_report import ComparisonReport
+    from assay.reports.report import Report
+    from assay.spec.model import Spec
 
 _REPORTS = Path("assay-reports")
 
 
 @click.command(
+    cls=VariantsCommand,
     epilog="\b\nExamples:\n  assay compare before/results.json after/results.json\n"
-    "  assay compare baseline-20261101 latest --primary exact_match --margin 0.02\n\n"
+    "  assay compare baseline-20261101 latest --primary exact_match --margin 0.02\n"
+    "  assay compare --prompts old.md new.md --test-cases cases.json --model openai:gpt-4o-mini\n\n"
     "Exit status: 0 no regression, 1 a run is worse than the first, 2 the input is wrong, 3 no data or runs that must "
-    "not be compared, 4 undecided with --strict."
+    "not be compared, 4 undecided with --strict.",
 )
-@click.argument("runs", nargs=-1, required=True, metavar="A B [C...]")
+@click.argument("runs", nargs=-1, metavar="[A B [C...]]")
+@variant_options
+@click.option(
+    "--aa",
+    is_flag=True,
+    help="Run the spec twice, each answer judged anew, and keep how far it is from itself as its noise floor.",
+)
 @compare_options
 @click.option(
     "--format",
@@ -42,21 +61,26 @@ _REPORTS = Path("assay-reports")
     type=click.Path(path_type=Path),
     help="Folder for the reports; default: assay-reports/comparison-ID.",
 )
+@click.option("--no-progress", is_flag=True, help="Show no progress.")
 @json_option
 @server_option
 @debug_option
 def compare(
     runs: tuple[str, ...],
+    variants: VariantOptions,
+    aa: bool,
     options: CompareOptions,
     formats: tuple[str, ...],
     output_dir: Path | None,
+    no_progress: bool,
     as_json: bool,
     server: str | None,
 ) -> int:
     """Compare runs over the same cases: A with B, or A with each of the others.
 
-    Each is a results.json, or a stored run: its id, a unique beginning of it, or latest. Files need no server. The
-    primary metric decides, by the test that pairs the runs case by case.
+    Each is a results.json, or a stored run: its id, a unique beginning of it, a baseline's name, or latest. Files need
+    no server. Without runs, the variants of a spec are run, in turns, and then compared. The primary metric decides, by
+    the test that pairs the runs case by case.
     """
 
     from assay.client.comparing import check_packages
@@ -66,7 +90,31 @@ def compare(
     wanted = _wanted(formats)
     if wanted.names:
         check_folder(output_dir or _REPORTS)
-    return run_async(_compare(runs, options, wanted, output_dir, as_json, server))
+    if runs and (aa or variants.is_given):
+        raise click.UsageError("runs that are there are compared, or variants are run first: leave out one of the two")
+    specs = () if runs else _specs(variants, server, is_aa=aa)
+    reading = (
+        reports_of_variants(variants, specs, server=server, hidden=no_progress or as_json)
+        if specs
+        else _reports_of(runs, server)
+    )
+    return run_async(_compare(reading, options, wanted, output_dir, as_json=as_json, is_aa=aa))
+
+
+def _specs(variants: VariantOptions, server: str | None, *, is_aa: bool) -> list[Spec]:
+    """Return a checked spec per run; for A/A the same one twice, whose second run has verdicts of its own."""
+    from assay.local.stack import environment_for
+
+    environs = environment_for(server), environment_for(server, "judge")
+    if not is_aa:
+        return variant_specs(variants, environs)
+    return same_twice(variants, environs)
+
+
+def _reports_of(runs: Sequence[str], server: str | None) -> AbstractAsyncContextManager[list[Report]]:
+    from assay.client.comparing import reports_of
+
+    return reports_of(runs, server)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,22 +150,30 @@ def _wanted(formats: Sequence[str]) -> _Wanted:
 
 
 async def _compare(
-    runs: Sequence[str],
+    reading: AbstractAsyncContextManager[list[Report]],
     options: CompareOptions,
     wanted: _Wanted,
     output_dir: Path | None,
+    *,
     as_json: bool,
-    server: str | None,
+    is_aa: bool,
 ) -> int:
-    from assay.client.comparing import compare_reports, reports_of
+    from assay.client.comparing import compare_reports
+    from assay.client.noise_floors import find_floor, store_floor
     from assay.comparison.decision import decide
+    from assay.local.home import Home
     from assay.reports.comparison.comparison_report import report_of_runs
 
-    async with reports_of(runs, server) as reports:
-        comparison = compare_reports(reports, options.settings)
+    async with reading as reports:
+        floors = {} if is_aa or not reports else find_floor(Home.find(), reports[0].head)
+        comparison = compare_reports(reports, options.settings, floors)
         report = report_of_runs(comparison, decide(comparison, options.rules), reports)
         _show(report, wanted, output_dir, as_json=as_json)
-        return report.decision.exit_status
+        if not is_aa:
+            return report.decision.exit_status
+        store_floor(Home.open(), reports[0].head, comparison)
+        click.echo("noise floor: stored for this spec and dataset; later comparisons show it", err=as_json)
+        return 0
 
 
 def _show(report: ComparisonReport, wanted: _Wanted, output_dir: Path | None, *, as_json: bool) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import os
 import sys
@@ -20,7 +21,7 @@ from assay_cli.command_again import command_again
 from assay_cli.options import connect, say_what_is_left_out
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Sequence
+    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
     from assay.agent_host.caller import AgentCaller
     from assay.datasets import Dataset
@@ -28,11 +29,12 @@ if TYPE_CHECKING:
     from assay.spec.model import Spec
     from assay.spec.variants import Variant
 
-    Environs = tuple[dict[str, str] | None, dict[str, str] | None]
+    Environs = tuple[Mapping[str, str] | None, Mapping[str, str] | None]
 
 F = TypeVar("F", bound="Callable[..., Any]")
 
 _PRESET = "prompt-quality"
+_OTHER_VERDICTS = 100_000  # beyond the repeats of any run
 _SEVERAL = ("--prompts", "--models", "--agents")
 """Options that take several values after one another."""
 
@@ -148,6 +150,32 @@ def variant_specs(options: VariantOptions, environs: Environs = (None, None)) ->
         raise click.UsageError(f"--model is for a comparison without a spec, and there is {path / SPEC_FILE}: leave it "
                                "out, or write --set agent.target=MODEL")  # fmt: skip
     return load_variants(path, variants=variants, overrides=overrides, dataset=options.test_cases, environs=environs)
+
+
+def same_twice(options: VariantOptions, environs: Environs = (None, None)) -> list[Spec]:
+    """Return the spec twice; the second run's answers get verdicts of their own, whatever the cache holds.
+
+    Raises:
+        click.UsageError: Options name variants, or there is no spec.
+        SpecError: The spec is wrong; holds every problem.
+    """
+    from assay.spec.loader import SPEC_FILE
+    from assay.spec.variants import Variant, load_variants
+
+    if options.prompts or options.models or options.agents:
+        raise click.UsageError("--aa runs one variant twice: leave out --prompts, --models and --agents")
+    path = options.spec or Path()
+    if path.is_dir() and not (path / SPEC_FILE).is_file():
+        raise click.UsageError("--aa runs a spec twice, and there is no assay.yaml here: name it with --spec")
+    variants = [Variant("first", {}, "--aa"), Variant("second", {}, "--aa")]
+    first, second = load_variants(
+        path, variants=variants, overrides=options.overrides, dataset=options.test_cases, environs=environs
+    )
+    judge = second.settings.judge
+    if judge is None or judge.recorded_file:
+        return [first, second]
+    judge = dataclasses.replace(judge, sample_offset=_OTHER_VERDICTS)
+    return [first, dataclasses.replace(second, settings=dataclasses.replace(second.settings, judge=judge))]
 
 
 def _without_spec(options: VariantOptions, *, has_variants: bool) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from assay.comparison.facts import MetricFacts, RunFacts, default_primary
 from assay.comparison.joined import CompleteCases, JoinedRuns, label_of, metric_facts
-from assay.comparison.metric_pairs import PairedValues, compare_values, estimate, has_enough
+from assay.comparison.metric_pairs import FEW_CLUSTERS, PairedValues, cluster_p, compare_values, estimate, has_enough
 from assay.comparison.model import (
     PASS_RATE,
     Adjustment,
@@ -222,7 +222,11 @@ def _with_verdict(one: MetricComparison, values: PairedValues, settings: Compari
         return replace(one, verdict=Verdict.NO_DATA, reason=reason)
     if values.reason:
         return replace(one, verdict=Verdict.WITHHELD, reason=values.reason)
-    if one.p_adjusted is not None and one.p_adjusted < settings.alpha and one.difference:
+    is_significant = one.p_adjusted is not None and one.p_adjusted < settings.alpha
+    if is_significant and FEW_CLUSTERS in one.notes and cluster_p(values, settings) >= settings.alpha:
+        reason = "the clusters are too few: signs of their sums, turned at random, differ as much too often"
+        return replace(one, verdict=Verdict.INCONCLUSIVE, reason=reason)
+    if is_significant and one.difference:
         is_b = (one.difference > 0) is one.higher_is_better
         return replace(one, verdict=Verdict.B_BETTER if is_b else Verdict.A_BETTER)
     inner = one.equivalence_interval

@@ -68,6 +68,8 @@ class JudgeSettings:
         batch: Whether verdicts are asked for through the provider's batch API.
         recorded_file: The file whose recorded verdicts came with the cases, for people; empty where a judge is asked.
             The provider is "replay" then, and the model says who gave the verdicts.
+        sample_offset: Added to the number of the repeat where verdicts are asked for: with another number the same
+            answers get verdicts of their own.
         others: Further judges, who with this one are a jury. Of each only who it is and how it is asked counts:
             provider, model, base_url, key_variable, temperature, max_tokens; all else is what it is here.
     """
@@ -87,6 +89,7 @@ class JudgeSettings:
     batch: bool = False
     others: tuple[JudgeSettings, ...] = ()
     recorded_file: str = ""
+    sample_offset: int = 0
 
     @property
     def judges(self) -> tuple[JudgeSettings, ...]:

@@ -1136,6 +1136,7 @@ class JudgeSpec(_message.Message):
     BATCH_FIELD_NUMBER: _builtins.int
     OTHERS_FIELD_NUMBER: _builtins.int
     RECORDED_FILE_FIELD_NUMBER: _builtins.int
+    SAMPLE_OFFSET_FIELD_NUMBER: _builtins.int
     provider: _builtins.str
     """"openai" (also any service that speaks its protocol, by base_url), "anthropic" or "replay"."""
     model: _builtins.str
@@ -1169,6 +1170,10 @@ class JudgeSpec(_message.Message):
     asked: an answer without a recorded verdict is an error of its row (reason not_recorded). Needs the provider
     "replay", whose model then names who gave the verdicts, a canary_rate of 0, and no others.
     """
+    sample_offset: _builtins.int
+    """Added to the number of the repeat where verdicts are asked for, at most 1,000,000: with another number the same
+    answers get verdicts of their own, as where a run is compared with itself.
+    """
     @_builtins.property
     def others(self) -> _containers.RepeatedCompositeFieldContainer[Global___JudgeSpec]:
         """Further judges, who with this one are a jury of at most 9; each needs provider, model, base_url, key_variable,
@@ -1193,10 +1198,11 @@ class JudgeSpec(_message.Message):
         batch: _builtins.bool = ...,
         others: _abc.Iterable[Global___JudgeSpec] | None = ...,
         recorded_file: _builtins.str = ...,
+        sample_offset: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_canary_rate", b"_canary_rate", "_spend_cap_usd", b"_spend_cap_usd", "_temperature", b"_temperature", "canary_rate", b"canary_rate", "spend_cap_usd", b"spend_cap_usd", "temperature", b"temperature"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_canary_rate", b"_canary_rate", "_spend_cap_usd", b"_spend_cap_usd", "_temperature", b"_temperature", "base_url", b"base_url", "batch", b"batch", "canary_rate", b"canary_rate", "concurrency", b"concurrency", "key_variable", b"key_variable", "max_tokens", b"max_tokens", "model", b"model", "others", b"others", "provider", b"provider", "recorded_file", b"recorded_file", "rubric", b"rubric", "rubric_yaml", b"rubric_yaml", "spend_cap_usd", b"spend_cap_usd", "temperature", b"temperature", "timeout_ms", b"timeout_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_canary_rate", b"_canary_rate", "_spend_cap_usd", b"_spend_cap_usd", "_temperature", b"_temperature", "base_url", b"base_url", "batch", b"batch", "canary_rate", b"canary_rate", "concurrency", b"concurrency", "key_variable", b"key_variable", "max_tokens", b"max_tokens", "model", b"model", "others", b"others", "provider", b"provider", "recorded_file", b"recorded_file", "rubric", b"rubric", "rubric_yaml", b"rubric_yaml", "sample_offset", b"sample_offset", "spend_cap_usd", b"spend_cap_usd", "temperature", b"temperature", "timeout_ms", b"timeout_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__canary_rate: _TypeAlias = _typing.Literal["canary_rate"]  # noqa: Y015
     _WhichOneofArgType__canary_rate: _TypeAlias = _typing.Literal["_canary_rate", b"_canary_rate"]  # noqa: Y015

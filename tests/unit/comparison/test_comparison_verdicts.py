@@ -142,6 +142,24 @@ def test_clusters_are_tested_by_t() -> None:
     assert found.interval == pytest.approx((-0.099743, 0.766409), abs=1e-6)
 
 
+def test_few_clusters_need_both_tests() -> None:
+    """With five clusters t alone does not decide: it would be wrong too often; with twelve it does."""
+    verdicts = []
+    for count in (5, 12):
+        settings = ComparisonSettings(cluster="category", primary="score")
+        categories = [str(at % count) for at in range(4 * count)]
+        better = [1.0 + 0.01 * (at % count) for at in range(4 * count)]
+        runs = [
+            compared("a", {"score": [0.0] * (4 * count)}, settings=settings, categories=categories),
+            compared("b", {"score": better}, settings=settings, categories=categories),
+        ]
+        found = compare_runs(runs, settings).pairs[0].metric("score")
+        assert found.p is not None
+        assert found.p < 0.05
+        verdicts.append((found.verdict, "too few" in found.reason))
+    assert verdicts == [(Verdict.INCONCLUSIVE, True), (Verdict.B_BETTER, False)]
+
+
 def test_three_runs() -> None:
     """The omnibus test, the set that is not worse than the best, and the chance to be best of the specification."""
     rows = ["110", "100", "111", "110", "000", "110", "100", "111"]

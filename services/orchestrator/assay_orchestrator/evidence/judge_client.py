@@ -215,7 +215,7 @@ class RunJudge:
         return evidence_of(verdict, self._judge, use)
 
     def _request(self, row: JudgedRow, response: AgentResponse, use: RubricUse) -> judge_pb2.GradeRequest | None:
-        request = grade_request(row, response, use)
+        request = grade_request(row, response, use, self._judge.sample_offset)
         if request is not None:
             request.row, request.round = row.name(self._place), self._round + row.retries
         return request

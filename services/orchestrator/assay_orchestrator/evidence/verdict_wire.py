@@ -128,12 +128,15 @@ def judge_model(judge: JudgeSettings) -> judge_pb2.JudgeModel:
     )
 
 
-def grade_request(row: JudgedRow, response: AgentResponse, use: RubricUse) -> judge_pb2.GradeRequest | None:
+def grade_request(
+    row: JudgedRow, response: AgentResponse, use: RubricUse, sample_offset: int = 0
+) -> judge_pb2.GradeRequest | None:
     """Return the request for a verdict, without who is asked and who pays; None where there is too much to judge.
 
     Args:
         response: The answer that is judged.
         use: The rubric.
+        sample_offset: Added to the number of the repeat.
     """
     case = row.case
     reference = _reference(usable_references(case)) if use.criterion is None else use.criterion
@@ -145,7 +148,7 @@ def grade_request(row: JudgedRow, response: AgentResponse, use: RubricUse) -> ju
         answer=clean_text(response.text),
         reference=clean_text(reference) if reference else None,
         contexts=map(clean_text, passages),
-        sample_index=row.repeat_index,
+        sample_index=row.repeat_index + sample_offset,
         history=[agent_pb2.Message(role=message.role, content=clean_text(message.content)) for message in row.said],
     )
     said_before = (message.content for message in request.history)
