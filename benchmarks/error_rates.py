@@ -19,15 +19,15 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from assay.comparison.metric_pairs import LEAST_CLUSTERS
 from assay.comparison.stopping import StoppingPlan, StoppingRule, first_stop
 from assay.statistics.paired import mcnemar, paired_scores
-from assay.statistics.sign_flips import SignFlip, sign_flips
+from assay.statistics.sign_flips import SignFlip, sign_flip, sign_flips
 
 ALPHA = 0.05
 _BATCH = 100  # sign-flip tests whose signs are drawn at once
 _SCALE = (1.0, 5.0)
 _CLUSTER_CASES = 5
-_FEW_CLUSTERS = 10  # below which a comparison notes that its result is rough
 
 Values = NDArray[np.float64]
 Draw = Callable[[np.random.Generator], tuple[Values, Values]]
@@ -45,7 +45,7 @@ class Outcome:
         simulations: Comparisons drawn.
         verdicts: Share of them with a verdict: false alarms where the difference is 0, else the power.
         allowed: The most false alarms that the simulation's own error explains; None where there is a difference, and
-            where the comparison says itself that its result is rough, or the test is shown to be the wrong one.
+            where the test is shown to be the wrong one.
         unpaired_z: Share in which the unpaired z-test is below 5 %, on the same data; None beside rules that stop.
         saved: Share of the cases that were not needed; None where all are asked.
     """
@@ -207,14 +207,22 @@ def clustered(setting: str, clusters: int, difference: float, draw: Draw) -> Sim
         keys = np.repeat(np.arange(clusters), _CLUSTER_CASES).tolist()
         name, verdicts = default_verdicts(drawn)
         beside = share([unpaired(a, b) for a, b in drawn])
-        with_key = [below(paired_scores(a.tolist(), b.tolist(), clusters=keys).p) for a, b in drawn]
-        limit = allowed(simulations) if not difference and clusters >= _FEW_CLUSTERS else None
+        with_key = [clustered_verdict(a, b, keys) for a, b in drawn]
+        limit = allowed(simulations) if not difference else None
         yield Outcome(
             f"{setting}, with key", "clustered t", cases, difference, simulations, share(with_key), limit, beside
         )
         yield Outcome(f"{setting}, without", name, cases, difference, simulations, share(verdicts), None, beside)
 
     return simulate
+
+
+def clustered_verdict(a: Values, b: Values, keys: Sequence[int]) -> bool:
+    """Return whether a comparison of clustered cases decides: by t, and with few clusters by sign flips as well."""
+    if not below(paired_scores(a.tolist(), b.tolist(), clusters=keys).p):
+        return False
+    sums = np.bincount(keys, weights=b - a)
+    return len(sums) >= LEAST_CLUSTERS or below(sign_flip(sums.tolist()).p)
 
 
 def stopped(

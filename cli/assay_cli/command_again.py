@@ -16,7 +16,10 @@ def command_again(context: click.Context, *, without: str) -> str:
         context: Of the command.
         without: The name of that option's parameter.
     """
-    words = ["assay", *context.command_path.split()[1:]]  # whatever the interpreter was given
+    names, place = list[str](), context
+    while place.parent is not None:  # the outermost is what the interpreter was given
+        names, place = [str(place.info_name), *names], place.parent
+    words = ["assay", *names]
     for parameter in context.command.params:
         name = str(parameter.name)
         value: Any = context.params.get(name)

@@ -126,6 +126,8 @@ EXAMPLES: Mapping[str, Sequence[Message]] = {
         )
     ],
     "assay.v1.ListAttemptsRequest": [pb.ListAttemptsRequest(run_id="r", case_id="c0")],
+    "assay.v1.SetBaselineRequest": [pb.SetBaselineRequest(name="main", run_id="r")],
+    "assay.v1.DeleteBaselineRequest": [pb.DeleteBaselineRequest(name="main")],
     "assay.v1.CompareRunsRequest": [pb.CompareRunsRequest(run_ids=["r", "s"], settings=_COMPARISON)],
     "assay.v1.ListComparedCasesRequest": [
         pb.ListComparedCasesRequest(

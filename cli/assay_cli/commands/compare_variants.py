@@ -96,15 +96,17 @@ def variant_options(command: F) -> F:
     """Add the options that say which variants to run; the command gets them as `variants`."""
     several = functools.partial(click.option, multiple=True)
 
-    @several("--prompts", metavar="FILE...", help="Prompts to run and compare, the baseline first.")
-    @several("--models", metavar="MODEL...", help="Models to run and compare, the baseline first.")
-    @several("--agents", metavar="TARGET...", help="Agents to run and compare, as `agent.target` in a spec.")
+    @several("--prompts", metavar="FILE...", help="Prompts to run and compare, the baseline first; default: none.")
+    @several("--models", metavar="MODEL...", help="Models to run and compare, the baseline first; default: none.")
+    @several(
+        "--agents", metavar="TARGET...", help="Agents to run and compare, as `agent.target` in a spec; default: none."
+    )
     @several(
         "--set",
         "overrides",
         metavar="KEY=VALUE",
         help="Override a value of the spec for all variants; a key of the agent given with several values, as in "
-        "--set agent.temperature=0 --set agent.temperature=1, makes a variant for each.",
+        "--set agent.temperature=0 --set agent.temperature=1, makes a variant for each; repeatable.",
     )
     @click.option("--test-cases", type=click.Path(path_type=Path), help="Dataset to run over; default: the spec's.")
     @click.option(
@@ -113,7 +115,9 @@ def variant_options(command: F) -> F:
         help="What the variants have in common, and `variants:` where no option names any; default: ./assay.yaml, "
         f"else the preset {_PRESET} with --model.",
     )
-    @click.option("--model", default="", metavar="PROVIDER:MODEL", help="Model to ask where there is no spec.")
+    @click.option(
+        "--model", default="", metavar="PROVIDER:MODEL", help="Model to ask where there is no spec; default: none."
+    )
     @click.option("--resume", default="", metavar="GROUP", help="Group of runs to continue; default: start new runs.")
     @functools.wraps(command)
     def choosing(*args: Any, **kwargs: Any) -> Any:

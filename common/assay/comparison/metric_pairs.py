@@ -38,7 +38,8 @@ if TYPE_CHECKING:
 FEW_CLUSTERS = "few_clusters"
 """The note of a comparison with fewer than ten clusters."""
 _LEAST_PAIRS = 2
-_LEAST_CLUSTERS = 10
+LEAST_CLUSTERS = 10
+"""Clusters with which t alone decides."""
 _SMALLEST_P = 6  # disagreeing cases below which p < 0.05 is impossible
 
 
@@ -200,7 +201,7 @@ def _scores(
             if spread
             else None
         ),
-        notes=(FEW_CLUSTERS,) if test.clusters is not None and test.clusters < _LEAST_CLUSTERS else (),
+        notes=(FEW_CLUSTERS,) if test.clusters is not None and test.clusters < LEAST_CLUSTERS else (),
     )
 
 
