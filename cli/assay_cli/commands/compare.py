@@ -92,6 +92,9 @@ def compare(
         check_folder(output_dir or _REPORTS)
     if runs and (aa or variants.is_given):
         raise click.UsageError("runs that are there are compared, or variants are run first: leave out one of the two")
+    if runs and wanted.needs_no_rows and (found := run_async(_compare_stored(runs, options, server))) is not None:
+        _show(found, wanted, output_dir, as_json=as_json)
+        return found.decision.exit_status
     specs = () if runs else _specs(variants, server, is_aa=aa)
     reading = (
         reports_of_variants(variants, specs, server=server, hidden=no_progress or as_json)
@@ -107,8 +110,25 @@ def _specs(variants: VariantOptions, server: str | None, *, is_aa: bool) -> list
 
     environs = environment_for(server), environment_for(server, "judge")
     if not is_aa:
+        _check_something_is_named(variants)
         return variant_specs(variants, environs)
     return same_twice(variants, environs)
+
+
+def _check_something_is_named(variants: VariantOptions) -> None:
+    """Raise where neither runs nor variants are named.
+
+    Raises:
+        click.UsageError: Nothing is.
+    """
+    from assay.spec.loader import SPEC_FILE
+    from assay.spec.variants import has_variants
+
+    if not variants.is_given and not (Path(SPEC_FILE).is_file() and has_variants(Path())):
+        raise click.UsageError(
+            "there is nothing to compare: name two runs, or variants with --prompts, --models, --agents or `variants:` "
+            "in the spec"
+        )
 
 
 def _reports_of(runs: Sequence[str], server: str | None) -> AbstractAsyncContextManager[list[Report]]:
@@ -123,6 +143,11 @@ class _Wanted:
 
     names: tuple[str, ...]
     plot_format: str
+
+    @property
+    def needs_no_rows(self) -> bool:
+        """Whether all of them are made from figures."""
+        return set(self.names) <= {"markdown", "charts"}
 
 
 def _wanted(formats: Sequence[str]) -> _Wanted:
@@ -147,6 +172,25 @@ def _wanted(formats: Sequence[str]) -> _Wanted:
         plot_format = value if colon else plot_format
     check_comparison_formats(tuple(names), plot_format)
     return _Wanted(tuple(names), plot_format)
+
+
+async def _compare_stored(runs: Sequence[str], options: CompareOptions, server: str | None) -> ComparisonReport | None:
+    """Return the comparison of stored runs by their orchestrator; None where a run is a file, or it cannot compare."""
+    from assay.client.comparing import compare_stored, is_file, with_floors
+    from assay.client.noise_floors import find_floor
+    from assay.comparison.decision import decide
+    from assay.comparison.facts import facts_of
+    from assay.local.home import Home
+    from assay.reports.comparison.comparison_report import ComparisonReport
+
+    if any(map(is_file, runs)):
+        return None
+    found = await compare_stored(runs, server, options.settings)
+    if found is None:
+        return None
+    comparison, heads = found
+    comparison = with_floors(comparison, find_floor(Home.find(), heads[0]))
+    return ComparisonReport(comparison, decide(comparison, options.rules), [facts_of(head) for head in heads])
 
 
 async def _compare(

@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import tempfile
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from assay.client.evaluate import connected
 from assay.client.evaluation import Evaluation
@@ -15,6 +16,7 @@ from assay.comparison.compare import compare_runs
 from assay.errors import SetupError, WrongStateError
 from assay.local.install_hint import install_hint
 from assay.reports.comparison.compared_run import compared_run
+from assay.reports.document import head_document
 from assay.reports.report import Report, report_of_file, report_of_run
 
 if TYPE_CHECKING:
@@ -98,6 +100,46 @@ async def _stored(client: Client, reference: str, folder: Path, stack: AsyncExit
 
 async def _report(run: Run, rows: AsyncIterator[CaseResult], folder: Path, stack: AsyncExitStack) -> Report:
     return await stack.enter_async_context(report_of_run(run, None, rows, folder, lambda row: None))
+
+
+async def compare_stored(
+    references: Sequence[str], server: str | None, settings: ComparisonSettings
+) -> tuple[Comparison, list[dict[str, Any]]] | None:
+    """Return the comparison of stored runs as the orchestrator computes it, and the head of each run's document.
+
+    No row leaves the orchestrator. None where it is of an older version, which compares nothing.
+
+    Args:
+        references: Ids of runs, beginnings of them, names of baselines, or "latest".
+        server: An orchestrator's address; None for the local stack.
+        settings: How they are compared.
+
+    Raises:
+        InvalidInputError: The runs cannot be compared, or a setting is wrong.
+        NotFoundError: There is no such run.
+        WrongStateError: A run has no row yet.
+    """
+    async with connected(server) as (client, _):
+        runs = [await client.get_run(await find_run_id(client, reference)) for reference in references]
+        for run in runs:
+            if run.summary is None:
+                raise WrongStateError(f"run {run.run_id} has no row yet: there is nothing to compare")
+        try:
+            comparison = await client.compare_runs([run.run_id for run in runs], settings)
+        except SetupError as error:
+            if error.reason != "SERVER_TOO_OLD":
+                raise
+            return None
+        return comparison, [head_document(run, None) for run in runs]
+
+
+def with_floors(comparison: Comparison, floors: Mapping[str, float]) -> Comparison:
+    """Return a comparison with the noise floor of each metric beside its differences."""
+    pairs = [
+        replace(pair, metrics=tuple(replace(one, noise_floor=floors.get(one.metric)) for one in pair.metrics))
+        for pair in comparison.pairs
+    ]
+    return replace(comparison, pairs=tuple(pairs))
 
 
 def compare_reports(
