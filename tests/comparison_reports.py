@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tests.report_documents import document, metric, row, score
 
-from assay.comparison.compare import compare_runs
+from assay.comparison.compare import compare_runs, with_floors
 from assay.comparison.decision import DecisionRules, decide
 from assay.comparison.model import ComparisonSettings
 from assay.reports.comparison.compared_run import compared_run
@@ -100,7 +100,7 @@ def compared(
         folder: For the documents.
         documents: Of the runs.
         rules: Of the decision.
-        noise_floors: As `compare_runs` takes them.
+        noise_floors: By metric, as `with_floors` takes them.
         settings: Of the comparison.
     """
     made = ComparisonSettings(**settings)
@@ -111,7 +111,7 @@ def compared(
             path.write_text(json.dumps(found), encoding="utf-8")
             reports.append(stack.enter_context(report_of_file(path)))
         runs = [compared_run(report, made) for report in reports]
-        comparison = replace(compare_runs(runs, made, noise_floors=noise_floors), assay_version="0.1.0")
+        comparison = replace(with_floors(compare_runs(runs, made), noise_floors or {}), assay_version="0.1.0")
         decision = decide(comparison, rules or DecisionRules())
         yield replace(report_of_runs(comparison, decision, reports), timestamp=TIMESTAMP)
 

@@ -3,7 +3,7 @@
     python tools/action_comment.py FILE
 
 FILE is what `assay run --comment-file FILE` writes; by its first line the comment is found again. The environment is
-that of a GitHub job, with GITHUB_TOKEN. A comment is an extra: where it cannot be written the job goes on with a
+that of a GitHub job, with GITHUB_TOKEN. A comment is an extra: where it cannot be written the job continues with a
 warning, and its summary has the report. Needs nothing but Python.
 """
 

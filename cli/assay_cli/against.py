@@ -6,7 +6,9 @@ import contextlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from assay.comparison.decision import Decision, decide
+from assay.comparison.decision import NOT_COMPARABLE, Decision, decide
+from assay.errors import InvalidInputError
+from assay.text.unsafe_text import clean
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -34,7 +36,7 @@ class Against:
     """What it means for a pipeline; None until it is made."""
 
     def compare(self, report: Report) -> ComparisonReport | None:
-        """Return the comparison of a run with the baseline, and keep what it comes to; None for the same run."""
+        """Return the comparison of a run with the baseline, and keep what it comes to; None where there is none."""
         from assay.client.comparing import compare_reports
         from assay.reports.comparison.comparison_report import report_of_runs
         from assay.reports.comparison.text import comparison_lines
@@ -43,7 +45,12 @@ class Against:
             self.lines = ("the run is the baseline itself: there is nothing to compare",)
             return None
         runs = [self.baseline, report]
-        comparison = compare_reports(runs, self.options.settings)
+        try:
+            comparison = compare_reports(runs, self.options.settings)
+        except InvalidInputError as error:  # the run is there all the same, with its verdict and its reports
+            self.lines = (f"not compared with the baseline: {clean(error.message)}",)
+            self.decision = Decision(NOT_COMPARABLE, (error.message,))
+            return None
         self.decision = decide(comparison, self.options.rules)
         found = report_of_runs(comparison, self.decision, runs)
         self.lines = tuple(comparison_lines(found))

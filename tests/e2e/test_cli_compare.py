@@ -126,7 +126,7 @@ def test_baselines(two_runs: Path, shared_home: Path, command_server: CommandSer
 
 
 def test_a_run_against_a_baseline(two_runs: Path, shared_cli: Cli) -> None:
-    """The comparison is printed, a regression ends with 1 though all gates hold, and CI is told in each form."""
+    """The comparison is printed, a regression ends with 1 though all gates hold, and each form for CI has it."""
     from tests.e2e.conftest import with_project
 
     cli = with_project(shared_cli)
@@ -142,6 +142,9 @@ def test_a_run_against_a_baseline(two_runs: Path, shared_cli: Cli) -> None:
     assert "significantly worse" in (cli.folder / "comment.md").read_text("utf-8")
     assert 'classname="assay.small.comparison"' in (cli.folder / "junit.xml").read_text("utf-8")
     assert cli.run("run", "--no-progress", "--quiet", *against, "--max-drop", "1", "--fail-on", "never").returncode == 0
+    other = cli.run("run", "--no-progress", "--report", "json", *against, "--primary", "exact_mach", status=3)
+    assert "PASS" in other.stdout
+    assert "not compared with the baseline" in other.stdout
     missing = cli.run("run", "--no-progress", "--against", "missing.json", status=2)
     assert "missing.json cannot be read" in missing.stderr
 

@@ -167,7 +167,7 @@ def test_a_copy_of_the_marker_by_someone_else_is_left_as_it_is(hub: Hub, post: C
 
 @pytest.mark.parametrize("status", [401, 403, 404, 500])
 def test_a_refused_comment_is_a_warning(hub: Hub, post: Callable[..., str], status: int) -> None:
-    """The job goes on, the line says what is missing, and nothing of the answer is printed."""
+    """The job continues, the line says what is missing, and nothing of the answer is printed."""
     hub.refusals = [(status, {})]
     said = post()
     assert said.startswith("::warning::no comment: ")
@@ -177,7 +177,7 @@ def test_a_refused_comment_is_a_warning(hub: Hub, post: Callable[..., str], stat
 
 
 def test_a_rate_limit_is_waited_for(hub: Hub, post: Callable[..., str]) -> None:
-    """GitHub's word on when to come again is followed; where that is too late the job goes on."""
+    """GitHub's word on when to come again is followed; where that is too late the job continues."""
     past = {"x-ratelimit-remaining": "0", "x-ratelimit-reset": "1"}
     hub.refusals = [(403, {"retry-after": "0"}), (403, past)]
     assert post() == "created comment 1"

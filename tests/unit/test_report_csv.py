@@ -86,7 +86,7 @@ def test_columns_of_other_runs(tmp_path: Path) -> None:
 
 
 def test_repeats_share_the_number_of_their_query(tmp_path: Path) -> None:
-    """Runs of a case are told apart by a column Repeat, which runs without repeats do not have."""
+    """A column Repeat distinguishes the runs of a case; runs without repeats do not have it."""
     rows, _ = tables(tmp_path, document([row("a"), row("a", repeat=1), row("b"), row("b", repeat=1)]))
     assert rows[0][:4] == ["Query #", "Timestamp", "Case", "Repeat"]
     assert [(line[0], line[2], line[3]) for line in rows[1:]] == [

@@ -82,7 +82,6 @@ def compare(
     no server. Without runs, the variants of a spec are run, in turns, and then compared. The primary metric decides, by
     the test that pairs the runs case by case.
     """
-
     from assay.client.comparing import check_packages
     from assay.reports.atomic import check_folder
 
@@ -176,11 +175,9 @@ def _wanted(formats: Sequence[str]) -> _Wanted:
 
 async def _compare_stored(runs: Sequence[str], options: CompareOptions, server: str | None) -> ComparisonReport | None:
     """Return the comparison of stored runs by their orchestrator; None where a run is a file, or it cannot compare."""
-    from assay.client.comparing import compare_stored, is_file, with_floors
-    from assay.client.noise_floors import find_floor
+    from assay.client.comparing import compare_stored, is_file
     from assay.comparison.decision import decide
     from assay.comparison.facts import facts_of
-    from assay.local.home import Home
     from assay.reports.comparison.comparison_report import ComparisonReport
 
     if any(map(is_file, runs)):
@@ -189,7 +186,6 @@ async def _compare_stored(runs: Sequence[str], options: CompareOptions, server: 
     if found is None:
         return None
     comparison, heads = found
-    comparison = with_floors(comparison, find_floor(Home.find(), heads[0]))
     return ComparisonReport(comparison, decide(comparison, options.rules), [facts_of(head) for head in heads])
 
 
@@ -203,14 +199,13 @@ async def _compare(
     is_aa: bool,
 ) -> int:
     from assay.client.comparing import compare_reports
-    from assay.client.noise_floors import find_floor, store_floor
+    from assay.client.noise_floors import store_floor
     from assay.comparison.decision import decide
     from assay.local.home import Home
     from assay.reports.comparison.comparison_report import report_of_runs
 
     async with reading as reports:
-        floors = {} if is_aa or not reports else find_floor(Home.find(), reports[0].head)
-        comparison = compare_reports(reports, options.settings, floors)
+        comparison = compare_reports(reports, options.settings)
         report = report_of_runs(comparison, decide(comparison, options.rules), reports)
         _show(report, wanted, output_dir, as_json=as_json)
         if not is_aa:

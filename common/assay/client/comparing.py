@@ -5,22 +5,23 @@ from __future__ import annotations
 import contextlib
 import tempfile
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from assay.client.evaluate import connected
 from assay.client.evaluation import Evaluation
+from assay.client.noise_floors import find_floor
 from assay.client.run_references import find_run_id
-from assay.comparison.compare import compare_runs
+from assay.comparison.compare import compare_runs, with_floors
 from assay.errors import SetupError, WrongStateError
+from assay.local.home import Home
 from assay.local.install_hint import install_hint
 from assay.reports.comparison.compared_run import compared_run
 from assay.reports.document import head_document
 from assay.reports.report import Report, report_of_file, report_of_run
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping, Sequence
+    from collections.abc import AsyncIterator, Sequence
     from contextlib import AsyncExitStack
 
     from assay.client.client import Client
@@ -130,29 +131,20 @@ async def compare_stored(
             if error.reason != "SERVER_TOO_OLD":
                 raise
             return None
-        return comparison, [head_document(run, None) for run in runs]
+        heads = [head_document(run, None) for run in runs]
+        return with_floors(comparison, find_floor(Home.find(), heads[0])), heads
 
 
-def with_floors(comparison: Comparison, floors: Mapping[str, float]) -> Comparison:
-    """Return a comparison with the noise floor of each metric beside its differences."""
-    pairs = [
-        replace(pair, metrics=tuple(replace(one, noise_floor=floors.get(one.metric)) for one in pair.metrics))
-        for pair in comparison.pairs
-    ]
-    return replace(comparison, pairs=tuple(pairs))
-
-
-def compare_reports(
-    reports: Sequence[Report], settings: ComparisonSettings, noise_floors: Mapping[str, float] | None = None
-) -> Comparison:
-    """Return the comparison of runs by their reports; the first is the baseline.
+def compare_reports(reports: Sequence[Report], settings: ComparisonSettings) -> Comparison:
+    """Return the comparison of runs by their reports; the first is the baseline, whose noise floor is shown.
 
     Raises:
         InvalidInputError: The runs cannot be compared, or a setting is wrong.
         SetupError: numpy or scipy is not installed.
     """
     check_packages()
-    return compare_runs([compared_run(report, settings) for report in reports], settings, noise_floors=noise_floors)
+    comparison = compare_runs([compared_run(report, settings) for report in reports], settings)
+    return with_floors(comparison, find_floor(Home.find(), reports[0].head))
 
 
 def check_packages() -> None:

@@ -60,18 +60,12 @@ class ComparedRun:
     cases: CaseScores
 
 
-def compare_runs(
-    runs: Sequence[ComparedRun],
-    settings: ComparisonSettings,
-    *,
-    noise_floors: Mapping[str, float] | None = None,
-) -> Comparison:
+def compare_runs(runs: Sequence[ComparedRun], settings: ComparisonSettings) -> Comparison:
     """Compare runs, the first of which is the baseline.
 
     Args:
         runs: Two to 26, each another one.
         settings: How they are compared.
-        noise_floors: By metric, how far the baseline is from itself, where that was measured.
 
     Raises:
         InvalidInputError: There are too few or too many runs, one comes twice, no two of them share a case, no run
@@ -88,8 +82,6 @@ def compare_runs(
     values = [one.values(metric_facts(name, metrics), name == primary, withheld) for one in joined for name in names]
     tested = compare_values(values, settings)
     tested = _decided(tested, values, settings)
-    floors = noise_floors or {}
-    tested = [replace(one, noise_floor=floors.get(one.metric)) for one in tested]
     pairs = tuple(one.comparison(tested[at * len(names) : (at + 1) * len(names)]) for at, one in enumerate(joined))
     better = metric_facts(primary, metrics).higher_is_better
     complete = CompleteCases(cases, settings)
@@ -115,6 +107,20 @@ def compare_runs(
         filtered=bool(settings.where),
         random_draws={"sign_assignments": 20_000, "resamples": 10_000},
     )
+
+
+def with_floors(comparison: Comparison, floors: Mapping[str, float]) -> Comparison:
+    """Return a comparison with the noise floor of each metric beside its differences.
+
+    Args:
+        comparison: Without floors.
+        floors: By metric, how far the baseline is from itself, where that was measured.
+    """
+    pairs = [
+        replace(pair, metrics=tuple(replace(one, noise_floor=floors.get(one.metric)) for one in pair.metrics))
+        for pair in comparison.pairs
+    ]
+    return replace(comparison, pairs=tuple(pairs))
 
 
 def check_run_ids(run_ids: Sequence[str]) -> None:

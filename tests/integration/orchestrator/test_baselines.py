@@ -52,7 +52,7 @@ async def test_a_baseline_is_a_name_that_moves(serve: Serve, settings_of: Settin
 
 
 async def test_the_run_of_a_baseline_may_be_deleted(serve: Serve, settings_of: SettingsOf) -> None:
-    """The list says so, and whoever asks for it is told what to do."""
+    """The list says so, and the error names the command that sets another run."""
     async with serve() as client:
         run_id = await finished_run(client, settings_of())
         await set_baseline(client, "main", run_id)
