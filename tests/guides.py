@@ -107,7 +107,7 @@ NOT_RUN = {
     "examples/encyclopaedia-research/README.md": {"assay run": "`test_cli_examples.py` runs it"},
     "examples/product-manual/README.md": {"assay run": "`test_cli_examples.py` runs it"},
     "examples/prompt-quality/README.md": {
-        "assay run examples/prompt-quality/assay.yaml --set": "needs a model: `test_example_prompts.py`",
+        "assay compare": "needs the stand-in model: `test_compare_examples.py`",
         "assay run": "`test_cli_examples.py` runs it",
         "python examples": "serves until it is stopped; `test_example_prompts.py` starts it",
     },

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from assay.comparison.facts import MetricFacts
 from assay.comparison.metric_pairs import PairedValues
 from assay.comparison.model import PASS_RATE, FlippedCase, PairComparison
+from assay.statistics.paired import differences
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -201,7 +202,7 @@ def turns(values: tuple[NDArray[np.float64], NDArray[np.float64]], *, higher_is_
     """Return how much better the second value of each case is; 0 where one is missing."""
     import numpy as np
 
-    difference = values[1] - values[0] if higher_is_better else values[0] - values[1]
+    difference = differences(*values) if higher_is_better else -differences(*values)
     return np.where(np.isnan(difference), 0.0, difference)
 
 

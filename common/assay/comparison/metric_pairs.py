@@ -14,6 +14,7 @@ from assay.statistics.paired import (
     PairedScores,
     bonett_price,
     clustered_error,
+    differences,
     mcnemar,
     paired_scores,
     t_interval,
@@ -76,7 +77,7 @@ class PairedValues:
     @property
     def differences(self) -> NDArray[np.float64]:
         """B - A of each case."""
-        return self.b - self.a
+        return differences(self.a, self.b)
 
     @property
     def uses_mcnemar(self) -> bool:

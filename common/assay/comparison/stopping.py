@@ -13,6 +13,7 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 from assay.comparison.model import Verdict
+from assay.statistics.paired import difference
 from assay.statistics.sequential import (
     LEAST_LOOKED_AT,
     LOOK_BOUNDS,
@@ -189,7 +190,7 @@ def _difference(case: tuple[float | None, float | None]) -> float:
     a, b = case
     assert a is not None
     assert b is not None
-    return b - a
+    return difference(a, b)
 
 
 def first_stop(plan: StoppingPlan, cases: Sequence[tuple[float | None, float | None] | None]) -> Stop | None:

@@ -14,6 +14,32 @@ from assay.statistics.sign_flips import SignFlip, sign_flip
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
 
+    import numpy as np
+    from numpy.typing import NDArray
+
+NOISE = 1e-6
+"""Share of their size by which two values may differ and count as equal: float32 vectors are not more exact."""
+
+
+def difference(a: float, b: float) -> float:
+    """Return B - A of a case; 0 where it is noise."""
+    found = b - a
+    return 0.0 if abs(found) <= NOISE * max(abs(a), abs(b)) else found
+
+
+def differences(a: NDArray[np.float64], b: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return B - A of each case; 0 where it is noise, NaN where a value is missing.
+
+    Args:
+        a: Values of A, shape (n,).
+        b: Values of B, in the same order.
+    """
+    import numpy as np
+
+    found = b - a
+    found[np.abs(found) <= NOISE * np.maximum(np.abs(a), np.abs(b))] = 0.0
+    return found
+
 
 @dataclass(frozen=True, slots=True)
 class McNemar:
@@ -163,18 +189,18 @@ def paired_scores(
     Raises:
         ValueError: The sequences differ in length, or are empty.
     """
-    differences = [second - first for first, second in zip(a, b, strict=True)]
-    if not differences:
+    found = [difference(first, second) for first, second in zip(a, b, strict=True)]
+    if not found:
         raise ValueError("a paired comparison needs at least one pair")
-    n = len(differences)
-    mean = math.fsum(differences) / n
-    error, count = clustered_error(differences, clusters)
+    n = len(found)
+    mean = math.fsum(found) / n
+    error, count = clustered_error(found, clusters)
     t = mean / error if error else None
     t_p = _t_p_value(t, count - 1) if t is not None else None
-    spread = math.sqrt(math.fsum((one - mean) ** 2 for one in differences) / (n - 1)) if n > 1 else 0.0
+    spread = math.sqrt(math.fsum((one - mean) ** 2 for one in found) / (n - 1)) if n > 1 else 0.0
     p: float | None
     if clusters is None:
-        tested = flip or sign_flip(differences, seed=seed)
+        tested = flip or sign_flip(found, seed=seed)
         p, method = tested.p, tested.method
     else:
         p, method = t_p, "clustered_t"
@@ -190,9 +216,9 @@ def paired_scores(
         t_p=t_p,
         d_z=mean / spread if spread > 0 else None,
         cliffs_delta=cliffs_delta(a, b),
-        wins=sum(one > 0 for one in differences),
-        ties=sum(one == 0 for one in differences),
-        losses=sum(one < 0 for one in differences),
+        wins=sum(one > 0 for one in found),
+        ties=sum(one == 0 for one in found),
+        losses=sum(one < 0 for one in found),
         clusters=None if clusters is None else count,
     )
 

@@ -51,6 +51,17 @@ def test_the_intervals_that_a_margin_is_compared_with() -> None:
     assert (found.table.a_only, found.table.b_only) == (3, 4)
 
 
+def test_noise_of_vectors_is_no_difference() -> None:
+    """Similarities of equal answers, computed in other batches, are ties, however many; a small change is none."""
+    similarity = [0.8 + 0.001 * at for at in range(40)]
+    for change, ties in ((1e-8, 40), (1e-5, 0)):
+        found = compare_columns({"similarity": similarity}, {"similarity": [value + change for value in similarity]})
+        primary = found.pairs[0].metric("similarity")
+        assert (primary.wins, primary.ties) == (40 - ties, ties)
+        assert primary.verdict is (Verdict.INCONCLUSIVE if ties else Verdict.B_BETTER)
+        assert found.flipped_count["A_vs_B"] == 40 - ties
+
+
 def test_lower_latency_is_better() -> None:
     """A metric of which less is better wins by a negative difference."""
     slow, fast = {"latency": [2.0] * 8}, {"latency": [1.0 + 0.01 * at for at in range(8)]}
