@@ -1,28 +1,16 @@
-"""The tests between variants are those of scipy, on a thousand random data sets, where both compute the same thing."""
+"""The tests between variants are those of scipy, on random data sets, where both compute the same thing."""
 
 from __future__ import annotations
-
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 from scipy import stats
+from tests.unit.comparison.random_data import CLOSE, generators
 
 from assay.statistics.independent import chi_square, cochran_q, friedman, t_test
 from assay.statistics.intervals import wilson
 from assay.statistics.paired import clustered_error, mcnemar, paired_scores
 from assay.statistics.sign_flips import SignFlip, sign_flip
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-DATA_SETS = 150  # for each of the seven tests
-CLOSE = 1e-9
-
-
-def generators() -> Iterator[np.random.Generator]:
-    """Return a generator of random numbers for each data set."""
-    return (np.random.default_rng([20, seed]) for seed in range(DATA_SETS))
 
 
 def test_mcnemar_is_the_binomial_test() -> None:

@@ -1,0 +1,76 @@
+"""Adjusted p-values, McNemar's and Cochran's tests, clustered errors and sample sizes are those of statsmodels."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from statsmodels.regression.linear_model import OLS
+from statsmodels.stats.contingency_tables import cochrans_q
+from statsmodels.stats.contingency_tables import mcnemar as their_mcnemar
+from statsmodels.stats.multitest import multipletests
+from statsmodels.stats.power import NormalIndPower
+from statsmodels.stats.proportion import proportion_confint
+from tests.unit.comparison.random_data import CLOSE, generators
+
+from assay.statistics.adjustment import benjamini_hochberg, holm
+from assay.statistics.independent import cochran_q
+from assay.statistics.intervals import wilson
+from assay.statistics.paired import clustered_error, mcnemar
+from assay.statistics.power import cases_for_scores, detectable_score_difference
+
+
+def test_adjusted_p_values() -> None:
+    """Holm's, and Benjamini and Hochberg's, with ties and with ones."""
+    for rng in generators():
+        p_values = np.round(rng.random(int(rng.integers(1, 12))) ** 3, int(rng.integers(1, 8))).tolist()
+        for ours, method in ((holm, "holm"), (benjamini_hochberg, "fdr_bh")):
+            assert ours(p_values) == pytest.approx(multipletests(p_values, method=method)[1].tolist(), abs=CLOSE)
+
+
+def test_exact_mcnemar_and_wilson() -> None:
+    """Of the 2 x 2 table of two variants; and the interval of one rate."""
+    for rng in generators():
+        both, b, c, neither = (int(one) for one in rng.integers(0, rng.choice([4, 30, 400]), 4))
+        expected = their_mcnemar([[both, b], [c, neither]], exact=True).pvalue if b + c else 1.0
+        assert mcnemar(both, b, c, neither + 1).p == pytest.approx(expected, rel=1e-7)
+        n = both + b + 1
+        assert wilson(both, n) == pytest.approx(proportion_confint(both, n, method="wilson"), abs=1e-6)
+
+
+def test_cochran_q() -> None:
+    """Of two to five variants whose cases are right or wrong."""
+    for rng in generators():
+        rows = rng.integers(0, 2, (int(rng.integers(2, 12)), int(rng.integers(2, 6))))
+        if all(np.ptp(row) == 0 for row in rows):
+            continue
+        expected = cochrans_q(rows)
+        found = cochran_q(rows.tolist())
+        assert (found.statistic, found.p) == pytest.approx((expected.statistic, expected.pvalue), rel=CLOSE, abs=CLOSE)
+
+
+def test_clustered_errors() -> None:
+    """The standard error of a mean whose cases share clusters of any size: that of a regression on a constant."""
+    for rng in generators():
+        n = int(rng.integers(4, 60))
+        clusters = rng.integers(0, int(rng.integers(2, n)), n)
+        count = len(set(clusters.tolist()))
+        if count < 2:
+            continue
+        values = rng.normal(size=n) + clusters
+        fitted = OLS(values, np.ones(n)).fit(cov_type="cluster", cov_kwds={"groups": clusters, "df_correction": True})
+        assert clustered_error(values.tolist(), clusters.tolist()) == pytest.approx((fitted.bse[0], count), rel=CLOSE)
+
+
+def test_sample_sizes() -> None:
+    """Cases for a difference with a power, and the difference that so many cases detect: of the normal test."""
+    power_of = NormalIndPower()
+    for rng in generators():
+        effect, power = float(rng.uniform(0.05, 1.0)), float(rng.uniform(0.5, 0.95))
+        needed = cases_for_scores(effect, 1.0, power=power)
+        expected = power_of.solve_power(effect_size=effect, alpha=0.05, power=power, ratio=0)
+        assert needed in (math.ceil(expected), math.ceil(expected) + 1)  # the far tail counts for theirs
+        n = int(rng.integers(5, 1000))
+        found = detectable_score_difference(n, 1.0, power=power)
+        assert found == pytest.approx(power_of.solve_power(nobs1=n, alpha=0.05, power=power, ratio=0), rel=1e-3)
