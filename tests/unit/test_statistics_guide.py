@@ -28,3 +28,12 @@ def test_no_setting_has_too_many_false_alarms() -> None:
     assert len(tested) > 25
     assert [one["setting"] for one in tested if one["verdicts"] > one["allowed"]] == []
     assert {one["simulations"] for one in OUTCOMES} == {10_000}
+
+
+def test_the_page_has_the_figures_of_the_examples() -> None:
+    """Differences and counts of verdicts stand in the lines of their examples; equal agents kept the level."""
+    lines = [line for line in (ROOT / "docs/statistics.md").read_text(encoding="utf-8").splitlines() if line[:1] == "|"]
+    for one in json.loads((ROOT / "benchmarks/results/example_comparisons.json").read_text(encoding="utf-8")):
+        ending = f"| {one['difference']:.2f} | {one['verdicts']} of {one['comparisons']} |"
+        assert [line for line in lines if f"`{one['example']}`" in line and line.endswith(ending)], ending
+        assert one["verdicts"] <= one["allowed"] if one["allowed"] else one["verdicts"] == one["comparisons"]
