@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
@@ -25,20 +26,35 @@ from tests.compat.versions import BASE_VARIABLE, PRESENT, Version, check_out, jo
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+_TOO_OLD = re.compile(r"is too old for |SERVER_TOO_OLD")
+"""How a command refuses what an older server would ignore."""
+_PLUGIN = "common/assay_pytest"
+"""Of a version without it, the plugin that this version has installed cannot be loaded."""
+
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of the tests of one direction."""
+    """What came of the tests of one direction.
+
+    Args:
+        title: Which commands and services.
+        passed: Tests that passed.
+        failed: Those that did not.
+        refused: Those that need a feature which the older server does not know, and in which the command said so.
+        left_out: Those that say nothing about two versions.
+    """
 
     title: str
     passed: int
-    failed: tuple[str, ...]
+    failed: tuple[str, ...] = ()
+    refused: tuple[str, ...] = ()
     left_out: tuple[LeftOut, ...] = ()
 
     @property
     def line(self) -> str:
         """The outcome in one line."""
-        return f"{self.title}: {self.passed} passed, {len(self.failed)} failed, {len(self.left_out)} left out"
+        counts = f"{self.passed} passed, {len(self.failed)} failed, {len(self.left_out)} left out"
+        return f"{self.title}: {counts}, {len(self.refused)} refused"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -84,8 +100,8 @@ def _run_suites(
     ]
     deselected = [part for each in left_out for part in ("--deselect", f"tests/e2e/{each.test}")]
     title = f"commands of {commands.name}, services of {services.name}"
-    passed, failed = _pytest(title, python, commands.checkout, folder, [*files, *deselected], {})
-    return Outcome(title, passed, failed, left_out)
+    outcome = _pytest(title, python, commands.checkout, folder, [*files, *deselected], {})
+    return replace(outcome, left_out=left_out)
 
 
 def _file(left_out: LeftOut) -> str:
@@ -96,7 +112,7 @@ def _run_databases(base: Version, folder: Path) -> Outcome:
     title = f"databases of {base.name}, opened by this version"
     environment = {BASE_VARIABLE: str(base.python)}
     arguments = ["-m", "compat", "tests/compat"]
-    return Outcome(title, *_pytest(title, Path(sys.executable), PRESENT, folder, arguments, environment))
+    return _pytest(title, Path(sys.executable), PRESENT, folder, arguments, environment)
 
 
 def _pytest(
@@ -106,20 +122,28 @@ def _pytest(
     folder: Path,
     arguments: Sequence[str],
     environment: dict[str, str],
-) -> tuple[int, tuple[str, ...]]:
-    """Run pytest in a checkout; return how many tests passed, and the names of the others."""
+) -> Outcome:
+    """Run pytest in a checkout."""
     sys.stdout.write(f"\n== {title}\n")
     sys.stdout.flush()
     report = folder / "report.xml"
     # One process: the tests of two versions at once would share what the machine can do, and time out.
-    command = [str(python), "-m", "pytest", "-p", "no:randomly", "-p", "no:cacheprovider", f"--junitxml={report}"]
+    left_out = ("randomly", "cacheprovider", *(() if (checkout / _PLUGIN).is_dir() else ("assay",)))
+    command = [str(python), "-m", "pytest", f"--junitxml={report}", *(f"-pno:{name}" for name in left_out)]
     done = subprocess.run([*command, *arguments], cwd=checkout, env={**os.environ, **environment}, check=False)
     if done.returncode not in (0, 1) or not report.is_file():
-        return 0, (f"pytest ended with status {done.returncode}",)
-    cases = list(ElementTree.parse(report).iter("testcase"))
-    failed = [case for case in cases if any(case.find(kind) is not None for kind in ("failure", "error", "skipped"))]
-    names = tuple(f"{case.get('classname', '').rpartition('.')[2]}.py::{case.get('name')}" for case in failed)
-    return len(cases) - len(failed), names
+        return Outcome(title, 0, (f"pytest ended with status {done.returncode}",))
+    passed, failed, refused = 0, [], []
+    for case in ElementTree.parse(report).iter("testcase"):
+        problems = [found for kind in ("failure", "error", "skipped") for found in case.iter(kind)]
+        name = f"{case.get('classname', '').rpartition('.')[2]}.py::{case.get('name')}"
+        if not problems:
+            passed += 1
+        elif any(_TOO_OLD.search(problem.text or "") for problem in problems):
+            refused.append(name)
+        else:
+            failed.append(name)
+    return Outcome(title, passed, tuple(failed), tuple(refused))
 
 
 def _report(outcomes: Sequence[Outcome]) -> str:
@@ -127,6 +151,7 @@ def _report(outcomes: Sequence[Outcome]) -> str:
     for outcome in outcomes:
         lines += ["", outcome.line]
         lines += [f"  failed    {name}" for name in outcome.failed]
+        lines += [f"  refused   {name}: the older server was named as too old for it" for name in outcome.refused]
         lines += [f"  left out  {each.test}: {each.reason}" for each in outcome.left_out]
     return "\n".join([*lines, ""])
 
