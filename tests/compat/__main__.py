@@ -26,7 +26,7 @@ from tests.compat.versions import BASE_VARIABLE, PRESENT, Version, check_out, jo
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_TOO_OLD = re.compile(r"is too old for |SERVER_TOO_OLD")
+_TOO_OLD = re.compile(r"is too old for |does not know this call of Assay")
 """How a command refuses what an older server would ignore."""
 _PLUGIN = "common/assay_pytest"
 """Of a version without it, the plugin that this version has installed cannot be loaded."""
