@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import uuid
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, urlsplit
 
 import psycopg
 import pytest
@@ -13,6 +15,7 @@ from assay.client.client import Client
 from assay.model.run import AgentSettings, MetricSettings, RunSettings
 from assay.model.scope import LOCAL
 from assay.rpc.server import RpcServer
+from assay.storage import revisions
 from assay.v1 import orchestrator_pb2_grpc
 from assay_orchestrator.engine.dispatcher_factory import open_dispatcher
 from assay_orchestrator.pipeline.storage_pauses import STORAGE_BACKOFF, Backoff
@@ -21,6 +24,7 @@ from assay_orchestrator.runs.planner import Planner
 from assay_orchestrator.service import RunService
 from assay_orchestrator.settings import Settings
 from assay_orchestrator.store.database import open_database
+from assay_orchestrator.store.revisions import TABLES
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
@@ -58,10 +62,44 @@ async def _serve(folder: Path, *, storage_backoff: Backoff = STORAGE_BACKOFF, **
         database.close()
 
 
+def _of_database(server: str, name: str) -> str:
+    parts = urlsplit(server)._replace(path=f"/{name}").geturl()
+    return f"{parts}{'&' if '?' in parts else '?'}options={quote('-c search_path=public')}"
+
+
+@pytest.fixture(scope="session")
+def migrated_database(postgres_server: str) -> Iterator[str]:
+    """Return the name of a PostgreSQL database with the orchestrator's empty tables, to be copied: migrations cost."""
+    name = f"migrated_{uuid.uuid4().hex}"
+    with psycopg.connect(postgres_server, autocommit=True) as admin:
+        admin.execute(f"CREATE DATABASE {name} ENCODING 'UTF8' LOCALE 'C' TEMPLATE template0".encode())
+        url = _of_database(postgres_server, name)
+        made = sa.create_engine("postgresql+psycopg://", creator=lambda: psycopg.connect(url), poolclass=sa.NullPool)
+        with made.connect() as connection:
+            revisions.upgrade(connection, TABLES)
+        yield name
+        admin.execute(f"DROP DATABASE {name}".encode())
+
+
+@pytest.fixture
+def migrated_postgres_url(postgres_server: str, migrated_database: str) -> Iterator[str]:
+    """Return the URL of a PostgreSQL database with empty tables that is the test's own and is dropped with it."""
+    name = f"test_{uuid.uuid4().hex}"
+    with psycopg.connect(postgres_server, autocommit=True) as admin:
+        admin.execute(f"CREATE DATABASE {name} TEMPLATE {migrated_database}".encode())
+        yield _of_database(postgres_server, name)
+        admin.execute(f"DROP DATABASE {name} WITH (FORCE)".encode())
+
+
 @pytest.fixture(params=["sqlite", "postgres"])
 def database_url(request: pytest.FixtureRequest) -> str:
-    """Return the URL of an empty database, empty for a file: what uses this is tested on both."""
-    return str(request.getfixturevalue("postgres_url")) if request.param == "postgres" else ""
+    """Return the URL of a database without rows, empty for a file: what uses this is tested on both.
+
+    A test whose database must have no tables parametrizes this with "sqlite" and "new postgres".
+    """
+    urls = {"sqlite": None, "postgres": "migrated_postgres_url", "new postgres": "postgres_url"}
+    name = urls[request.param]
+    return str(request.getfixturevalue(name)) if name else ""
 
 
 @pytest.fixture

@@ -93,7 +93,7 @@ async def at_rest(client: Client, run_id: str) -> Run | None:
 async def test_operators_at_two_processes_corrupt_nothing(
     seed: int,
     tmp_path: Path,
-    postgres_url: str,
+    migrated_postgres_url: str,
     serve_at: Callable[..., AbstractAsyncContextManager[Client]],
     settings_of: Callable[..., RunSettings],
     monkeypatch: pytest.MonkeyPatch,
@@ -107,9 +107,9 @@ async def test_operators_at_two_processes_corrupt_nothing(
         for i in range(CASES)
     ]
     engine = sa.create_engine(
-        "postgresql+psycopg://", creator=lambda: psycopg.connect(postgres_url), poolclass=sa.NullPool
+        "postgresql+psycopg://", creator=lambda: psycopg.connect(migrated_postgres_url), poolclass=sa.NullPool
     )
-    options = {"database_url": postgres_url, "row_try_limit": 1000}
+    options = {"database_url": migrated_postgres_url, "row_try_limit": 1000}
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
     async with (

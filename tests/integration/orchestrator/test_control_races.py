@@ -64,12 +64,12 @@ class Paced:
 
 
 @pytest_asyncio.fixture
-async def managers(tmp_path: Path, postgres_url: str) -> AsyncIterator[tuple[RunManager, RunManager]]:
+async def managers(tmp_path: Path, migrated_postgres_url: str) -> AsyncIterator[tuple[RunManager, RunManager]]:
     """Return two managers over one database that accept operations and work on nothing."""
     async with contextlib.AsyncExitStack() as stack:
         made = []
         for _ in range(2):
-            settings = Settings(database=tmp_path / "none.db", database_url=postgres_url, role="api")
+            settings = Settings(database=tmp_path / "none.db", database_url=migrated_postgres_url, role="api")
             database = open_database(settings)
             stack.callback(database.close)
             planner, dispatcher = Planner(settings, None), open_dispatcher(settings, database)
@@ -81,9 +81,9 @@ async def managers(tmp_path: Path, postgres_url: str) -> AsyncIterator[tuple[Run
 
 
 @pytest.fixture
-def engine(postgres_url: str) -> Iterator[sa.Engine]:
+def engine(migrated_postgres_url: str) -> Iterator[sa.Engine]:
     """Return a plain engine beside the managers."""
-    made = sa.create_engine("postgresql+psycopg://", creator=lambda: psycopg.connect(postgres_url))
+    made = sa.create_engine("postgresql+psycopg://", creator=lambda: psycopg.connect(migrated_postgres_url))
     yield made
     made.dispose()
 

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def database_url(postgres_url: str) -> str:
-    """Return the URL of a PostgreSQL schema: roles are for processes that share one."""
-    return postgres_url
+def database_url(migrated_postgres_url: str) -> str:
+    """Return the URL of a PostgreSQL database: roles are for processes that share one."""
+    return migrated_postgres_url
 
 
 async def test_a_hosted_run_ends_without_workers(serve: Callable[..., Any], settings_of: Callable[..., Any]) -> None:

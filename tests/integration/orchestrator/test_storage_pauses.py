@@ -68,15 +68,15 @@ def serve(serve: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @pytest.fixture
-def database_url(postgres_url: str) -> str:
-    """Return the URL of a PostgreSQL schema; `serve` stores there."""
-    return postgres_url
+def database_url(migrated_postgres_url: str) -> str:
+    """Return the URL of a PostgreSQL database; `serve` stores there."""
+    return migrated_postgres_url
 
 
 @pytest.fixture
-def admin(postgres_url: str) -> Iterator[psycopg.Connection[Any]]:
+def admin(migrated_postgres_url: str) -> Iterator[psycopg.Connection[Any]]:
     """Return a connection of an administrator, who makes faults and lifts them."""
-    with psycopg.connect(postgres_url, autocommit=True) as connection:
+    with psycopg.connect(migrated_postgres_url, autocommit=True) as connection:
         yield connection
 
 
@@ -185,12 +185,12 @@ async def test_a_refused_enqueue_fails_no_run(
 
 @pytest.mark.parametrize("setting", ["lock_timeout", "statement_timeout"])
 async def test_a_lock_that_is_held_for_long(
-    serve: Callable[..., Any], settings_of: Callable[..., Any], postgres_url: str, setting: str
+    serve: Callable[..., Any], settings_of: Callable[..., Any], migrated_postgres_url: str, setting: str
 ) -> None:
     """A dump or an ALTER TABLE that holds a lock for longer than a statement may take repeats no question."""
-    url = f"{postgres_url}%20-c%20{setting}%3D300ms"
+    url = f"{migrated_postgres_url}%20-c%20{setting}%3D300ms"
     async with serve(database_url=url) as client, running(client, settings_of) as (run, agent):
-        with psycopg.connect(postgres_url) as locking:
+        with psycopg.connect(migrated_postgres_url) as locking:
             locking.execute("LOCK TABLE answers, results IN SHARE MODE")
             agent.may_answer.set()
             paused = await until_shown(client, run.run_id, RunState.PAUSED)
@@ -201,12 +201,15 @@ async def test_a_lock_that_is_held_for_long(
 
 
 async def test_cancelled_statements(
-    serve: Callable[..., Any], settings_of: Callable[..., Any], admin: psycopg.Connection[Any], postgres_url: str
+    serve: Callable[..., Any],
+    settings_of: Callable[..., Any],
+    admin: psycopg.Connection[Any],
+    migrated_postgres_url: str,
 ) -> None:
     """An administrator who cancels statements again and again repeats no question and fails no run."""
     async with serve() as client, running(client, settings_of) as (run, agent):
         cancelled: set[tuple[Any, ...]] = set()
-        with psycopg.connect(postgres_url) as locking:
+        with psycopg.connect(migrated_postgres_url) as locking:
             locking.execute("LOCK TABLE answers, results IN SHARE MODE")
 
             def cancel() -> int:
@@ -229,16 +232,20 @@ async def test_cancelled_statements(
 
 
 async def test_a_missing_right(
-    serve: Callable[..., Any], settings_of: Callable[..., Any], admin: psycopg.Connection[Any], postgres_url: str
+    serve: Callable[..., Any],
+    settings_of: Callable[..., Any],
+    admin: psycopg.Connection[Any],
+    migrated_postgres_url: str,
 ) -> None:
     """A right that is taken away pauses the run, and one that is given back resumes it."""
     name = f"writer_{uuid.uuid4().hex}"
     role = sql.Identifier(name)
     admin.execute(sql.SQL("CREATE ROLE {} LOGIN PASSWORD 'secret'").format(role))
     schema = sql.Identifier(admin.execute("SELECT current_schema()").fetchone()[0])  # type: ignore[index]
-    admin.execute(sql.SQL("GRANT ALL ON SCHEMA {} TO {}").format(schema, role))
+    for what in ("SCHEMA", "ALL TABLES IN SCHEMA", "ALL SEQUENCES IN SCHEMA"):
+        admin.execute(sql.SQL("GRANT ALL ON " + what + " {} TO {}").format(schema, role))
     try:
-        parts = urlsplit(postgres_url)
+        parts = urlsplit(migrated_postgres_url)
         url = parts._replace(netloc=f"{name}:secret@{parts.netloc.rpartition('@')[2]}").geturl()
         async with serve(database_url=url) as client, running(client, settings_of) as (run, agent):
             admin.execute(sql.SQL("REVOKE INSERT ON answers, results FROM {}").format(role))
@@ -368,7 +375,10 @@ async def test_a_run_that_waits_for_storage_can_be_cancelled(
 
 
 async def test_a_stop_keeps_its_grace_period_while_rows_cannot_be_stored(
-    serve: Callable[..., Any], settings_of: Callable[..., Any], admin: psycopg.Connection[Any], postgres_url: str
+    serve: Callable[..., Any],
+    settings_of: Callable[..., Any],
+    admin: psycopg.Connection[Any],
+    migrated_postgres_url: str,
 ) -> None:
     """The process drops the answers it cannot store; another one resumes the run once they can be."""
     async with serve(grace_s=1.0) as client, running(client, settings_of) as (run, agent):

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
     Open = Callable[[], Database]
 
+on_new_databases = pytest.mark.parametrize("database_url", ["sqlite", "new postgres"], indirect=True)
+
 # What each earlier version would have stored: one run with one answered and scored case.
 _SCORES = '[{"metric": "exact_match", "status": "scored", "value": 1.0, "passed": true}]'
 _FIRST = (
@@ -118,6 +120,7 @@ def declared(engine: sa.Engine) -> dict[str, object]:
     return found
 
 
+@on_new_databases
 def test_new_tables_are_those_of_the_schema(open_store: Open, engine: sa.Engine, declared: dict[str, object]) -> None:
     """A new database has the tables and views that the schema declares."""
     open_store().close()
@@ -128,6 +131,7 @@ def test_new_tables_are_those_of_the_schema(open_store: Open, engine: sa.Engine,
     assert found == declared
 
 
+@on_new_databases
 @pytest.mark.parametrize("revision", list(_STORED))
 async def test_an_upgrade_keeps_what_is_stored(
     revision: str, open_store: Open, engine: sa.Engine, declared: dict[str, object]
@@ -169,6 +173,7 @@ async def test_an_upgrade_keeps_what_is_stored(
     assert [tuple(row) for row in shown] == [("r", "c", "exact_match", 1.0, True)]
 
 
+@on_new_databases
 async def test_an_upgrade_counts_runs_that_were_retried_anew(open_store: Open, engine: sa.Engine) -> None:
     """Counts that two processes corrupted by retrying the same errors at once are those of the stored rows again."""
     with engine.connect() as connection:
@@ -190,6 +195,7 @@ async def test_an_upgrade_counts_runs_that_were_retried_anew(open_store: Open, e
     assert (run.finished_count, run.passed_count, run.failed_count, run.agent_error_count) == (1, 1, 0, 0)
 
 
+@on_new_databases
 def test_a_newer_database_is_refused(open_store: Open, engine: sa.Engine) -> None:
     """Tables that a newer version wrote are left alone, with a sentence that says what to do."""
     open_store().close()

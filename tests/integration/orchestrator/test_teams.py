@@ -256,6 +256,7 @@ def store_paused_run_of_0014(connection: sa.Connection, settings: RunSettings) -
     connection.commit()
 
 
+@pytest.mark.parametrize("database_url", ["sqlite", "new postgres"], indirect=True)
 async def test_what_was_stored_before_teams_is_used_as_before(
     serve: Callable[..., contextlib.AbstractAsyncContextManager[Client]], settings_of: SettingsOf, engine: sa.Engine
 ) -> None:
