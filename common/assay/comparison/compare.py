@@ -42,7 +42,8 @@ if TYPE_CHECKING:
 
 MOST_RUNS = 26
 """Most runs of one comparison: each has a letter."""
-_MOST_FLIPPED = 50
+_MOST_FLIPPED = 50  # of a pair of runs
+_MOST_FLIPPED_OF_ALL = 1_000  # a comparison travels in one message
 _FILTERED = "the cases were chosen by a filter after the run: the figures are exploratory"
 _MISMATCH = "the runs must not be compared"
 
@@ -89,6 +90,7 @@ def compare_runs(runs: Sequence[ComparedRun], settings: ComparisonSettings) -> C
     best = best_probabilities(rows if better else -rows, seed=settings.seed) if len(rows) else [None] * len(runs)
     variants = tuple(_variant(index, run, names, metrics, settings, best[index]) for index, run in enumerate(runs))
     ranking = _ranking(variants, primary, better=better)
+    most_flipped = min(_MOST_FLIPPED, _MOST_FLIPPED_OF_ALL // len(pairs))
     flipped = {f"{one.a}_vs_{one.b}": joined[at].flips(primary, metrics) for at, one in enumerate(pairs)}
     return Comparison(
         settings=settings,
@@ -102,7 +104,7 @@ def compare_runs(runs: Sequence[ComparedRun], settings: ComparisonSettings) -> C
         ranking=ranking,
         recommendation=_recommendation(ranking, pairs, variants),
         not_worse_than_best=_not_worse(variants, pairs, primary, better=better),
-        flipped={name: found.worst(_MOST_FLIPPED) for name, found in flipped.items()},
+        flipped={name: found.worst(most_flipped) for name, found in flipped.items()},
         flipped_count={name: found.count for name, found in flipped.items()},
         filtered=bool(settings.where),
         random_draws={"sign_assignments": 20_000, "resamples": 10_000},

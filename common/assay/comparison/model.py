@@ -392,7 +392,8 @@ class Comparison:
         ranking: By the classical score, the best first.
         recommendation: What follows from the ranking.
         not_worse_than_best: Labels that are not significantly worse than the highest mean of the primary metric.
-        flipped: By pair, such as "A_vs_B", the cases that came out differently, worst for B first; at most 50.
+        flipped: By pair, such as "A_vs_B", the cases that came out differently, worst for B first; at most 50,
+            and 1,000 of all pairs.
         flipped_count: By pair, how many there are.
         filtered: Whether cases were chosen by a filter, so that figures are exploratory.
         random_draws: How many assignments and resamples random figures are from, by name.

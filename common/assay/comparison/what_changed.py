@@ -2,30 +2,39 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from assay.comparison.model import Change
 
 _MOST_CHANGES = 200
+_MOST_CHARS, _LEAST_CHARS = 4_000, 100  # of a text
+_MOST_CHARS_OF_ALL = 200_000  # a comparison travels in one message
 
 
 def changes(configs: Sequence[Mapping[str, Any]]) -> list[Change]:
     """Return the settings that are not the same in all runs, in the order of the first run's.
 
-    Lists of metrics are compared by the metrics' names; settings of metrics that are None and absent are equal.
+    Lists of metrics are compared by the metrics' names; settings of metrics that are None and absent are equal. Long
+    texts, such as prompts, are compared whole and returned without their ends.
 
     Args:
         configs: The `config` of each run's document.
     """
     flat = [dict(_flat(config, "")) for config in configs]
     paths = dict.fromkeys(path for one in flat for path in one)
-    found = []
-    for path in paths:
-        values = tuple(one.get(path) for one in flat)
-        if any(value != values[0] for value in values):
-            found.append(Change(path, values))
-    return found[:_MOST_CHANGES]
+    columns = ((path, [one.get(path) for one in flat]) for path in paths)
+    found = [(path, values) for path, values in columns if any(value != values[0] for value in values)][:_MOST_CHANGES]
+    share = _MOST_CHARS_OF_ALL // max(1, len(found) * len(configs))
+    most = min(_MOST_CHARS, max(_LEAST_CHARS, share))
+    return [Change(path, tuple(_shortened(value, most) for value in values)) for path, values in found]
+
+
+def _shortened(value: Any, most: int) -> Any:
+    """Return a value, cut where it is longer as JSON than `most` characters."""
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return value if len(text) <= most else f"{text[:most]}… ({len(text):,} characters)"
 
 
 def _flat(value: Any, path: str) -> list[tuple[str, Any]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,13 +15,14 @@ from assay.comparison.model import Adjustment, Change, Comparison, ComparisonSet
 from assay.errors import InvalidInputError, NotFoundError, OverloadedError, ResumeExpiredError
 from assay.model.agent_response import AgentError, AgentErrorKind, AgentResponse, AgentStatus, Usage
 from assay.model.case import Case, Turn
+from assay.model.run import RunCounts
 from assay.model.scope import LOCAL
 from assay.reports.comparison.compared_run import compared_run
 from assay.reports.formats.json_report import write_document
 from assay.reports.report import report_of_file, report_of_run
 from assay.v1 import orchestrator_pb2 as pb
 from assay.wire.comparison import _values_from_wire, _values_to_wire
-from assay_orchestrator.queries.comparison import Comparisons
+from assay_orchestrator.queries.comparison import Comparisons, check_rows
 from assay_orchestrator.store.page_tokens import PageTokens
 
 if TYPE_CHECKING:
@@ -159,8 +161,8 @@ async def test_the_figures_are_those_of_the_reports_and_cases_are_listed(
             await client.compare_runs(pair, ComparisonSettings(where="no_such>1"))
 
 
-async def test_a_run_without_rows_is_refused(serve: Serve, settings_of: SettingsOf) -> None:
-    """There is nothing to compare; the sentence is that of comparing files."""
+async def test_runs_without_rows_or_with_too_many_are_refused(serve: Serve, settings_of: SettingsOf) -> None:
+    """Of no rows, the sentence is that of comparing files; of too many, it names both numbers."""
     async with serve() as client:
         done = await finished(client, settings_of(), cases(bool))
         hosted = settings_of("python", "agent:answer")
@@ -168,6 +170,9 @@ async def test_a_run_without_rows_is_refused(serve: Serve, settings_of: Settings
         waiting = (await client.create_run(hosted, dataset.dataset_id)).run_id
         with pytest.raises(InvalidInputError, match=f"run {waiting} has no rows"):
             await client.compare_runs([done, waiting])
+        large = replace(await client.get_run(done), counts=RunCounts(finished=500_001))
+        with pytest.raises(InvalidInputError, match="1,000,002 rows, more than the 1,000,000 that are compared"):
+            check_rows([large, large])
 
 
 async def test_comparisons_of_a_team_wait_for_each_other_and_few_wait(open_store: Callable[[], Database]) -> None:

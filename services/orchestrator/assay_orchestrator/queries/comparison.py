@@ -95,7 +95,7 @@ class Comparisons:
             OverloadedError: Too many comparisons of the team wait.
             DeadlineError: The filter took too long.
         """
-        _check_rows(runs)
+        check_rows(runs)
 
         async def work() -> Comparison:
             read = await self._read(scope, runs, settings)
@@ -121,7 +121,7 @@ class Comparisons:
             InvalidInputError: As `compare`, or a run lacks a metric of the query.
             NotFoundError, OverloadedError, DeadlineError: As `compare`.
         """
-        _check_rows(runs)
+        check_rows(runs)
         bound_to = ("ListComparedCases", json.dumps([_identity(runs, settings), dataclasses.astuple(query)]))
         position = await self._tokens.read(scope, bound_to, page_token, (int,))
         begin = int(position[0]) if position is not None else 0
@@ -217,7 +217,12 @@ def _identity(runs: Sequence[Run], settings: ComparisonSettings) -> list[object]
     return [versions, dataclasses.astuple(settings)]
 
 
-def _check_rows(runs: Sequence[Run]) -> None:
+def check_rows(runs: Sequence[Run]) -> None:
+    """Check that runs have rows, and not too many to be compared at once.
+
+    Raises:
+        InvalidInputError: One has none, or they have too many together.
+    """
     for run in runs:
         if run.summary is None:
             raise without_rows(run.run_id)
