@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 import pytest
-from tests.e2e.command_server import CommandServer
+from tests.fork_server import ForkServer
 from tests.waiting import wait_until
 
 from assay.local.stack import SERVICES
@@ -27,6 +27,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 ROOT = Path(__file__).resolve().parents[2]
+COMMAND_MODULES = (
+    "assay.client.evaluate", "assay.client.starting", "assay.local.stack", "assay.reports.formats.html.summary_view",
+    "assay_cli.commands.run", "assay_cli.output.console", "assay_cli.output.report_files", "jinja2",
+)  # fmt: skip
 
 
 class Cli:
@@ -38,7 +42,7 @@ class Cli:
         server: Forks the processes of `run`, where they need no imports of their own; None to start each.
     """
 
-    def __init__(self, folder: Path, home: Path | None = None, server: CommandServer | None = None) -> None:
+    def __init__(self, folder: Path, home: Path | None = None, server: ForkServer | None = None) -> None:
         self.folder = folder
         self._server = server
         self.home = home if home is not None else folder / "home"
@@ -99,15 +103,15 @@ class Cli:
 
 
 @pytest.fixture(scope="session")
-def command_server() -> Iterator[CommandServer]:
+def command_server() -> Iterator[ForkServer]:
     """Return what forks processes of the command."""
-    server = CommandServer()
+    server = ForkServer("assay_cli", COMMAND_MODULES)
     yield server
     server.close()
 
 
 @pytest.fixture
-def cli(tmp_path: Path, command_server: CommandServer) -> Iterator[Cli]:
+def cli(tmp_path: Path, command_server: ForkServer) -> Iterator[Cli]:
     """Return the command in a fresh folder; no service may be left behind."""
     caller = Cli(tmp_path, server=command_server)
     yield caller
@@ -126,7 +130,7 @@ def stack_up(caller: Cli, *options: str) -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def shared_home(tmp_path_factory: pytest.TempPathFactory, command_server: CommandServer) -> Iterator[Path]:
+def shared_home(tmp_path_factory: pytest.TempPathFactory, command_server: ForkServer) -> Iterator[Path]:
     """Return the state directory of a local stack that tests share, so that its services and model start once."""
     caller = Cli(tmp_path_factory.mktemp("shared"), server=command_server)
     with stack_up(caller):
@@ -134,7 +138,7 @@ def shared_home(tmp_path_factory: pytest.TempPathFactory, command_server: Comman
 
 
 @pytest.fixture
-def shared_cli(tmp_path: Path, shared_home: Path, command_server: CommandServer) -> Cli:
+def shared_cli(tmp_path: Path, shared_home: Path, command_server: ForkServer) -> Cli:
     """Return the command in a fresh folder, over the shared stack: other tests' runs are stored there, too."""
     return Cli(tmp_path, shared_home, command_server)
 

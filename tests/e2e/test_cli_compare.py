@@ -12,12 +12,12 @@ import pytest
 from assay.reports.report import report_of_file
 
 if TYPE_CHECKING:
-    from tests.e2e.command_server import CommandServer
     from tests.e2e.conftest import Cli
+    from tests.fork_server import ForkServer
 
 
 @pytest.fixture(scope="session")
-def two_runs(shared_home: Path, tmp_path_factory: pytest.TempPathFactory, command_server: CommandServer) -> Path:
+def two_runs(shared_home: Path, tmp_path_factory: pytest.TempPathFactory, command_server: ForkServer) -> Path:
     """Return a folder with the reports of two runs over 20 cases: `right` passes all, `wrong` fails the first ten."""
     from tests.e2e.conftest import Cli, with_project
 
@@ -50,7 +50,7 @@ def test_files_are_compared_without_a_service(compared: Cli) -> None:
 
 
 def test_stored_runs_and_files_give_the_same_figures(
-    two_runs: Path, shared_home: Path, command_server: CommandServer
+    two_runs: Path, shared_home: Path, command_server: ForkServer
 ) -> None:
     """A run compared by its id and by its file is the same run."""
     from tests.e2e.conftest import Cli
@@ -112,7 +112,7 @@ def test_a_plan(compared: Cli) -> None:
     assert "--difference" in compared.run("plan", "wrong/results.json", "--difference", "0", status=2).stderr
 
 
-def test_baselines(two_runs: Path, shared_home: Path, command_server: CommandServer) -> None:
+def test_baselines(two_runs: Path, shared_home: Path, command_server: ForkServer) -> None:
     """A run is named, compared by its name, listed and forgotten."""
     from tests.e2e.conftest import Cli
 

@@ -14,7 +14,7 @@ from tests.e2e.conftest import Cli
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.e2e.command_server import CommandServer
+    from tests.fork_server import ForkServer
 
 AGENT = """
 import asyncio
@@ -65,7 +65,7 @@ def write(cli: Cli, **spec: Any) -> None:
 
 @pytest.fixture(scope="module")
 def ran(
-    tmp_path_factory: pytest.TempPathFactory, shared_home: Path, command_server: CommandServer
+    tmp_path_factory: pytest.TempPathFactory, shared_home: Path, command_server: ForkServer
 ) -> tuple[Cli, str, str]:
     """Run once; return the command, what it printed, and the run."""
     cli = Cli(tmp_path_factory.mktemp("why"), shared_home, command_server)

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.fork_server import ForkServer
 
 from assay.rpc.channel import open_channel, read_stream
 from assay.rpc.server import RpcServer
@@ -30,6 +31,10 @@ if TYPE_CHECKING:
 KEY = "sk-planted-0123456789-abcdefghij"
 GOOD = {"reasoning": "It is right.", "score": 4}
 ALLOWED = ("allow_judges", "allow_base_urls", "allow_key_variables")
+JUDGE_MODULES = (
+    "assay.storage.postgres", "assay.storage.sqlite", "assay_judge.resources", "assay_judge.service", "anthropic",
+    "openai", "sqlalchemy.dialects.sqlite.pysqlite",
+)  # fmt: skip
 PRICES = "prices: [{model: '*', input: 1, output: 5}]"
 
 
@@ -56,6 +61,14 @@ class Judge:
         async with read_stream(self.stub.GradeStream(iter(requests))) as responses:
             found = {int(response.request_id): response.verdict async for response in responses}
         return [found[index] for index in range(len(asked))]
+
+
+@pytest.fixture(scope="session")
+def judges() -> Iterator[ForkServer]:
+    """Return what forks judges."""
+    server = ForkServer("assay_judge", JUDGE_MODULES)
+    yield server
+    server.close()
 
 
 @pytest.fixture

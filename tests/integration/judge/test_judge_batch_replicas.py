@@ -6,8 +6,6 @@ import asyncio
 import dataclasses
 import os
 import signal
-import subprocess
-import sys
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -35,6 +33,8 @@ from assay_judge.verdicts.rubric_registry import BUILT_IN
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Mapping
+
+    from tests.fork_server import ForkServer, Process
 
     from assay_judge.batches.store import BatchRecord
 
@@ -185,7 +185,7 @@ def contents(url: str) -> list[Any]:
 class Replica:
     """A judge process on a shared database, and a client of it."""
 
-    def __init__(self, stub: Any, process: subprocess.Popen[bytes], log: Path) -> None:
+    def __init__(self, stub: Any, process: Process, log: Path) -> None:
         self.stub = stub
         self.process = process
         self._log = log
@@ -210,8 +210,8 @@ class Replica:
 
 @asynccontextmanager
 async def replica(
-    folder: Path, name: str, provider: ScriptedProvider, url: str, *, protocol: str = "openai", failpoints: str = "",
-    flags: Mapping[str, Any] = QUICK,
+    judges: ForkServer, folder: Path, name: str, provider: ScriptedProvider, url: str, *,
+    protocol: str = "openai", failpoints: str = "", flags: Mapping[str, Any] = QUICK,
 ) -> AsyncIterator[Replica]:  # fmt: skip
     """A replica; it is killed in the end."""
     (folder / "prices.yaml").write_text("prices: [{model: '*', input: 1, output: 5}]")
@@ -221,17 +221,19 @@ async def replica(
         "batch-base-urls": "http://127.0.0.1:*", "state-dir": folder / name, "prices": folder / "prices.yaml",
         **QUICK, **flags,
     }  # fmt: skip
-    command = [sys.executable, "-m", "assay_judge", *(f"--{key}={value}" for key, value in given.items())]
-    variables = {**os.environ, "ASSAY_DATABASE_URL": url, "ASSAY_FAILPOINTS": failpoints}
-    with (folder / f"{name}.log").open("ab") as log, started(command, log, variables) as process:
+    arguments = [f"--{key}={value}" for key, value in given.items()]
+    variables = {"ASSAY_DATABASE_URL": url, "ASSAY_FAILPOINTS": failpoints}
+    with started(judges, arguments, folder, folder / f"{name}.log", **variables) as process:
         async with open_channel(f"unix:{folder}/{name}.sock") as channel:
             await wait_for_ready(channel, "assay.v1.JudgeService", 60)
             yield Replica(judge_pb2_grpc.JudgeServiceStub(channel), process, folder / f"{name}.log")
 
 
 @contextmanager
-def started(command: list[str], log: Any, variables: dict[str, str]) -> Iterator[subprocess.Popen[bytes]]:
-    process = subprocess.Popen(command, stderr=log, env=variables)
+def started(judges: ForkServer, arguments: list[str], folder: Path, log: Path, **variables: str) -> Iterator[Process]:
+    with log.open("ab") as file:
+        streams = (0, file.fileno(), file.fileno())
+        process = judges.start(arguments, folder=folder, environment={**os.environ, **variables}, streams=streams)
     try:
         yield process
     finally:
@@ -239,7 +241,7 @@ def started(command: list[str], log: Any, variables: dict[str, str]) -> Iterator
         process.wait()
 
 
-def is_suspended(process: subprocess.Popen[bytes]) -> bool:
+def is_suspended(process: Process) -> bool:
     """Return whether a process stands still."""
     return Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
 
@@ -250,13 +252,15 @@ def check(verdict: pb.Verdict) -> None:
     assert verdict.usage.cost_usd == pytest.approx(HALF_PRICE, abs=1e-12)
 
 
-async def test_two_replicas_that_are_asked_the_same_order_it_once(tmp_path: Path, postgres_url: str) -> None:
+async def test_two_replicas_that_are_asked_the_same_order_it_once(
+    judges: ForkServer, tmp_path: Path, postgres_url: str
+) -> None:
     """One order for each, paid once; callers at both, of the same row and of another run, get its outcome."""
     patient = {"batch-wait-s": 2.0}  # all requests are there before a batch is made
     with ScriptedProvider(says(GOOD)) as provider:
         async with (
-            replica(tmp_path, "one", provider, postgres_url, flags=patient) as one,
-            replica(tmp_path, "two", provider, postgres_url, flags=patient) as two,
+            replica(judges, tmp_path, "one", provider, postgres_url, flags=patient) as one,
+            replica(judges, tmp_path, "two", provider, postgres_url, flags=patient) as two,
         ):
             asked = [(at, n) for n in range(20) for at in (one, two)]
             responses = await asyncio.gather(*(at.grade(f"a{n}", row=f"{n}") for at, n in asked))
@@ -282,7 +286,7 @@ async def test_two_replicas_that_are_asked_the_same_order_it_once(tmp_path: Path
     ],
 )
 async def test_a_batch_of_a_killed_replica_is_carried_by_another(
-    tmp_path: Path, postgres_url: str, protocol: str, point: str
+    judges: ForkServer, tmp_path: Path, postgres_url: str, protocol: str, point: str
 ) -> None:
     """kill -9 with an order stored, before the submission or after it: one submission, and its row has the outcome.
 
@@ -291,19 +295,21 @@ async def test_a_batch_of_a_killed_replica_is_carried_by_another(
     with ScriptedProvider(says(GOOD)) as provider:
         # The other one starts when this one has the order: its poll could take it up first.
         async with replica(
-            tmp_path, "one", provider, postgres_url, protocol=protocol, failpoints=f"{point}=kill"
+            judges, tmp_path, "one", provider, postgres_url, protocol=protocol, failpoints=f"{point}=kill"
         ) as one:
             asking = asyncio.ensure_future(one.grade())
             await until(one.process.poll, lambda code: code is not None)
             asking.cancel()
-        async with replica(tmp_path, "two", provider, postgres_url, protocol=protocol) as two:
+        async with replica(judges, tmp_path, "two", provider, postgres_url, protocol=protocol) as two:
             check((await two.grade()).verdict)
             assert await two.spent() == (round(HALF_PRICE, 9), 0)
         assert len(provider.batches.submitted) == len(provider.batches.paid) == 1
 
 
 @pytest.mark.parametrize("point", ["judge.batch_before_submit", "judge.batch_before_settle"])
-async def test_a_suspended_replica_neither_submits_nor_writes(tmp_path: Path, postgres_url: str, point: str) -> None:
+async def test_a_suspended_replica_neither_submits_nor_writes(
+    judges: ForkServer, tmp_path: Path, postgres_url: str, point: str
+) -> None:
     """SIGSTOP for longer than the lease: another replica acquires the batch, and what comes after SIGCONT is refused.
 
     The first reply is no verdict, so that the suspended replica is about to order a second turn.
@@ -315,11 +321,11 @@ async def test_a_suspended_replica_neither_submits_nor_writes(tmp_path: Path, po
     with ScriptedProvider(script) as provider:
         async with AsyncExitStack() as stack:
             one = await stack.enter_async_context(
-                replica(tmp_path, "one", provider, postgres_url, failpoints=f"{point}=stop@1")
+                replica(judges, tmp_path, "one", provider, postgres_url, failpoints=f"{point}=stop@1")
             )
             asking = asyncio.ensure_future(one.grade(row=""))
             await until(lambda: is_suspended(one.process))
-            two = await stack.enter_async_context(replica(tmp_path, "two", provider, postgres_url))
+            two = await stack.enter_async_context(replica(judges, tmp_path, "two", provider, postgres_url))
             verdict = (await two.grade(row="")).verdict
             assert (dict(verdict.scores), verdict.usage.requests) == ({"score": 4.0}, 2)
             await until(lambda: contents(postgres_url)[1] == [])  # its batches are over
@@ -333,13 +339,13 @@ async def test_a_suspended_replica_neither_submits_nor_writes(tmp_path: Path, po
         assert len(provider.batches.submitted) == len(provider.batches.paid) == 2
 
 
-async def test_a_graceful_stop_releases_its_batches(tmp_path: Path, postgres_url: str) -> None:
+async def test_a_graceful_stop_releases_its_batches(judges: ForkServer, tmp_path: Path, postgres_url: str) -> None:
     """Another replica acquires them at once, though their leases would last for an hour."""
     slow = {"batch-poll-s": 1_800}
     with ScriptedProvider(says(GOOD)) as provider:
         async with (
-            replica(tmp_path, "one", provider, postgres_url, flags=slow) as one,
-            replica(tmp_path, "two", provider, postgres_url, flags={**slow, "batch-wait-s": 600}) as two,
+            replica(judges, tmp_path, "one", provider, postgres_url, flags=slow) as one,
+            replica(judges, tmp_path, "two", provider, postgres_url, flags={**slow, "batch-wait-s": 600}) as two,
         ):
             assert (await one.grade(timeout_ms=1)).verdict.reason == "batch_pending"
             await until(lambda: "submitted batch" in one.log)
@@ -351,13 +357,15 @@ async def test_a_graceful_stop_releases_its_batches(tmp_path: Path, postgres_url
         assert len(provider.batches.submitted) == 1
 
 
-async def test_the_cap_holds_over_the_orders_of_all_replicas(tmp_path: Path, postgres_url: str) -> None:
+async def test_the_cap_holds_over_the_orders_of_all_replicas(
+    judges: ForkServer, tmp_path: Path, postgres_url: str
+) -> None:
     """Both have more requests than the cap pays for: together they use it and never pass it."""
     cap = 0.03
     with ScriptedProvider(says(GOOD)) as provider:
         async with (
-            replica(tmp_path, "one", provider, postgres_url) as one,
-            replica(tmp_path, "two", provider, postgres_url) as two,
+            replica(judges, tmp_path, "one", provider, postgres_url) as one,
+            replica(judges, tmp_path, "two", provider, postgres_url) as two,
         ):
             asked = [(at, n) for n in range(30) for at in (one, two)]
             responses = await asyncio.gather(

@@ -4,8 +4,6 @@ import json
 import os
 import signal
 import sqlite3
-import subprocess
-import sys
 from contextlib import asynccontextmanager, closing
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
+    from tests.fork_server import ForkServer
+
 GOOD = {"reasoning": "It is right.", "score": 4}
 HALF_PRICE = 0.000975
 LEAST_RESERVED = 0.004  # of one request: its reply may have 2,048 tokens
@@ -29,13 +29,14 @@ COUNT = 20
 both_protocols = pytest.mark.parametrize("protocol", ["openai", "anthropic"])
 
 
-def started(command: list[str], log: Any, **variables: str) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(command, stderr=log, env={**os.environ, **variables})
-
-
 @asynccontextmanager
 async def judge_process(
-    folder: Path, provider: ScriptedProvider, protocol: str, failpoints: str = "", database_url: str = ""
+    judges: ForkServer,
+    folder: Path,
+    provider: ScriptedProvider,
+    protocol: str,
+    failpoints: str = "",
+    database_url: str = "",
 ) -> AsyncIterator[tuple[Any, Any]]:
     """A judge process with its state in a folder, and a client of it; it is killed in the end."""
     (folder / "prices.yaml").write_text("prices: [{model: '*', input: 1, output: 5}]")
@@ -46,11 +47,11 @@ async def judge_process(
         "batch-base-urls": "http://127.0.0.1:*", "state-dir": folder / "state", "prices": folder / "prices.yaml",
         "batch-wait-s": 5, "batch-requests": COUNT, "batch-poll-s": 0.1,
     }  # fmt: skip
-    command = [sys.executable, "-m", "assay_judge", *(f"--{name}={value}" for name, value in flags.items())]
-    with (
-        (folder / "judge.log").open("ab") as log,
-        started(command, log, ASSAY_FAILPOINTS=failpoints, ASSAY_DATABASE_URL=database_url) as process,
-    ):
+    arguments = [f"--{name}={value}" for name, value in flags.items()]
+    variables = {"ASSAY_DATABASE_URL": database_url, "ASSAY_FAILPOINTS": failpoints}
+    with (folder / "judge.log").open("ab") as log:
+        streams = (0, log.fileno(), log.fileno())
+        process = judges.start(arguments, folder=folder, environment={**os.environ, **variables}, streams=streams)
         try:
             async with open_channel(f"unix:{socket}") as channel:
                 await wait_for_ready(
@@ -59,6 +60,7 @@ async def judge_process(
                 yield judge_pb2_grpc.JudgeServiceStub(channel), process
         finally:
             process.kill()
+            process.wait()
 
 
 async def ask_all(stub: Any, timeout_ms: int) -> list[pb.Verdict]:
@@ -95,11 +97,11 @@ async def looked(provider: ScriptedProvider) -> None:
 
 
 async def order_all_and_be_killed(
-    folder: Path, provider: ScriptedProvider, protocol: str, database_url: str = ""
+    judges: ForkServer, folder: Path, provider: ScriptedProvider, protocol: str, database_url: str = ""
 ) -> None:
     """Order all verdicts from a process, which is killed while their batch is out."""
     provider.batches.is_held = True
-    async with judge_process(folder, provider, protocol, database_url=database_url) as (stub, process):
+    async with judge_process(judges, folder, provider, protocol, database_url=database_url) as (stub, process):
         assert {verdict.reason for verdict in await ask_all(stub, 1)} == {"batch_pending"}
         await all_submitted(provider, stub)
         await looked(provider)
@@ -107,10 +109,12 @@ async def order_all_and_be_killed(
         process.wait()
 
 
-async def check_the_rest(folder: Path, provider: ScriptedProvider, protocol: str, database_url: str = "") -> None:
+async def check_the_rest(
+    judges: ForkServer, folder: Path, provider: ScriptedProvider, protocol: str, database_url: str = ""
+) -> None:
     """Ask another process for all verdicts: each comes from what is out already, and is paid for once."""
     submitted = len(provider.batches.submitted)
-    async with judge_process(folder, provider, protocol, database_url=database_url) as (stub, _):
+    async with judge_process(judges, folder, provider, protocol, database_url=database_url) as (stub, _):
         _, reserved = await spent(stub)
         assert reserved > 0
         assert {verdict.reason for verdict in await ask_all(stub, 1)} == {"batch_pending"}
@@ -127,7 +131,7 @@ async def check_the_rest(folder: Path, provider: ScriptedProvider, protocol: str
 
 @pytest.mark.parametrize("shared", [False, True])
 async def test_no_verdict_is_paid_twice_when_the_judge_is_killed(
-    tmp_path: Path, postgres_url: str, shared: bool
+    judges: ForkServer, tmp_path: Path, postgres_url: str, shared: bool
 ) -> None:
     """kill -9 while a batch is out: the next process looks after it, callers join it, the sums are right.
 
@@ -135,22 +139,24 @@ async def test_no_verdict_is_paid_twice_when_the_judge_is_killed(
     """
     url = postgres_url if shared else ""
     with ScriptedProvider(says(GOOD)) as provider:
-        await order_all_and_be_killed(tmp_path, provider, "openai", url)
-        await check_the_rest(tmp_path, provider, "openai", url)
+        await order_all_and_be_killed(judges, tmp_path, provider, "openai", url)
+        await check_the_rest(judges, tmp_path, provider, "openai", url)
 
 
 @both_protocols
-async def test_a_kill_between_submission_and_its_record_pays_nothing_twice(tmp_path: Path, protocol: str) -> None:
+async def test_a_kill_between_submission_and_its_record_pays_nothing_twice(
+    judges: ForkServer, tmp_path: Path, protocol: str
+) -> None:
     """The provider has the batch and the store does not know: it is found by its mark, or by its requests."""
     with ScriptedProvider(says(GOOD)) as provider:
-        await order_all_and_be_killed(tmp_path, provider, protocol)
+        await order_all_and_be_killed(judges, tmp_path, provider, protocol)
         with sqlite3.connect(tmp_path / "state" / "judge.db") as database:
             assert database.execute("UPDATE batches SET provider_id = ''").rowcount >= 1
         database.close()
-        await check_the_rest(tmp_path, provider, protocol)
+        await check_the_rest(judges, tmp_path, provider, protocol)
 
 
-async def test_a_kill_before_the_submission_loses_no_order(tmp_path: Path) -> None:
+async def test_a_kill_before_the_submission_loses_no_order(judges: ForkServer, tmp_path: Path) -> None:
     """An order is on disk before its caller hears that it waits; the next process submits it.
 
     The last order takes 2 s to be stored, its caller has 1 ms, and the process is killed when the caller has its
@@ -159,7 +165,7 @@ async def test_a_kill_before_the_submission_loses_no_order(tmp_path: Path) -> No
     with ScriptedProvider(says(GOOD)) as provider:
         provider.batches.refusals = [Reply("not now", status=503)] * 100_000
         slow = f"judge.order_before_commit=delay:2@{COUNT}"
-        async with judge_process(tmp_path, provider, "openai", slow) as (stub, process):
+        async with judge_process(judges, tmp_path, provider, "openai", slow) as (stub, process):
             assert {verdict.reason for verdict in await ask_all(stub, 1)} == {"batch_pending"}
             os.kill(process.pid, signal.SIGKILL)
             process.wait()
@@ -168,11 +174,11 @@ async def test_a_kill_before_the_submission_loses_no_order(tmp_path: Path) -> No
             assert database.execute("SELECT count(*) FROM orders").fetchone() == (COUNT,)
         provider.batches.refusals = []
         provider.batches.is_held = True
-        await check_the_rest_was_submitted(tmp_path, provider)
+        await check_the_rest_was_submitted(judges, tmp_path, provider)
 
 
-async def check_the_rest_was_submitted(folder: Path, provider: ScriptedProvider) -> None:
-    async with judge_process(folder, provider, "openai") as (stub, _):
+async def check_the_rest_was_submitted(judges: ForkServer, folder: Path, provider: ScriptedProvider) -> None:
+    async with judge_process(judges, folder, provider, "openai") as (stub, _):
         await all_submitted(provider, stub)
         provider.batches.is_held = False
         verdicts = await ask_all(stub, 30_000)
@@ -180,21 +186,21 @@ async def check_the_rest_was_submitted(folder: Path, provider: ScriptedProvider)
     assert len(provider.batches.paid) == COUNT
 
 
-async def test_results_that_came_while_nobody_ran_are_fetched(tmp_path: Path) -> None:
+async def test_results_that_came_while_nobody_ran_are_fetched(judges: ForkServer, tmp_path: Path) -> None:
     """The batch ends while the judge is away; an outcome that is no verdict waits on disk for whoever ordered it."""
 
     def script(request: Any) -> Reply:
         return Reply("no", status=400) if "answer 7\n" in request.question else says(GOOD)(request)
 
     with ScriptedProvider(script) as provider:
-        await order_all_and_be_killed(tmp_path, provider, "openai")
+        await order_all_and_be_killed(judges, tmp_path, provider, "openai")
         provider.batches.is_held = False
-        async with judge_process(tmp_path, provider, "openai") as (stub, process):
+        async with judge_process(judges, tmp_path, provider, "openai") as (stub, process):
             await until(lambda: spent(stub), lambda seen: not seen[1])
             assert len(provider.batches.paid) == COUNT - 1
             os.kill(process.pid, signal.SIGKILL)
             process.wait()
-        async with judge_process(tmp_path, provider, "openai") as (stub, _):
+        async with judge_process(judges, tmp_path, provider, "openai") as (stub, _):
             verdicts = await ask_all(stub, 5_000)
         assert [verdict.reason for verdict in verdicts if verdict.reason] == ["judge_refuses_request"]
         assert all(verdict.usage.HasField("cost_usd") for verdict in verdicts)

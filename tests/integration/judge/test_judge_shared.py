@@ -6,8 +6,6 @@ import asyncio
 import os
 import signal
 import socket
-import subprocess
-import sys
 from contextlib import asynccontextmanager, closing
 from typing import TYPE_CHECKING, Any
 
@@ -36,6 +34,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
     from contextlib import AbstractAsyncContextManager
     from pathlib import Path
+
+    from tests.fork_server import ForkServer
 
     Open = Callable[[], Any]
 
@@ -201,16 +201,20 @@ async def test_a_judge_that_cannot_open_its_database_leaves_its_folder_free(tmp_
 
 
 @asynccontextmanager
-async def replica(folder: Path, name: str, provider: ScriptedProvider, url: str) -> AsyncIterator[tuple[Any, Any]]:
+async def replica(
+    judges: ForkServer, folder: Path, name: str, provider: ScriptedProvider, url: str
+) -> AsyncIterator[tuple[Any, Any]]:
     """A judge process on a database, and a client of it; it is killed in the end."""
     (folder / "prices.yaml").write_text("prices: [{model: '*', input: 1, output: 5}]")
     flags = {
         "listen": f"unix:{folder}/{name}.sock", "provider": "openai", "model": "judge-1",
         "base-url": provider.openai_url, "state-dir": folder / name, "prices": folder / "prices.yaml",
     }  # fmt: skip
-    command = [sys.executable, "-m", "assay_judge", *(f"--{key}={value}" for key, value in flags.items())]
+    arguments = [f"--{key}={value}" for key, value in flags.items()]
+    variables = {**os.environ, "ASSAY_DATABASE_URL": url}
     with (folder / f"{name}.log").open("ab") as log:
-        process = subprocess.Popen(command, stderr=log, env={**os.environ, "ASSAY_DATABASE_URL": url})  # noqa: ASYNC220 - it takes no time
+        streams = (0, log.fileno(), log.fileno())
+        process = judges.start(arguments, folder=folder, environment=variables, streams=streams)
     try:
         async with open_channel(f"unix:{folder}/{name}.sock") as channel:
             await wait_for_ready(channel, "assay.v1.JudgeService", 60)
@@ -226,13 +230,13 @@ async def grade(stub: Any, answer: str, cap: float = 0.1) -> pb.GradeResponse:
     return response
 
 
-async def test_two_replicas_race_for_the_last_cent(tmp_path: Path, postgres_url: str) -> None:
+async def test_two_replicas_race_for_the_last_cent(judges: ForkServer, tmp_path: Path, postgres_url: str) -> None:
     """Both have more requests than the cap pays for: together they use it and never pass it."""
     cap = 0.1
     with ScriptedProvider(says(GOOD, delay_s=0.02)) as provider:
         async with (
-            replica(tmp_path, "one", provider, postgres_url) as (one, _),
-            replica(tmp_path, "two", provider, postgres_url) as (two, _),
+            replica(judges, tmp_path, "one", provider, postgres_url) as (one, _),
+            replica(judges, tmp_path, "two", provider, postgres_url) as (two, _),
         ):
             stubs = [one, two]
             responses = await asyncio.gather(*(grade(stubs[n % 2], f"a{n}", cap) for n in range(120)))
@@ -247,24 +251,28 @@ async def test_two_replicas_race_for_the_last_cent(tmp_path: Path, postgres_url:
     assert [spending.reserved_usd for spending in standing] == [0.0, 0.0]
 
 
-async def test_a_verdict_of_one_replica_is_found_by_the_other(tmp_path: Path, postgres_url: str) -> None:
+async def test_a_verdict_of_one_replica_is_found_by_the_other(
+    judges: ForkServer, tmp_path: Path, postgres_url: str
+) -> None:
     """The cache is one: nothing is paid again."""
     with ScriptedProvider(says(GOOD)) as provider:
         async with (
-            replica(tmp_path, "one", provider, postgres_url) as (one, _),
-            replica(tmp_path, "two", provider, postgres_url) as (two, _),
+            replica(judges, tmp_path, "one", provider, postgres_url) as (one, _),
+            replica(judges, tmp_path, "two", provider, postgres_url) as (two, _),
         ):
             assert not (await grade(one, "a")).verdict.cached
             found = (await grade(two, "a")).verdict
     assert (dict(found.scores), found.cached, len(provider.requests)) == ({"score": 4.0}, True, 1)
 
 
-async def test_what_a_killed_replica_had_set_aside_stays_set_aside(tmp_path: Path, postgres_url: str) -> None:
+async def test_what_a_killed_replica_had_set_aside_stays_set_aside(
+    judges: ForkServer, tmp_path: Path, postgres_url: str
+) -> None:
     """kill -9 in the midst of calls: their most counts towards the cap at the other replica, which goes on."""
     with ScriptedProvider(says(GOOD, delay_s=30.0)) as slow, ScriptedProvider(says(GOOD)) as provider:
         async with (
-            replica(tmp_path, "one", slow, postgres_url) as (one, process),
-            replica(tmp_path, "two", provider, postgres_url) as (two, _),
+            replica(judges, tmp_path, "one", slow, postgres_url) as (one, process),
+            replica(judges, tmp_path, "two", provider, postgres_url) as (two, _),
         ):
             asking = [asyncio.ensure_future(grade(one, f"a{n}")) for n in range(3)]
             await until(lambda: len(slow.requests) >= 3)

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import signal
-import subprocess
-import sys
 import threading
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.fork_server import ForkServer, Process
 
 from assay.agent_host.caller import AgentCaller
 from assay.client.client import Client
@@ -36,6 +34,10 @@ if TYPE_CHECKING:
 
 GOOD = {"reasoning": "It is right.", "score": 4}
 ALL = {"allow_judges": ("*",), "allow_base_urls": ("*",), "allow_key_variables": ("*",)}
+ORCHESTRATOR_MODULES = (
+    "assay.local.lease", "assay.rpc.server", "assay.storage.sqlite", "assay_orchestrator.engine.dispatcher_factory",
+    "assay_orchestrator.runs.manager", "assay_orchestrator.service", "sqlalchemy.dialects.sqlite.pysqlite", "uvloop",
+)  # fmt: skip
 PRICES = "prices: [{model: '*', input: 1, output: 5}]"
 
 
@@ -59,14 +61,16 @@ class Stage:
         folder: Where all of it keeps its state.
         provider: The judge's model.
         replies: What it says, one after the other, the last again and again.
+        forks: Starts orchestrators.
         agent: Under test.
     """
 
     folder: Path
     provider: ScriptedProvider
     replies: list[Any]
+    forks: ForkServer
     agent: CountingAgent = field(default_factory=CountingAgent)
-    process: subprocess.Popen[bytes] | None = None
+    process: Process | None = None
 
     def say(self, *replies: Any) -> None:
         """Have the provider say something else from now on."""
@@ -95,7 +99,8 @@ class Stage:
         own = ["--listen", address, "--database", str(self.folder / "assay.db"), "--judge-patience-s", "1.5"]
         own += ["--judge", f"unix:{self.folder}/j.sock"] if judge else []
         with (self.folder / "o.log").open("ab") as log:
-            self.process = subprocess.Popen([sys.executable, "-m", "assay_orchestrator", *own, *flags], stderr=log)  # noqa: ASYNC220 - it takes no time
+            streams = (0, log.fileno(), log.fileno())
+            self.process = self.forks.start([*own, *flags], folder=self.folder, streams=streams)
         try:
             async with Client(address, patience_s=60.0) as client:
                 await client.wait_for_ready(60)
@@ -106,7 +111,7 @@ class Stage:
     def kill(self) -> None:
         """End the orchestrator in the midst of whatever it does."""
         assert self.process is not None
-        self.process.send_signal(signal.SIGKILL)
+        self.process.kill()
         self.process.wait()
 
     def who(self, **changes: Any) -> JudgeSettings:
@@ -179,8 +184,16 @@ def case_of() -> Callable[..., Case]:
     return case
 
 
+@pytest.fixture(scope="session")
+def orchestrators() -> Iterator[ForkServer]:
+    """Return what forks orchestrators."""
+    server = ForkServer("assay_orchestrator", ORCHESTRATOR_MODULES)
+    yield server
+    server.close()
+
+
 @pytest.fixture
-def set_up(tmp_path: Path) -> Iterator[Callable[..., Stage]]:
+def set_up(tmp_path: Path, orchestrators: ForkServer) -> Iterator[Callable[..., Stage]]:
     """Return a function that sets up everything with a provider that says the given replies."""
     running: list[ScriptedProvider] = []
 
@@ -195,7 +208,7 @@ def set_up(tmp_path: Path) -> Iterator[Callable[..., Stage]]:
         provider = ScriptedProvider(speak)
         provider.__enter__()
         running.append(provider)
-        return Stage(tmp_path, provider, waiting)
+        return Stage(tmp_path, provider, waiting, orchestrators)
 
     yield start
     for provider in running:
