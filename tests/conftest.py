@@ -74,7 +74,8 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put slow files first."""
     tests = Path(__file__).parent
-    items.sort(key=lambda item: SLOWEST_FIRST.index(item.path.relative_to(tests).parts[0]))
+    places = {path: SLOWEST_FIRST.index(path.relative_to(tests).parts[0]) for path in {item.path for item in items}}
+    items.sort(key=lambda item: places[item.path])
 
 
 def pytest_report_teststatus(report: pytest.TestReport) -> tuple[str, str, str] | None:

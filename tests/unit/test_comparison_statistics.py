@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+import scipy  # its stats are imported when a test names them: each process of the tests collects them all
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import stats
 
 from assay.statistics.adjustment import benjamini_hochberg, holm
 from assay.statistics.independent import chi_square, cochran_q, friedman, t_test
@@ -106,7 +106,7 @@ def test_mcnemar_always(both: int, b: int, c: int, neither: int) -> None:
             mcnemar(both, b, c, neither)
         return
     found, mirrored = mcnemar(both, b, c, neither), mcnemar(both, c, b, neither)
-    expected = stats.binomtest(b, b + c, 0.5).pvalue if b + c else 1.0
+    expected = scipy.stats.binomtest(b, b + c, 0.5).pvalue if b + c else 1.0
     assert found.p == pytest.approx(expected, abs=1e-12)
     assert found.mid_p <= found.p <= 1
     assert found.p >= found.min_attainable_p * (1 - 1e-12)
@@ -157,7 +157,7 @@ def test_many_sign_flips_are_drawn_by_a_seed() -> None:
     differences = [float(one) for one in rng.normal(0.3, 1, 60)]
     first = sign_flip(differences, seed=1)
     assert first == sign_flip(differences, seed=1)
-    assert first.p == pytest.approx(float(stats.ttest_1samp(differences, 0).pvalue), abs=0.01)
+    assert first.p == pytest.approx(float(scipy.stats.ttest_1samp(differences, 0).pvalue), abs=0.01)
     assert sign_flip([1.0] * 60).p == 1 / 20_001
 
 
@@ -177,7 +177,7 @@ def test_very_many_differences_take_the_normal_limit() -> None:
     differences = [float(one) for one in rng.normal(0.02, 1, 12_000)]
     found = sign_flip(differences)
     assert found.method == "normal_limit"
-    assert found.p == pytest.approx(float(stats.ttest_1samp(differences, 0).pvalue), abs=1e-3)
+    assert found.p == pytest.approx(float(scipy.stats.ttest_1samp(differences, 0).pvalue), abs=1e-3)
 
 
 def test_clusters() -> None:
@@ -203,7 +203,7 @@ def test_paired_scores_always(a: list[float], data: st.DataObject) -> None:
     assert (mirrored.mean_difference, mirrored.cliffs_delta) == (-found.mean_difference, -found.cliffs_delta)
     assert mirrored.p == found.p
     if found.t is not None and mirrored.interval is not None and found.interval is not None:
-        assert found.t == pytest.approx(float(stats.ttest_rel(b, a).statistic), rel=1e-9)
+        assert found.t == pytest.approx(float(scipy.stats.ttest_rel(b, a).statistic), rel=1e-9)
         assert mirrored.interval == pytest.approx((-found.interval[1], -found.interval[0]))
 
 
@@ -228,7 +228,7 @@ def test_adjusting_keeps_the_order_and_makes_nothing_smaller(raw: list[float]) -
     strict, lenient = holm(raw), benjamini_hochberg(raw)
     assert all(p <= second <= first <= 1 for p, first, second in zip(raw, strict, lenient, strict=True))
     if raw:
-        assert lenient == pytest.approx(list(stats.false_discovery_control(raw)))
+        assert lenient == pytest.approx(list(scipy.stats.false_discovery_control(raw)))
     for adjusted in (strict, lenient):
         by_raw: Sequence[float] = [adjusted[index] for index in sorted(range(len(raw)), key=raw.__getitem__)]
         assert list(by_raw) == sorted(by_raw)

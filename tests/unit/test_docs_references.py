@@ -18,30 +18,34 @@ READERS_OWN = {"test_agent.py"}
 TEST_FILES = [path.name for path in (ROOT / "tests").rglob("test_*.py")]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_every_test_that_a_page_names_exists(page: Path) -> None:
+def test_every_test_that_a_page_names_exists() -> None:
     """A file name is that of one test file; a path below tests/ is one of a file or folder."""
-    text = page.read_text(encoding="utf-8")
-    for name in set(re.findall(r"\btest_\w+\.py\b", text)) - READERS_OWN:
-        assert TEST_FILES.count(name) == 1, name
-    for path in re.findall(r"`(tests/[\w./]+)`", text):
-        assert (ROOT / path).exists(), path
+    missing = []
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        names = set(re.findall(r"\btest_\w+\.py\b", text)) - READERS_OWN
+        missing += [f"{page}: {name}" for name in names if TEST_FILES.count(name) != 1]
+        paths = re.findall(r"`(tests/[\w./]+)`", text)
+        missing += [f"{page}: {path}" for path in paths if not (ROOT / path).exists()]
+    assert missing == []
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_every_link_of_a_page_leads_to_a_file_and_heading(page: Path) -> None:
+def is_broken(target: str, page: Path) -> bool:
+    """Return whether a link of a page leads to no file of the checkout, or to no heading of one."""
+    name, _, anchor = target.partition("#")
+    linked = (page.parent / name).resolve() if name else page
+    if not linked.exists() or not anchor:
+        return not linked.exists()
+    headings = re.findall(r"^#+ (.*)$", linked.read_text(encoding="utf-8"), re.MULTILINE)
+    return anchor not in {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_every_link_of_a_page_leads_to_a_file_and_heading() -> None:
     """A link to another file of the checkout names one that exists, and after # one of its headings."""
-    for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text(encoding="utf-8")):
-        if "://" in target:
-            continue
-        name, _, anchor = target.partition("#")
-        linked = (page.parent / name).resolve() if name else page
-        assert linked.exists(), target
-        if anchor:
-            headings = re.findall(r"^#+ (.*)$", linked.read_text(encoding="utf-8"), re.MULTILINE)
-            assert anchor in {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}, (
-                target
-            )
+    links = [
+        (page, target) for page in PAGES for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text(encoding="utf-8"))
+    ]
+    assert [f"{page}: {target}" for page, target in links if "://" not in target and is_broken(target, page)] == []
 
 
 GUIDES = [page for page in PAGES if page.parent == ROOT / "docs" and page.name != "glossary.md"]

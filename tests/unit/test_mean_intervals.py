@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 
 import pytest
+import scipy  # its stats are imported when a test names them: each process of the tests collects them all
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import stats
 
 from assay.statistics.intervals import MeanInterval
 from assay.statistics.student import t_quantile_95
@@ -48,7 +48,7 @@ def test_one_cluster_has_no_interval() -> None:
 @given(st.integers(1, 200_000))
 def test_quantiles_are_those_of_scipy(df: int) -> None:
     """To ten digits, for any number of degrees of freedom."""
-    assert t_quantile_95(df) == pytest.approx(float(stats.t.ppf(0.975, df)), rel=1e-9)
+    assert t_quantile_95(df) == pytest.approx(float(scipy.stats.t.ppf(0.975, df)), rel=1e-9)
 
 
 @given(st.lists(st.floats(-1e6, 1e6), min_size=2, max_size=50), st.floats(-1e6, 1e6))
@@ -58,8 +58,8 @@ def test_an_interval_is_around_the_mean_and_moves_with_the_values(values: list[f
     if found is None:
         assert max(values) - min(values) <= 1e-6 * max(1.0, *map(abs, values))
         return
-    error = float(stats.sem(values))
-    expected = stats.t.interval(0.95, len(values) - 1, math.fsum(values) / len(values), error)
+    error = float(scipy.stats.sem(values))
+    expected = scipy.stats.t.interval(0.95, len(values) - 1, math.fsum(values) / len(values), error)
     scale = max(1.0, *map(abs, values), abs(shift))
     assert found == pytest.approx(expected, rel=1e-6, abs=1e-6 * scale)
     moved = interval([value + shift for value in values])

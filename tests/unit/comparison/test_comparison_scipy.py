@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy import stats
+import scipy  # its stats are imported when a test names them: each process of the tests collects them all
 from tests.unit.comparison.random_data import CLOSE, generators
 
 from assay.statistics.independent import chi_square, cochran_q, friedman, t_test
@@ -19,7 +19,7 @@ def test_mcnemar_is_the_binomial_test() -> None:
         both, b, c, neither = (int(one) for one in rng.integers(0, rng.choice([4, 30, 400]), 4))
         if not b + c:
             continue
-        test = stats.binomtest(b, b + c, 0.5)
+        test = scipy.stats.binomtest(b, b + c, 0.5)
         assert mcnemar(both, b, c, neither).p == pytest.approx(test.pvalue, rel=1e-7)
         interval = test.proportion_ci(method="wilson")
         assert wilson(b, b + c) == pytest.approx((interval.low, interval.high), abs=CLOSE)
@@ -35,18 +35,18 @@ def test_paired_t() -> None:
         if np.ptp(b - a) == 0:
             assert found.t is None
             continue
-        expected = stats.ttest_rel(b, a)
+        expected = scipy.stats.ttest_rel(b, a)
         assert (found.t, found.t_p) == pytest.approx((expected.statistic, expected.pvalue), rel=CLOSE)
         interval = expected.confidence_interval()
         assert found.interval == pytest.approx((interval.low, interval.high), abs=CLOSE)
-        assert clustered_error((b - a).tolist(), range(n))[0] == pytest.approx(stats.sem(b - a), rel=CLOSE)
+        assert clustered_error((b - a).tolist(), range(n))[0] == pytest.approx(scipy.stats.sem(b - a), rel=CLOSE)
 
 
 def test_sign_flips_are_the_permutation_test() -> None:
     """All assignments of signs to few differences, of a tenth of the data sets because scipy takes its time."""
     for rng in list(generators())[::10]:
         differences = rng.choice([-1.0, -0.5, 0.25, 0.5, 1.0, 2.0], int(rng.integers(2, 8)))
-        expected = stats.permutation_test(
+        expected = scipy.stats.permutation_test(
             (differences,), lambda one, axis: one.sum(axis), permutation_type="samples", vectorized=True
         )
         assert sign_flip(differences.tolist()).p == pytest.approx(expected.pvalue, abs=CLOSE)
@@ -62,12 +62,12 @@ def test_chi_square_of_two_and_of_three() -> None:
         elif not counts.sum(axis=0).all():
             assert found.p == 1
         else:
-            expected = stats.chi2_contingency(counts)
+            expected = scipy.stats.chi2_contingency(counts)
             assert found.statistic == pytest.approx(expected.statistic, rel=CLOSE, abs=CLOSE)
             is_exact = len(counts) == 2 and expected.expected_freq.min() < 5
             assert (found.other_p if is_exact else found.p) == pytest.approx(expected.pvalue, rel=CLOSE)
             if is_exact:
-                assert found.p == pytest.approx(stats.fisher_exact(counts).pvalue, rel=CLOSE)
+                assert found.p == pytest.approx(scipy.stats.fisher_exact(counts).pvalue, rel=CLOSE)
 
 
 @pytest.mark.filterwarnings("ignore:Precision loss")  # scipy says so where one sample is constant
@@ -79,7 +79,7 @@ def test_t_of_independent_scores() -> None:
         if np.ptp(a) == 0 and np.ptp(b) == 0:
             assert found.p is None
             continue
-        expected = stats.ttest_ind(a, b)
+        expected = scipy.stats.ttest_ind(a, b)
         assert (found.statistic, found.p) == pytest.approx((expected.statistic, expected.pvalue), rel=CLOSE, abs=CLOSE)
 
 
@@ -91,7 +91,7 @@ def test_friedman() -> None:
         if all(np.ptp(row) == 0 for row in rows):
             assert found.p == 1
             continue
-        expected = stats.friedmanchisquare(*rows.T)
+        expected = scipy.stats.friedmanchisquare(*rows.T)
         assert (found.statistic, found.p) == pytest.approx((expected.statistic, expected.pvalue), rel=CLOSE, abs=CLOSE)
 
 
@@ -103,5 +103,5 @@ def test_cochran_q_is_friedman_of_zeros_and_ones() -> None:
         if all(np.ptp(row) == 0 for row in rows):
             assert (found.statistic, found.p) == (0, 1)
             continue
-        expected = stats.friedmanchisquare(*rows.T)
+        expected = scipy.stats.friedmanchisquare(*rows.T)
         assert (found.statistic, found.p) == pytest.approx((expected.statistic, expected.pvalue), rel=CLOSE, abs=CLOSE)

@@ -6,9 +6,9 @@ import math
 
 import numpy as np
 import pytest
+import scipy  # its stats are imported when a test names them: each process of the tests collects them all
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import stats
 
 from assay.statistics.sequential import (
     Evidence,
@@ -144,9 +144,9 @@ def test_what_a_look_says() -> None:
     """z of wins against losses; of scores the z whose tail is that of t; equal differences count as won."""
     assert look_statistic([1.0] * 10 + [-1.0] * 2 + [0.0] * 5, is_binary=True) == pytest.approx(8 / math.sqrt(12))
     scores = [1.0, 1.0, 0.0, 1.0, 1.0, 2.0, 0.0, 0.0]
-    tail = stats.ttest_1samp(scores, 0, alternative="greater").pvalue
-    assert look_statistic(scores, is_binary=False) == pytest.approx(stats.norm.isf(tail))
-    assert look_statistic([-one for one in scores], is_binary=False) == pytest.approx(-stats.norm.isf(tail))
+    tail = scipy.stats.ttest_1samp(scores, 0, alternative="greater").pvalue
+    assert look_statistic(scores, is_binary=False) == pytest.approx(scipy.stats.norm.isf(tail))
+    assert look_statistic([-one for one in scores], is_binary=False) == pytest.approx(-scipy.stats.norm.isf(tail))
     assert look_statistic([-0.5] * 9, is_binary=False) == -3.0
     assert look_statistic([0.0, 0.0], is_binary=True) == look_statistic([], is_binary=False) == 0.0
     assert 30 < look_statistic([1.0] * 99_999 + [0.999], is_binary=False) < 40
