@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from assay.filters.matching import matches, sort_rows
@@ -154,7 +154,9 @@ def keys(rows: Sequence[CaseResult]) -> list[tuple[int, int]]:
 def test_the_database_finds_what_the_reference_finds(open_store: Callable[[], Database], engine: sa.Engine) -> None:
     """Pages in any order hold the rows that `matches` accepts, each once; counts, facets and neighbours agree."""
     open_store().close()
+    examples = 50 if engine.dialect.name == "sqlite" else 25  # which take six times as long
 
+    @settings(max_examples=examples)
     @given(stored_rows(), LEAN_FILTERS, ORDERS, st.integers(1, 3))
     def check(
         stored: tuple[list[Case], list[AnswerRecord], list[CaseResult]], wanted: RowFilter, order: RowOrder, size: int

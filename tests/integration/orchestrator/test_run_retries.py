@@ -124,6 +124,7 @@ async def test_watchers_see_the_new_results_under_new_numbers(serve: Serve, sett
     assert states == ["running", "succeeded", "running", "succeeded"]
 
 
+@pytest.mark.parametrize("database_url", [""])
 async def test_a_gap_longer_than_a_page_does_not_stop_a_watch(serve: Serve, settings_of: SettingsOf) -> None:
     """Where more results in a row were replaced than one read returns, watchers go on behind them."""
     agent = Flaky(*(f"c{i}" for i in range(1200)))

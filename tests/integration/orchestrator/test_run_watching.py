@@ -156,6 +156,7 @@ async def test_a_watcher_that_takes_not_even_the_first_message_is_ended(serve: S
         await until(open_watches, lambda count: count == 0)
 
 
+@pytest.mark.parametrize("database_url", [""])
 async def test_the_client_resumes_by_itself(serve: Serve, settings_of: SettingsOf) -> None:
     """Whoever loops over watch_run slowly gets every event once, in order, however often the watch was ended."""
     async with serve(watch_stall_s=0.05) as client:
