@@ -76,13 +76,14 @@ def test_requests_reach_the_store_within_their_scope() -> None:
         *(ROOT / "watch").glob("*.py"),
         *(ROOT / "queries").glob("*.py"),
     ]
+    without = unscoped()
     found = {
         (function.name, call)
         for path in paths
         for function in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
         and ("scope" in parameters(function) or path.name == "service.py")
-        for call in calls(function) & unscoped()
+        for call in calls(function) & without
     }
     assert found == set(CALLED_WITHIN_A_SCOPE)
 
