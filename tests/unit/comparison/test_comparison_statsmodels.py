@@ -1,4 +1,7 @@
-"""Adjusted p-values, McNemar's and Cochran's tests, clustered errors and sample sizes are those of statsmodels."""
+"""Adjusted p-values, McNemar's and Cochran's tests, clustered errors and sample sizes are those of statsmodels.
+
+It is imported in the tests: each process of the tests collects them all, and it takes a second.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +9,6 @@ import math
 
 import numpy as np
 import pytest
-from statsmodels.regression.linear_model import OLS
-from statsmodels.stats.contingency_tables import cochrans_q
-from statsmodels.stats.contingency_tables import mcnemar as their_mcnemar
-from statsmodels.stats.multitest import multipletests
-from statsmodels.stats.power import NormalIndPower
-from statsmodels.stats.proportion import proportion_confint
 from tests.unit.comparison.random_data import CLOSE, generators
 
 from assay.statistics.adjustment import benjamini_hochberg, holm
@@ -23,6 +20,8 @@ from assay.statistics.power import cases_for_scores, detectable_score_difference
 
 def test_adjusted_p_values() -> None:
     """Holm's, and Benjamini and Hochberg's, with ties and with ones."""
+    from statsmodels.stats.multitest import multipletests
+
     for rng in generators():
         p_values = np.round(rng.random(int(rng.integers(1, 12))) ** 3, int(rng.integers(1, 8))).tolist()
         for ours, method in ((holm, "holm"), (benjamini_hochberg, "fdr_bh")):
@@ -31,6 +30,9 @@ def test_adjusted_p_values() -> None:
 
 def test_exact_mcnemar_and_wilson() -> None:
     """Of the 2 x 2 table of two variants; and the interval of one rate."""
+    from statsmodels.stats.contingency_tables import mcnemar as their_mcnemar
+    from statsmodels.stats.proportion import proportion_confint
+
     for rng in generators():
         both, b, c, neither = (int(one) for one in rng.integers(0, rng.choice([4, 30, 400]), 4))
         expected = their_mcnemar([[both, b], [c, neither]], exact=True).pvalue if b + c else 1.0
@@ -41,6 +43,8 @@ def test_exact_mcnemar_and_wilson() -> None:
 
 def test_cochran_q() -> None:
     """Of two to five variants whose cases are right or wrong."""
+    from statsmodels.stats.contingency_tables import cochrans_q
+
     for rng in generators():
         rows = rng.integers(0, 2, (int(rng.integers(2, 12)), int(rng.integers(2, 6))))
         if all(np.ptp(row) == 0 for row in rows):
@@ -52,6 +56,8 @@ def test_cochran_q() -> None:
 
 def test_clustered_errors() -> None:
     """The standard error of a mean whose cases share clusters of any size: that of a regression on a constant."""
+    from statsmodels.regression.linear_model import OLS
+
     for rng in generators():
         n = int(rng.integers(4, 60))
         clusters = rng.integers(0, int(rng.integers(2, n)), n)
@@ -65,6 +71,8 @@ def test_clustered_errors() -> None:
 
 def test_sample_sizes() -> None:
     """Cases for a difference with a power, and the difference that so many cases detect: of the normal test."""
+    from statsmodels.stats.power import NormalIndPower
+
     power_of = NormalIndPower()
     for rng in generators():
         effect, power = float(rng.uniform(0.05, 1.0)), float(rng.uniform(0.5, 0.95))
