@@ -26,7 +26,7 @@ from urllib.parse import quote
 import psutil
 import psycopg
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from tests.left_out import LeftOut
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
 # How long an example takes says nothing here: speed is measured in benchmarks/.
-settings.register_profile("untimed", deadline=None, max_examples=50)
+settings.register_profile("untimed", deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("untimed")
 
 # Slow files first, so that no process of the tests is left alone with one of them in the end.
