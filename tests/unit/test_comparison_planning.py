@@ -35,6 +35,12 @@ def test_detectable_differences_of_rates(n: int, disagreeing: float, difference:
     assert detectable_rate_difference(n, disagreeing) == pytest.approx(difference, abs=CLOSE)
 
 
+def test_no_number_of_cases_is_enough() -> None:
+    """A difference that is nothing beside the spread needs more cases than a float can count."""
+    assert cases_for_scores(-5.4e-235, 6.3e98) is None
+    assert cases_for_rates(1e-200, 1.0) is None
+
+
 def test_scores() -> None:
     """Cases and differences of the examples."""
     assert (cases_for_scores(0.3, 1.0), cases_for_scores(-0.2, 0.8), cases_for_scores(0, 1.0)) == (88, 126, None)

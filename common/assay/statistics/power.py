@@ -14,7 +14,7 @@ def _z(alpha: float, power: float) -> tuple[float, float]:
 
 
 def cases_for_rates(difference: float, disagreeing: float, *, alpha: float = 0.05, power: float = 0.8) -> int | None:
-    """Return how many cases detect a difference of paired rates; None for no difference.
+    """Return how many cases detect a difference of paired rates; None where no number does.
 
     Args:
         difference: To be detected; its sign does not matter.
@@ -32,12 +32,12 @@ def cases_for_rates(difference: float, disagreeing: float, *, alpha: float = 0.0
         return None
     if disagreeing < size:
         raise ValueError(f"a difference of {size:g} needs at least that share of disagreeing cases: {disagreeing:g}")
-    return math.ceil(_cases_for_rates(size, disagreeing, *_z(alpha, power)) - 1e-9)
+    return _whole(_cases_for_rates(size, disagreeing, *_z(alpha, power)), least=0)
 
 
 def _cases_for_rates(size: float, disagreeing: float, z_alpha: float, z_beta: float) -> float:
     root = z_alpha * math.sqrt(disagreeing) + z_beta * math.sqrt(max(0.0, disagreeing - size * size))
-    return (root / size) ** 2
+    return root / size * (root / size)
 
 
 def detectable_rate_difference(n: int, disagreeing: float, *, alpha: float = 0.05, power: float = 0.8) -> float | None:
@@ -55,7 +55,7 @@ def detectable_rate_difference(n: int, disagreeing: float, *, alpha: float = 0.0
 
 
 def cases_for_scores(difference: float, spread: float, *, alpha: float = 0.05, power: float = 0.8) -> int | None:
-    """Return how many cases detect a mean difference of paired scores; None for no difference.
+    """Return how many cases detect a mean difference of paired scores; None where no number does.
 
     Args:
         difference: To be detected; its sign does not matter.
@@ -65,7 +65,13 @@ def cases_for_scores(difference: float, spread: float, *, alpha: float = 0.05, p
     """
     if difference == 0:
         return None
-    return max(2, math.ceil((sum(_z(alpha, power)) * spread / difference) ** 2 - 1e-9))
+    ratio = sum(_z(alpha, power)) * spread / difference
+    return _whole(ratio * ratio, least=2)
+
+
+def _whole(cases: float, *, least: int) -> int | None:
+    """Return a number of cases, rounded up; None for one that is too large for a float."""
+    return max(least, math.ceil(cases - 1e-9)) if math.isfinite(cases) else None
 
 
 def detectable_score_difference(n: int, spread: float, *, alpha: float = 0.05, power: float = 0.8) -> float:
