@@ -251,6 +251,7 @@ FULL = AgentResponse(
     usage=Usage(input_tokens=0, output_tokens=5, cost_usd=0.0),
     latency_ms=0.0,
     reported_latency_ms=1.5,
+    time_to_first_token_ms=0.5,
     finish_reason="stop",
     model="m",
     attempts=(Attempt(0.0, AgentError(AgentErrorKind.HTTP_STATUS, "no", "E", 503, True)),),

@@ -90,6 +90,7 @@ RESPONSE = st.builds(
     usage=or_none(USAGE),
     latency_ms=or_none(NUMBER),
     reported_latency_ms=or_none(NUMBER),
+    time_to_first_token_ms=or_none(NUMBER),
     finish_reason=TEXT,
     model=TEXT,
     attempts=tuples_of(st.builds(Attempt, NUMBER, ERROR)),
@@ -380,7 +381,8 @@ def test_absent_zero_and_empty_outputs_stay_apart(value: object) -> None:
     assert type(back) is type(value)
 
 
-@pytest.mark.parametrize("field", ["sql", "data_rows", "retrieved", "usage", "latency_ms", "reported_latency_ms"])
+@pytest.mark.parametrize("field", ["sql", "data_rows", "retrieved", "usage", "latency_ms", "reported_latency_ms",
+                                   "time_to_first_token_ms"])  # fmt: skip
 def test_absent_and_zero_fields_stay_apart(field: str) -> None:
     """None stays None, and the emptiest value that is not None stays as it is."""
     empty = {"sql": "", "retrieved": (), "usage": Usage()}.get(field, 0)

@@ -161,7 +161,7 @@ def _is_plain(recorded: AgentResponse) -> bool:
         return False
     usage = recorded.usage
     counts = [recorded.data_rows]
-    numbers = [recorded.latency_ms, recorded.reported_latency_ms]
+    numbers = [recorded.latency_ms, recorded.reported_latency_ms, recorded.time_to_first_token_ms]
     if usage is not None:
         counts += [usage.input_tokens, usage.output_tokens, usage.total_tokens, usage.cache_read_tokens]
         counts += [usage.cache_write_tokens, usage.reasoning_tokens, usage.requests]

@@ -158,6 +158,7 @@ class AgentResponse:
         model: The model that answered.
         attempts: Earlier attempts that failed, oldest first.
         metadata: Anything else the agent wants to keep.
+        time_to_first_token_ms: From the question to the first piece of the text, where the answer came in pieces.
     """
 
     status: AgentStatus = AgentStatus.SUCCESS
@@ -176,6 +177,7 @@ class AgentResponse:
     model: str = ""
     attempts: tuple[Attempt, ...] = ()
     metadata: dict[str, Any] = field(default_factory=dict)
+    time_to_first_token_ms: float | None = None
 
 
 def error_response(kind: AgentErrorKind, message: str, **details: Any) -> AgentResponse:
@@ -190,7 +192,7 @@ _STRUCTURED = ("output", "sql", "data_rows", "tool_calls", "sources", *_RETRIEVE
 """Fields that make an answer even without a text."""
 _KNOWN = {"status", "text", "error", "output", "sql", "data_rows", "tool_calls", "sources", "usage",
           "latency_ms", "reported_latency_ms", "finish_reason", "model", "attempts", "metadata",
-          *_RETRIEVED_NAMES}  # fmt: skip
+          "time_to_first_token_ms", *_RETRIEVED_NAMES}  # fmt: skip
 
 
 def response_from_json(data: object) -> AgentResponse:
@@ -233,6 +235,7 @@ def response_from_json(data: object) -> AgentResponse:
         model=as_text(data.get("model"), "model"),
         attempts=tuple(_attempt(item, i) for i, item in enumerate(as_items(data.get("attempts"), "attempts"))),
         metadata=json_value(metadata, "metadata"),
+        time_to_first_token_ms=as_number(data.get("time_to_first_token_ms"), "time_to_first_token_ms"),
     )
     if text_key is None and status is AgentStatus.SUCCESS and not _is_structured(data, unknown):
         raise missing_text(data)
@@ -244,7 +247,7 @@ def response_to_json(response: AgentResponse) -> dict[str, Any]:
     data: dict[str, Any] = {"status": response.status.value, "text": response.text}
     if response.error is not None:
         data["error"] = _error_to_json(response.error)
-    for name in ("output", "sql", "data_rows", "latency_ms", "reported_latency_ms"):
+    for name in ("output", "sql", "data_rows", "latency_ms", "reported_latency_ms", "time_to_first_token_ms"):
         value = getattr(response, name)
         if value is not None:
             data[name] = value

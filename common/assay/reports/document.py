@@ -213,12 +213,11 @@ def _settings(run: Run) -> dict[str, Any]:
     settings = dataclasses.asdict(run.settings)
     for name in ("dataset", "selection", "labels", "note", "group_id"):
         del settings[name]  # stands in `run`
-    headers = settings["agent"]["options"].get("headers")
-    if headers:
-        # Whatever was written into a header in place of ${NAME} may be a secret.
-        settings["agent"]["options"]["headers"] = {
-            name: value if "${" in value else "[redacted]" for name, value in headers.items()
-        }
+    options = settings["agent"]["options"]
+    for sent in ("headers", "metadata"):
+        if options.get(sent):
+            # Whatever was written there in place of ${NAME} may be a secret.
+            options[sent] = {name: value if "${" in value else "[redacted]" for name, value in options[sent].items()}
     return settings
 
 

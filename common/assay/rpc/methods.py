@@ -91,7 +91,7 @@ METHODS: Mapping[str, Mapping[str, MethodRule]] = {
         "ComparePair": _CALL,
         "ListRubrics": _IDEMPOTENT_CALL,
     },
-    "assay.v1.AgentService": {"Answer": _CALL},
+    "assay.v1.AgentService": {"Answer": _CALL, "AnswerStream": _SERVER_STREAM},
     "grpc.health.v1.Health": {
         # A busy process is not restarted for being busy.
         "Check": MethodRule(Slots.NONE),

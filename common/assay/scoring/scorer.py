@@ -49,7 +49,8 @@ ALIASES_OF_METRICS: Mapping[str, str] = {
 
 _CHUNK_ROWS = 32
 _OWN_FIELDS = ("scores", "verdicts")
-_ANSWER_FIELDS = (*BESIDE, "output", "error", "events", "finish_reason", "model", "reported_latency_ms")
+_ANSWER_FIELDS = (*BESIDE, "output", "error", "events", "finish_reason", "model", "reported_latency_ms",
+                  "time_to_first_token_ms")  # fmt: skip
 _NO_FIELDS = {*ALIASES["recorded"], *ALIASES["references"], *ALIASES["skip"], *ALIASES["threshold"], "name"}
 _CASE_FIELDS = tuple(name for names in ALIASES.values() for name in names if name not in _NO_FIELDS)
 _HIDDEN_FIELDS = ("expected_", "reference_", "ground_truth_")

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 _METHODS = ("POST", "GET", "PUT")
 _OPTIONS = ("method", "headers", "query", "body", "response")
 _RESPONSE_FIELDS = ("text", "status", "error", "output", "sql", "data_rows", "tool_calls", "sources", "retrieved",
-                    "events", "usage", "finish_reason", "model", "reported_latency_ms", "metadata")  # fmt: skip
+                    "events", "usage", "finish_reason", "model", "reported_latency_ms", "time_to_first_token_ms",
+                    "metadata")  # fmt: skip
 _DEFAULT_BODY = {"input": "{{input}}"}
 _PLAIN_NAMES = ("input", "case_id", "run_id", "history", "messages", "variables", "parameters", "session_id",
                 "idempotency_key")  # fmt: skip

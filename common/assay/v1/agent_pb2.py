@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x14\x61ssay/v1/agent.proto\x12\x08\x61ssay.v1\"8\n\rAnswerRequest\x12\'\n\x07request\x18\x01 \x01(\x0b\x32\x16.assay.v1.AgentRequest\";\n\x0e\x41nswerResponse\x12)\n\x08response\x18\x01 \x01(\x0b\x32\x17.assay.v1.AgentResponse\"\xfb\x02\n\x0c\x41gentRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0e\n\x06run_id\x18\x02 \x01(\t\x12\x0f\n\x07\x63\x61se_id\x18\x03 \x01(\t\x12\x14\n\x0crepeat_index\x18\x04 \x01(\r\x12\x12\n\nturn_index\x18\x05 \x01(\r\x12\x12\n\nsession_id\x18\x06 \x01(\t\x12\x17\n\x0fidempotency_key\x18\x07 \x01(\t\x12\r\n\x05input\x18\x08 \x01(\t\x12\"\n\x07history\x18\t \x03(\x0b\x32\x11.assay.v1.Message\x12\x16\n\x0evariables_json\x18\n \x01(\t\x12\x17\n\x0fparameters_json\x18\x0b \x01(\t\x12\x36\n\x08metadata\x18\x0c \x03(\x0b\x32$.assay.v1.AgentRequest.MetadataEntry\x12\x12\n\ntimeout_ms\x18\r \x01(\r\x1a/\n\rMetadataEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"L\n\x07Message\x12\x0c\n\x04role\x18\x01 \x01(\t\x12\x0f\n\x07\x63ontent\x18\x02 \x01(\t\x12\x0c\n\x04name\x18\x03 \x01(\t\x12\x14\n\x0ctool_call_id\x18\x04 \x01(\t\"\xae\x04\n\rAgentResponse\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12%\n\x06status\x18\x02 \x01(\x0e\x32\x15.assay.v1.AgentStatus\x12\x0c\n\x04text\x18\x03 \x01(\t\x12#\n\x05\x65rror\x18\x04 \x01(\x0b\x32\x14.assay.v1.AgentError\x12\x13\n\x0boutput_json\x18\x05 \x01(\t\x12\x10\n\x03sql\x18\x06 \x01(\tH\x00\x88\x01\x01\x12\x16\n\tdata_rows\x18\x07 \x01(\x04H\x01\x88\x01\x01\x12&\n\ntool_calls\x18\x08 \x03(\x0b\x32\x12.assay.v1.ToolCall\x12!\n\x07sources\x18\t \x03(\x0b\x32\x10.assay.v1.Source\x12+\n\tretrieved\x18\n \x01(\x0b\x32\x18.assay.v1.RetrievedItems\x12\x1e\n\x05usage\x18\x0b \x01(\x0b\x32\x0f.assay.v1.Usage\x12\x17\n\nlatency_ms\x18\x0c \x01(\x01H\x02\x88\x01\x01\x12 \n\x13reported_latency_ms\x18\r \x01(\x01H\x03\x88\x01\x01\x12\x15\n\rfinish_reason\x18\x0e \x01(\t\x12\r\n\x05model\x18\x0f \x01(\t\x12#\n\x08\x61ttempts\x18\x10 \x03(\x0b\x32\x11.assay.v1.Attempt\x12\x15\n\rmetadata_json\x18\x11 \x01(\tB\x06\n\x04_sqlB\x0c\n\n_data_rowsB\r\n\x0b_latency_msB\x16\n\x14_reported_latency_ms\"\xa3\x01\n\nAgentError\x12&\n\x04kind\x18\x01 \x01(\x0e\x32\x18.assay.v1.AgentErrorKind\x12\x0f\n\x07message\x18\x02 \x01(\t\x12\x0c\n\x04type\x18\x03 \x01(\t\x12\x18\n\x0bhttp_status\x18\x04 \x01(\rH\x00\x88\x01\x01\x12\x11\n\tretryable\x18\x05 \x01(\x08\x12\x11\n\ttraceback\x18\x06 \x01(\tB\x0e\n\x0c_http_status\"B\n\x07\x41ttempt\x12\x12\n\nlatency_ms\x18\x01 \x01(\x01\x12#\n\x05\x65rror\x18\x02 \x01(\x0b\x32\x14.assay.v1.AgentError\"\x8d\x01\n\x08ToolCall\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x16\n\x0e\x61rguments_json\x18\x03 \x01(\t\x12\x13\n\x0bresult_json\x18\x04 \x01(\t\x12\x10\n\x08is_error\x18\x05 \x01(\x08\x12\x18\n\x0b\x64uration_ms\x18\x06 \x01(\x01H\x00\x88\x01\x01\x42\x0e\n\x0c_duration_ms\"1\n\x0eRetrievedItems\x12\x1f\n\x05items\x18\x01 \x03(\x0b\x32\x10.assay.v1.Source\"v\n\x06Source\x12\n\n\x02id\x18\x01 \x01(\t\x12\r\n\x05title\x18\x02 \x01(\t\x12\x0b\n\x03uri\x18\x03 \x01(\t\x12\x0f\n\x07\x63ontent\x18\x04 \x01(\t\x12\x12\n\x05score\x18\x05 \x01(\x01H\x00\x88\x01\x01\x12\x15\n\rmetadata_json\x18\x06 \x01(\tB\x08\n\x06_score\"\x8a\x03\n\x05Usage\x12\x19\n\x0cinput_tokens\x18\x01 \x01(\x04H\x00\x88\x01\x01\x12\x1a\n\routput_tokens\x18\x02 \x01(\x04H\x01\x88\x01\x01\x12\x19\n\x0ctotal_tokens\x18\x03 \x01(\x04H\x02\x88\x01\x01\x12\x1e\n\x11\x63\x61\x63he_read_tokens\x18\x04 \x01(\x04H\x03\x88\x01\x01\x12\x1f\n\x12\x63\x61\x63he_write_tokens\x18\x05 \x01(\x04H\x04\x88\x01\x01\x12\x1d\n\x10reasoning_tokens\x18\x06 \x01(\x04H\x05\x88\x01\x01\x12\x15\n\x08requests\x18\x07 \x01(\x04H\x06\x88\x01\x01\x12\x15\n\x08\x63ost_usd\x18\x08 \x01(\x01H\x07\x88\x01\x01\x12\x11\n\testimated\x18\t \x01(\x08\x42\x0f\n\r_input_tokensB\x10\n\x0e_output_tokensB\x0f\n\r_total_tokensB\x14\n\x12_cache_read_tokensB\x15\n\x13_cache_write_tokensB\x13\n\x11_reasoning_tokensB\x0b\n\t_requestsB\x0b\n\t_cost_usd*|\n\x0b\x41gentStatus\x12\x1c\n\x18\x41GENT_STATUS_UNSPECIFIED\x10\x00\x12\x18\n\x14\x41GENT_STATUS_SUCCESS\x10\x01\x12\x1d\n\x19\x41GENT_STATUS_OUT_OF_SCOPE\x10\x02\x12\x16\n\x12\x41GENT_STATUS_ERROR\x10\x03*\xb6\x02\n\x0e\x41gentErrorKind\x12 \n\x1c\x41GENT_ERROR_KIND_UNSPECIFIED\x10\x00\x12\x1b\n\x17\x41GENT_ERROR_KIND_RAISED\x10\x01\x12\x1c\n\x18\x41GENT_ERROR_KIND_TIMEOUT\x10\x02\x12\x1e\n\x1a\x41GENT_ERROR_KIND_MALFORMED\x10\x03\x12\x1e\n\x1a\x41GENT_ERROR_KIND_TOO_LARGE\x10\x04\x12 \n\x1c\x41GENT_ERROR_KIND_UNREACHABLE\x10\x05\x12 \n\x1c\x41GENT_ERROR_KIND_HTTP_STATUS\x10\x06\x12!\n\x1d\x41GENT_ERROR_KIND_NOT_RECORDED\x10\x07\x12 \n\x1c\x41GENT_ERROR_KIND_DEAD_LETTER\x10\x08\x32K\n\x0c\x41gentService\x12;\n\x06\x41nswer\x12\x17.assay.v1.AnswerRequest\x1a\x18.assay.v1.AnswerResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x14\x61ssay/v1/agent.proto\x12\x08\x61ssay.v1\"8\n\rAnswerRequest\x12\'\n\x07request\x18\x01 \x01(\x0b\x32\x16.assay.v1.AgentRequest\";\n\x0e\x41nswerResponse\x12)\n\x08response\x18\x01 \x01(\x0b\x32\x17.assay.v1.AgentResponse\">\n\x13\x41nswerStreamRequest\x12\'\n\x07request\x18\x01 \x01(\x0b\x32\x16.assay.v1.AgentRequest\"_\n\x14\x41nswerStreamResponse\x12\x0f\n\x05piece\x18\x01 \x01(\tH\x00\x12+\n\x08response\x18\x02 \x01(\x0b\x32\x17.assay.v1.AgentResponseH\x00\x42\t\n\x07message\"\xfb\x02\n\x0c\x41gentRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0e\n\x06run_id\x18\x02 \x01(\t\x12\x0f\n\x07\x63\x61se_id\x18\x03 \x01(\t\x12\x14\n\x0crepeat_index\x18\x04 \x01(\r\x12\x12\n\nturn_index\x18\x05 \x01(\r\x12\x12\n\nsession_id\x18\x06 \x01(\t\x12\x17\n\x0fidempotency_key\x18\x07 \x01(\t\x12\r\n\x05input\x18\x08 \x01(\t\x12\"\n\x07history\x18\t \x03(\x0b\x32\x11.assay.v1.Message\x12\x16\n\x0evariables_json\x18\n \x01(\t\x12\x17\n\x0fparameters_json\x18\x0b \x01(\t\x12\x36\n\x08metadata\x18\x0c \x03(\x0b\x32$.assay.v1.AgentRequest.MetadataEntry\x12\x12\n\ntimeout_ms\x18\r \x01(\r\x1a/\n\rMetadataEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"L\n\x07Message\x12\x0c\n\x04role\x18\x01 \x01(\t\x12\x0f\n\x07\x63ontent\x18\x02 \x01(\t\x12\x0c\n\x04name\x18\x03 \x01(\t\x12\x14\n\x0ctool_call_id\x18\x04 \x01(\t\"\xee\x04\n\rAgentResponse\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12%\n\x06status\x18\x02 \x01(\x0e\x32\x15.assay.v1.AgentStatus\x12\x0c\n\x04text\x18\x03 \x01(\t\x12#\n\x05\x65rror\x18\x04 \x01(\x0b\x32\x14.assay.v1.AgentError\x12\x13\n\x0boutput_json\x18\x05 \x01(\t\x12\x10\n\x03sql\x18\x06 \x01(\tH\x00\x88\x01\x01\x12\x16\n\tdata_rows\x18\x07 \x01(\x04H\x01\x88\x01\x01\x12&\n\ntool_calls\x18\x08 \x03(\x0b\x32\x12.assay.v1.ToolCall\x12!\n\x07sources\x18\t \x03(\x0b\x32\x10.assay.v1.Source\x12+\n\tretrieved\x18\n \x01(\x0b\x32\x18.assay.v1.RetrievedItems\x12\x1e\n\x05usage\x18\x0b \x01(\x0b\x32\x0f.assay.v1.Usage\x12\x17\n\nlatency_ms\x18\x0c \x01(\x01H\x02\x88\x01\x01\x12 \n\x13reported_latency_ms\x18\r \x01(\x01H\x03\x88\x01\x01\x12\x15\n\rfinish_reason\x18\x0e \x01(\t\x12\r\n\x05model\x18\x0f \x01(\t\x12#\n\x08\x61ttempts\x18\x10 \x03(\x0b\x32\x11.assay.v1.Attempt\x12\x15\n\rmetadata_json\x18\x11 \x01(\t\x12#\n\x16time_to_first_token_ms\x18\x12 \x01(\x01H\x04\x88\x01\x01\x42\x06\n\x04_sqlB\x0c\n\n_data_rowsB\r\n\x0b_latency_msB\x16\n\x14_reported_latency_msB\x19\n\x17_time_to_first_token_ms\"\xa3\x01\n\nAgentError\x12&\n\x04kind\x18\x01 \x01(\x0e\x32\x18.assay.v1.AgentErrorKind\x12\x0f\n\x07message\x18\x02 \x01(\t\x12\x0c\n\x04type\x18\x03 \x01(\t\x12\x18\n\x0bhttp_status\x18\x04 \x01(\rH\x00\x88\x01\x01\x12\x11\n\tretryable\x18\x05 \x01(\x08\x12\x11\n\ttraceback\x18\x06 \x01(\tB\x0e\n\x0c_http_status\"B\n\x07\x41ttempt\x12\x12\n\nlatency_ms\x18\x01 \x01(\x01\x12#\n\x05\x65rror\x18\x02 \x01(\x0b\x32\x14.assay.v1.AgentError\"\x8d\x01\n\x08ToolCall\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x16\n\x0e\x61rguments_json\x18\x03 \x01(\t\x12\x13\n\x0bresult_json\x18\x04 \x01(\t\x12\x10\n\x08is_error\x18\x05 \x01(\x08\x12\x18\n\x0b\x64uration_ms\x18\x06 \x01(\x01H\x00\x88\x01\x01\x42\x0e\n\x0c_duration_ms\"1\n\x0eRetrievedItems\x12\x1f\n\x05items\x18\x01 \x03(\x0b\x32\x10.assay.v1.Source\"v\n\x06Source\x12\n\n\x02id\x18\x01 \x01(\t\x12\r\n\x05title\x18\x02 \x01(\t\x12\x0b\n\x03uri\x18\x03 \x01(\t\x12\x0f\n\x07\x63ontent\x18\x04 \x01(\t\x12\x12\n\x05score\x18\x05 \x01(\x01H\x00\x88\x01\x01\x12\x15\n\rmetadata_json\x18\x06 \x01(\tB\x08\n\x06_score\"\x8a\x03\n\x05Usage\x12\x19\n\x0cinput_tokens\x18\x01 \x01(\x04H\x00\x88\x01\x01\x12\x1a\n\routput_tokens\x18\x02 \x01(\x04H\x01\x88\x01\x01\x12\x19\n\x0ctotal_tokens\x18\x03 \x01(\x04H\x02\x88\x01\x01\x12\x1e\n\x11\x63\x61\x63he_read_tokens\x18\x04 \x01(\x04H\x03\x88\x01\x01\x12\x1f\n\x12\x63\x61\x63he_write_tokens\x18\x05 \x01(\x04H\x04\x88\x01\x01\x12\x1d\n\x10reasoning_tokens\x18\x06 \x01(\x04H\x05\x88\x01\x01\x12\x15\n\x08requests\x18\x07 \x01(\x04H\x06\x88\x01\x01\x12\x15\n\x08\x63ost_usd\x18\x08 \x01(\x01H\x07\x88\x01\x01\x12\x11\n\testimated\x18\t \x01(\x08\x42\x0f\n\r_input_tokensB\x10\n\x0e_output_tokensB\x0f\n\r_total_tokensB\x14\n\x12_cache_read_tokensB\x15\n\x13_cache_write_tokensB\x13\n\x11_reasoning_tokensB\x0b\n\t_requestsB\x0b\n\t_cost_usd*|\n\x0b\x41gentStatus\x12\x1c\n\x18\x41GENT_STATUS_UNSPECIFIED\x10\x00\x12\x18\n\x14\x41GENT_STATUS_SUCCESS\x10\x01\x12\x1d\n\x19\x41GENT_STATUS_OUT_OF_SCOPE\x10\x02\x12\x16\n\x12\x41GENT_STATUS_ERROR\x10\x03*\xb6\x02\n\x0e\x41gentErrorKind\x12 \n\x1c\x41GENT_ERROR_KIND_UNSPECIFIED\x10\x00\x12\x1b\n\x17\x41GENT_ERROR_KIND_RAISED\x10\x01\x12\x1c\n\x18\x41GENT_ERROR_KIND_TIMEOUT\x10\x02\x12\x1e\n\x1a\x41GENT_ERROR_KIND_MALFORMED\x10\x03\x12\x1e\n\x1a\x41GENT_ERROR_KIND_TOO_LARGE\x10\x04\x12 \n\x1c\x41GENT_ERROR_KIND_UNREACHABLE\x10\x05\x12 \n\x1c\x41GENT_ERROR_KIND_HTTP_STATUS\x10\x06\x12!\n\x1d\x41GENT_ERROR_KIND_NOT_RECORDED\x10\x07\x12 \n\x1c\x41GENT_ERROR_KIND_DEAD_LETTER\x10\x08\x32\x9c\x01\n\x0c\x41gentService\x12;\n\x06\x41nswer\x12\x17.assay.v1.AnswerRequest\x1a\x18.assay.v1.AnswerResponse\x12O\n\x0c\x41nswerStream\x12\x1d.assay.v1.AnswerStreamRequest\x1a\x1e.assay.v1.AnswerStreamResponse0\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -33,34 +33,38 @@ if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_AGENTREQUEST_METADATAENTRY']._loaded_options = None
   _globals['_AGENTREQUEST_METADATAENTRY']._serialized_options = b'8\001'
-  _globals['_AGENTSTATUS']._serialized_start=2120
-  _globals['_AGENTSTATUS']._serialized_end=2244
-  _globals['_AGENTERRORKIND']._serialized_start=2247
-  _globals['_AGENTERRORKIND']._serialized_end=2557
+  _globals['_AGENTSTATUS']._serialized_start=2345
+  _globals['_AGENTSTATUS']._serialized_end=2469
+  _globals['_AGENTERRORKIND']._serialized_start=2472
+  _globals['_AGENTERRORKIND']._serialized_end=2782
   _globals['_ANSWERREQUEST']._serialized_start=34
   _globals['_ANSWERREQUEST']._serialized_end=90
   _globals['_ANSWERRESPONSE']._serialized_start=92
   _globals['_ANSWERRESPONSE']._serialized_end=151
-  _globals['_AGENTREQUEST']._serialized_start=154
-  _globals['_AGENTREQUEST']._serialized_end=533
-  _globals['_AGENTREQUEST_METADATAENTRY']._serialized_start=486
-  _globals['_AGENTREQUEST_METADATAENTRY']._serialized_end=533
-  _globals['_MESSAGE']._serialized_start=535
-  _globals['_MESSAGE']._serialized_end=611
-  _globals['_AGENTRESPONSE']._serialized_start=614
-  _globals['_AGENTRESPONSE']._serialized_end=1172
-  _globals['_AGENTERROR']._serialized_start=1175
-  _globals['_AGENTERROR']._serialized_end=1338
-  _globals['_ATTEMPT']._serialized_start=1340
-  _globals['_ATTEMPT']._serialized_end=1406
-  _globals['_TOOLCALL']._serialized_start=1409
-  _globals['_TOOLCALL']._serialized_end=1550
-  _globals['_RETRIEVEDITEMS']._serialized_start=1552
-  _globals['_RETRIEVEDITEMS']._serialized_end=1601
-  _globals['_SOURCE']._serialized_start=1603
-  _globals['_SOURCE']._serialized_end=1721
-  _globals['_USAGE']._serialized_start=1724
-  _globals['_USAGE']._serialized_end=2118
-  _globals['_AGENTSERVICE']._serialized_start=2559
-  _globals['_AGENTSERVICE']._serialized_end=2634
+  _globals['_ANSWERSTREAMREQUEST']._serialized_start=153
+  _globals['_ANSWERSTREAMREQUEST']._serialized_end=215
+  _globals['_ANSWERSTREAMRESPONSE']._serialized_start=217
+  _globals['_ANSWERSTREAMRESPONSE']._serialized_end=312
+  _globals['_AGENTREQUEST']._serialized_start=315
+  _globals['_AGENTREQUEST']._serialized_end=694
+  _globals['_AGENTREQUEST_METADATAENTRY']._serialized_start=647
+  _globals['_AGENTREQUEST_METADATAENTRY']._serialized_end=694
+  _globals['_MESSAGE']._serialized_start=696
+  _globals['_MESSAGE']._serialized_end=772
+  _globals['_AGENTRESPONSE']._serialized_start=775
+  _globals['_AGENTRESPONSE']._serialized_end=1397
+  _globals['_AGENTERROR']._serialized_start=1400
+  _globals['_AGENTERROR']._serialized_end=1563
+  _globals['_ATTEMPT']._serialized_start=1565
+  _globals['_ATTEMPT']._serialized_end=1631
+  _globals['_TOOLCALL']._serialized_start=1634
+  _globals['_TOOLCALL']._serialized_end=1775
+  _globals['_RETRIEVEDITEMS']._serialized_start=1777
+  _globals['_RETRIEVEDITEMS']._serialized_end=1826
+  _globals['_SOURCE']._serialized_start=1828
+  _globals['_SOURCE']._serialized_end=1946
+  _globals['_USAGE']._serialized_start=1949
+  _globals['_USAGE']._serialized_end=2343
+  _globals['_AGENTSERVICE']._serialized_start=2785
+  _globals['_AGENTSERVICE']._serialized_end=2941
 # @@protoc_insertion_point(module_scope)

@@ -144,6 +144,62 @@ class AnswerResponse(_message.Message):
 Global___AnswerResponse: _TypeAlias = AnswerResponse  # noqa: Y015
 
 @_typing.final
+class AnswerStreamRequest(_message.Message):
+    """AnswerStreamRequest asks for one answer in pieces."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REQUEST_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def request(self) -> Global___AgentRequest:
+        """The question, with everything the agent may know about it. Required."""
+
+    def __init__(
+        self,
+        *,
+        request: Global___AgentRequest | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["request", b"request"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["request", b"request"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AnswerStreamRequest: _TypeAlias = AnswerStreamRequest  # noqa: Y015
+
+@_typing.final
+class AnswerStreamResponse(_message.Message):
+    """AnswerStreamResponse carries a piece of an answer's text, or the answer. The
+    answer comes last, and exactly once.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PIECE_FIELD_NUMBER: _builtins.int
+    RESPONSE_FIELD_NUMBER: _builtins.int
+    piece: _builtins.str
+    """The next piece of the answer's text."""
+    @_builtins.property
+    def response(self) -> Global___AgentResponse:
+        """The answer. Its text may be empty: it is then all pieces, in order. Any other text stands in place of them."""
+
+    def __init__(
+        self,
+        *,
+        piece: _builtins.str = ...,
+        response: Global___AgentResponse | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["message", b"message", "piece", b"piece", "response", b"response"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["message", b"message", "piece", b"piece", "response", b"response"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_message: _TypeAlias = _typing.Literal["piece", "response"]  # noqa: Y015
+    _WhichOneofArgType_message: _TypeAlias = _typing.Literal["message", b"message"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_message) -> _WhichOneofReturnType_message | None: ...
+
+Global___AnswerStreamResponse: _TypeAlias = AnswerStreamResponse  # noqa: Y015
+
+@_typing.final
 class AgentRequest(_message.Message):
     """AgentRequest is one question to an agent: one attempt at one turn of one
     repeat of one case. It never carries references or expectations, because the
@@ -299,6 +355,7 @@ class AgentResponse(_message.Message):
     MODEL_FIELD_NUMBER: _builtins.int
     ATTEMPTS_FIELD_NUMBER: _builtins.int
     METADATA_JSON_FIELD_NUMBER: _builtins.int
+    TIME_TO_FIRST_TOKEN_MS_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     """The request that this answers."""
     status: Global___AgentStatus.ValueType
@@ -321,6 +378,10 @@ class AgentResponse(_message.Message):
     """The model that answered, where known."""
     metadata_json: _builtins.str
     """Anything else that the agent wants to keep: the text of one JSON object, or empty."""
+    time_to_first_token_ms: _builtins.float
+    """Time from the question to the first piece of the answer's text, in milliseconds. Measured by the caller where the
+    answer came in pieces; otherwise what the agent measured, if anything.
+    """
     @_builtins.property
     def error(self) -> Global___AgentError:
         """What went wrong; set exactly when status is ERROR."""
@@ -365,10 +426,11 @@ class AgentResponse(_message.Message):
         model: _builtins.str = ...,
         attempts: _abc.Iterable[Global___Attempt] | None = ...,
         metadata_json: _builtins.str = ...,
+        time_to_first_token_ms: _builtins.float | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_data_rows", b"_data_rows", "_latency_ms", b"_latency_ms", "_reported_latency_ms", b"_reported_latency_ms", "_sql", b"_sql", "data_rows", b"data_rows", "error", b"error", "latency_ms", b"latency_ms", "reported_latency_ms", b"reported_latency_ms", "retrieved", b"retrieved", "sql", b"sql", "usage", b"usage"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_data_rows", b"_data_rows", "_latency_ms", b"_latency_ms", "_reported_latency_ms", b"_reported_latency_ms", "_sql", b"_sql", "_time_to_first_token_ms", b"_time_to_first_token_ms", "data_rows", b"data_rows", "error", b"error", "latency_ms", b"latency_ms", "reported_latency_ms", b"reported_latency_ms", "retrieved", b"retrieved", "sql", b"sql", "time_to_first_token_ms", b"time_to_first_token_ms", "usage", b"usage"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_data_rows", b"_data_rows", "_latency_ms", b"_latency_ms", "_reported_latency_ms", b"_reported_latency_ms", "_sql", b"_sql", "attempts", b"attempts", "data_rows", b"data_rows", "error", b"error", "finish_reason", b"finish_reason", "latency_ms", b"latency_ms", "metadata_json", b"metadata_json", "model", b"model", "output_json", b"output_json", "reported_latency_ms", b"reported_latency_ms", "request_id", b"request_id", "retrieved", b"retrieved", "sources", b"sources", "sql", b"sql", "status", b"status", "text", b"text", "tool_calls", b"tool_calls", "usage", b"usage"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_data_rows", b"_data_rows", "_latency_ms", b"_latency_ms", "_reported_latency_ms", b"_reported_latency_ms", "_sql", b"_sql", "_time_to_first_token_ms", b"_time_to_first_token_ms", "attempts", b"attempts", "data_rows", b"data_rows", "error", b"error", "finish_reason", b"finish_reason", "latency_ms", b"latency_ms", "metadata_json", b"metadata_json", "model", b"model", "output_json", b"output_json", "reported_latency_ms", b"reported_latency_ms", "request_id", b"request_id", "retrieved", b"retrieved", "sources", b"sources", "sql", b"sql", "status", b"status", "text", b"text", "time_to_first_token_ms", b"time_to_first_token_ms", "tool_calls", b"tool_calls", "usage", b"usage"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__data_rows: _TypeAlias = _typing.Literal["data_rows"]  # noqa: Y015
     _WhichOneofArgType__data_rows: _TypeAlias = _typing.Literal["_data_rows", b"_data_rows"]  # noqa: Y015
@@ -378,6 +440,8 @@ class AgentResponse(_message.Message):
     _WhichOneofArgType__reported_latency_ms: _TypeAlias = _typing.Literal["_reported_latency_ms", b"_reported_latency_ms"]  # noqa: Y015
     _WhichOneofReturnType__sql: _TypeAlias = _typing.Literal["sql"]  # noqa: Y015
     _WhichOneofArgType__sql: _TypeAlias = _typing.Literal["_sql", b"_sql"]  # noqa: Y015
+    _WhichOneofReturnType__time_to_first_token_ms: _TypeAlias = _typing.Literal["time_to_first_token_ms"]  # noqa: Y015
+    _WhichOneofArgType__time_to_first_token_ms: _TypeAlias = _typing.Literal["_time_to_first_token_ms", b"_time_to_first_token_ms"]  # noqa: Y015
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__data_rows) -> _WhichOneofReturnType__data_rows | None: ...
     @_typing.overload
@@ -386,6 +450,8 @@ class AgentResponse(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__reported_latency_ms) -> _WhichOneofReturnType__reported_latency_ms | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__sql) -> _WhichOneofReturnType__sql | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__time_to_first_token_ms) -> _WhichOneofReturnType__time_to_first_token_ms | None: ...
 
 Global___AgentResponse: _TypeAlias = AgentResponse  # noqa: Y015
 

@@ -27,7 +27,8 @@ if _version_not_supported:
 
 class AgentServiceStub(object):
     """AgentService is what a team's agent may implement itself, in any language,
-    so that Assay can call it over gRPC.
+    so that Assay can call it over gRPC. No message is larger than 4 MiB, which
+    is what gRPC takes unless it is told otherwise. Each call has a deadline.
     """
 
     def __init__(self, channel):
@@ -41,16 +42,31 @@ class AgentServiceStub(object):
                 request_serializer=assay_dot_v1_dot_agent__pb2.AnswerRequest.SerializeToString,
                 response_deserializer=assay_dot_v1_dot_agent__pb2.AnswerResponse.FromString,
                 _registered_method=True)
+        self.AnswerStream = channel.unary_stream(
+                '/assay.v1.AgentService/AnswerStream',
+                request_serializer=assay_dot_v1_dot_agent__pb2.AnswerStreamRequest.SerializeToString,
+                response_deserializer=assay_dot_v1_dot_agent__pb2.AnswerStreamResponse.FromString,
+                _registered_method=True)
 
 
 class AgentServiceServicer(object):
     """AgentService is what a team's agent may implement itself, in any language,
-    so that Assay can call it over gRPC.
+    so that Assay can call it over gRPC. No message is larger than 4 MiB, which
+    is what gRPC takes unless it is told otherwise. Each call has a deadline.
     """
 
     def Answer(self, request, context):
         """Answer runs the agent once on one case. An agent that fails answers with
         status ERROR; an RPC error means that the agent could not be reached.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def AnswerStream(self, request, context):
+        """AnswerStream runs the agent once on one case, as Answer does, and sends
+        the text of its answer in pieces, while it is made. An agent that has all
+        of its text at once needs Answer alone.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -64,6 +80,11 @@ def add_AgentServiceServicer_to_server(servicer, server):
                     request_deserializer=assay_dot_v1_dot_agent__pb2.AnswerRequest.FromString,
                     response_serializer=assay_dot_v1_dot_agent__pb2.AnswerResponse.SerializeToString,
             ),
+            'AnswerStream': grpc.unary_stream_rpc_method_handler(
+                    servicer.AnswerStream,
+                    request_deserializer=assay_dot_v1_dot_agent__pb2.AnswerStreamRequest.FromString,
+                    response_serializer=assay_dot_v1_dot_agent__pb2.AnswerStreamResponse.SerializeToString,
+            ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
             'assay.v1.AgentService', rpc_method_handlers)
@@ -74,7 +95,8 @@ def add_AgentServiceServicer_to_server(servicer, server):
  # This class is part of an EXPERIMENTAL API.
 class AgentService(object):
     """AgentService is what a team's agent may implement itself, in any language,
-    so that Assay can call it over gRPC.
+    so that Assay can call it over gRPC. No message is larger than 4 MiB, which
+    is what gRPC takes unless it is told otherwise. Each call has a deadline.
     """
 
     @staticmethod
@@ -94,6 +116,33 @@ class AgentService(object):
             '/assay.v1.AgentService/Answer',
             assay_dot_v1_dot_agent__pb2.AnswerRequest.SerializeToString,
             assay_dot_v1_dot_agent__pb2.AnswerResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AnswerStream(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/assay.v1.AgentService/AnswerStream',
+            assay_dot_v1_dot_agent__pb2.AnswerStreamRequest.SerializeToString,
+            assay_dot_v1_dot_agent__pb2.AnswerStreamResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -28,7 +28,8 @@ GRPC_VERSION: str
 
 class AgentServiceStub:
     """AgentService is what a team's agent may implement itself, in any language,
-    so that Assay can call it over gRPC.
+    so that Assay can call it over gRPC. No message is larger than 4 MiB, which
+    is what gRPC takes unless it is told otherwise. Each call has a deadline.
     """
 
     @_typing.overload
@@ -39,11 +40,17 @@ class AgentServiceStub:
     """Answer runs the agent once on one case. An agent that fails answers with
     status ERROR; an RPC error means that the agent could not be reached.
     """
+    AnswerStream: _grpc.UnaryStreamMultiCallable[_agent_pb2.AnswerStreamRequest, _agent_pb2.AnswerStreamResponse]
+    """AnswerStream runs the agent once on one case, as Answer does, and sends
+    the text of its answer in pieces, while it is made. An agent that has all
+    of its text at once needs Answer alone.
+    """
 
 @_typing.type_check_only
 class AgentServiceAsyncStub(AgentServiceStub):
     """AgentService is what a team's agent may implement itself, in any language,
-    so that Assay can call it over gRPC.
+    so that Assay can call it over gRPC. No message is larger than 4 MiB, which
+    is what gRPC takes unless it is told otherwise. Each call has a deadline.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
@@ -51,10 +58,16 @@ class AgentServiceAsyncStub(AgentServiceStub):
     """Answer runs the agent once on one case. An agent that fails answers with
     status ERROR; an RPC error means that the agent could not be reached.
     """
+    AnswerStream: _aio.UnaryStreamMultiCallable[_agent_pb2.AnswerStreamRequest, _agent_pb2.AnswerStreamResponse]  # type: ignore[assignment]
+    """AnswerStream runs the agent once on one case, as Answer does, and sends
+    the text of its answer in pieces, while it is made. An agent that has all
+    of its text at once needs Answer alone.
+    """
 
 class AgentServiceServicer(metaclass=_abc_1.ABCMeta):
     """AgentService is what a team's agent may implement itself, in any language,
-    so that Assay can call it over gRPC.
+    so that Assay can call it over gRPC. No message is larger than 4 MiB, which
+    is what gRPC takes unless it is told otherwise. Each call has a deadline.
     """
 
     @_abc_1.abstractmethod
@@ -65,6 +78,17 @@ class AgentServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_agent_pb2.AnswerResponse, _abc.Awaitable[_agent_pb2.AnswerResponse]]:
         """Answer runs the agent once on one case. An agent that fails answers with
         status ERROR; an RPC error means that the agent could not be reached.
+        """
+
+    @_abc_1.abstractmethod
+    def AnswerStream(
+        self,
+        request: _agent_pb2.AnswerStreamRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_agent_pb2.AnswerStreamResponse], _abc.AsyncIterator[_agent_pb2.AnswerStreamResponse]]:
+        """AnswerStream runs the agent once on one case, as Answer does, and sends
+        the text of its answer in pieces, while it is made. An agent that has all
+        of its text at once needs Answer alone.
         """
 
 def add_AgentServiceServicer_to_server(servicer: AgentServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

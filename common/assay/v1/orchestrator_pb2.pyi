@@ -1339,9 +1339,9 @@ class AgentSpec(_message.Message):
     RETRIES_FIELD_NUMBER: _builtins.int
     OPTIONS_JSON_FIELD_NUMBER: _builtins.int
     adapter: _builtins.str
-    """"python", "http" or "replay"."""
+    """"python", "http", "grpc", "openai", "anthropic" or "replay"."""
     target: _builtins.str
-    """What the adapter calls: "module:function" or a URL; empty for "replay"."""
+    """What the adapter calls: "module:function", a URL, "host:port" or the id of a model; empty for "replay"."""
     timeout_ms: _builtins.int
     """Longest wait for one attempt, in milliseconds; 1 to 3,600,000; 0 means 30,000."""
     concurrency: _builtins.int

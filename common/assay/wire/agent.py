@@ -34,12 +34,9 @@ _KINDS = EnumConverter(AgentErrorKind, agent_pb2.AgentErrorKind, unknown=AgentEr
 _USAGE_FIELDS = ("input_tokens", "output_tokens", "total_tokens", "cache_read_tokens", "cache_write_tokens",
                  "reasoning_tokens", "requests", "cost_usd")  # fmt: skip
 _PLAIN_FIELDS = frozenset({"request_id", "status", "text", "latency_ms"})
-_OPTIONAL_FIELDS: tuple[Literal["sql", "data_rows", "latency_ms", "reported_latency_ms"], ...] = (
-    "sql",
-    "data_rows",
-    "latency_ms",
-    "reported_latency_ms",
-)
+_OPTIONAL_FIELDS: tuple[
+    Literal["sql", "data_rows", "latency_ms", "reported_latency_ms", "time_to_first_token_ms"], ...
+] = ("sql", "data_rows", "latency_ms", "reported_latency_ms", "time_to_first_token_ms")
 
 
 def request_to_wire(request: AgentRequest) -> agent_pb2.AgentRequest:
@@ -97,6 +94,7 @@ def response_to_wire(response: AgentResponse) -> agent_pb2.AgentResponse:
         data_rows=response.data_rows,
         latency_ms=response.latency_ms,
         reported_latency_ms=response.reported_latency_ms,
+        time_to_first_token_ms=response.time_to_first_token_ms,
         finish_reason=response.finish_reason,
         model=response.model,
     )

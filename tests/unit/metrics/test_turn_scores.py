@@ -188,9 +188,14 @@ def test_tokens_and_cost_are_sums_and_latency_is_not(metric: Callable[..., Metri
     """Of the whole conversation; what is unknown of one answer is unknown of all of them."""
     metrics = [metric("tokens"), metric("cost"), metric("latency")]
     used = Usage(input_tokens=10, output_tokens=5, cost_usd=0.5)
-    answers = [said("a", usage=used, latency_ms=1000.0), said("b", usage=used, latency_ms=3000.0)]
-    tokens, cost, latency = score_row(metrics, talk([turn(), turn()], answers, *metrics, how=how))
+    answers = [
+        said("a", usage=used, latency_ms=1000.0, time_to_first_token_ms=100.0),
+        said("b", usage=used, latency_ms=3000.0, time_to_first_token_ms=300.0),
+    ]
+    row = talk([turn(), turn()], answers, *metrics, how=how)
+    tokens, cost, latency = score_row(metrics, row)
     assert (tokens.value, tokens.detail["input_tokens"], cost.value, latency.value) == (30.0, 20, 1.0, latency_s)
+    assert row.response.time_to_first_token_ms == latency_s * 100
     unknown = [said("a"), answers[1]]
     assert [score.status for score in score_row(metrics, talk([turn(), turn()], unknown, *metrics, how=how))] == (
         [ScoreStatus.SKIPPED] * 3

@@ -107,9 +107,9 @@ def scored_row(
 
 
 def _whole_answer(answers: Sequence[AgentResponse], turn_score: str) -> AgentResponse:
-    """Return the last answer with what all took: tokens and cost summed up, the mean or the longest of the latencies.
+    """Return the last answer with what all took: tokens and cost summed up, the mean or the longest of the times.
 
-    What is not known of every answer is not known of all of them. A failed call has its own latency.
+    What is not known of every answer is not known of all of them. A failed call has its own times.
     """
     last = answers[-1]
     usages = [answer.usage or Usage() for answer in answers]
@@ -117,12 +117,21 @@ def _whole_answer(answers: Sequence[AgentResponse], turn_score: str) -> AgentRes
         field.name: _sum(getattr(usage, field.name) for usage in usages) for field in dataclasses.fields(Usage)
     }
     usage = Usage(**total) if any(value is not None for value in total.values()) else None
-    latencies = [answer.latency_ms for answer in answers if answer.latency_ms is not None]
-    latency_ms = last.latency_ms
-    if last.status is not AgentStatus.ERROR:
-        of_all = max if turn_score == "worst" else _mean
-        latency_ms = of_all(latencies) if len(latencies) == len(answers) else None
-    return dataclasses.replace(last, usage=usage, latency_ms=latency_ms)
+    whole = dataclasses.replace(last, usage=usage)
+    if last.status is AgentStatus.ERROR:
+        return whole
+    return dataclasses.replace(
+        whole,
+        latency_ms=_of_all([answer.latency_ms for answer in answers], turn_score),
+        time_to_first_token_ms=_of_all([answer.time_to_first_token_ms for answer in answers], turn_score),
+    )
+
+
+def _of_all(times_ms: Sequence[float | None], turn_score: str) -> float | None:
+    known = [time_ms for time_ms in times_ms if time_ms is not None]
+    if len(known) < len(times_ms):
+        return None
+    return max(known) if turn_score == "worst" else _mean(known)
 
 
 def _sum(values: Iterable[float | None]) -> float | None:
