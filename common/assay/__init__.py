@@ -13,6 +13,7 @@ os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 
 if TYPE_CHECKING:
+    from assay.agent_host.server import AgentServer, agent_server
     from assay.client.client import Client
     from assay.client.compare import ComparisonResult, compare
     from assay.client.evaluate import evaluate, evaluate_async
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AgentRequest",
+    "AgentServer",
     "AssayError",
     "CaseSelection",
     "Client",
@@ -35,6 +37,7 @@ __all__ = [
     "Score",
     "Scorer",
     "__version__",
+    "agent_server",
     "compare",
     "evaluate",
     "evaluate_async",
@@ -47,6 +50,7 @@ __all__ = [
 
 _WHERE = {
     "AgentRequest": "assay.model.agent_request",
+    "AgentServer": "assay.agent_host.server",
     "AssayError": "assay.errors",
     "CaseSelection": "assay.model.run",
     "Client": "assay.client.client",
@@ -55,6 +59,7 @@ _WHERE = {
     "Evaluation": "assay.client.evaluation",
     "Score": "assay.model.run",
     "Scorer": "assay.scoring.scorer",
+    "agent_server": "assay.agent_host.server",
     "compare": "assay.client.compare",
     "evaluate": "assay.client.evaluate",
     "evaluate_async": "assay.client.evaluate",

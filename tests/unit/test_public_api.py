@@ -9,6 +9,7 @@ import assay
 
 PUBLIC = {
     "AgentRequest",
+    "AgentServer",
     "AssayError",
     "CaseSelection",
     "Client",
@@ -18,6 +19,7 @@ PUBLIC = {
     "Score",
     "Scorer",
     "__version__",
+    "agent_server",
     "compare",
     "evaluate",
     "evaluate_async",

@@ -54,15 +54,21 @@ class AgentCaller:
         self._threads = CallThreads(max_hung=max_hung)
         self._failures = Failures()
 
-    async def call(self, request: AgentRequest) -> AgentResponse:
-        """Return the agent's answer, with the time it took; never raises but when cancelled."""
+    async def call(self, request: AgentRequest, on_piece: Callable[[str], None] = lambda _: None) -> AgentResponse:
+        """Return the agent's answer, with the time it took; never raises but when cancelled.
+
+        Args:
+            request: The question.
+            on_piece: Called with each text that an asynchronous generator yields.
+        """
         failure: AgentResponse | None = None
         returned: object = None
+        pieces = _Pieces(on_piece, self._max_answer_bytes)
         owner = os.getpid()
         start = time.perf_counter()
         try:
             async with asyncio.timeout(request.timeout_s) as limit:
-                returned = await self._invoke(request, limit)
+                returned = await self._invoke(request, limit, pieces)
         except GeneratorExit:
             raise
         except BaseException as problem:  # the boundary of a case: agents raise SystemExit and cancel themselves
@@ -76,13 +82,16 @@ class AgentCaller:
             failure = error_response(
                 AgentErrorKind.TIMEOUT, f"no answer within {request.timeout_s:g} s", retryable=True
             )
-        return dataclasses.replace(failure or self._read(returned), latency_ms=latency_ms)
+        response = dataclasses.replace(failure or self._read(returned), latency_ms=latency_ms)
+        if failure is None and pieces.first_at is not None:
+            response = dataclasses.replace(response, time_to_first_token_ms=(pieces.first_at - start) * 1000)
+        return response
 
     def close(self) -> None:
         """Let idle threads end; a further call starts new ones."""
         self._threads.close()
 
-    async def _invoke(self, request: AgentRequest, limit: asyncio.Timeout) -> object:
+    async def _invoke(self, request: AgentRequest, limit: asyncio.Timeout, pieces: _Pieces) -> object:
         argument = _text_of(request) if self._receives_text else request
         if self._is_async:
             returned = self._agent(argument)
@@ -93,7 +102,7 @@ class AgentCaller:
                 return self._failures.of(outcome.error)
             returned = outcome.value
         if inspect.isasyncgen(returned):
-            return await _joined(returned, self._max_answer_bytes)
+            return await pieces.join(returned)
         return await returned if inspect.isawaitable(returned) else returned
 
     def _read(self, returned: object) -> AgentResponse:
@@ -118,15 +127,33 @@ def _is_cancelled_from_outside() -> bool:
     return task is not None and task.cancelling() > 0
 
 
-async def _joined(pieces: AsyncGenerator[object, Any], max_bytes: int) -> str:
-    texts: list[str] = []
-    size = 0
-    async with aclosing(pieces):
-        async for piece in pieces:
-            if not isinstance(piece, str):
-                raise MalformedAnswerError(f"it yielded a {type(piece).__name__}, and pieces of an answer are texts")
-            size += len(piece)
-            if size > max_bytes:
-                raise AnswerTooLargeError(f"the answer is larger than {max_bytes / 1024 / 1024:g} MiB")
-            texts.append(piece)
-    return "".join(texts)
+class _Pieces:
+    """The texts that one answer comes in.
+
+    Args:
+        on_piece: Called with each of them.
+        max_bytes: Most characters of all of them; their bytes are counted once the answer is whole.
+    """
+
+    def __init__(self, on_piece: Callable[[str], None], max_bytes: int) -> None:
+        self._on_piece = on_piece
+        self._max_bytes = max_bytes
+        self.first_at: float | None = None
+
+    async def join(self, pieces: AsyncGenerator[object, Any]) -> str:
+        texts: list[str] = []
+        size = 0
+        async with aclosing(pieces):
+            async for piece in pieces:
+                if not isinstance(piece, str):
+                    raise MalformedAnswerError(
+                        f"it yielded a {type(piece).__name__}, and pieces of an answer are texts"
+                    )
+                size += len(piece)
+                if size > self._max_bytes:
+                    raise AnswerTooLargeError(f"the answer is larger than {self._max_bytes / 1024 / 1024:g} MiB")
+                if piece and self.first_at is None:
+                    self.first_at = time.perf_counter()
+                texts.append(piece)
+                self._on_piece(piece)
+        return "".join(texts)

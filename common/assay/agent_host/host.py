@@ -6,10 +6,10 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
+from assay.agent_host.answer_message import answer_to_wire
 from assay.agent_host.suspension import Suspensions
 from assay.errors import UnavailableError, WrongStateError
-from assay.model.agent_response import AgentErrorKind, MalformedAnswerError, error_response
-from assay.model.response_limits import MAX_ANSWER_BYTES
+from assay.model.agent_response import AgentErrorKind, error_response
 from assay.rpc.status import translated
 from assay.runtime.failpoints import failpoint
 from assay.v1 import agent_pb2, orchestrator_pb2_grpc
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     import grpc
 
     from assay.agent_host.caller import AgentCaller
-    from assay.model.agent_response import AgentResponse
 
 _LEAVING_S = 1.0
 
@@ -138,7 +137,7 @@ class _Host:
         await self._until_reconciled()
         failpoint("host.before_call")
         try:
-            message = _to_wire(await self._caller.call(request_from_wire(request)))
+            message = answer_to_wire(await self._caller.call(request_from_wire(request)))
         except Exception as problem:  # noqa: BLE001 - the boundary of a case: it alone fails
             _log.exception("answering a question failed: request=%s", request.request_id)
             message = response_to_wire(error_response(AgentErrorKind.RAISED, f"internal error: {problem!r}"))
@@ -156,16 +155,3 @@ class _Host:
                 self._moved.set()
             self._reconciliation.clear()
             await self._reconciliation.wait()
-
-
-def _to_wire(response: AgentResponse) -> agent_pb2.AgentResponse:
-    try:
-        message = response_to_wire(response)
-    except (MalformedAnswerError, ValueError) as problem:
-        sentence = f"the answer of the agent cannot be read: {problem}"
-        return response_to_wire(error_response(AgentErrorKind.MALFORMED, sentence))
-    # Escapes make JSON larger than the texts that were measured.
-    if message.ByteSize() > MAX_ANSWER_BYTES:
-        limit_mib = MAX_ANSWER_BYTES // 1024 // 1024
-        return response_to_wire(error_response(AgentErrorKind.TOO_LARGE, f"the answer is larger than {limit_mib} MiB"))
-    return message
