@@ -108,6 +108,12 @@ def from_rpc_error(error: grpc.aio.AioRpcError) -> AssayError:
     return rebuilt
 
 
+def retry_after_s(error: grpc.aio.AioRpcError) -> float | None:
+    """Return how long a server of any kind asks to wait before another call, in seconds; None where it does not say."""
+    retry = _details(error.trailing_metadata()).get(error_details_pb2.RetryInfo)
+    return None if retry is None else max(0.0, retry.retry_delay.seconds + retry.retry_delay.nanos / 1e9)
+
+
 def error_of(
     code: grpc.StatusCode | int,
     reason: str,

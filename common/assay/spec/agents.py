@@ -13,10 +13,10 @@ from assay.spec.urls import has_user
 if TYPE_CHECKING:
     from assay.model.run import AgentSettings
 
-ADAPTERS = ("python", "http", "openai", "anthropic", "replay")
+ADAPTERS = ("python", "http", "grpc", "openai", "anthropic", "replay")
 """Adapters of this version."""
 
-LATER_ADAPTERS = ("command", "grpc", "adk", "a2a")
+LATER_ADAPTERS = ("command", "adk", "a2a")
 """Names that are reserved for adapters of later versions."""
 
 _PYTHON_TARGET = re.compile(r"(?:[^\W\d]\w*(?:\.[^\W\d]\w*)*|[^:\0]+\.py):[^\W\d]\w*(?:\.[^\W\d]\w*)*")
@@ -38,6 +38,8 @@ def check_agent(agent: AgentSettings) -> list[Problem]:
             problems += _check_python(agent)
         case "http":
             problems += _check_http(agent)
+        case "grpc":
+            problems += _check_grpc(agent)
         case "openai" | "anthropic":
             problems += _check_prompt(agent)
         case "replay":
@@ -75,6 +77,15 @@ def _check_http(agent: AgentSettings) -> list[Problem]:
     elif not valid:
         problems.append(Problem(f"must be an http or https URL, not {agent.target!r}", "agent.target"))
     HttpOptions.from_options(agent.options, problems)
+    return problems
+
+
+def _check_grpc(agent: AgentSettings) -> list[Problem]:
+    from assay.spec.grpc_options import GrpcOptions, target_problem  # imported here: most runs call no such service
+
+    problem = target_problem(agent.target)
+    problems = [Problem(problem, "agent.target")] if problem else []
+    GrpcOptions.from_options(agent.options, problems)
     return problems
 
 

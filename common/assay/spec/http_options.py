@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from assay.errors import Problem
-from assay.parsing.names import kind_of, unknown_name
+from assay.parsing.names import unknown_name
+from assay.spec.headers import OWN_HEADERS, credential_problem, read_texts
 from assay.spec.prompt_template import MAX_FILLED_CHARS, PLACEHOLDER, FilledTooLargeError
 from assay.spec.response_expressions import expression_problem
-from assay.spec.variables import VARIABLE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -27,13 +27,6 @@ _DEFAULT_BODY = {"input": "{{input}}"}
 _PLAIN_NAMES = ("input", "case_id", "run_id", "history", "messages", "variables", "parameters", "session_id",
                 "idempotency_key")  # fmt: skip
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-# Host decides which of several sites behind one address answers, whatever host was allowed; the others say how long
-# a request is and what becomes of the connection, and a wrong one lets requests run into each other.
-_OWN_HEADERS = frozenset({"host", "content-length", "transfer-encoding", "connection", "keep-alive", "te", "trailer",
-                          "upgrade", "expect", "proxy-connection", "proxy-authenticate",
-                          "proxy-authorization"})  # fmt: skip
-_CREDENTIAL_HEADERS = frozenset({"authorization", "cookie", "x-api-key", "api-key", "x-auth-token", "x-access-token",
-                                 "x-goog-api-key", "ocp-apim-subscription-key", "private-token"})  # fmt: skip
 _MAX_DEPTH = 50
 
 
@@ -71,15 +64,15 @@ class HttpOptions:
             problems.append(Problem("a GET request has no body: use query, or another method", "agent.body"))
         body = options.get("body", None if method == "GET" else _DEFAULT_BODY)
         _check_template(body, "agent.body", problems)
-        query = _texts(options.get("query"), "agent.query", problems)
+        query = read_texts(options.get("query"), "agent.query", problems)
         _check_template(query, "agent.query", problems)
-        headers = _texts(options.get("headers"), "agent.headers", problems)
+        headers = read_texts(options.get("headers"), "agent.headers", problems)
         problems += [
             Problem(problem, f"agent.headers.{name}")
             for name, value in headers.items()
             if (problem := _header_problem(name, value))
         ]
-        response = _texts(options.get("response"), "agent.response", problems)
+        response = read_texts(options.get("response"), "agent.response", problems)
         if options.get("response") is not None:
             _check_response(response, problems)
         return cls(method=method, headers=headers, query=query, body=body, response=response)
@@ -158,26 +151,9 @@ def _as_text(value: Any) -> str:
 def _header_problem(name: str, value: str) -> str:
     if not _HEADER_NAME.fullmatch(name) or "\n" in value or "\r" in value:
         return "is not a valid header"
-    if name.lower() in _OWN_HEADERS:
+    if name.lower() in OWN_HEADERS:
         return "is set by Assay, from the target, the body and the connection: remove it"
-    if name.lower() in _CREDENTIAL_HEADERS and not VARIABLE.search(value):
-        return "holds a secret, which would be stored with the run: put it into an environment variable, as in ${NAME}"
-    return ""
-
-
-def _texts(value: object, where: str, problems: list[Problem]) -> dict[str, str]:
-    if value is None:
-        return {}
-    if not isinstance(value, dict):
-        problems.append(Problem(f"must be a mapping of names to strings, not {kind_of(value)}", where))
-        return {}
-    texts = {}
-    for name, item in value.items():
-        if isinstance(item, bool | list | dict) or item is None:
-            problems.append(Problem(f"must be a string, not {kind_of(item)}", f"{where}.{name}"))
-        else:
-            texts[str(name)] = str(item)
-    return texts
+    return credential_problem(name, value)
 
 
 def _check_template(template: Any, where: str, problems: list[Problem], depth: int = 0) -> None:

@@ -24,6 +24,7 @@ from assay.parsing.names import metric_name_problem, name_problem, unknown_name,
 from assay.parsing.percentages import read_share
 from assay.parsing.yaml_nodes import Lines, parse_yaml
 from assay.spec.agents import ADAPTERS, check_agent
+from assay.spec.grpc_options import GRPC_KEYS, read_ca_file
 from assay.spec.judging import JudgeReader, missing_key
 from assay.spec.model import Spec, wants_verdicts
 from assay.spec.overrides import apply_override, gate_on_left_out, select_metrics, set_value
@@ -49,7 +50,7 @@ _KEYS = ("name", "preset", "dataset", "format", "map", "encoding", "on_bad_case"
          "note", "variants")  # fmt: skip
 _AGENT_KEYS = ("adapter", "target", "timeout", "concurrency", "retries")
 _HTTP_KEYS = ("method", "headers", "query", "body", "response")
-_OPTION_KEYS = {"http": _HTTP_KEYS} | dict.fromkeys(PROVIDERS, PROMPT_KEYS)
+_OPTION_KEYS = {"http": _HTTP_KEYS, "grpc": GRPC_KEYS} | dict.fromkeys(PROVIDERS, PROMPT_KEYS)
 
 
 def find_spec_file(path: Path) -> Path:
@@ -399,7 +400,8 @@ class SpecReader:
         options = {key: item for key, item in value.items() if key in option_keys}
         fields = Fields(value, lambda key, message: self._report(f"agent.{key}", message))
         fields.unknown(known, "field of agent")
-        found = read_prompt_files(options, self._base_dir) if adapter in PROVIDERS else []
+        read_files = read_prompt_files if adapter in PROVIDERS else read_ca_file
+        found = read_files(options, self._base_dir)
         self._take(found)
         agent = AgentSettings(
             adapter=adapter,

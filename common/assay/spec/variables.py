@@ -44,6 +44,8 @@ def _texts(agent: AgentSettings) -> Iterator[tuple[str, str]]:
         yield agent.target, "agent.target"
         for name in _FILLED:
             yield from _leaves(agent.options.get(name), f"agent.{name}")
+    elif agent.adapter == "grpc":
+        yield from _leaves(agent.options.get("metadata"), "agent.metadata")
     elif agent.adapter in KEY_VARIABLES:
         key = agent.options.get("api_key")
         if key is None and not agent.options.get("base_url"):

@@ -140,7 +140,7 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
             raise SpecError([Problem(str(refusal), "spec")]) from None
         # In a thread: a schema of 64 kB takes half a second to check.
         settings = await asyncio.to_thread(check_settings, settings, self._settings)
-        await self._manager.preflight_judge(settings)
+        await self._manager.preflight(settings)
         if request.validate_only:
             return pb.CreateRunResponse()
         if problem := name_problem(request.request_id, _MAX_REQUEST_ID_CHARS):

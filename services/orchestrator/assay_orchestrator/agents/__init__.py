@@ -51,6 +51,10 @@ def build_agent(
         from assay_orchestrator.agents.http import HttpAgent
 
         agent = HttpAgent(settings, allowed_hosts=allowed_hosts, allowed_env=allowed_env, scorers=scorers)
+    elif settings.adapter == "grpc":
+        from assay_orchestrator.agents.grpc import GrpcAgent  # imported here: most runs call no such service
+
+        agent = GrpcAgent(settings, allowed_hosts=allowed_hosts, allowed_env=allowed_env)
     elif settings.adapter in PROVIDERS:
         # Imported here: most runs fill no prompt. The provider's package follows with the first question.
         from assay_orchestrator.agents.prompt import PromptAgent

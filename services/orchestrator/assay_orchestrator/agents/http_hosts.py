@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 
 from assay.errors import Problem
 from assay.providers.own_services import OWN_URLS
+from assay.spec.grpc_options import target_host
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,6 +22,22 @@ def check_http_target(target: str, allowed_hosts: Sequence[str], field: str = "a
         host = (urlsplit(target).hostname or "").lower()
     except ValueError:
         return [Problem("is not a valid URL", field)]
+    return _check_host(host, target, allowed_hosts, field)
+
+
+def check_grpc_target(target: str, allowed_hosts: Sequence[str]) -> list[Problem]:
+    """Return a problem if the service at this HOST:PORT may not be called from here."""
+    return _check_host(target_host(target), target, allowed_hosts, "agent.target")
+
+
+def check_prompt_host(settings: AgentSettings, allowed_hosts: Sequence[str]) -> list[Problem]:
+    """Return a problem if the service that a prompt goes to may not be called from here."""
+    base_url = settings.options.get("base_url")
+    url = base_url if isinstance(base_url, str) else OWN_URLS[settings.adapter]
+    return check_http_target(url, allowed_hosts, "agent.base_url")
+
+
+def _check_host(host: str, target: str, allowed_hosts: Sequence[str], field: str) -> list[Problem]:
     if any(fnmatch.fnmatchcase(host, pattern.lower()) for pattern in allowed_hosts):
         return []
     return [
@@ -29,10 +46,3 @@ def check_http_target(target: str, allowed_hosts: Sequence[str], field: str = "a
             field,
         )
     ]
-
-
-def check_prompt_host(settings: AgentSettings, allowed_hosts: Sequence[str]) -> list[Problem]:
-    """Return a problem if the service that a prompt goes to may not be called from here."""
-    base_url = settings.options.get("base_url")
-    url = base_url if isinstance(base_url, str) else OWN_URLS[settings.adapter]
-    return check_http_target(url, allowed_hosts, "agent.base_url")

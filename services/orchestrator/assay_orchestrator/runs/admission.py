@@ -19,7 +19,7 @@ from assay.spec.judging import check_judge
 from assay.spec.model import checks_of, wants_verdicts
 from assay.spec.prompt_options import PROVIDERS
 from assay.verdict.gates import parse_gate
-from assay_orchestrator.agents.http_hosts import check_http_target, check_prompt_host
+from assay_orchestrator.agents.http_hosts import check_grpc_target, check_http_target, check_prompt_host
 
 if TYPE_CHECKING:
     from assay.model.run import CaseSelection, DatasetReading, MetricSettings, RunSettings
@@ -50,6 +50,8 @@ def check_settings(settings: RunSettings, limits: Settings) -> RunSettings:
     problems += check_agent(settings.agent)
     if settings.agent.adapter == "http":
         problems += check_http_target(settings.agent.target, limits.http_hosts)
+    if settings.agent.adapter == "grpc":
+        problems += check_grpc_target(settings.agent.target, limits.http_hosts)
     if settings.agent.adapter in PROVIDERS:
         problems += check_prompt_host(settings.agent, limits.http_hosts)
     if too_many := _check_counts(settings):

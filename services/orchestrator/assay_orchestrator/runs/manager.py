@@ -150,13 +150,14 @@ class RunManager:
         """
         return await self.get(scope, await self._creation.create(scope, request_id, settings, dataset))
 
-    async def preflight_judge(self, settings: RunSettings) -> None:
-        """Raise unless the judge service would judge for a run.
+    async def preflight(self, settings: RunSettings) -> None:
+        """Raise unless the services that a run needs would work for it: its agent's, and the judge.
 
         Raises:
-            SpecError: It would not; holds every problem.
+            SpecError: One would not; holds every problem.
         """
-        if problems := await self._planner.judge_problems(settings):
+        of_agent, of_judge = self._planner.agent_problems(settings), self._planner.judge_problems(settings)
+        if problems := [problem for found in await asyncio.gather(of_agent, of_judge) for problem in found]:
             raise SpecError(problems)
 
     async def get(self, scope: Scope, run_id: str) -> Run:

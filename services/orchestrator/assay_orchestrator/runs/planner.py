@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from assay.errors import WrongStateError
+from assay.errors import InvalidInputError, WrongStateError
 from assay.metrics import build_metric
+from assay.spec.grpc_options import target_host
 from assay.spec.model import checks_of, wants_verdicts
 from assay_orchestrator.agents import build_agent
 from assay_orchestrator.agents.hosted import HostedAgent
@@ -34,6 +35,8 @@ HOSTED_ADAPTERS = frozenset({"python"})
 def agent_key(agent: AgentSettings, limits: Mapping[str, int]) -> str:
     """Return under which key an agent has a limit: its whole target, or the host of it; empty without a limit."""
     host = urlsplit(agent.target).hostname or "" if "://" in agent.target else ""
+    if agent.adapter == "grpc":
+        host = target_host(agent.target)
     return next((key for key in (agent.target, host) if key and key in limits), "")
 
 
@@ -107,6 +110,24 @@ class Planner:
     async def aclose(self) -> None:
         """End the scorers."""
         await self._scorers.aclose()
+
+    async def agent_problems(self, settings: RunSettings) -> Sequence[Problem]:
+        """Return why the service that is a run's agent will not answer; none for other agents."""
+        if settings.agent.adapter != "grpc" or self._settings.role == "api":
+            return ()  # where workers call the agent, only they know whether it can be reached
+        # Imported here: most runs call no such service.
+        from assay_orchestrator.agents.grpc import GrpcAgent
+        from assay_orchestrator.agents.grpc_preflight import service_problems
+
+        allowed_hosts, allowed_env = self._settings.http_hosts, self._settings.agent_env
+        try:
+            agent = GrpcAgent(settings.agent, allowed_hosts=allowed_hosts, allowed_env=allowed_env)
+        except InvalidInputError as refusal:
+            return refusal.problems
+        try:
+            return await service_problems(agent)
+        finally:
+            await agent.aclose()
 
     async def judge_problems(self, settings: RunSettings) -> Sequence[Problem]:
         """Return why the judge service will not judge for a run, as far as it can be asked."""

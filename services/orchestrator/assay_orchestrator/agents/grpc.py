@@ -1,0 +1,205 @@
+"""The grpc adapter: an AgentService of the user's own, asked over gRPC."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import time
+from typing import TYPE_CHECKING, Any
+
+import grpc
+import grpc.aio
+from google.protobuf.message import DecodeError
+
+from assay.errors import InvalidInputError, Problem
+from assay.model.agent_response import (
+    AgentErrorKind,
+    AgentResponse,
+    AgentStatus,
+    MalformedAnswerError,
+    clean_text,
+    error_response,
+    response_from_json,
+    response_to_json,
+)
+from assay.model.response_limits import MAX_ANSWER_BYTES, AnswerTooLargeError, check_bounds
+from assay.rpc.channel import read_stream
+from assay.rpc.options import MIB, ChannelOptions, channel_arguments
+from assay.spec.grpc_options import GrpcOptions, target_problem
+from assay.v1 import agent_pb2
+from assay.wire.agent import request_to_wire, response_from_wire
+from assay_orchestrator.agents.grpc_errors import failed_call
+from assay_orchestrator.agents.http_hosts import check_grpc_target
+from assay_orchestrator.agents.secrets import Secrets
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from assay.model.agent_response import AgentRequest
+    from assay.model.case import Case
+    from assay.model.run import AgentSettings
+
+SERVICE = "assay.v1.AgentService"
+
+MAX_MESSAGE_BYTES = 4 * MIB
+"""What gRPC takes unless it is told otherwise, in every language."""
+
+_CHANNEL = ChannelOptions(
+    max_message_bytes=MAX_MESSAGE_BYTES,
+    # Servers of other languages end connections that are probed more often than every 5 minutes. A lost server is
+    # noticed by the deadline of its calls.
+    keepalive_time_ms=360_000,
+    attempts=1,  # each attempt is recorded, so all are made outside
+)
+_SERVICE_CONFIG = json.dumps({"loadBalancingConfig": [{"round_robin": {}}]})
+
+
+class GrpcAgent:
+    """One attempt is one call; its deadline is the attempt's time limit.
+
+    Args:
+        settings: Checked settings; metadata may name environment variables as ${NAME}.
+        allowed_hosts: Patterns of hosts that may be called.
+        allowed_env: Patterns of environment variables that may be named.
+        environ: Where the variables are.
+
+    Raises:
+        InvalidInputError: The host is not allowed, or a variable is missing or not allowed.
+    """
+
+    def __init__(
+        self,
+        settings: AgentSettings,
+        *,
+        allowed_hosts: Sequence[str],
+        allowed_env: Sequence[str],
+        environ: Mapping[str, str] = os.environ,
+    ) -> None:
+        problems: list[Problem] = []
+        options = GrpcOptions.from_options(settings.options, problems)
+        self.target = settings.target
+        if problem := target_problem(self.target):
+            problems.append(Problem(problem, "agent.target"))
+        problems += check_grpc_target(self.target, allowed_hosts)
+        self._secrets = Secrets(allowed_env, environ, problems)
+        metadata: dict[str, str] = self._secrets.resolve_tree(options.metadata, "agent.metadata")
+        problems += [problem for name, value in metadata.items() for problem in _check_value(name, value)]
+        if problems:
+            raise InvalidInputError(problems)
+        self.metadata = tuple(metadata.items())
+        self.options = options
+        self.channel = _open_channel(self.target, options)
+        # Replies are read here, so that one which is no message is told from a connection that broke.
+        self._answer: grpc.aio.UnaryUnaryMultiCallable[Any, bytes] = self.channel.unary_unary(
+            f"/{SERVICE}/Answer", request_serializer=agent_pb2.AnswerRequest.SerializeToString
+        )
+        self._answer_stream: grpc.aio.UnaryStreamMultiCallable[Any, bytes] = self.channel.unary_stream(
+            f"/{SERVICE}/AnswerStream", request_serializer=agent_pb2.AnswerStreamRequest.SerializeToString
+        )
+
+    async def answer(self, request: AgentRequest, case: Case) -> AgentResponse:
+        """Return the answer of one request."""
+        message = request_to_wire(request)
+        if message.ByteSize() > MAX_MESSAGE_BYTES - 1024:
+            said = f"question and history are larger than {MAX_MESSAGE_BYTES // MIB} MiB: end the conversation earlier"
+            return error_response(AgentErrorKind.TOO_LARGE, said)
+        start = time.perf_counter()
+        try:
+            ask = self._ask_in_pieces if self.options.stream else self._ask
+            response = await ask(message, request.timeout_s)
+        except grpc.aio.AioRpcError as error:
+            response = failed_call(error, self.target, request.timeout_s, time.perf_counter() - start)
+        except DecodeError:
+            response = error_response(
+                AgentErrorKind.MALFORMED, "the reply is no AnswerResponse: check the service's version of agent.proto"
+            )
+        except AnswerTooLargeError as problem:
+            response = error_response(AgentErrorKind.TOO_LARGE, str(problem))
+        except (MalformedAnswerError, ValueError, RecursionError) as problem:
+            response = error_response(AgentErrorKind.MALFORMED, f"the service sent no answer: {problem}")
+        latency_ms = (time.perf_counter() - start) * 1000
+        return dataclasses.replace(self._secrets.redact_answer(response), latency_ms=latency_ms)
+
+    def redact(self, text: str) -> str:
+        """Return a message without the values of variables."""
+        return self._secrets.redact(text)
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self.channel.close()
+
+    async def _ask(self, message: agent_pb2.AgentRequest, timeout_s: float) -> AgentResponse:
+        reply = await self._answer(agent_pb2.AnswerRequest(request=message), timeout=timeout_s, metadata=self.metadata)
+        answer = agent_pb2.AnswerResponse.FromString(reply)
+        if not answer.HasField("response"):
+            raise MalformedAnswerError("the reply has no response")
+        return _read(answer.response, message.request_id)
+
+    async def _ask_in_pieces(self, message: agent_pb2.AgentRequest, timeout_s: float) -> AgentResponse:
+        start = time.perf_counter()
+        first_ms: float | None = None
+        pieces: list[str] = []
+        size = 0
+        call = self._answer_stream(
+            agent_pb2.AnswerStreamRequest(request=message), timeout=timeout_s, metadata=self.metadata
+        )
+        async with read_stream(call) as replies:
+            async for reply in replies:
+                part = agent_pb2.AnswerStreamResponse.FromString(reply)
+                if part.WhichOneof("message") == "response":
+                    response = _read(part.response, message.request_id, "".join(pieces))
+                    if first_ms is None or response.status is AgentStatus.ERROR:
+                        return response
+                    return dataclasses.replace(response, time_to_first_token_ms=first_ms)
+                if part.piece and first_ms is None:
+                    first_ms = (time.perf_counter() - start) * 1000
+                pieces.append(part.piece)
+                size += len(part.piece.encode())
+                if size > MAX_ANSWER_BYTES:
+                    raise AnswerTooLargeError(_TOO_LARGE)
+        raise MalformedAnswerError("the stream ended without a response")
+
+
+_TOO_LARGE = f"the answer is larger than {MAX_ANSWER_BYTES // MIB} MiB"
+
+
+def _open_channel(target: str, options: GrpcOptions) -> grpc.aio.Channel:
+    # Named as a host: what looks like the name of another resolver is none. Its addresses are called in turn.
+    address = f"dns:///{target}"
+    arguments = [*channel_arguments(_CHANNEL, _SERVICE_CONFIG), ("grpc.use_local_subchannel_pool", 1)]
+    if not options.tls:
+        return grpc.aio.insecure_channel(address, options=arguments)
+    credentials = grpc.ssl_channel_credentials(root_certificates=options.ca_pem.encode("latin-1") or None)
+    return grpc.aio.secure_channel(address, credentials, options=arguments)
+
+
+def _read(message: agent_pb2.AgentResponse, request_id: str, pieces: str = "") -> AgentResponse:
+    """Return the answer of a service that Assay did not write.
+
+    Raises:
+        MalformedAnswerError: It belongs to another request, or contradicts itself.
+        AnswerTooLargeError: It is larger than an answer may be.
+        ValueError: A JSON text in it is none.
+    """
+    if message.request_id not in ("", request_id):
+        raise MalformedAnswerError(f"it answers another request, {clean_text(message.request_id)[:100]!r}")
+    if message.ByteSize() > MAX_ANSWER_BYTES:
+        raise AnswerTooLargeError(_TOO_LARGE)
+    is_error = message.status == agent_pb2.AGENT_STATUS_ERROR
+    if is_error and not message.HasField("error"):
+        raise MalformedAnswerError("its status is ERROR and it has no error")
+    if message.HasField("error") and not is_error:
+        raise MalformedAnswerError("it has an error and its status is not ERROR")
+    if pieces and not message.text and not is_error:
+        message.text = pieces
+    document = response_to_json(response_from_wire(message))
+    check_bounds(document)
+    return dataclasses.replace(response_from_json(document), latency_ms=None, attempts=())
+
+
+def _check_value(name: str, value: str) -> list[Problem]:
+    if value.isascii() and value.isprintable():
+        return []
+    # Without the value: it may be a secret.
+    return [Problem("must be printable ASCII once its variables are filled in", f"agent.metadata.{name}")]

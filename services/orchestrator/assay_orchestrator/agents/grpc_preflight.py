@@ -1,0 +1,80 @@
+"""The preflight check of an AgentService: whether it can be reached and has the method, before any case is asked."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import grpc
+import grpc.aio
+from grpc_health.v1 import health_pb2
+
+from assay.errors import Problem
+from assay_orchestrator.agents.grpc import SERVICE
+from assay_orchestrator.agents.grpc_errors import described
+
+if TYPE_CHECKING:
+    from assay_orchestrator.agents.grpc import GrpcAgent
+
+_Code = grpc.StatusCode
+_TIMEOUT_S = 3.0
+_NO_MESSAGE = b"\xff"
+"""A method that exists cannot read it, so that no agent is run; one that does not exist is UNIMPLEMENTED."""
+
+
+async def service_problems(agent: GrpcAgent) -> list[Problem]:
+    """Return why a service will not answer: it cannot be reached, is not ready, or lacks the method."""
+    try:
+        status = await _health(agent)
+    except grpc.aio.AioRpcError as error:
+        # Without health, or with that of the whole process alone, only the method itself shows that it is there.
+        if error.code() not in (_Code.UNIMPLEMENTED, _Code.NOT_FOUND):
+            return [_problem(agent, error)]
+    else:
+        if status != health_pb2.HealthCheckResponse.SERVING:
+            name = health_pb2.HealthCheckResponse.ServingStatus.Name(status)
+            said = f"the health of {SERVICE} at {agent.target} is {name}: start again when it is SERVING"
+            return [Problem(said, "agent.target")]
+        if not agent.options.stream:
+            return []
+    return await _method_problems(agent, "AnswerStream" if agent.options.stream else "Answer")
+
+
+async def _health(agent: GrpcAgent) -> Any:
+    check = agent.channel.unary_unary(
+        "/grpc.health.v1.Health/Check",
+        request_serializer=health_pb2.HealthCheckRequest.SerializeToString,
+        response_deserializer=health_pb2.HealthCheckResponse.FromString,
+    )
+    request = health_pb2.HealthCheckRequest(service=SERVICE)
+    return (await check(request, timeout=_TIMEOUT_S, metadata=agent.metadata)).status
+
+
+async def _method_problems(agent: GrpcAgent, method: str) -> list[Problem]:
+    # As a call with one reply: a stream is the same to a service that only reads the request.
+    call: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = agent.channel.unary_unary(f"/{SERVICE}/{method}")
+    try:
+        await call(_NO_MESSAGE, timeout=_TIMEOUT_S, metadata=agent.metadata)
+    except grpc.aio.AioRpcError as error:
+        if error.code() is _Code.UNIMPLEMENTED:
+            remedy = "implement it, or remove stream" if agent.options.stream else "check host and port"
+            said = f"the server at {agent.target} has no method {method} of {SERVICE}: {remedy} (docs/agent-service.md)"
+            return [Problem(said, "agent.stream" if agent.options.stream else "agent.target")]
+        if error.code() in (_Code.UNAVAILABLE, *_CREDENTIALS):
+            return [_problem(agent, error)]
+    return []
+
+
+_CREDENTIALS = (_Code.UNAUTHENTICATED, _Code.PERMISSION_DENIED)
+
+
+def _problem(agent: GrpcAgent, error: grpc.aio.AioRpcError) -> Problem:
+    said = agent.redact(described(error))
+    if error.code() in _CREDENTIALS:
+        return Problem(f"the service at {agent.target} refused the call: correct the credentials ({said})",
+                       "agent.metadata")  # fmt: skip
+    remedy = "start the service, or correct host and port"
+    if agent.options.tls:
+        remedy += "; its certificate must be for this host, and from an authority of tls.ca or of the system"
+    else:
+        remedy += "; where it expects TLS, add tls: true"
+    return Problem(f"{agent.target} cannot be reached: {remedy} ({said})", "agent.target")
