@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 _UNLIMITED_S = 3600.0
 """The time of a call that has neither a deadline nor a `timeout_ms`."""
-_SENDING_S = 0.1
-"""How long before the deadline the agent's time ends, so that its caller is sent why there is no answer."""
+_SHARE_OF_LIMIT, _SHARE_OF_REST = 0.98, 0.99
+"""Of its time limit and of what is left until the deadline, the agent has this: the rest sends why it has no answer."""
 
 
 class AgentService(agent_pb2_grpc.AgentServiceServicer):
@@ -84,8 +84,10 @@ class AgentService(agent_pb2_grpc.AgentServiceServicer):
         async with self._free:
             # Read here: the time until a place was free belongs to the caller's wait.
             left_s = context.time_remaining()
-            limits = [request.timeout_s or None, None if left_s is None else max(0.0, left_s - _SENDING_S)]
-            timeout_s = min((limit for limit in limits if limit is not None), default=_UNLIMITED_S)
+            limits = [] if left_s is None else [left_s * _SHARE_OF_REST]
+            if request.timeout_s:
+                limits.append(request.timeout_s * _SHARE_OF_LIMIT)
+            timeout_s = min(limits, default=_UNLIMITED_S)
             response = await self._caller.call(dataclasses.replace(request, timeout_s=timeout_s), on_piece)
         # The caller's own measurement of the call holds the way there and back.
         reported_ms = response.latency_ms if response.reported_latency_ms is None else response.reported_latency_ms
