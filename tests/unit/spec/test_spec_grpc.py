@@ -60,7 +60,9 @@ def test_what_is_no_host_and_port_is_refused(target: str) -> None:
     assert check_grpc_target(target, ["*.example.org"])
 
 
-@pytest.mark.parametrize("target", ["agent.example.org:50051", "127.0.0.1:1", "[::1]:65535", "agent_1:50051", "unix:12"])
+@pytest.mark.parametrize(
+    "target", ["agent.example.org:50051", "127.0.0.1:1", "[::1]:65535", "agent_1:50051", "unix:12"]
+)
 def test_a_host_and_a_port_are_accepted(target: str) -> None:
     """Names, addresses of both versions; a host may be called unix."""
     assert problems_of(target=target) == []

@@ -116,7 +116,7 @@ class GrpcAgent:
             )
         except AnswerTooLargeError as problem:
             response = error_response(AgentErrorKind.TOO_LARGE, str(problem))
-        except (MalformedAnswerError, ValueError, RecursionError) as problem:
+        except (MalformedAnswerError, RecursionError) as problem:
             response = error_response(AgentErrorKind.MALFORMED, f"the service sent no answer: {problem}")
         latency_ms = (time.perf_counter() - start) * 1000
         return dataclasses.replace(self._secrets.redact_answer(response), latency_ms=latency_ms)
@@ -180,7 +180,7 @@ def _read(message: agent_pb2.AgentResponse, request_id: str, pieces: str = "") -
     Raises:
         MalformedAnswerError: It belongs to another request, or contradicts itself.
         AnswerTooLargeError: It is larger than an answer may be.
-        ValueError: A JSON text in it is none.
+        RecursionError: It is nested too deeply.
     """
     if message.request_id not in ("", request_id):
         raise MalformedAnswerError(f"it answers another request, {clean_text(message.request_id)[:100]!r}")
@@ -193,7 +193,10 @@ def _read(message: agent_pb2.AgentResponse, request_id: str, pieces: str = "") -
         raise MalformedAnswerError("it has an error and its status is not ERROR")
     if pieces and not message.text and not is_error:
         message.text = pieces
-    document = response_to_json(response_from_wire(message))
+    try:
+        document = response_to_json(response_from_wire(message))
+    except ValueError as problem:
+        raise MalformedAnswerError(f"a field that ends in _json holds no JSON text: {problem}") from None
     check_bounds(document)
     return dataclasses.replace(response_from_json(document), latency_ms=None, attempts=())
 
