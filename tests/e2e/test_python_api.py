@@ -9,6 +9,7 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.guides import blocks
 
 if TYPE_CHECKING:
     from tests.e2e.conftest import Cli
@@ -38,6 +39,17 @@ def test_evaluate_runs_a_function_over_cases_in_memory(cli: Cli) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == {"pass_rate": 0.5, "answers": ["A", "B"], "events": 5}
+
+
+def test_the_agent_server_of_the_guide_is_evaluated(shared_cli: Cli) -> None:
+    """docs/agent-service.md as printed: function, server and evaluation in one script, and no line of noise."""
+    served, evaluated = blocks("docs/agent-service.md", "python")
+    program = served.text.partition("assay.agent_server")[0] + evaluated.text
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=shared_cli.folder, env=shared_cli.env, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert "Error" not in done.stderr
 
 
 def test_evaluate_warns_of_what_is_odd_about_cases_in_memory(shared_cli: Cli) -> None:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 HERE = ("bash", "json", "yaml")
 """Languages of which this file reads every block."""
 ELSEWHERE = {
+    ("docs/agent-service.md", "python"): "test_agent_server.py",
     ("docs/pytest.md", "python"): "test_pytest_plugin.py",
     ("docs/pytest.md", "text"): "test_pytest_plugin.py",
     ("docs/comparison-report.md", "text"): "test_comparison_reports.py",
@@ -44,6 +45,7 @@ ELSEWHERE = {
 }
 """Which test runs the blocks of a page in a language."""
 NOT_READ = {
+    ("docs/agent-service.md", "const grpc"): "needs Node and its gRPC packages, which no test installs",
     ("docs/architecture.md", "dataset -> agent"): "a drawing",
     ("docs/ci.md", "evaluate:"): "a GitLab job, which `test_action.py` reads",
     ("docs/ci.md", "jobs:"): "a GitHub workflow, which `test_action.py` reads",
