@@ -174,9 +174,12 @@ def test_wrong_arguments_are_refused_at_once() -> None:
     with pytest.raises(InvalidInputError) as caught:
         assay.agent_server("nothing", port=70_000, concurrency=0)
     assert [problem.field for problem in caught.value.problems] == ["agent", "port", "concurrency"]
-    for agent, said in ((str, "is a class"), (3, "cannot be called"), (lambda: "", "takes"), ("os:nothing", "has no")):
+    wrong: list[tuple[Any, str]] = [
+        (str, "is a class"), (3, "cannot be called"), (lambda: "", "takes"), ("os:nothing", "has no")
+    ]  # fmt: skip
+    for agent, said in wrong:
         with pytest.raises(InvalidInputError, match=said):
-            assay.agent_server(agent)  # type: ignore[arg-type]  # what is refused
+            assay.agent_server(agent)
 
 
 def test_a_taken_port_is_refused_and_nothing_is_left_running() -> None:

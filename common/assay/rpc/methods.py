@@ -108,7 +108,8 @@ def service_config(options: ChannelOptions, *, pool: bool) -> str:
 
     Args:
         options: Attempts and pauses.
-        pool: Whether the target names several servers: calls then go to the healthy ones in turn.
+        pool: Whether the target names several servers: calls then go to them in turn, to healthy ones alone unless
+            the options say otherwise.
     """
     config: dict[str, object] = {}
     if options.attempts > 1:
@@ -116,7 +117,8 @@ def service_config(options: ChannelOptions, *, pool: bool) -> str:
         config["retryThrottling"] = {"maxTokens": 100, "tokenRatio": 0.1}
     if pool:
         config["loadBalancingConfig"] = [{"round_robin": {}}]
-        config["healthCheckConfig"] = {"serviceName": ""}
+        if options.pool_health:
+            config["healthCheckConfig"] = {"serviceName": ""}
     return json.dumps(config)
 
 

@@ -87,6 +87,8 @@ class ChannelOptions:
         attempts: Attempts in all of an idempotent call that finds its server unavailable, 1 to 5.
         retry_min_ms: First pause before another attempt, at least 10.
         retry_max_ms: Longest pause before another attempt.
+        pool_health: Whether calls to the servers behind a name go only to those whose health says that the process as
+            a whole serves; for servers that have it.
         credentials: How the server is recognised, over TLS, and the client proves its identity; None for plain
             connections.
         interceptors: Further ones, after Assay's own.
@@ -101,6 +103,7 @@ class ChannelOptions:
     attempts: int = 4
     retry_min_ms: int = 100
     retry_max_ms: int = 2_000
+    pool_health: bool = True
     credentials: grpc.ChannelCredentials | None = None
     interceptors: tuple[grpc.aio.ClientInterceptor, ...] = ()
 

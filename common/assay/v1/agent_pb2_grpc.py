@@ -27,8 +27,8 @@ if _version_not_supported:
 
 class AgentServiceStub(object):
     """AgentService is what a team's agent may implement itself, in any language,
-    so that Assay can call it over gRPC. No message is larger than 4 MiB, which
-    is what gRPC takes unless it is told otherwise. Each call has a deadline.
+    so that Assay can call it over gRPC. No message is larger than 4 MiB, the
+    default limit of gRPC. Each call has a deadline.
     """
 
     def __init__(self, channel):
@@ -51,8 +51,8 @@ class AgentServiceStub(object):
 
 class AgentServiceServicer(object):
     """AgentService is what a team's agent may implement itself, in any language,
-    so that Assay can call it over gRPC. No message is larger than 4 MiB, which
-    is what gRPC takes unless it is told otherwise. Each call has a deadline.
+    so that Assay can call it over gRPC. No message is larger than 4 MiB, the
+    default limit of gRPC. Each call has a deadline.
     """
 
     def Answer(self, request, context):
@@ -95,8 +95,8 @@ def add_AgentServiceServicer_to_server(servicer, server):
  # This class is part of an EXPERIMENTAL API.
 class AgentService(object):
     """AgentService is what a team's agent may implement itself, in any language,
-    so that Assay can call it over gRPC. No message is larger than 4 MiB, which
-    is what gRPC takes unless it is told otherwise. Each call has a deadline.
+    so that Assay can call it over gRPC. No message is larger than 4 MiB, the
+    default limit of gRPC. Each call has a deadline.
     """
 
     @staticmethod

@@ -28,8 +28,8 @@ GRPC_VERSION: str
 
 class AgentServiceStub:
     """AgentService is what a team's agent may implement itself, in any language,
-    so that Assay can call it over gRPC. No message is larger than 4 MiB, which
-    is what gRPC takes unless it is told otherwise. Each call has a deadline.
+    so that Assay can call it over gRPC. No message is larger than 4 MiB, the
+    default limit of gRPC. Each call has a deadline.
     """
 
     @_typing.overload
@@ -49,8 +49,8 @@ class AgentServiceStub:
 @_typing.type_check_only
 class AgentServiceAsyncStub(AgentServiceStub):
     """AgentService is what a team's agent may implement itself, in any language,
-    so that Assay can call it over gRPC. No message is larger than 4 MiB, which
-    is what gRPC takes unless it is told otherwise. Each call has a deadline.
+    so that Assay can call it over gRPC. No message is larger than 4 MiB, the
+    default limit of gRPC. Each call has a deadline.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
@@ -66,8 +66,8 @@ class AgentServiceAsyncStub(AgentServiceStub):
 
 class AgentServiceServicer(metaclass=_abc_1.ABCMeta):
     """AgentService is what a team's agent may implement itself, in any language,
-    so that Assay can call it over gRPC. No message is larger than 4 MiB, which
-    is what gRPC takes unless it is told otherwise. Each call has a deadline.
+    so that Assay can call it over gRPC. No message is larger than 4 MiB, the
+    default limit of gRPC. Each call has a deadline.
     """
 
     @_abc_1.abstractmethod

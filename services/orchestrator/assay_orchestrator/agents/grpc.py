@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
 import time
 from typing import TYPE_CHECKING, Any
@@ -24,8 +23,8 @@ from assay.model.agent_response import (
     response_to_json,
 )
 from assay.model.response_limits import MAX_ANSWER_BYTES, AnswerTooLargeError, check_bounds
-from assay.rpc.channel import read_stream
-from assay.rpc.options import MIB, ChannelOptions, channel_arguments
+from assay.rpc.channel import open_channel, read_stream
+from assay.rpc.options import MIB, ChannelOptions
 from assay.spec.grpc_options import GrpcOptions, target_problem
 from assay.v1 import agent_pb2
 from assay.wire.agent import request_to_wire, response_from_wire
@@ -43,7 +42,7 @@ if TYPE_CHECKING:
 SERVICE = "assay.v1.AgentService"
 
 MAX_MESSAGE_BYTES = 4 * MIB
-"""What gRPC takes unless it is told otherwise, in every language."""
+"""The default limit of gRPC, in every language."""
 
 _CHANNEL = ChannelOptions(
     max_message_bytes=MAX_MESSAGE_BYTES,
@@ -51,8 +50,8 @@ _CHANNEL = ChannelOptions(
     # noticed by the deadline of its calls.
     keepalive_time_ms=360_000,
     attempts=1,  # each attempt is recorded, so all are made outside
+    pool_health=False,  # not every server has a health of the whole process
 )
-_SERVICE_CONFIG = json.dumps({"loadBalancingConfig": [{"round_robin": {}}]})
 
 
 class GrpcAgent:
@@ -89,7 +88,11 @@ class GrpcAgent:
             raise InvalidInputError(problems)
         self.metadata = tuple(metadata.items())
         self.options = options
-        self.channel = _open_channel(self.target, options)
+        credentials = None
+        if options.tls:
+            credentials = grpc.ssl_channel_credentials(options.ca_pem.encode("latin-1") or None)
+        # Named as a host: what looks like the name of another resolver is none.
+        self.channel = open_channel(f"dns:///{self.target}", dataclasses.replace(_CHANNEL, credentials=credentials))
         # Replies are read here, so that one which is no message is told from a connection that broke.
         self._answer: grpc.aio.UnaryUnaryMultiCallable[Any, bytes] = self.channel.unary_unary(
             f"/{SERVICE}/Answer", request_serializer=agent_pb2.AnswerRequest.SerializeToString
@@ -162,16 +165,6 @@ class GrpcAgent:
 
 
 _TOO_LARGE = f"the answer is larger than {MAX_ANSWER_BYTES // MIB} MiB"
-
-
-def _open_channel(target: str, options: GrpcOptions) -> grpc.aio.Channel:
-    # Named as a host: what looks like the name of another resolver is none. Its addresses are called in turn.
-    address = f"dns:///{target}"
-    arguments = [*channel_arguments(_CHANNEL, _SERVICE_CONFIG), ("grpc.use_local_subchannel_pool", 1)]
-    if not options.tls:
-        return grpc.aio.insecure_channel(address, options=arguments)
-    credentials = grpc.ssl_channel_credentials(root_certificates=options.ca_pem.encode("latin-1") or None)
-    return grpc.aio.secure_channel(address, credentials, options=arguments)
 
 
 def _read(message: agent_pb2.AgentResponse, request_id: str, pieces: str = "") -> AgentResponse:
