@@ -61,7 +61,7 @@ CASES = [
 
 def run_settings(adapter: str, metrics: Mapping[str, Mapping[str, object]] = _EXACT) -> RunSettings:
     """Return settings of a run over CASES."""
-    target = {"python": "a:b", "http": "http://127.0.0.1:1/", "openai": "gpt"}.get(adapter, "")
+    target = {"python": "a:b", "http": "http://127.0.0.1:1/", "grpc": "127.0.0.1:1", "openai": "gpt"}.get(adapter, "")
     chosen = [MetricSettings(name, complete_parameters(name, given, where=name)) for name, given in metrics.items()]
     return RunSettings("fuzzed", AgentSettings(adapter, target), tuple(chosen), gates=("pass_rate >= 0.5",))
 
@@ -72,7 +72,8 @@ def _requests() -> Sequence[Message]:
         "json_schema": {"schema": {"type": "object"}}, "hit_rate": {}, "mrr": {}, "latency": {}, "tokens": {},
         "tool_calls": {}, "cost": {}, "formula": {"formula": "exact_match"},
     }  # fmt: skip
-    runs = [run_settings("replay"), run_settings("python"), run_settings("replay", everything), run_settings("http")]
+    runs = [run_settings(adapter) for adapter in ("replay", "python", "http", "grpc")]
+    runs.append(run_settings("replay", everything))
     return [pb.CreateRunRequest(request_id="1", dataset_id="d", spec=SETTINGS.to_wire(run)) for run in runs]
 
 

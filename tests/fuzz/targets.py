@@ -64,8 +64,18 @@ _PROCESSES: Mapping[str, Sequence[str]] = {
     "assay.v1.EmbedderService": ("tests.fuzz.embedder_process", "{address}"),
 }
 _KNOWN: Mapping[str, Sequence[str]] = {
-    "adapter": ("replay", "python", "http", "openai", "anthropic", "command"),
-    "target": ("", "a:b", "http://127.0.0.1:1/", "http://u:p@127.0.0.1", "https://[::1]:70000/", "gpt", "0x7f.1"),
+    "adapter": ("replay", "python", "http", "grpc", "openai", "anthropic", "command"),
+    "target": (
+        "",
+        "a:b",
+        "http://127.0.0.1:1/",
+        "http://u:p@127.0.0.1",
+        "https://[::1]:70000/",
+        "gpt",
+        "0x7f.1",
+        "127.0.0.1:1",
+        "unix:/x",
+    ),
     "type": ("contains", "equals", "regex", "is-json", "javascript", "latency"),
     "metric": (*METRICS, "exact_mach"),
     "gates": ("pass_rate >= 0.5", "pass_rate > NaN", "exact_match >= 1e999", "((((("),

@@ -143,11 +143,11 @@ def test_the_agents_time_ends_before_the_deadline(
 def test_health_and_reflection_are_served() -> None:
     """The preflight check of a run, probes of containers and tools such as grpcurl find the service."""
     with assay.agent_server(lambda text: text) as server, grpc.insecure_channel(server.address) as channel:
-        health = health_pb2_grpc.HealthStub(channel)
+        health: Any = health_pb2_grpc.HealthStub(channel)
         for service in ("", SERVICE):
             status = health.Check(health_pb2.HealthCheckRequest(service=service), timeout=30).status
             assert status == health_pb2.HealthCheckResponse.SERVING
-        stub = reflection_pb2_grpc.ServerReflectionStub(channel)
+        stub: Any = reflection_pb2_grpc.ServerReflectionStub(channel)
         asked = iter([reflection_pb2.ServerReflectionRequest(list_services="")])
         (listed,) = stub.ServerReflectionInfo(asked, timeout=30)
         assert SERVICE in [service.name for service in listed.list_services_response.service]
@@ -162,7 +162,7 @@ def test_a_request_that_is_no_question_runs_no_agent(request_bytes: bytes) -> No
     asked: list[str] = []
     with assay.agent_server(asked.append) as server, grpc.insecure_channel(server.address) as channel:
         for method in ("Answer", "AnswerStream"):
-            call = channel.unary_unary(f"/{SERVICE}/{method}")
+            call: Any = channel.unary_unary(f"/{SERVICE}/{method}")
             with pytest.raises(grpc.RpcError) as caught:
                 call(request_bytes, timeout=30)
             assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT

@@ -76,7 +76,7 @@ class Service:
             async def check(request: bytes, context: Any) -> bytes:
                 return health
 
-            checks = {"Check": grpc.unary_unary_rpc_method_handler(check)}
+            checks: dict[str, Any] = {"Check": grpc.unary_unary_rpc_method_handler(check)}
             handlers.append(grpc.method_handlers_generic_handler("grpc.health.v1.Health", checks))
         server.add_generic_rpc_handlers(tuple(handlers))
         self.address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"

@@ -50,9 +50,9 @@ def test_every_problem_is_found_at_once() -> None:
 
 @pytest.mark.parametrize(
     "target",
-    ["", "agent", "agent:", ":50051", "agent:0", "agent:65536", "agent:50051/x", "unix:/run/o.sock", "unix:1:2", "a b:1",
-     "dns:///agent:1", "ipv4:10.0.0.1:80", "xds:agent", "agent:1,other:2", "[::1", "::1:50051", "agent:+1", "agent:1\n",
-     "${HOST}:1", "-a:1", "[evil.test]:1"],
+    ["", "agent", "agent:", ":50051", "agent:0", "agent:65536", "agent:50051/x", "unix:/run/o.sock", "unix:1:2",
+     "a b:1", "dns:///agent:1", "ipv4:10.0.0.1:80", "xds:agent", "agent:1,other:2", "[::1", "::1:50051", "agent:+1",
+     "agent:1\n", "${HOST}:1", "-a:1", "[evil.test]:1"],
 )  # fmt: skip
 def test_what_is_no_host_and_port_is_refused(target: str) -> None:
     """gRPC has resolvers with names of their own, and one that reads a socket of this machine."""
