@@ -9,6 +9,7 @@ import grpc.aio
 from grpc_health.v1 import health_pb2
 
 from assay.errors import Problem
+from assay.rpc.options import VERSION_KEY
 from assay_orchestrator.agents.grpc import SERVICE
 from assay_orchestrator.agents.grpc_errors import described
 
@@ -24,7 +25,7 @@ _NO_MESSAGE = b"\xff"
 async def service_problems(agent: GrpcAgent) -> list[Problem]:
     """Return why a service will not answer: it cannot be reached, is not ready, or lacks the method."""
     try:
-        status = await _health(agent)
+        status, is_of_assay = await _health(agent)
     except grpc.aio.AioRpcError as error:
         # Without health, or with that of the whole process alone, only the method itself shows that it is there.
         if error.code() not in (_Code.UNIMPLEMENTED, _Code.NOT_FOUND):
@@ -34,19 +35,22 @@ async def service_problems(agent: GrpcAgent) -> list[Problem]:
             name = health_pb2.HealthCheckResponse.ServingStatus.Name(status)
             said = f"the health of {SERVICE} at {agent.target} is {name}: start again when it is SERVING"
             return [Problem(said, "agent.target")]
-        if not agent.options.stream:
+        if is_of_assay or not agent.options.stream:
             return []
     return await _method_problems(agent, "AnswerStream" if agent.options.stream else "Answer")
 
 
-async def _health(agent: GrpcAgent) -> Any:
+async def _health(agent: GrpcAgent) -> tuple[Any, bool]:
+    """Return the service's status, and whether its server is one of Assay's, which has both methods."""
     check = agent.channel.unary_unary(
         "/grpc.health.v1.Health/Check",
         request_serializer=health_pb2.HealthCheckRequest.SerializeToString,
         response_deserializer=health_pb2.HealthCheckResponse.FromString,
     )
     request = health_pb2.HealthCheckRequest(service=SERVICE)
-    return (await check(request, timeout=_TIMEOUT_S, metadata=agent.metadata)).status
+    call = check(request, timeout=_TIMEOUT_S, metadata=agent.metadata)
+    status = (await call).status
+    return status, VERSION_KEY in dict(await call.initial_metadata())
 
 
 async def _method_problems(agent: GrpcAgent, method: str) -> list[Problem]:
