@@ -6,7 +6,6 @@ import asyncio
 import subprocess
 import sys
 import threading
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import grpc
@@ -16,6 +15,8 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from tests.guides import blocks
 
 import assay
+from assay.agent_host.caller import AgentCaller
+from assay.agent_host.service import AgentService
 from assay.errors import InvalidInputError, SetupError
 from assay.v1 import agent_pb2 as pb
 from assay.v1 import agent_pb2_grpc
@@ -99,24 +100,35 @@ def test_pieces_are_sent_as_they_are_made(connect: Callable[[str], Any]) -> None
         assert only.response.text == "whole"
 
 
-def test_no_more_calls_than_wanted_run_at_once(connect: Callable[[str], Any]) -> None:
-    """Further ones wait and are answered: two meet at a barrier, and there is never a third."""
-    barrier, lock, running, most = threading.Barrier(2, timeout=30), threading.Lock(), set[int](), set[int]()
+class Unlimited:
+    """A call without a deadline."""
 
-    def agent(text: str) -> str:
-        with lock:
-            running.add(threading.get_ident())
-            most.add(len(running))
-        barrier.wait()
-        with lock:
-            running.discard(threading.get_ident())
+    def time_remaining(self) -> None:
+        """Return that there is none."""
+
+
+async def test_no_more_calls_than_wanted_run_at_once() -> None:
+    """Further ones wait and are answered: of eight that have all begun, two reach the agent at a time."""
+    running, most, two_run, goes_on = 0, 0, asyncio.Event(), asyncio.Event()
+
+    async def agent(text: str) -> str:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        if running == 2:
+            two_run.set()
+        await goes_on.wait()
+        running -= 1
         return text
 
-    with assay.agent_server(agent, concurrency=2) as server, ThreadPoolExecutor(8) as pool:
-        stub = connect(server.address)
-        answers = list(pool.map(lambda number: stub.Answer(question(str(number)), timeout=30), range(8)))
+    service = AgentService(AgentCaller(agent), 2)
+    context: Any = Unlimited()
+    calls = [asyncio.create_task(service.Answer(question(str(number)), context)) for number in range(8)]
+    await two_run.wait()
+    goes_on.set()
+    answers = await asyncio.gather(*calls)
     assert [answer.response.text for answer in answers] == [str(number) for number in range(8)]
-    assert max(most) == 2
+    assert most == 2
 
 
 @pytest.mark.parametrize(("timeout_ms", "deadline_s"), [(100, 30.0), (30_000, 0.3), (0, 0.3)])

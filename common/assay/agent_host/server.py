@@ -106,6 +106,7 @@ class AgentServer:
             peer_ratio=float(_MAX_CONCURRENCY),
         )
         self._stack = ExitStack()
+        self._running: RpcServer | None = None
 
     def serve(self) -> None:
         """Serve until SIGINT or SIGTERM; a second one does not wait for running calls.
@@ -133,7 +134,8 @@ class AgentServer:
                 asyncio.run_coroutine_threadsafe(work, loop).result()
 
             caller = AgentCaller(self._agent)
-            server = self._server(caller)
+            # With its last server gRPC closes a socket that loops read, so the server has to outlive its loop.
+            self._running = server = self._new_server(caller)
             run(self._start(server))
             stack.callback(loop.call_soon_threadsafe, caller.close)
             stack.callback(lambda: run(server.stop(self._grace_s)))
@@ -145,6 +147,7 @@ class AgentServer:
     ) -> None:
         """Stop: running calls may end within `grace_s`."""
         self._stack.close()
+        self._running = None
 
     async def _serve(self) -> None:
         caller = AgentCaller(self._agent)
@@ -154,7 +157,7 @@ class AgentServer:
             sys.stderr.write(f"agent served at {address} ({SERVICE}); SIGINT or SIGTERM stops it\n")
 
         try:
-            await serve_until_signal(self._server(caller), self._listen, on_ready=say_where, grace_s=self._grace_s)
+            await serve_until_signal(self._new_server(caller), self._listen, on_ready=say_where, grace_s=self._grace_s)
         finally:
             caller.close()
 
@@ -162,7 +165,7 @@ class AgentServer:
         self.address = await server.start(self._listen)
         server.set_serving(True)
 
-    def _server(self, caller: AgentCaller) -> RpcServer:
+    def _new_server(self, caller: AgentCaller) -> RpcServer:
         server = RpcServer(self._options)
         service = AgentService(caller, self._concurrency)
         server.add(SERVICE, lambda grpc: agent_pb2_grpc.add_AgentServiceServicer_to_server(service, grpc))

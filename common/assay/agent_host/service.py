@@ -25,8 +25,9 @@ if TYPE_CHECKING:
 
 _UNLIMITED_S = 3600.0
 """The time of a call that has neither a deadline nor a `timeout_ms`."""
-_SHARE_OF_LIMIT, _SHARE_OF_REST = 0.98, 0.99
-"""Of its time limit and of what is left until the deadline, the agent has this: the rest sends why it has no answer."""
+_SHARE_OF_LIMIT, _SHARE_OF_REST = 0.98, 0.97
+"""Of its time limit and of what is left until the deadline, which gRPC rounds up by as much as 1 %, the agent has this:
+the rest sends why it has no answer."""
 
 
 class AgentService(agent_pb2_grpc.AgentServiceServicer):

@@ -56,6 +56,27 @@ async def test_a_synchronous_function_runs_beside_the_loop(question: Question) -
     assert [answer.text for answer in answers] == ["q0", "q1"]
 
 
+async def test_the_first_piece_with_a_text_is_timed(question: Question) -> None:
+    """Each piece is passed on as it comes; an agent that yields no text, or returns one, has no such time."""
+
+    async def in_pieces(request: AgentRequest) -> AsyncIterator[str]:
+        yield ""
+        yield "a"
+        yield "b"
+
+    async def silent(request: AgentRequest) -> AsyncIterator[str]:
+        yield ""
+
+    seen: list[str] = []
+    response = await AgentCaller(in_pieces).call(question(), seen.append)
+    assert (response.text, seen) == ("ab", ["", "a", "b"])
+    assert response.latency_ms is not None
+    assert response.time_to_first_token_ms is not None
+    assert 0 < response.time_to_first_token_ms <= response.latency_ms
+    for agent in (silent, typed):
+        assert (await outcome(agent, question())).time_to_first_token_ms is None
+
+
 def raising(error: BaseException) -> Callable[..., Any]:
     """Return a synchronous agent that raises."""
 

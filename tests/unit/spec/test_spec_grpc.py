@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.certificates import certificate_for
 
 from assay.errors import SpecError
-from assay.model.run import AgentSettings
+from assay.model.run import AgentSettings, MetricSettings, RunSettings
 from assay.spec.agents import check_agent
 from assay.spec.loader import load_spec, spec_from_mapping
 from assay.spec.variables import missing_variables
 from assay_orchestrator.agents.http_hosts import check_grpc_target
-from assay_orchestrator.runs.planner import agent_key
+from assay_orchestrator.runs.admission import check_settings
+from assay_orchestrator.runs.planner import Planner, agent_key
+from assay_orchestrator.settings import Settings
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -89,6 +92,16 @@ def test_limits_are_found_by_host_and_by_target() -> None:
     assert [agent_key(agent, {name: 1}) for name in ("agent.test", "Agent.test:50051", "other")] == [
         "agent.test", "Agent.test:50051", ""
     ]  # fmt: skip
+
+
+async def test_a_process_that_calls_no_agents_checks_hosts_and_dials_nothing(tmp_path: Path) -> None:
+    """Whether the service is there, only the workers beside it can know."""
+    limits = Settings(database=tmp_path / "none.db", database_url="postgresql://db.test/assay", role="api")
+    run = RunSettings("r", AgentSettings("grpc", "no-such.test:1"), (MetricSettings("latency"),))
+    with pytest.raises(SpecError, match="--http-hosts"):
+        check_settings(run, limits)
+    assert check_settings(run, dataclasses.replace(limits, http_hosts=("*.test",))).agent == run.agent
+    assert await Planner(limits, None).agent_problems(run) == ()
 
 
 def test_variables_of_metadata_must_be_set() -> None:

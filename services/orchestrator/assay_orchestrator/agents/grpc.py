@@ -160,11 +160,8 @@ class GrpcAgent:
                 pieces.append(part.piece)
                 size += len(part.piece.encode())
                 if size > MAX_ANSWER_BYTES:
-                    raise AnswerTooLargeError(_TOO_LARGE)
+                    raise AnswerTooLargeError(f"the answer is larger than {MAX_ANSWER_BYTES // MIB} MiB")
         raise MalformedAnswerError("the stream ended without a response")
-
-
-_TOO_LARGE = f"the answer is larger than {MAX_ANSWER_BYTES // MIB} MiB"
 
 
 def _read(message: agent_pb2.AgentResponse, request_id: str, pieces: str = "") -> AgentResponse:
@@ -177,8 +174,6 @@ def _read(message: agent_pb2.AgentResponse, request_id: str, pieces: str = "") -
     """
     if message.request_id not in ("", request_id):
         raise MalformedAnswerError(f"it answers another request, {clean_text(message.request_id)[:100]!r}")
-    if message.ByteSize() > MAX_ANSWER_BYTES:
-        raise AnswerTooLargeError(_TOO_LARGE)
     is_error = message.status == agent_pb2.AGENT_STATUS_ERROR
     if is_error and not message.HasField("error"):
         raise MalformedAnswerError("its status is ERROR and it has no error")
