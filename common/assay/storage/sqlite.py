@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 _READER_COUNT = 2
 _MMAP_BYTES = 256 * 1024 * 1024
+_PAGE_BYTES = 16 * 1024
+"""Of new files. A row of more than a quarter of a page fills pages of its own: with SQLite's 4 KiB, nearly every one."""
 
 T = TypeVar("T")
 
@@ -219,6 +221,7 @@ def _close_cursors(connection: sa.Connection) -> None:
 def _configure(connection: sqlite3.Connection, _record: object) -> None:
     connection.isolation_level = None  # transactions are begun by _begin, so that DDL is in them too
     for pragma in (
+        f"page_size={_PAGE_BYTES}",  # before the log: it cannot be changed then
         "journal_mode=WAL",
         "synchronous=FULL",
         "foreign_keys=ON",

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
+import sqlite3
 from typing import TYPE_CHECKING
 
 import pytest
@@ -95,3 +97,27 @@ def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
     (tmp_path / "assay.db").write_text("this is not a database, it is a letter to my aunt. " * 40)
     with pytest.raises(StorageError, match="not an Assay database"):
         SqliteDatabase(tmp_path / "assay.db", TABLES)
+
+
+async def test_new_files_have_large_pages_and_old_ones_keep_theirs(tmp_path: Path) -> None:
+    """Rows with a judge's reasons fit in a page beside others; a file of an earlier version is used as it is."""
+    old = tmp_path / "old.db"
+    with contextlib.closing(sqlite3.connect(old)) as connection:
+        connection.execute("PRAGMA page_size = 4096")
+        connection.execute("PRAGMA user_version = 0")
+        connection.execute("VACUUM")
+    assert old.stat().st_size == 4096
+    assert [await page_bytes(path) for path in (old, tmp_path / "new.db")] == [4096, 16 * 1024]
+
+
+async def page_bytes(path: Path) -> int:
+    """Return the page size of a file that is opened as a database, twice."""
+    for _ in range(2):
+        database = SqliteDatabase(path, TABLES)
+        try:
+            size: int = await database.read(
+                lambda connection: connection.exec_driver_sql("PRAGMA page_size").scalar_one()
+            )
+        finally:
+            database.close()
+    return size

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 COMMITS = 40
-HEADER, FRAME_HEADER, PAGE = 32, 24, 4096
+HEADER, FRAME_HEADER, PAGE = 32, 24, 16 * 1024
 
 
 def add(connection: sa.Connection, number: int) -> None:
