@@ -26,7 +26,7 @@ from assay.model.scope import LOCAL
 from assay_orchestrator.settings import Settings
 from assay_orchestrator.store import datasets, found_rows, history, results, runs
 from assay_orchestrator.store.database import open_database
-from assay_orchestrator.store.found_rows import RowQuery
+from assay_orchestrator.store.found_rows import Position, RowQuery
 from assay_orchestrator.store.results import AnswerRecord
 from assay_orchestrator.store.runs import RunRecord
 
@@ -52,6 +52,12 @@ FILTERS = {
     "rare text anywhere": "text~needle",
 }
 ORDERS = {"latency": "-latency", "metric": "judge_score", "case": "case"}
+LAST = {
+    "latency": Position(1.0, (0, 0)),
+    "metric": Position(0.9995, (0, 0)),
+    "case": Position("case-099949", (99_949, 0)),
+}
+"""After which less than a page of 100,000 rows follows."""
 
 
 def main() -> None:
@@ -90,20 +96,21 @@ def _measured(folder: Path, url: str, count: int, rounds: int) -> dict[str, floa
 
     database = open_database(Settings(database=folder / "assay.db", database_url=url))
     try:
-        return asyncio.run(_figures(database, count, rounds, "postgres" if url else "sqlite"))
+        return asyncio.run(_figures(database, url, count, rounds))
     finally:
         database.close()
 
 
-async def _figures(database: Database, count: int, rounds: int, name: str) -> dict[str, float]:
+async def _figures(database: Database, url: str, count: int, rounds: int) -> dict[str, float]:
+    name = "postgres" if url else "sqlite"
     begun = time.perf_counter()
     await database.write(_begin(count))
     for first in range(0, count, _BATCH):
         await database.write(_batch(first))
     figures = {"storing, rows/s": count / (time.perf_counter() - begun)}
     print(f"{name}: {figures}", flush=True)
-    if name == "postgres":
-        await database.write(lambda c: c.exec_driver_sql("ANALYZE"))
+    if url:
+        _vacuum(url)
     for title, query in _queries().items():
         taken = []
         for _ in range(rounds):
@@ -113,6 +120,14 @@ async def _figures(database: Database, count: int, rounds: int, name: str) -> di
         figures[title] = round(statistics.median(taken), 1)
         print(f"{name:<9} {title:<45} {figures[title]:>8.1f} ms", flush=True)
     return figures
+
+
+def _vacuum(url: str) -> None:
+    """Do what PostgreSQL does by itself within a minute after so many rows were stored."""
+    import psycopg
+
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("VACUUM ANALYZE")
 
 
 def _queries() -> dict[str, Callable[[sa.Connection], object]]:
@@ -128,15 +143,19 @@ def _queries() -> dict[str, Callable[[sa.Connection], object]]:
         made[f"{title}: page"] = _page(query, with_answers=False)
         made[f"{title}: count"] = _count(query)
     for title, text in ORDERS.items():
-        made[f"order by {title}: page"] = _page(RowQuery(order=parse_row_order(text)), with_answers=False)
+        ordered = RowQuery(order=parse_row_order(text))
+        made[f"order by {title}: page"] = _page(ordered, with_answers=False)
+        made[f"order by {title}: last page"] = _page(ordered, with_answers=False, after=LAST[title])
     ordered = RowQuery(parse_row_filter("failed"), parse_row_order("judge_score"))
     made["failed by metric: page"] = _page(ordered, with_answers=False)
     made["failed by metric: neighbours"] = lambda c: found_rows.find_neighbours(c, LOCAL, "r", ordered, 50_000)
     return made
 
 
-def _page(query: RowQuery, *, with_answers: bool = True) -> Callable[[sa.Connection], object]:
-    return lambda c: history.read_page(c, LOCAL, "r", query, None, _PAGE, with_answers=with_answers)
+def _page(
+    query: RowQuery, *, with_answers: bool = True, after: Position | None = None
+) -> Callable[[sa.Connection], object]:
+    return lambda c: history.read_page(c, LOCAL, "r", query, after, _PAGE, with_answers=with_answers)
 
 
 def _count(query: RowQuery) -> Callable[[sa.Connection], object]:

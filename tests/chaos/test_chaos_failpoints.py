@@ -194,7 +194,7 @@ async def test_a_kill_while_a_run_is_deleted(folder: Path, database_url: str, na
         assert kills(drill) == [name]
         engine = open_engine(drill.topology)
         with engine.begin() as connection:
-            for table in (schema.results, schema.answers, schema.run_events, schema.shards):
+            for table in (schema.score_values, schema.results, schema.answers, schema.run_events, schema.shards):
                 owners = set(connection.execute(sa.select(table.c.run_id).distinct()).scalars())
                 assert owners == {kept.run_id}
         engine.dispose()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import random
 import signal
 from collections import Counter
@@ -106,10 +105,10 @@ async def test_an_agent_that_answers_twice_gives_no_row_the_text_of_another(fold
         engine = open_engine(drill.topology)
         try:
             with engine.connect() as connection:
-                rows = connection.execute(sa.select(schema.answers.c.case_index, schema.answers.c.response_json)).all()
+                rows = connection.execute(sa.select(schema.answers.c.case_index, schema.answers.c.answer_text)).all()
         finally:
             engine.dispose()
-    texts = {index: text for index, stored in rows if (text := json.loads(stored).get("text"))}
+    texts = {index: text for index, text in rows if text}
     questions = [case.turns[0].input for case in plan.cases()]
     assert {index: text for index, text in texts.items() if text != answer_text(questions[index])} == {}
     assert len(texts) == run.counts.total - run.counts.agent_errors

@@ -26,7 +26,15 @@ WITHOUT_SCOPE = {
         "attempts": {"count_attempts", "journal_attempts", "clear_journal", "has_errors", "request_retry"}
         | {"is_retry_requested", "read_attempts"},
         "datasets": {"read_cases", "find_case", "read_questions", "read_case", "upload_of_run"},
-        "results": {"put_rows", "without_stored", "remove_rows", "store_recount", "finished_keys", "stored_answers"}
+        "results": {
+            "put_rows",
+            "without_stored",
+            "remove_rows",
+            "remove_orphaned_values",
+            "store_recount",
+            "finished_keys",
+            "stored_answers",
+        }
         | {"read_answers", "count_finished", "read_sequence", "read_case", "read_rows", "read_in_order", "read_all"},
         "runs": {"read_state_changes"},
     },

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _READER_COUNT = 2
 _MMAP_BYTES = 256 * 1024 * 1024
 _PAGE_BYTES = 16 * 1024
-"""Of new files. A row of more than a quarter of a page fills pages of its own: with SQLite's 4 KiB, nearly every one."""
+"""Of new files. A row of more than a quarter of a page fills pages of its own: with 4 KiB, nearly every one does."""
 
 T = TypeVar("T")
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
+import importlib
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+import sqlalchemy as sa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from assay.filters.matching import matches, sort_rows
 from assay.filters.row_filter import (
+    EVERY_ROW,
     Comparison,
     LatencyCondition,
     MetricCondition,
@@ -21,10 +25,11 @@ from assay.filters.row_filter import (
     TextField,
     outcome_of,
 )
-from assay.model.agent_response import AgentResponse, AgentStatus
+from assay.model.agent_response import AgentResponse, AgentStatus, response_to_json
 from assay.model.case import Case, Turn
 from assay.model.run import CaseResult, DatasetRef, Score, ScoreStatus
 from assay.model.scope import LOCAL
+from assay.storage.texts import json_text
 from assay_orchestrator.store import datasets, found_rows, history, results, runs, schema
 from assay_orchestrator.store.found_rows import Position, RowQuery
 from assay_orchestrator.store.results import AnswerRecord
@@ -33,17 +38,16 @@ from assay_orchestrator.store.runs import RunRecord
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    import sqlalchemy as sa
-
     from assay.filters.found import RowFacets
     from assay.storage.database import Database
 
-SIGNS = "aAbBkK\u212aßẞσςΣıİIi日%_\\\"'^[]*?-.,:{}\n\t \0\ud800\U0001f600"
+SIGNS = "aAbBkK\u212aßẞσςΣıİIi日%_\\\"'^[]*?-.,:{}\n\t \x1e\0\ud800\U0001f600"
 TEXTS = st.text(alphabet=SIGNS, max_size=6)
 NEEDLES = st.text(alphabet=SIGNS, min_size=1, max_size=3)
 NAMES = st.sampled_from(["", "a", "A", ",", "b c", "日", '"', "%"])
 VALUES = st.one_of(st.none(), st.sampled_from([0.0, 0.5, 0.5 + 1e-10, 1.0, -3.0, 1e15, 0.1 + 0.2]), st.floats(-5, 5))
 METRICS = ("m", "n")
+FILL = importlib.import_module("assay_orchestrator.store.migrations.versions.0019_found_rows").FILL
 
 
 @st.composite
@@ -113,6 +117,7 @@ LEAN_FILTERS = st.one_of(
     st.builds(RowFilter, texts=st.tuples(st.builds(TextCondition, st.sampled_from(list(TextField)), NEEDLES))),
     st.builds(RowFilter, metrics=st.tuples(METRIC_CONDITIONS)),
     st.builds(RowFilter, tags=st.tuples(NAMES)),
+    st.just(EVERY_ROW),
     FILTERS,
 )
 ORDERS = st.builds(
@@ -127,7 +132,8 @@ def fill(
     connection: sa.Connection, cases: Sequence[Case], answers: Sequence[AnswerRecord], rows: Sequence[CaseResult]
 ) -> None:
     """Replace the run `r` by one over some cases."""
-    for table in (schema.results, schema.answers, schema.runs, schema.datasets, schema.dataset_cases):
+    stored = schema.score_values, schema.results, schema.answers, schema.runs, schema.datasets, schema.dataset_cases
+    for table in stored:
         connection.execute(table.delete())
     datasets.add_cases(connection, "u", 0, [(case.case_id, datasets.case_text(case)) for case in cases])
     datasets.finish_upload(connection, LOCAL, "u", DatasetRef("d", "d", "plain/json", len(cases)))
@@ -193,6 +199,71 @@ def test_an_answer_is_found_in_its_own_repeat_and_case(open_store: Callable[[], 
                 assert keys(walk(connection, query, 9)) == [place]
                 assert found_rows.count_rows(connection, LOCAL, "r", query) == 1
         connection.rollback()
+
+
+def test_what_separates_turns_is_found_only_where_a_turn_has_it(
+    open_store: Callable[[], Database], engine: sa.Engine
+) -> None:
+    """Questions of a conversation are stored as one text; no search finds where two of them meet."""
+    open_store().close()
+    mark = datasets.BETWEEN_TURNS
+    cases = [Case("c0", (Turn("ab"), Turn("bc"))), Case("c1", (Turn(f"ab{mark}bc"), Turn("x")))]
+    rows = [CaseResult(case.case_id, i, 0, "", AgentStatus.SUCCESS, True, (), 1.0, "") for i, case in enumerate(cases)]
+    with engine.connect() as connection:
+        fill(connection, cases, [], rows)
+        for text, found in ((mark, [1]), (f"B{mark}b", [1]), (f"c{mark}", []), ("ab", [0, 1])):
+            query = RowQuery(RowFilter(texts=(TextCondition(TextField.QUESTION, text),)))
+            assert [case for case, _ in keys(walk(connection, query, 9))] == found
+        connection.rollback()
+
+
+def test_a_replaced_row_is_sorted_by_its_new_value(open_store: Callable[[], Database], engine: sa.Engine) -> None:
+    """A row that is retried leaves no value behind; the values of other rows and repeats stay."""
+    open_store().close()
+    rows = [CaseResult("c0", 0, repeat, "", AgentStatus.SUCCESS, True, scored(value), 1.0, "")
+            for repeat, value in enumerate((0.1 + 0.2, 0.5, None))]  # fmt: skip
+    query = RowQuery(order=RowOrder(RowKey.METRIC, "m"))
+    with engine.connect() as connection:
+        fill(connection, [Case("c0", (Turn("q"),))], [], rows)
+        results.remove_rows(connection, "r", rows[:1])
+        assert keys(walk(connection, query, 1)) == [(0, 1), (0, 2)]
+        results.put_rows(connection, "r", [], [dataclasses.replace(rows[0], scores=scored(0.75))], {})
+        assert keys(walk(connection, query, 1)) == [(0, 1), (0, 0), (0, 2)]
+        connection.rollback()
+
+
+def scored(value: float | None) -> tuple[Score, ...]:
+    status = ScoreStatus.SKIPPED if value is None else ScoreStatus.SCORED
+    return (Score("m", status, value), Score("n", ScoreStatus.SCORED, 0.0))
+
+
+def test_an_upgrade_finds_what_new_rows_find(open_store: Callable[[], Database], engine: sa.Engine) -> None:
+    """What is searched and sorted is filled from JSON of earlier versions as it is stored today."""
+    open_store().close()
+    searched = schema.dataset_cases.c.question_text, schema.answers.c.answer_text, *schema.score_values.c
+
+    def read(connection: sa.Connection) -> list[list[Any]]:
+        return [sorted(connection.execute(sa.select(column)).scalars(), key=repr) for column in searched]
+
+    @given(stored_rows())
+    def check(stored: tuple[list[Case], list[AnswerRecord], list[CaseResult]]) -> None:
+        with engine.connect() as connection:
+            fill(connection, *stored)
+            due = read(connection)
+            for answer in stored[1]:
+                place = {"case_index": answer.case_index, "repeat_index": answer.repeat_index}
+                whole = json_text(response_to_json(answer.response))
+                own = schema.answers.c.turn_index == answer.turn_index
+                own = sa.and_(own, *(schema.answers.c[name] == value for name, value in place.items()))
+                connection.execute(schema.answers.update().where(own).values(response_json=whole, answer_text=""))
+            connection.execute(schema.dataset_cases.update().values(question_text=""))
+            connection.execute(schema.score_values.delete())
+            for statement in FILL[connection.dialect.name]:
+                connection.exec_driver_sql(statement)
+            assert read(connection) == due
+            connection.rollback()
+
+    check()
 
 
 def check_facets(facets: RowFacets, due: Sequence[CaseResult]) -> None:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     Serve = Callable[..., AbstractAsyncContextManager[Client]]
     SettingsOf = Callable[..., RunSettings]
 
-OWNED = (schema.runs, schema.results, schema.answers, schema.run_events, schema.deletions)
+OWNED = (schema.runs, schema.score_values, schema.results, schema.answers, schema.run_events, schema.deletions)
 
 
 def recorded(count: int) -> list[Case]:
@@ -73,7 +73,7 @@ async def test_a_deleted_run_leaves_nothing_behind(serve: Serve, settings_of: Se
         last = await client.delete_run(second.run_id)
         assert last.dataset_removed
         assert last.size_bytes > check.size_bytes
-        assert count_rows(engine, *OWNED, schema.datasets, schema.dataset_cases) == [0] * 7
+        assert count_rows(engine, *OWNED, schema.datasets, schema.dataset_cases) == [0] * 8
         again = await client.upload_dataset(recorded(25), name="d")
         assert (await finished(client, settings_of(), again)).counts.passed == 25
 
@@ -133,6 +133,7 @@ async def fill(database: Database, rows: int) -> PendingDeletion:
             schema.results.insert(),
             [{**key, **values, "sequence": i, "created_at": "t"} for i, key in enumerate(keys)],
         )
+        connection.execute(schema.score_values.insert(), [{**key, "metric": "m", "value": 0.5} for key in keys])
         connection.execute(
             schema.answers.insert(),
             [{**key, "turn_index": 0, "response_json": "{}", "created_at": "t"} for key in keys],
@@ -166,8 +167,11 @@ async def test_no_transaction_removes_many_rows(open_store: Callable[[], Databas
             removed.append(gone)
     finally:
         database.close()
-    assert removed == ([100] * 10 + [1]) * 3
-    assert count_rows(engine, schema.results, schema.answers, schema.dataset_cases, schema.deletions) == [0] * 4
+    assert removed == ([100] * 10 + [1]) * 4
+    assert (
+        count_rows(engine, schema.score_values, schema.results, schema.answers, schema.dataset_cases, schema.deletions)
+        == [0] * 5
+    )
 
 
 async def test_others_write_between_two_batches(open_store: Callable[[], Database]) -> None:

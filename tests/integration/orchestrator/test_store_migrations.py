@@ -9,7 +9,7 @@ import pytest
 import sqlalchemy as sa
 
 from assay.errors import StorageError
-from assay.filters.row_text import parse_row_filter
+from assay.filters.row_text import parse_row_filter, parse_row_order
 from assay.model.scope import LOCAL
 from assay.storage import revisions
 from assay_orchestrator.store import datasets, found_rows, results, runs, schema, views
@@ -70,7 +70,7 @@ _STORED["0016"] = tuple(  # rows have the values of their scores
     )
     for statement in _STORED["0015"]
 )
-_STORED["0017"] = _STORED["0016"]
+_STORED |= dict.fromkeys(("0017", "0018"), _STORED["0016"])
 
 
 def described(engine: sa.Engine) -> dict[str, object]:
@@ -151,8 +151,13 @@ async def test_an_upgrade_keeps_what_is_stored(
         run = await database.read(lambda c: runs.load_run(c, "r"))
         answers = await database.read(lambda c: results.stored_answers(c, "r", 0, 1))
         rows = await database.read(lambda c: results.read_sequence(c, "r", 0, 9))
-        scored = RowQuery(parse_row_filter("exact_match==1"))
-        found_by_metric = await database.read(lambda c: found_rows.count_rows(c, LOCAL, "r", scored))
+        filters = [parse_row_filter(text) for text in ("exact_match==1", "answer~YES", "question~Q", "text~n")]
+        counts = [
+            await database.read(lambda c, w=wanted: found_rows.count_rows(c, LOCAL, "r", RowQuery(w)))  # type: ignore[misc]  # mypy does not infer w
+            for wanted in filters
+        ]
+        by_metric = RowQuery(order=parse_row_order("exact_match"))
+        sorted_rows = await database.read(lambda c: found_rows.find_rows(c, LOCAL, "r", by_metric, None, 9))
         shown = await database.read(
             lambda c: c.exec_driver_sql("SELECT run_id, case_id, metric, value, passed FROM score_rows").all()
         )
@@ -162,7 +167,8 @@ async def test_an_upgrade_keeps_what_is_stored(
         assert revisions.read_revision(connection, TABLES) == HEAD_REVISION
     assert described(engine) == declared
     assert [case.case_id for case in cases] == ["c"]
-    assert found_by_metric == 1
+    assert counts == [1, 1, 1, 0]
+    assert [position.value for _, position in sorted_rows] == [1.0]
     assert run is not None
     assert (run.spec, run.finished_count) == ({"name": "old"}, 1)
     assert {key: [answer.text for answer in turns] for key, turns in answers.items()} == {(0, 0): ["yes"]}

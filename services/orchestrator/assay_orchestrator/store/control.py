@@ -138,6 +138,7 @@ def reopen_incomplete(connection: sa.Connection, run_id: str) -> bool:
     if run is None or (run.phase, Command.REOPEN) not in TRANSITIONS:
         return False
     if shards.reopen_incomplete(connection, run_id):
+        results.remove_orphaned_values(connection, run_id)
         results.store_recount(connection, run_id)
         return True
     if shards.all_done(connection, run_id):

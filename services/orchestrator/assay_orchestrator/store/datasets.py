@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
     from assay.model.scope import Scope
 
+BETWEEN_TURNS = "\x1e"
+"""Separates the questions of a case in the column that is searched for them."""
 _LONGEST_UPLOAD = timedelta(days=1)
 _UNREADABLE = (AssayError, ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 """What converting a stored case may raise, one that a version with other rules accepted, say."""
@@ -55,7 +57,13 @@ def add_cases(connection: sa.Connection, upload_id: str, first_index: int, rows:
         DatasetError: A case id is used twice.
     """
     values = [
-        {"upload_id": upload_id, "case_index": first_index + offset, "case_id": case_id, "case_json": text}
+        {
+            "upload_id": upload_id,
+            "case_index": first_index + offset,
+            "case_id": case_id,
+            "case_json": text,
+            "question_text": BETWEEN_TURNS.join(question for question, _ in _questions(text)),
+        }
         for offset, (case_id, text) in enumerate(rows)
     ]
     try:
@@ -161,10 +169,10 @@ def copy_to_own_team(connection: sa.Connection, scope: Scope, dataset: DatasetRe
         return
     upload_id = new_upload_id()
     cases = schema.dataset_cases
-    copied = sa.select(
-        sa.literal(upload_id, CleanString(64)), cases.c.case_index, cases.c.case_id, cases.c.case_json
-    ).where(cases.c.upload_id == _upload_of(owner, dataset.dataset_id))
-    connection.execute(cases.insert().from_select(["upload_id", "case_index", "case_id", "case_json"], copied))
+    copied = sa.select(sa.literal(upload_id, CleanString(64)), *list(cases.c)[1:]).where(
+        cases.c.upload_id == _upload_of(owner, dataset.dataset_id)
+    )
+    connection.execute(cases.insert().from_select([column.name for column in cases.c], copied))
     finish_upload(connection, scope, upload_id, dataset)
 
 

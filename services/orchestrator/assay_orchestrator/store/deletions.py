@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from assay.model.scope import Scope
     from assay_orchestrator.store.runs import RunRecord
 
-_OWNED = (schema.results, schema.answers, schema.row_history, schema.run_events)
+_OWNED = (schema.score_values, schema.results, schema.answers, schema.row_history, schema.run_events)
 _SAMPLE_ROWS = 200
 _ROW_OVERHEAD_BYTES = 150
 
@@ -103,7 +103,7 @@ def _remove_first(connection: sa.Connection, table: sa.Table, owned: sa.ColumnEl
         sa.select(*keys).where(owned).order_by(*keys).limit(1).offset(limit - 1)
     ).one_or_none()
     if last is not None:
-        through = sa.tuple_(*(sa.literal(part, sa.BigInteger) for part in last))
+        through = sa.tuple_(*(sa.literal(part, key.type) for part, key in zip(last, keys, strict=True)))
         owned = sa.and_(owned, sa.tuple_(*keys) <= through)
     return connection.execute(table.delete().where(owned)).rowcount
 
@@ -114,7 +114,11 @@ def estimate_deletion(connection: sa.Connection, run: RunRecord) -> Deletion:
     is_last = connection.execute(others).scalar_one() == 1
     row_bytes = sum(
         _mean_bytes(connection, table.c[column], table.c.run_id == run.run_id)
-        for table, column in ((schema.results, "scores_json"), (schema.answers, "response_json"))
+        for table, column in (
+            (schema.results, "scores_json"),
+            (schema.answers, "response_json"),
+            (schema.answers, "answer_text"),
+        )
     )
     size = run.finished_count * (row_bytes + 2 * _ROW_OVERHEAD_BYTES)
     if is_last:

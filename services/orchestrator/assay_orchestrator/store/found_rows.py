@@ -56,6 +56,12 @@ class RowQuery:
         """Whether the rows are found by their key alone, without reading others."""
         return self.wanted == EVERY_ROW and self.order == DATASET_ORDER
 
+    @property
+    def is_by_metric_alone(self) -> bool:
+        """Whether all rows of the run are wanted, by a metric: they are found by its values, without reading others."""
+        is_of_all_rows = self.wanted == EVERY_ROW and not self.failed_only and self.case_index is None
+        return is_of_all_rows and self.order.key is RowKey.METRIC
+
 
 def find_rows(
     connection: sa.Connection, scope: Scope, run_id: str, query: RowQuery, after: Position | None, count: int
@@ -69,15 +75,50 @@ def find_rows(
     if query.is_plain:
         return _plain(connection, run_id, query, after, count)
     conditions = RowConditions(connection, run_id)
-    value = conditions.sort_value(query.order)
-    columns = _ROWS.c.case_index, _ROWS.c.repeat_index
-    found = sa.select(*columns, value.label("sorted_by")).where(*_met(conditions, query))
-    if after is not None:
-        found = found.where(_follows(value, columns, after, descending=query.order.descending))
-    found = found.order_by(*_ordered(value, columns, descending=query.order.descending)).limit(count)
-    positions = {(row.case_index, row.repeat_index): row.sorted_by for row in connection.execute(found)}
+    found: Sequence[Any]
+    if query.is_by_metric_alone:
+        found = _by_metric(connection, conditions, query.order, after, count)
+    else:
+        value, met = conditions.sort_value(query.order), _met(conditions, query)
+        found = connection.execute(_sorted(_ROWS, value, met, query.order, after).limit(count)).all()
+    positions = {(row[0], row[1]): row[2] for row in found}
     rows = results.read_rows(connection, run_id, list(positions))
     return [(rows[key], Position(value, key)) for key, value in positions.items()]
+
+
+def _by_metric(
+    connection: sa.Connection, conditions: RowConditions, order: RowOrder, after: Position | None, count: int
+) -> Sequence[Any]:
+    """Return case, repeat and value of rows of the run, of those without a value last."""
+    values, every_row = schema.score_values.c, conditions.met_by(EVERY_ROW)
+    has_value = [values.run_id == conditions.run_id, values.metric == order.metric]
+    found: list[Any] = []
+    if after is None or after.value is not None:
+        found += connection.execute(_sorted(schema.score_values, values.value, has_value, order, after).limit(count))
+        after = None
+    # Most often every row has a value: to count both takes less time than to look for rows without.
+    if len(found) < count and _count(connection, every_row) > _count(connection, has_value):
+        key, is_missing = (_ROWS.c.case_index, _ROWS.c.repeat_index), conditions.sort_value(order).is_(None)
+        missing = sa.select(*key, sa.null()).where(*every_row, is_missing).order_by(*key)
+        if after is not None:
+            missing = missing.where(_is_later(key, after))
+        found += connection.execute(missing.limit(count - len(found)))
+    return found
+
+
+def _sorted(
+    table: sa.Table,
+    value: sa.ColumnElement[Any],
+    met: Sequence[sa.ColumnElement[bool]],
+    order: RowOrder,
+    after: Position | None,
+) -> sa.Select[Any]:
+    """Return the query for case, repeat and value of entries that meet conditions, in an order."""
+    key = table.c.case_index, table.c.repeat_index
+    found: sa.Select[Any] = sa.select(*key, value.label("sorted_by")).where(*met)
+    if after is not None:
+        found = found.where(_follows(value, key, after, descending=order.descending))
+    return found.order_by(*_ordered(value, key, descending=order.descending))
 
 
 def count_rows(connection: sa.Connection, scope: Scope, run_id: str, query: RowQuery) -> int:
@@ -87,8 +128,11 @@ def count_rows(connection: sa.Connection, scope: Scope, run_id: str, query: RowQ
         NotFoundError: The scope reaches no such run, or it was deleted.
     """
     runs.require_run(connection, scope, run_id)
-    conditions = _met(RowConditions(connection, run_id), query)
-    return connection.execute(sa.select(sa.func.count()).select_from(_ROWS).where(*conditions)).scalar_one()
+    return _count(connection, _met(RowConditions(connection, run_id), query))
+
+
+def _count(connection: sa.Connection, met: Sequence[sa.ColumnElement[bool]]) -> int:
+    return connection.execute(sa.select(sa.func.count()).where(*met)).scalar_one()
 
 
 def count_facets(connection: sa.Connection, scope: Scope, run_id: str, query: RowQuery) -> RowFacets:
@@ -187,7 +231,7 @@ def _follows(
     value: sa.ColumnElement[Any], columns: Sequence[sa.ColumnElement[int]], after: Position, *, descending: bool
 ) -> sa.ColumnElement[bool]:
     """Return whether a row follows a position; never NULL, so that it can be negated."""
-    later = sa.tuple_(*columns) > sa.tuple_(*(sa.literal(key, sa.BigInteger) for key in after.key))
+    later = _is_later(columns, after)
     if value is columns[0] and not descending:  # the order of the primary key
         return later
     if after.value is None:
@@ -195,6 +239,10 @@ def _follows(
     bound = sa.literal(after.value, value.type)
     beyond = value < bound if descending else value > bound
     return sa.or_(value.is_(None), beyond, sa.and_(value == bound, later))
+
+
+def _is_later(columns: Sequence[sa.ColumnElement[int]], after: Position) -> sa.ColumnElement[bool]:
+    return sa.tuple_(*columns) > sa.tuple_(*(sa.literal(key, sa.BigInteger) for key in after.key))
 
 
 def _ordered(

@@ -79,21 +79,7 @@ def put_rows(
         shards.require_active(connection, run_id)
     slots = shards.require_epochs(connection, run_id, epochs)
     if new_answers:
-        insert_rows(
-            connection,
-            schema.answers,
-            [
-                {
-                    "run_id": run_id,
-                    "case_index": answer.case_index,
-                    "repeat_index": answer.repeat_index,
-                    "turn_index": answer.turn_index,
-                    "response_json": json_text(response_to_json(answer.response)),
-                    "created_at": moment,
-                }
-                for answer in new_answers
-            ],
-        )
+        insert_rows(connection, schema.answers, [_answer_values(run_id, moment, answer) for answer in new_answers])
     if new_results:
         first = runs.take_sequence(connection, run_id, len(new_results))
         insert_rows(
@@ -101,6 +87,7 @@ def put_rows(
             schema.results,
             [_values(run_id, first + offset, moment, row) for offset, row in enumerate(new_results)],
         )
+        _store_values(connection, run_id, first)
         _count(connection, run_id, [(row.status, row.passed) for row in new_results])
     return Stored(first, slots)
 
@@ -134,16 +121,56 @@ def _stored_keys(
 def remove_rows(connection: sa.Connection, run_id: str, rows: Sequence[CaseResult]) -> None:
     """Take results back, so that their rows are unfinished again; the answers of agents that erred go with them."""
     table = schema.results
-    removed = connection.execute(_delete(table, run_id, rows).returning(table.c.status, table.c.passed)).all()
+    _remove_values(connection, run_id, rows)
+    removed = connection.execute(
+        table.delete().where(*_are(table, run_id, rows)).returning(table.c.status, table.c.passed)
+    ).all()
     _count(connection, run_id, [(row.status, row.passed) for row in removed], sign=-1)
     failed = [row for row in rows if row.status is AgentStatus.ERROR]
     if failed:
-        connection.execute(_delete(schema.answers, run_id, failed))
+        connection.execute(schema.answers.delete().where(*_are(schema.answers, run_id, failed)))
 
 
-def _delete(table: sa.Table, run_id: str, rows: Sequence[CaseResult]) -> sa.Delete:
+def _are(table: sa.Table, run_id: str, rows: Sequence[CaseResult]) -> tuple[sa.ColumnElement[bool], ...]:
     keys = [(row.case_index, row.repeat_index) for row in rows]
-    return table.delete().where(table.c.run_id == run_id, sa.tuple_(table.c.case_index, table.c.repeat_index).in_(keys))
+    # By position too: SQLite finds no pairs by the primary key.
+    positions = schema.at_positions(table.c.case_index, sorted({case_index for case_index, _ in keys}))
+    return table.c.run_id == run_id, positions, sa.tuple_(table.c.case_index, table.c.repeat_index).in_(keys)
+
+
+def _remove_values(connection: sa.Connection, run_id: str, rows: Sequence[CaseResult]) -> None:
+    table = schema.score_values.c
+    keys = [
+        {"of_metric": score.metric, "of_case": row.case_index, "of_repeat": row.repeat_index}
+        for row in rows
+        for score in row.scores
+    ]
+    if keys:  # one by one, by the primary key
+        columns = table.metric, table.case_index, table.repeat_index
+        found = [column == sa.bindparam(name) for column, name in zip(columns, keys[0], strict=True)]
+        connection.execute(schema.score_values.delete().where(table.run_id == run_id, *found), keys)
+
+
+def _store_values(connection: sa.Connection, run_id: str, first_sequence: int) -> None:
+    """Store the values of new results metric by metric; in SQL, which takes less time than another list of rows."""
+    table = schema.results.c
+    if connection.dialect.name == "postgresql":
+        function = sa.func.json_each_text(sa.cast(table.values_json, sa.JSON))
+    else:
+        function = sa.func.json_each(table.values_json)
+    each = function.table_valued("key", "value", joins_implicitly=True)
+    value = sa.cast(each.c.value, sa.Float)
+    scored = sa.select(table.run_id, each.c.key, table.case_index, table.repeat_index, value)
+    new = scored.where(table.run_id == run_id, table.sequence >= first_sequence)
+    names = [column.name for column in schema.score_values.c]
+    connection.execute(schema.score_values.insert().from_select(names, new))
+
+
+def remove_orphaned_values(connection: sa.Connection, run_id: str) -> None:
+    """Remove the values of results that are missing, as after damage, before these are stored again."""
+    table, rows = schema.score_values, schema.results.c
+    own = rows.run_id == run_id, rows.case_index == table.c.case_index, rows.repeat_index == table.c.repeat_index
+    connection.execute(table.delete().where(table.c.run_id == run_id, ~sa.exists().where(*own)))
 
 
 def recounted(connection: sa.Connection, record: RunRecord) -> RunRecord:
@@ -208,13 +235,13 @@ def _answers(
 ) -> dict[RowKey, list[AgentResponse]]:
     table = schema.answers
     rows = connection.execute(
-        sa.select(table.c.case_index, table.c.repeat_index, table.c.response_json)
+        sa.select(table.c.case_index, table.c.repeat_index, table.c.response_json, table.c.answer_text)
         .where(table.c.run_id == run_id, where)
         .order_by(table.c.case_index, table.c.repeat_index, table.c.turn_index)
     ).all()
     found: dict[RowKey, list[AgentResponse]] = {}
-    for case_index, repeat_index, text in rows:
-        found.setdefault((case_index, repeat_index), []).append(_answer(json.loads(text)))
+    for case_index, repeat_index, rest, text in rows:
+        found.setdefault((case_index, repeat_index), []).append(_answer({**json.loads(rest), "text": text}))
     return found
 
 
@@ -338,6 +365,19 @@ def _position(key: RowKey) -> sa.Tuple:
 def _span(table: sa.Table, run_id: str, first_index: int, count: int) -> tuple[sa.ColumnElement[bool], ...]:
     index = table.c.case_index
     return (table.c.run_id == run_id, index >= first_index, index < first_index + count)
+
+
+def _answer_values(run_id: str, moment: str, answer: AnswerRecord) -> dict[str, Any]:
+    rest = response_to_json(answer.response)
+    return {
+        "run_id": run_id,
+        "case_index": answer.case_index,
+        "repeat_index": answer.repeat_index,
+        "turn_index": answer.turn_index,
+        "answer_text": rest.pop("text"),
+        "response_json": json_text(rest),
+        "created_at": moment,
+    }
 
 
 def _values(run_id: str, sequence: int, moment: str, row: CaseResult) -> dict[str, Any]:

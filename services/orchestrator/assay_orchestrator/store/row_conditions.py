@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
@@ -44,7 +43,7 @@ class RowConditions:
 
     def __init__(self, connection: sa.Connection, run_id: str) -> None:
         self._is_postgres = connection.dialect.name == "postgresql"
-        self._run_id = run_id
+        self.run_id = run_id
 
     def met_by(self, wanted: RowFilter) -> list[Condition]:
         """Return the conditions that rows of the run meet a filter."""
@@ -56,7 +55,7 @@ class RowConditions:
             (rows.repeat_index, wanted.repeats),
         ]
         return [
-            rows.run_id == self._run_id,
+            rows.run_id == self.run_id,
             *(column.in_(values) for column, values in lists if values),
             *([self._has_tag(wanted.tags)] if wanted.tags else ()),
             *(_compared(rows.latency_ms, each) for each in wanted.latencies),
@@ -122,7 +121,7 @@ class RowConditions:
             case TextField.ANY:
                 own = _ROWS.alias()
                 found = sa.select(own.c.case_index, own.c.repeat_index)
-                asked = found.where(own.c.run_id == self._run_id, own.c.case_index.in_(self._asked(text)))
+                asked = found.where(own.c.run_id == self.run_id, own.c.case_index.in_(self._asked(text)))
                 # One list, not two conditions joined by OR, for which PostgreSQL might compare every pair.
                 return rows.in_(sa.union_all(self._answered(text), asked))
 
@@ -138,15 +137,20 @@ class RowConditions:
     def _answered(self, text: str) -> sa.Select[Any]:
         """Return the rows whose answer, to any turn, holds a text."""
         answers = schema.answers.c
-        said = self._json_text(answers.response_json, "text")
         return sa.select(answers.case_index, answers.repeat_index).where(
-            answers.run_id == self._run_id,
-            # JSON is parsed only where its text holds the searched one.
-            sa.case((self._holds(answers.response_json, _in_json(text)), self._holds(said, text)), else_=False),
+            answers.run_id == self.run_id, self._holds(answers.answer_text, text)
         )
 
     def _asked(self, text: str) -> sa.Select[Any]:
         """Return the cases whose question, of any turn, holds a text."""
+        cases = schema.dataset_cases.c
+        asked = sa.select(cases.case_index).where(
+            cases.upload_id == datasets.upload_of_run(self.run_id), self._holds(cases.question_text, text)
+        )
+        return asked.where(self._is_within_a_turn(text)) if datasets.BETWEEN_TURNS in text else asked
+
+    def _is_within_a_turn(self, text: str) -> Condition:
+        """Return whether a question that holds what separates turns holds it within one of them."""
         cases = schema.dataset_cases.c
         if self._is_postgres:
             turns = sa.func.json_array_elements(sa.cast(cases.case_json, sa.JSON)["turns"])
@@ -155,16 +159,8 @@ class RowConditions:
         turn = turns.table_valued("value")
         asked = sa.func.nullif(self._json_text(turn.c.value, "input"), "")
         variables = self._json_text(cases.case_json, "variables")  # as JSON text, where there is no input
-        has_turn = sa.exists(
-            sa.select(sa.literal(1))
-            .select_from(turn)
-            .where(self._holds(sa.func.coalesce(asked, variables), text))
-            .correlate(schema.dataset_cases)
-        )
-        raw = sa.or_(*(self._holds(cases.case_json, form) for form in sorted({text, _in_json(text)})))
-        return sa.select(cases.case_index).where(
-            cases.upload_id == datasets.upload_of_run(self._run_id), sa.case((raw, has_turn), else_=False)
-        )
+        held = self._holds(sa.func.coalesce(asked, variables), text)
+        return sa.exists(sa.select(sa.literal(1)).select_from(turn).where(held).correlate(schema.dataset_cases))
 
     def _json_text(self, document: sa.ColumnElement[Any], name: str) -> sa.ColumnElement[str]:
         """Return a field of a JSON object: a string's text, or the JSON text of an object."""
@@ -196,11 +192,6 @@ def _compared(column: sa.ColumnElement[float], wanted: LatencyCondition) -> Cond
         Comparison.NOT_EQUAL: column.__ne__,
     }
     return compare[wanted.comparison](bound)
-
-
-def _in_json(text: str) -> str:
-    """Return a text as it stands within a stored JSON text."""
-    return json.dumps(text, ensure_ascii=False)[1:-1]
 
 
 def _regex(text: str) -> str:

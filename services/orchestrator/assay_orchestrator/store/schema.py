@@ -33,6 +33,7 @@ dataset_cases = sa.Table(
     sa.Column("case_index", sa.BigInteger, primary_key=True, autoincrement=False),
     sa.Column("case_id", CleanText, nullable=False),
     sa.Column("case_json", sa.Text, nullable=False),
+    sa.Column("question_text", CleanText, nullable=False, server_default=""),
     sa.UniqueConstraint("upload_id", "case_id", name="uq_dataset_cases_case_id"),
     sqlite_with_rowid=False,
 )
@@ -120,6 +121,7 @@ answers = sa.Table(
     sa.Column("turn_index", sa.Integer, primary_key=True, autoincrement=False),
     sa.Column("response_json", sa.Text, nullable=False),
     sa.Column("created_at", sa.String(32), nullable=False),
+    sa.Column("answer_text", CleanText, nullable=False, server_default=""),
     sqlite_with_rowid=False,
 )
 
@@ -144,7 +146,26 @@ results = sa.Table(
     sa.Column("started_at", sa.String(32)),
     sa.Column("duration_ms", sa.Float),
     sa.Column("values_json", sa.Text, nullable=False, server_default="{}"),
-    sa.UniqueConstraint("run_id", "sequence", name="uq_results_sequence"),
+    # PostgreSQL sorts by latency from its index alone; SQLite's rows are in the order of their key, and short to read.
+    sa.UniqueConstraint(
+        "run_id",
+        "sequence",
+        name="uq_results_sequence",
+        postgresql_include=["case_index", "repeat_index", "latency_ms"],
+    ),
+    sqlite_with_rowid=False,
+)
+
+# What `results.values_json` holds, metric by metric: sorting by one reads nothing else.
+score_values = sa.Table(
+    "score_values",
+    metadata,
+    sa.Column("run_id", CleanString(120), nullable=False),
+    sa.Column("metric", CleanText, nullable=False),
+    sa.Column("case_index", sa.BigInteger, nullable=False),
+    sa.Column("repeat_index", sa.Integer, nullable=False),
+    sa.Column("value", sa.Float, nullable=False),
+    sa.PrimaryKeyConstraint("run_id", "metric", "case_index", "repeat_index", postgresql_include=["value"]),
     sqlite_with_rowid=False,
 )
 
