@@ -45,6 +45,7 @@ class Evidence:
         self._most = cases
         self._count = self._lost = self._won = 0
         self._products: NDArray[np.float64] | None = None
+        self._rule: tuple[NDArray[np.float64], NDArray[np.float64]] | None = None
         self._largest = 0.0
 
     @property
@@ -86,7 +87,8 @@ class Evidence:
 
         if not len(between):
             return between
-        nodes, weights = _nodes(self._most)
+        self._rule = self._rule or _nodes(self._most)
+        nodes, weights = self._rule
         products = np.zeros(len(nodes)) if self._products is None else self._products
         against, towards = np.log1p(-nodes), np.log1p(nodes)
         parts = []
