@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ from assay.metrics import complete_parameters
 from assay.model.agent_response import AgentResponse, Source, ToolCall, Usage
 from assay.model.case import Assertion, Case, ExpectedTool, Turn
 from assay.model.run import AgentSettings, MetricSettings, RunSettings
+from assay.model.stopping import StoppingSettings
 from assay.v1 import embedder_pb2, judge_pb2
 from assay.v1 import orchestrator_pb2 as pb
 from assay.wire.agent import response_to_wire
@@ -54,6 +56,7 @@ CASES = [
         assertions=(Assertion("contains", "a", threshold=0.5, weight=1.0),),
         thresholds={"exact_match": 0.5},
         weight=1.0,
+        place=number,
     )
     for number in range(3)
 ]
@@ -72,8 +75,10 @@ def _requests() -> Sequence[Message]:
         "json_schema": {"schema": {"type": "object"}}, "hit_rate": {}, "mrr": {}, "latency": {}, "tokens": {},
         "tool_calls": {}, "cost": {}, "formula": {"formula": "exact_match"},
     }  # fmt: skip
+    stopping = StoppingSettings("always-valid", "exact_match", ("a", "b"), len(CASES), low=0.0, high=1.0)
+    variant = replace(run_settings("replay"), group_id="g", labels={"variant": "a"}, stopping=stopping)
     runs = [run_settings(adapter) for adapter in ("replay", "python", "http", "grpc")]
-    runs.append(run_settings("replay", everything))
+    runs += [run_settings("replay", everything), variant]
     return [pb.CreateRunRequest(request_id="1", dataset_id="d", spec=SETTINGS.to_wire(run)) for run in runs]
 
 

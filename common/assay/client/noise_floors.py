@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from assay.local.home import Home
 
 _FOLDER = "noise_floors"
-_NOT_PART = ("name", "team", "weight", "group_id", "gates")
+_NOT_PART = ("name", "team", "weight", "group_id", "gates", "stopping")
 """Settings that do not move a score."""
 
 

@@ -27,6 +27,7 @@ from assay.comparison.model import (
     Verdict,
 )
 from assay.comparison.preconditions import mismatches
+from assay.comparison.stopped import shared_stopping, stopping_outcome
 from assay.comparison.what_changed import changes
 from assay.errors import InvalidInputError
 from assay.parsing.names import unknown_name
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from assay.comparison.cases import CaseScores
+    from assay.comparison.model import StoppingOutcome
 
 MOST_RUNS = 26
 """Most runs of one comparison: each has a letter."""
@@ -74,15 +76,18 @@ def compare_runs(runs: Sequence[ComparedRun], settings: ComparisonSettings) -> C
     """
     _check(runs)
     metrics = common_metrics(runs)
-    primary = primary_metric(runs, metrics, settings)
+    facts = [run.facts for run in runs]
+    rule = shared_stopping(facts)
+    primary = rule.metric if rule is not None and not settings.primary else primary_metric(runs, metrics, settings)
     cases = [run.cases for run in runs]
     joined = [JoinedRuns(a, b, cases, settings) for a, b in itertools.combinations(range(len(runs)), 2)]
-    found_mismatches = mismatches([run.facts for run in runs], metrics, joined_overlaps(joined, runs))
+    found_mismatches = mismatches(facts, metrics, joined_overlaps(joined, runs))
     withheld = _MISMATCH if found_mismatches else _FILTERED if settings.where else ""
     names = [primary, *(name for name in (PASS_RATE, *metrics) if name != primary)]
     values = [one.values(metric_facts(name, metrics), name == primary, withheld) for one in joined for name in names]
     tested = compare_values(values, settings)
-    tested = _decided(tested, values, settings)
+    stopping = stopping_outcome(rule, facts, [len(one.case_ids) for one in cases], values[0], settings)
+    tested = _decided(tested, values, settings, stopping)
     pairs = tuple(one.comparison(tested[at * len(names) : (at + 1) * len(names)]) for at, one in enumerate(joined))
     better = metric_facts(primary, metrics).higher_is_better
     complete = CompleteCases(cases, settings)
@@ -108,6 +113,7 @@ def compare_runs(runs: Sequence[ComparedRun], settings: ComparisonSettings) -> C
         flipped_count={name: found.count for name, found in flipped.items()},
         filtered=bool(settings.where),
         random_draws={"sign_assignments": 20_000, "resamples": 10_000},
+        stopping=stopping,
     )
 
 
@@ -212,25 +218,39 @@ def joined_overlaps(joined: Sequence[JoinedRuns], runs: Sequence[ComparedRun]) -
 
 
 def _decided(
-    tested: Sequence[MetricComparison], values: Sequence[PairedValues], settings: ComparisonSettings
+    tested: Sequence[MetricComparison],
+    values: Sequence[PairedValues],
+    settings: ComparisonSettings,
+    stopping: StoppingOutcome | None,
 ) -> list[MetricComparison]:
-    """Adjust the p-values, those of the primary metric and all others as two families, and add the verdicts."""
+    """Adjust the p-values, those of the primary metric and all others as two families, and add the verdicts.
+
+    Where runs stop early by a rule, it decides on the primary metric in place of the p-value, which is not adjusted for
+    the looks.
+    """
     adjust = holm if settings.adjust is Adjustment.HOLM else benjamini_hochberg
     adjusted: dict[int, float] = {}
     for is_primary in (True, False):
         family = [at for at, one in enumerate(tested) if one.is_primary is is_primary and one.p is not None]
         adjusted |= dict(zip(family, adjust([tested[at].p or 0.0 for at in family]), strict=True))
     return [
-        _with_verdict(replace(one, p_adjusted=adjusted.get(at)), values[at], settings) for at, one in enumerate(tested)
+        _with_verdict(
+            replace(one, p_adjusted=adjusted.get(at)), values[at], settings, stopping if one.is_primary else None
+        )
+        for at, one in enumerate(tested)
     ]
 
 
-def _with_verdict(one: MetricComparison, values: PairedValues, settings: ComparisonSettings) -> MetricComparison:
+def _with_verdict(
+    one: MetricComparison, values: PairedValues, settings: ComparisonSettings, stopping: StoppingOutcome | None
+) -> MetricComparison:
     if reason := has_enough(values):
         return replace(one, verdict=Verdict.NO_DATA, reason=reason)
     if values.reason:
         return replace(one, verdict=Verdict.WITHHELD, reason=values.reason)
-    is_significant = one.p_adjusted is not None and one.p_adjusted < settings.alpha
+    if stopping is not None and stopping.has_decided:
+        return replace(one, verdict=stopping.verdict)
+    is_significant = stopping is None and one.p_adjusted is not None and one.p_adjusted < settings.alpha
     if is_significant and FEW_CLUSTERS in one.notes and cluster_p(values, settings) >= settings.alpha:
         reason = "the clusters are too few: signs of their sums, turned at random, differ as much too often"
         return replace(one, verdict=Verdict.INCONCLUSIVE, reason=reason)

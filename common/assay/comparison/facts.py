@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 from assay.comparison.model import PASS_RATE
 from assay.metrics import METRICS
+from assay.model.stopping import StoppedEarly, StoppingSettings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from assay.model.run_settings import RunSettings
 
 _IMPLIED = {"latency": "s", "tokens": "tokens", "cost": "USD"}
 """What is compared of every run, whether a metric is configured for it or not, and its unit."""
@@ -69,6 +72,10 @@ class RunFacts:
         p95_latency_s: 95 % of the answers came within so many seconds.
         ranking: The means that the classical ranking weighs, by their names there.
         config: Its settings.
+        group_id: The group of variants to which it belongs; empty for none.
+        variant: Its variant, from its labels.
+        stopping: By which rule it stops early with the other run of its group; None where it asks all cases.
+        stopped: When it stopped early; None where it did not.
     """
 
     run_id: str
@@ -88,6 +95,10 @@ class RunFacts:
     p95_latency_s: float | None = None
     ranking: Mapping[str, float | None] = field(default_factory=dict)
     config: Mapping[str, Any] = field(default_factory=dict)
+    group_id: str = ""
+    variant: str = ""
+    stopping: StoppingSettings | None = None
+    stopped: StoppedEarly | None = None
 
 
 def facts_of(head: Mapping[str, Any]) -> RunFacts:
@@ -115,7 +126,34 @@ def facts_of(head: Mapping[str, Any]) -> RunFacts:
         p95_latency_s=(summary.get("latency") or {}).get("p95_s"),
         ranking=_ranking(head["results"]),
         config=config,
+        group_id=run.get("group_id") or "",
+        variant=str(labels.get("variant") or ""),
+        stopping=_stopping(run.get("stopping")),
+        stopped=_stopped(summary.get("stopped_early")),
     )
+
+
+def _stopping(data: Mapping[str, Any] | None) -> StoppingSettings | None:
+    if data is None:
+        return None
+    known = _known(StoppingSettings, data)
+    return StoppingSettings(**{**known, "variants": tuple(known["variants"])})
+
+
+def _stopped(data: Mapping[str, Any] | None) -> StoppedEarly | None:
+    return None if data is None else StoppedEarly(**_known(StoppedEarly, data))
+
+
+def _known(plain: type[StoppingSettings | StoppedEarly], data: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what this version knows of a part of a document; a later version may say more."""
+    return {each.name: data[each.name] for each in fields(plain) if each.name in data}
+
+
+def facts_of_settings(settings: RunSettings) -> dict[str, MetricFacts]:
+    """Return the facts of a run's metrics before it has a row, and of the pass rate; without unknown kinds."""
+    known = ((metric.name, metric.kind) for metric in settings.metrics if metric.kind in METRICS)
+    found = {name: _metric(name, {"metric": kind, "rule": METRICS[kind].info.rule}) for name, kind in known}
+    return {**found, PASS_RATE: MetricFacts(PASS_RATE, PASS_RATE, "%", scale=(0.0, 1.0))}
 
 
 def default_primary(metrics: Mapping[str, MetricFacts]) -> str:

@@ -377,6 +377,59 @@ class VariantRecommendation:
 
 
 @dataclass(frozen=True, slots=True)
+class StoppingOutcome:
+    """What a rule that stops two runs early came to; its verdict is that of their comparison.
+
+    Args:
+        rule: "always-valid" or "five-looks".
+        metric: The metric that decides.
+        alpha: Level over all looks.
+        seed: Of the order of asking.
+        planned: Cases of the dataset.
+        asked_a: Cases with a row in A.
+        asked_b: Cases with a row in B.
+        verdict: Which run is better; inconclusive where the rule did not decide.
+        cases: After how many cases of the order it decided; 0 where it did not.
+        n_pairs: How many of these have a value in both runs.
+        look: Which of the five looks, from 1; None for the always-valid rule.
+        z: Its statistic, above 0 where B's values are larger; None likewise.
+        bound: What |z| reached; None likewise.
+        p: The always-valid p-value at the decision; None for five looks.
+        interval: Of B - A over all cases that both runs have, which may be looked at after any case; None for a metric
+            without bounds.
+        saved_calls: Calls of both agents that were not made, by estimate, as all that follows.
+        saved_tokens: Tokens of agents and judge; None where they were not counted.
+        saved_usd: What they would have cost; None without prices.
+        saved_s: Wall time, the longer of both runs; None where it is not known.
+    """
+
+    rule: str
+    metric: str
+    alpha: float
+    seed: int
+    planned: int
+    asked_a: int
+    asked_b: int
+    verdict: Verdict
+    cases: int = 0
+    n_pairs: int = 0
+    look: int | None = None
+    z: float | None = None
+    bound: float | None = None
+    p: float | None = None
+    interval: tuple[float, float] | None = None
+    saved_calls: int = 0
+    saved_tokens: float | None = None
+    saved_usd: float | None = None
+    saved_s: float | None = None
+
+    @property
+    def has_decided(self) -> bool:
+        """Whether the rule decided."""
+        return self.verdict is not Verdict.INCONCLUSIVE
+
+
+@dataclass(frozen=True, slots=True)
 class Comparison:
     """Two or more runs compared; the first is the baseline.
 
@@ -397,6 +450,7 @@ class Comparison:
         flipped_count: By pair, how many there are.
         filtered: Whether cases were chosen by a filter, so that figures are exploratory.
         random_draws: How many assignments and resamples random figures are from, by name.
+        stopping: What the rule by which both runs stop early came to; None where they have none in common.
     """
 
     settings: ComparisonSettings
@@ -414,6 +468,7 @@ class Comparison:
     flipped_count: Mapping[str, int] = field(default_factory=dict)
     filtered: bool = False
     random_draws: Mapping[str, int] = field(default_factory=dict)
+    stopping: StoppingOutcome | None = None
 
     def pair(self, a: str, b: str) -> PairComparison:
         """Return the comparison of two runs by their labels."""

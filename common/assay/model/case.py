@@ -115,6 +115,7 @@ class Case:
         recorded: An answer recorded in the dataset, for the replay adapter.
         recorded_repeats: The answers of the second and further repeats; empty where `recorded` is that of all repeats.
         verdicts: Recorded verdicts on its answers, which a run brings along.
+        place: Its place in the dataset, from 0, where cases are uploaded in another order; None where they are not.
     """
 
     case_id: str
@@ -134,6 +135,7 @@ class Case:
     recorded: AgentResponse | None = None
     recorded_repeats: tuple[AgentResponse, ...] = ()
     verdicts: tuple[RecordedVerdict, ...] = ()
+    place: int | None = None
 
     @property
     def input(self) -> str:
@@ -189,6 +191,7 @@ def case_to_json(case: Case) -> dict[str, Any]:
                 "recorded": response_to_json(case.recorded) if case.recorded is not None else None,
                 "recorded_repeats": [response_to_json(each) for each in case.recorded_repeats],
                 "verdicts": [asdict(verdict) for verdict in case.verdicts],
+                "place": case.place,
             }
         ),
     }
@@ -224,6 +227,7 @@ def case_from_json(data: dict[str, Any]) -> Case:
         recorded=response_from_json(recorded) if recorded is not None else None,
         recorded_repeats=tuple(map(response_from_json, data.get("recorded_repeats", ()))),
         verdicts=tuple(RecordedVerdict(**verdict) for verdict in data.get("verdicts", ())),
+        place=data.get("place"),
     )
 
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from assay.model.canary_summary import CanarySummary
+    from assay.model.stopping import StoppedEarly
 
 __all__ = [
     "FINISHED_STATES",
@@ -180,6 +181,8 @@ class CaseResult:
             when its scoring began. Empty where an older version stored the row.
         duration_ms: Wall time of the whole row from then until its scores were known: attempts, the waits between
             them, and scoring; None where an older version stored the row.
+        place: The case's place in the client's dataset, where cases were uploaded in another order; None where they
+            were not, or where answers were not asked for.
     """
 
     case_id: str
@@ -201,6 +204,7 @@ class CaseResult:
     turns: Sequence[TurnResult] = ()
     started_at: str = ""
     duration_ms: float | None = None
+    place: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -428,6 +432,7 @@ class RunSummary:
         max_agent_errors: The bound on them, a share of the rows.
         max_metric_errors: The bound on the rows on which a metric fails, a share of those that it should have scored.
         left_out: Wrong records of the dataset that are no cases of the run.
+        stopped_early: Why and when the run stopped early; None where it asked all cases without a decision.
     """
 
     overall_status: str
@@ -450,6 +455,7 @@ class RunSummary:
     max_agent_errors: float = MAX_ERRORS
     max_metric_errors: float = MAX_ERRORS
     left_out: int = 0
+    stopped_early: StoppedEarly | None = None
 
 
 @dataclass(frozen=True, slots=True)

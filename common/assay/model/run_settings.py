@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from assay.model.stopping import StoppingSettings
+
 MAX_ERRORS = 0.05
 """Largest share of the rows that may fail where a spec says nothing."""
 
@@ -191,6 +193,7 @@ class RunSettings:
         note: A remark for people; may be empty.
         selection: Which cases of the dataset the run is over; None for all of them.
         group_id: The group of variants to which the run belongs, at most 64 characters; empty for none.
+        stopping: By which rule it stops early with the other run of its group; None where it asks all cases.
     """
 
     name: str
@@ -210,3 +213,4 @@ class RunSettings:
     note: str = ""
     selection: CaseSelection | None = None
     group_id: str = ""
+    stopping: StoppingSettings | None = None

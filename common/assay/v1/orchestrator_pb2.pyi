@@ -654,6 +654,7 @@ class Case(_message.Message):
     LABELS_JSON_FIELD_NUMBER: _builtins.int
     VERDICTS_FIELD_NUMBER: _builtins.int
     RECORDED_REPEATS_FIELD_NUMBER: _builtins.int
+    PLACE_FIELD_NUMBER: _builtins.int
     case_id: _builtins.str
     """Unique in the dataset, 1 to 200 characters."""
     variables_json: _builtins.str
@@ -670,6 +671,8 @@ class Case(_message.Message):
     """How much the case counts in weighted aggregates, at least 0; absent means 1."""
     labels_json: _builtins.str
     """What people said about recorded answers: the text of one JSON object, or empty."""
+    place: _builtins.int
+    """Its place in the client's dataset, from 0, where cases are uploaded in another order; absent where they are not."""
     @_builtins.property
     def turns(self) -> _containers.RepeatedCompositeFieldContainer[Global___Turn]:
         """The turns, at least one; a plain question is one turn."""
@@ -726,13 +729,19 @@ class Case(_message.Message):
         labels_json: _builtins.str = ...,
         verdicts: _abc.Iterable[Global___RecordedVerdict] | None = ...,
         recorded_repeats: _abc.Iterable[_agent_pb2.AgentResponse] | None = ...,
+        place: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_weight", b"_weight", "recorded", b"recorded", "weight", b"weight"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_place", b"_place", "_weight", b"_weight", "place", b"place", "recorded", b"recorded", "weight", b"weight"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_weight", b"_weight", "assertions", b"assertions", "case_id", b"case_id", "category", b"category", "choices", b"choices", "contexts", b"contexts", "expected_json", b"expected_json", "labels_json", b"labels_json", "metadata_json", b"metadata_json", "parameters_json", b"parameters_json", "recorded", b"recorded", "recorded_repeats", b"recorded_repeats", "tags", b"tags", "thresholds", b"thresholds", "turns", b"turns", "variables_json", b"variables_json", "verdicts", b"verdicts", "weight", b"weight"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_place", b"_place", "_weight", b"_weight", "assertions", b"assertions", "case_id", b"case_id", "category", b"category", "choices", b"choices", "contexts", b"contexts", "expected_json", b"expected_json", "labels_json", b"labels_json", "metadata_json", b"metadata_json", "parameters_json", b"parameters_json", "place", b"place", "recorded", b"recorded", "recorded_repeats", b"recorded_repeats", "tags", b"tags", "thresholds", b"thresholds", "turns", b"turns", "variables_json", b"variables_json", "verdicts", b"verdicts", "weight", b"weight"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__place: _TypeAlias = _typing.Literal["place"]  # noqa: Y015
+    _WhichOneofArgType__place: _TypeAlias = _typing.Literal["_place", b"_place"]  # noqa: Y015
     _WhichOneofReturnType__weight: _TypeAlias = _typing.Literal["weight"]  # noqa: Y015
     _WhichOneofArgType__weight: _TypeAlias = _typing.Literal["_weight", b"_weight"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__place) -> _WhichOneofReturnType__place | None: ...
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__weight) -> _WhichOneofReturnType__weight | None: ...
 
 Global___Case: _TypeAlias = Case  # noqa: Y015
@@ -953,6 +962,7 @@ class RunSpec(_message.Message):
     NOTE_FIELD_NUMBER: _builtins.int
     SELECTION_FIELD_NUMBER: _builtins.int
     GROUP_ID_FIELD_NUMBER: _builtins.int
+    STOPPING_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """A name for people; the run's id starts with it."""
     repeats: _builtins.int
@@ -1014,6 +1024,12 @@ class RunSpec(_message.Message):
         holds only these cases: the orchestrator only keeps what is said here.
         """
 
+    @_builtins.property
+    def stopping(self) -> Global___StoppingSettings:
+        """By which rule the run stops early together with the other run of its group; absent where it asks all cases. It
+        needs a group_id, and the dataset in the order of asking. The other run has the same.
+        """
+
     def __init__(
         self,
         *,
@@ -1034,10 +1050,11 @@ class RunSpec(_message.Message):
         note: _builtins.str = ...,
         selection: Global___CaseSelection | None = ...,
         group_id: _builtins.str = ...,
+        stopping: Global___StoppingSettings | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_max_agent_errors", b"_max_agent_errors", "_max_metric_errors", b"_max_metric_errors", "_weight", b"_weight", "agent", b"agent", "dataset", b"dataset", "judge", b"judge", "max_agent_errors", b"max_agent_errors", "max_metric_errors", b"max_metric_errors", "selection", b"selection", "weight", b"weight"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_max_agent_errors", b"_max_agent_errors", "_max_metric_errors", b"_max_metric_errors", "_weight", b"_weight", "agent", b"agent", "dataset", b"dataset", "judge", b"judge", "max_agent_errors", b"max_agent_errors", "max_metric_errors", b"max_metric_errors", "selection", b"selection", "stopping", b"stopping", "weight", b"weight"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_agent_errors", b"_max_agent_errors", "_max_metric_errors", b"_max_metric_errors", "_weight", b"_weight", "agent", b"agent", "dataset", b"dataset", "gates", b"gates", "group_id", b"group_id", "judge", b"judge", "labels", b"labels", "max_agent_errors", b"max_agent_errors", "max_metric_errors", b"max_metric_errors", "metrics", b"metrics", "name", b"name", "note", b"note", "preset", b"preset", "repeats", b"repeats", "selection", b"selection", "team", b"team", "turns", b"turns", "weight", b"weight"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_agent_errors", b"_max_agent_errors", "_max_metric_errors", b"_max_metric_errors", "_weight", b"_weight", "agent", b"agent", "dataset", b"dataset", "gates", b"gates", "group_id", b"group_id", "judge", b"judge", "labels", b"labels", "max_agent_errors", b"max_agent_errors", "max_metric_errors", b"max_metric_errors", "metrics", b"metrics", "name", b"name", "note", b"note", "preset", b"preset", "repeats", b"repeats", "selection", b"selection", "stopping", b"stopping", "team", b"team", "turns", b"turns", "weight", b"weight"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__max_agent_errors: _TypeAlias = _typing.Literal["max_agent_errors"]  # noqa: Y015
     _WhichOneofArgType__max_agent_errors: _TypeAlias = _typing.Literal["_max_agent_errors", b"_max_agent_errors"]  # noqa: Y015
@@ -1053,6 +1070,77 @@ class RunSpec(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__weight) -> _WhichOneofReturnType__weight | None: ...
 
 Global___RunSpec: _TypeAlias = RunSpec  # noqa: Y015
+
+@_typing.final
+class StoppingSettings(_message.Message):
+    """StoppingSettings is what two runs of a group need to decide from their rows when they ask no further case."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RULE_FIELD_NUMBER: _builtins.int
+    METRIC_FIELD_NUMBER: _builtins.int
+    VARIANTS_FIELD_NUMBER: _builtins.int
+    CASES_COUNT_FIELD_NUMBER: _builtins.int
+    SEED_FIELD_NUMBER: _builtins.int
+    ALPHA_FIELD_NUMBER: _builtins.int
+    LOW_FIELD_NUMBER: _builtins.int
+    HIGH_FIELD_NUMBER: _builtins.int
+    HIGHER_IS_BETTER_FIELD_NUMBER: _builtins.int
+    rule: _builtins.str
+    """"always-valid" or "five-looks"."""
+    metric: _builtins.str
+    """The metric that decides, or "pass_rate"."""
+    cases_count: _builtins.int
+    """Cases of the dataset."""
+    seed: _builtins.int
+    """Seed of the order in which the cases were uploaded."""
+    alpha: _builtins.float
+    """Level over all looks; absent means 0.05."""
+    low: _builtins.float
+    """The least value of the metric; absent where it has no bounds."""
+    high: _builtins.float
+    """The greatest value of the metric; absent where it has no bounds."""
+    higher_is_better: _builtins.bool
+    """Whether more of the metric is better; absent means true."""
+    @_builtins.property
+    def variants(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The labels "variant" of the two runs, the baseline first."""
+
+    def __init__(
+        self,
+        *,
+        rule: _builtins.str = ...,
+        metric: _builtins.str = ...,
+        variants: _abc.Iterable[_builtins.str] | None = ...,
+        cases_count: _builtins.int = ...,
+        seed: _builtins.int = ...,
+        alpha: _builtins.float | None = ...,
+        low: _builtins.float | None = ...,
+        high: _builtins.float | None = ...,
+        higher_is_better: _builtins.bool | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_alpha", b"_alpha", "_high", b"_high", "_higher_is_better", b"_higher_is_better", "_low", b"_low", "alpha", b"alpha", "high", b"high", "higher_is_better", b"higher_is_better", "low", b"low"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_alpha", b"_alpha", "_high", b"_high", "_higher_is_better", b"_higher_is_better", "_low", b"_low", "alpha", b"alpha", "cases_count", b"cases_count", "high", b"high", "higher_is_better", b"higher_is_better", "low", b"low", "metric", b"metric", "rule", b"rule", "seed", b"seed", "variants", b"variants"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__alpha: _TypeAlias = _typing.Literal["alpha"]  # noqa: Y015
+    _WhichOneofArgType__alpha: _TypeAlias = _typing.Literal["_alpha", b"_alpha"]  # noqa: Y015
+    _WhichOneofReturnType__high: _TypeAlias = _typing.Literal["high"]  # noqa: Y015
+    _WhichOneofArgType__high: _TypeAlias = _typing.Literal["_high", b"_high"]  # noqa: Y015
+    _WhichOneofReturnType__higher_is_better: _TypeAlias = _typing.Literal["higher_is_better"]  # noqa: Y015
+    _WhichOneofArgType__higher_is_better: _TypeAlias = _typing.Literal["_higher_is_better", b"_higher_is_better"]  # noqa: Y015
+    _WhichOneofReturnType__low: _TypeAlias = _typing.Literal["low"]  # noqa: Y015
+    _WhichOneofArgType__low: _TypeAlias = _typing.Literal["_low", b"_low"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__alpha) -> _WhichOneofReturnType__alpha | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__high) -> _WhichOneofReturnType__high | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__higher_is_better) -> _WhichOneofReturnType__higher_is_better | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__low) -> _WhichOneofReturnType__low | None: ...
+
+Global___StoppingSettings: _TypeAlias = StoppingSettings  # noqa: Y015
 
 @_typing.final
 class CaseSelection(_message.Message):
@@ -1548,6 +1636,7 @@ class RunSummary(_message.Message):
     MAX_AGENT_ERRORS_FIELD_NUMBER: _builtins.int
     MAX_METRIC_ERRORS_FIELD_NUMBER: _builtins.int
     LEFT_OUT_COUNT_FIELD_NUMBER: _builtins.int
+    STOPPED_EARLY_FIELD_NUMBER: _builtins.int
     overall_status: _builtins.str
     """The verdict: "PASS", "FAIL", "INCOMPLETE", "NO_CRITERIA" or "NO_DATA". Gates decide; without gates, the thresholds
     of the metrics. It follows from the other fields.
@@ -1612,6 +1701,10 @@ class RunSummary(_message.Message):
     def judging(self) -> Global___JudgingSummary:
         """What judging came to; absent where no row has a verdict."""
 
+    @_builtins.property
+    def stopped_early(self) -> Global___StoppedEarly:
+        """Why and when the run stopped early; absent where it asked all cases without a decision."""
+
     def __init__(
         self,
         *,
@@ -1635,10 +1728,11 @@ class RunSummary(_message.Message):
         max_agent_errors: _builtins.float | None = ...,
         max_metric_errors: _builtins.float | None = ...,
         left_out_count: _builtins.int = ...,
+        stopped_early: Global___StoppedEarly | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_agent_error_count", b"_agent_error_count", "_max_agent_errors", b"_max_agent_errors", "_max_metric_errors", b"_max_metric_errors", "_pass_rate", b"_pass_rate", "_row_count", b"_row_count", "agent_error_count", b"agent_error_count", "judging", b"judging", "latency", b"latency", "max_agent_errors", b"max_agent_errors", "max_metric_errors", b"max_metric_errors", "pass_rate", b"pass_rate", "row_count", b"row_count"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_agent_error_count", b"_agent_error_count", "_max_agent_errors", b"_max_agent_errors", "_max_metric_errors", b"_max_metric_errors", "_pass_rate", b"_pass_rate", "_row_count", b"_row_count", "agent_error_count", b"agent_error_count", "judging", b"judging", "latency", b"latency", "max_agent_errors", b"max_agent_errors", "max_metric_errors", b"max_metric_errors", "pass_rate", b"pass_rate", "row_count", b"row_count", "stopped_early", b"stopped_early"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_agent_error_count", b"_agent_error_count", "_max_agent_errors", b"_max_agent_errors", "_max_metric_errors", b"_max_metric_errors", "_pass_rate", b"_pass_rate", "_row_count", b"_row_count", "agent_error_count", b"agent_error_count", "categories", b"categories", "decided", b"decided", "failed_criteria", b"failed_criteria", "gates", b"gates", "judging", b"judging", "latency", b"latency", "left_out_count", b"left_out_count", "max_agent_errors", b"max_agent_errors", "max_metric_errors", b"max_metric_errors", "metrics", b"metrics", "overall_status", b"overall_status", "partial", b"partial", "pass_rate", b"pass_rate", "passed", b"passed", "repeats_json", b"repeats_json", "row_count", b"row_count", "skipped_criteria", b"skipped_criteria", "tags", b"tags", "weighted_json", b"weighted_json"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_agent_error_count", b"_agent_error_count", "_max_agent_errors", b"_max_agent_errors", "_max_metric_errors", b"_max_metric_errors", "_pass_rate", b"_pass_rate", "_row_count", b"_row_count", "agent_error_count", b"agent_error_count", "categories", b"categories", "decided", b"decided", "failed_criteria", b"failed_criteria", "gates", b"gates", "judging", b"judging", "latency", b"latency", "left_out_count", b"left_out_count", "max_agent_errors", b"max_agent_errors", "max_metric_errors", b"max_metric_errors", "metrics", b"metrics", "overall_status", b"overall_status", "partial", b"partial", "pass_rate", b"pass_rate", "passed", b"passed", "repeats_json", b"repeats_json", "row_count", b"row_count", "skipped_criteria", b"skipped_criteria", "stopped_early", b"stopped_early", "tags", b"tags", "weighted_json", b"weighted_json"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__agent_error_count: _TypeAlias = _typing.Literal["agent_error_count"]  # noqa: Y015
     _WhichOneofArgType__agent_error_count: _TypeAlias = _typing.Literal["_agent_error_count", b"_agent_error_count"]  # noqa: Y015
@@ -1662,6 +1756,111 @@ class RunSummary(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__row_count) -> _WhichOneofReturnType__row_count | None: ...
 
 Global___RunSummary: _TypeAlias = RunSummary  # noqa: Y015
+
+@_typing.final
+class StoppedEarly(_message.Message):
+    """StoppedEarly says when a rule decided between two runs, so that neither asked further cases, and what that saved."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RULE_FIELD_NUMBER: _builtins.int
+    METRIC_FIELD_NUMBER: _builtins.int
+    WINNER_FIELD_NUMBER: _builtins.int
+    CASES_COUNT_FIELD_NUMBER: _builtins.int
+    PAIRS_COUNT_FIELD_NUMBER: _builtins.int
+    LOOK_FIELD_NUMBER: _builtins.int
+    Z_FIELD_NUMBER: _builtins.int
+    BOUND_FIELD_NUMBER: _builtins.int
+    P_FIELD_NUMBER: _builtins.int
+    ASKED_COUNT_FIELD_NUMBER: _builtins.int
+    PLANNED_COUNT_FIELD_NUMBER: _builtins.int
+    SAVED_CALLS_FIELD_NUMBER: _builtins.int
+    SAVED_TOKENS_FIELD_NUMBER: _builtins.int
+    SAVED_USD_FIELD_NUMBER: _builtins.int
+    SAVED_S_FIELD_NUMBER: _builtins.int
+    rule: _builtins.str
+    """"always-valid" or "five-looks"."""
+    metric: _builtins.str
+    """The metric that decided, or "pass_rate"."""
+    winner: _builtins.str
+    """The label "variant" of the run that is better."""
+    cases_count: _builtins.int
+    """After how many cases of the order of asking it was decided."""
+    pairs_count: _builtins.int
+    """How many of these have a value in both runs."""
+    look: _builtins.int
+    """Which of the five looks, from 1; absent for "always-valid"."""
+    z: _builtins.float
+    """The statistic of that look; absent likewise."""
+    bound: _builtins.float
+    """What its absolute value reached; absent likewise."""
+    p: _builtins.float
+    """The always-valid p-value; absent for "five-looks"."""
+    asked_count: _builtins.int
+    """Cases of which this run asked at least one repeat."""
+    planned_count: _builtins.int
+    """Cases of the dataset."""
+    saved_calls: _builtins.int
+    """Calls of the agent that were not made, by estimate."""
+    saved_tokens: _builtins.float
+    """Tokens of agent and judge that were not used, by estimate; absent where they were not counted."""
+    saved_usd: _builtins.float
+    """What they would have cost in USD, by estimate; absent without prices."""
+    saved_s: _builtins.float
+    """Wall time that was not needed in seconds, by estimate; absent where it is not known."""
+    def __init__(
+        self,
+        *,
+        rule: _builtins.str = ...,
+        metric: _builtins.str = ...,
+        winner: _builtins.str = ...,
+        cases_count: _builtins.int = ...,
+        pairs_count: _builtins.int = ...,
+        look: _builtins.int | None = ...,
+        z: _builtins.float | None = ...,
+        bound: _builtins.float | None = ...,
+        p: _builtins.float | None = ...,
+        asked_count: _builtins.int = ...,
+        planned_count: _builtins.int = ...,
+        saved_calls: _builtins.int = ...,
+        saved_tokens: _builtins.float | None = ...,
+        saved_usd: _builtins.float | None = ...,
+        saved_s: _builtins.float | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_bound", b"_bound", "_look", b"_look", "_p", b"_p", "_saved_s", b"_saved_s", "_saved_tokens", b"_saved_tokens", "_saved_usd", b"_saved_usd", "_z", b"_z", "bound", b"bound", "look", b"look", "p", b"p", "saved_s", b"saved_s", "saved_tokens", b"saved_tokens", "saved_usd", b"saved_usd", "z", b"z"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_bound", b"_bound", "_look", b"_look", "_p", b"_p", "_saved_s", b"_saved_s", "_saved_tokens", b"_saved_tokens", "_saved_usd", b"_saved_usd", "_z", b"_z", "asked_count", b"asked_count", "bound", b"bound", "cases_count", b"cases_count", "look", b"look", "metric", b"metric", "p", b"p", "pairs_count", b"pairs_count", "planned_count", b"planned_count", "rule", b"rule", "saved_calls", b"saved_calls", "saved_s", b"saved_s", "saved_tokens", b"saved_tokens", "saved_usd", b"saved_usd", "winner", b"winner", "z", b"z"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__bound: _TypeAlias = _typing.Literal["bound"]  # noqa: Y015
+    _WhichOneofArgType__bound: _TypeAlias = _typing.Literal["_bound", b"_bound"]  # noqa: Y015
+    _WhichOneofReturnType__look: _TypeAlias = _typing.Literal["look"]  # noqa: Y015
+    _WhichOneofArgType__look: _TypeAlias = _typing.Literal["_look", b"_look"]  # noqa: Y015
+    _WhichOneofReturnType__p: _TypeAlias = _typing.Literal["p"]  # noqa: Y015
+    _WhichOneofArgType__p: _TypeAlias = _typing.Literal["_p", b"_p"]  # noqa: Y015
+    _WhichOneofReturnType__saved_s: _TypeAlias = _typing.Literal["saved_s"]  # noqa: Y015
+    _WhichOneofArgType__saved_s: _TypeAlias = _typing.Literal["_saved_s", b"_saved_s"]  # noqa: Y015
+    _WhichOneofReturnType__saved_tokens: _TypeAlias = _typing.Literal["saved_tokens"]  # noqa: Y015
+    _WhichOneofArgType__saved_tokens: _TypeAlias = _typing.Literal["_saved_tokens", b"_saved_tokens"]  # noqa: Y015
+    _WhichOneofReturnType__saved_usd: _TypeAlias = _typing.Literal["saved_usd"]  # noqa: Y015
+    _WhichOneofArgType__saved_usd: _TypeAlias = _typing.Literal["_saved_usd", b"_saved_usd"]  # noqa: Y015
+    _WhichOneofReturnType__z: _TypeAlias = _typing.Literal["z"]  # noqa: Y015
+    _WhichOneofArgType__z: _TypeAlias = _typing.Literal["_z", b"_z"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__bound) -> _WhichOneofReturnType__bound | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__look) -> _WhichOneofReturnType__look | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__p) -> _WhichOneofReturnType__p | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__saved_s) -> _WhichOneofReturnType__saved_s | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__saved_tokens) -> _WhichOneofReturnType__saved_tokens | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__saved_usd) -> _WhichOneofReturnType__saved_usd | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__z) -> _WhichOneofReturnType__z | None: ...
+
+Global___StoppedEarly: _TypeAlias = StoppedEarly  # noqa: Y015
 
 @_typing.final
 class JudgingSummary(_message.Message):
@@ -2964,6 +3163,7 @@ class CaseResult(_message.Message):
     TURNS_FIELD_NUMBER: _builtins.int
     START_TIME_FIELD_NUMBER: _builtins.int
     DURATION_MS_FIELD_NUMBER: _builtins.int
+    PLACE_FIELD_NUMBER: _builtins.int
     case_id: _builtins.str
     """The case."""
     case_index: _builtins.int
@@ -2989,6 +3189,10 @@ class CaseResult(_message.Message):
     duration_ms: _builtins.float
     """Wall time of the whole row in milliseconds, from start_time until its scores were known: attempts, the waits
     between them, and scoring. Absent where an older version stored the row.
+    """
+    place: _builtins.int
+    """Place of the case in the client's dataset, from 0, where cases were uploaded in another order; absent where they were
+    not, and where answers were not asked for.
     """
     @_builtins.property
     def scores(self) -> _containers.RepeatedCompositeFieldContainer[Global___Score]:
@@ -3038,10 +3242,11 @@ class CaseResult(_message.Message):
         turns: _abc.Iterable[Global___TurnResult] | None = ...,
         start_time: _timestamp_pb2.Timestamp | None = ...,
         duration_ms: _builtins.float | None = ...,
+        place: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_duration_ms", b"_duration_ms", "_latency_ms", b"_latency_ms", "_passed", b"_passed", "_weight", b"_weight", "duration_ms", b"duration_ms", "latency_ms", b"latency_ms", "passed", b"passed", "response", b"response", "start_time", b"start_time", "weight", b"weight"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_duration_ms", b"_duration_ms", "_latency_ms", b"_latency_ms", "_passed", b"_passed", "_place", b"_place", "_weight", b"_weight", "duration_ms", b"duration_ms", "latency_ms", b"latency_ms", "passed", b"passed", "place", b"place", "response", b"response", "start_time", b"start_time", "weight", b"weight"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_duration_ms", b"_duration_ms", "_latency_ms", b"_latency_ms", "_passed", b"_passed", "_weight", b"_weight", "case_id", b"case_id", "case_index", b"case_index", "category", b"category", "duration_ms", b"duration_ms", "input", b"input", "latency_ms", b"latency_ms", "passed", b"passed", "reason", b"reason", "references", b"references", "repeat_index", b"repeat_index", "response", b"response", "scores", b"scores", "start_time", b"start_time", "status", b"status", "tags", b"tags", "turns", b"turns", "weight", b"weight"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_duration_ms", b"_duration_ms", "_latency_ms", b"_latency_ms", "_passed", b"_passed", "_place", b"_place", "_weight", b"_weight", "case_id", b"case_id", "case_index", b"case_index", "category", b"category", "duration_ms", b"duration_ms", "input", b"input", "latency_ms", b"latency_ms", "passed", b"passed", "place", b"place", "reason", b"reason", "references", b"references", "repeat_index", b"repeat_index", "response", b"response", "scores", b"scores", "start_time", b"start_time", "status", b"status", "tags", b"tags", "turns", b"turns", "weight", b"weight"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__duration_ms: _TypeAlias = _typing.Literal["duration_ms"]  # noqa: Y015
     _WhichOneofArgType__duration_ms: _TypeAlias = _typing.Literal["_duration_ms", b"_duration_ms"]  # noqa: Y015
@@ -3049,6 +3254,8 @@ class CaseResult(_message.Message):
     _WhichOneofArgType__latency_ms: _TypeAlias = _typing.Literal["_latency_ms", b"_latency_ms"]  # noqa: Y015
     _WhichOneofReturnType__passed: _TypeAlias = _typing.Literal["passed"]  # noqa: Y015
     _WhichOneofArgType__passed: _TypeAlias = _typing.Literal["_passed", b"_passed"]  # noqa: Y015
+    _WhichOneofReturnType__place: _TypeAlias = _typing.Literal["place"]  # noqa: Y015
+    _WhichOneofArgType__place: _TypeAlias = _typing.Literal["_place", b"_place"]  # noqa: Y015
     _WhichOneofReturnType__weight: _TypeAlias = _typing.Literal["weight"]  # noqa: Y015
     _WhichOneofArgType__weight: _TypeAlias = _typing.Literal["_weight", b"_weight"]  # noqa: Y015
     @_typing.overload
@@ -3057,6 +3264,8 @@ class CaseResult(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__latency_ms) -> _WhichOneofReturnType__latency_ms | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__passed) -> _WhichOneofReturnType__passed | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__place) -> _WhichOneofReturnType__place | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__weight) -> _WhichOneofReturnType__weight | None: ...
 
@@ -3889,6 +4098,7 @@ class RunComparison(_message.Message):
     FLIPPED_COUNT_FIELD_NUMBER: _builtins.int
     FILTERED_FIELD_NUMBER: _builtins.int
     RANDOM_DRAWS_FIELD_NUMBER: _builtins.int
+    STOPPING_FIELD_NUMBER: _builtins.int
     assay_version: _builtins.str
     """The version of Assay that computed it."""
     primary: _builtins.str
@@ -3943,6 +4153,10 @@ class RunComparison(_message.Message):
     def random_draws(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
         """How many assignments and resamples random figures are from, by name."""
 
+    @_builtins.property
+    def stopping(self) -> Global___StoppingOutcome:
+        """What the rule by which two runs stop early came to; absent where they have none in common."""
+
     def __init__(
         self,
         *,
@@ -3961,14 +4175,140 @@ class RunComparison(_message.Message):
         flipped_count: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
         filtered: _builtins.bool = ...,
         random_draws: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
+        stopping: Global___StoppingOutcome | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["recommendation", b"recommendation", "settings", b"settings"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["recommendation", b"recommendation", "settings", b"settings", "stopping", b"stopping"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["assay_version", b"assay_version", "changes", b"changes", "filtered", b"filtered", "flipped", b"flipped", "flipped_count", b"flipped_count", "mismatches", b"mismatches", "not_worse_than_best", b"not_worse_than_best", "omnibus", b"omnibus", "pairs", b"pairs", "primary", b"primary", "random_draws", b"random_draws", "ranking", b"ranking", "recommendation", b"recommendation", "settings", b"settings", "variants", b"variants"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["assay_version", b"assay_version", "changes", b"changes", "filtered", b"filtered", "flipped", b"flipped", "flipped_count", b"flipped_count", "mismatches", b"mismatches", "not_worse_than_best", b"not_worse_than_best", "omnibus", b"omnibus", "pairs", b"pairs", "primary", b"primary", "random_draws", b"random_draws", "ranking", b"ranking", "recommendation", b"recommendation", "settings", b"settings", "stopping", b"stopping", "variants", b"variants"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___RunComparison: _TypeAlias = RunComparison  # noqa: Y015
+
+@_typing.final
+class StoppingOutcome(_message.Message):
+    """StoppingOutcome is what a rule that stops two runs early came to."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RULE_FIELD_NUMBER: _builtins.int
+    METRIC_FIELD_NUMBER: _builtins.int
+    ALPHA_FIELD_NUMBER: _builtins.int
+    SEED_FIELD_NUMBER: _builtins.int
+    PLANNED_COUNT_FIELD_NUMBER: _builtins.int
+    ASKED_A_COUNT_FIELD_NUMBER: _builtins.int
+    ASKED_B_COUNT_FIELD_NUMBER: _builtins.int
+    VERDICT_FIELD_NUMBER: _builtins.int
+    CASES_COUNT_FIELD_NUMBER: _builtins.int
+    PAIRS_COUNT_FIELD_NUMBER: _builtins.int
+    LOOK_FIELD_NUMBER: _builtins.int
+    Z_FIELD_NUMBER: _builtins.int
+    BOUND_FIELD_NUMBER: _builtins.int
+    P_FIELD_NUMBER: _builtins.int
+    INTERVAL_FIELD_NUMBER: _builtins.int
+    SAVED_CALLS_FIELD_NUMBER: _builtins.int
+    SAVED_TOKENS_FIELD_NUMBER: _builtins.int
+    SAVED_USD_FIELD_NUMBER: _builtins.int
+    SAVED_S_FIELD_NUMBER: _builtins.int
+    rule: _builtins.str
+    """"always-valid" or "five-looks"."""
+    metric: _builtins.str
+    """The metric that decides."""
+    alpha: _builtins.float
+    """Level over all looks."""
+    seed: _builtins.int
+    """Seed of the order of asking."""
+    planned_count: _builtins.int
+    """Cases of the dataset."""
+    asked_a_count: _builtins.int
+    """Cases with a row in the first run."""
+    asked_b_count: _builtins.int
+    """Cases with a row in the second run."""
+    verdict: Global___PairVerdict.ValueType
+    """Which run is better; inconclusive where the rule did not decide."""
+    cases_count: _builtins.int
+    """After how many cases of the order it was decided; 0 where it was not."""
+    pairs_count: _builtins.int
+    """How many of these have a value in both runs."""
+    look: _builtins.int
+    """Which of the five looks, from 1; absent for "always-valid"."""
+    z: _builtins.float
+    """The statistic of that look."""
+    bound: _builtins.float
+    """What its absolute value reached."""
+    p: _builtins.float
+    """The always-valid p-value at the decision; absent for "five-looks"."""
+    saved_calls: _builtins.int
+    """Calls of both agents that were not made, by estimate."""
+    saved_tokens: _builtins.float
+    """Tokens that were not used, by estimate; absent where they were not counted."""
+    saved_usd: _builtins.float
+    """What they would have cost in USD, by estimate; absent without prices."""
+    saved_s: _builtins.float
+    """Wall time that was not needed in seconds, by estimate: the longer of both runs; absent where it is not known."""
+    @_builtins.property
+    def interval(self) -> Global___Interval:
+        """The interval of B - A over all cases that both runs have, which may be looked at after any case; absent for a metric
+        without bounds.
+        """
+
+    def __init__(
+        self,
+        *,
+        rule: _builtins.str = ...,
+        metric: _builtins.str = ...,
+        alpha: _builtins.float = ...,
+        seed: _builtins.int = ...,
+        planned_count: _builtins.int = ...,
+        asked_a_count: _builtins.int = ...,
+        asked_b_count: _builtins.int = ...,
+        verdict: Global___PairVerdict.ValueType = ...,
+        cases_count: _builtins.int = ...,
+        pairs_count: _builtins.int = ...,
+        look: _builtins.int | None = ...,
+        z: _builtins.float | None = ...,
+        bound: _builtins.float | None = ...,
+        p: _builtins.float | None = ...,
+        interval: Global___Interval | None = ...,
+        saved_calls: _builtins.int = ...,
+        saved_tokens: _builtins.float | None = ...,
+        saved_usd: _builtins.float | None = ...,
+        saved_s: _builtins.float | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_bound", b"_bound", "_look", b"_look", "_p", b"_p", "_saved_s", b"_saved_s", "_saved_tokens", b"_saved_tokens", "_saved_usd", b"_saved_usd", "_z", b"_z", "bound", b"bound", "interval", b"interval", "look", b"look", "p", b"p", "saved_s", b"saved_s", "saved_tokens", b"saved_tokens", "saved_usd", b"saved_usd", "z", b"z"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_bound", b"_bound", "_look", b"_look", "_p", b"_p", "_saved_s", b"_saved_s", "_saved_tokens", b"_saved_tokens", "_saved_usd", b"_saved_usd", "_z", b"_z", "alpha", b"alpha", "asked_a_count", b"asked_a_count", "asked_b_count", b"asked_b_count", "bound", b"bound", "cases_count", b"cases_count", "interval", b"interval", "look", b"look", "metric", b"metric", "p", b"p", "pairs_count", b"pairs_count", "planned_count", b"planned_count", "rule", b"rule", "saved_calls", b"saved_calls", "saved_s", b"saved_s", "saved_tokens", b"saved_tokens", "saved_usd", b"saved_usd", "seed", b"seed", "verdict", b"verdict", "z", b"z"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__bound: _TypeAlias = _typing.Literal["bound"]  # noqa: Y015
+    _WhichOneofArgType__bound: _TypeAlias = _typing.Literal["_bound", b"_bound"]  # noqa: Y015
+    _WhichOneofReturnType__look: _TypeAlias = _typing.Literal["look"]  # noqa: Y015
+    _WhichOneofArgType__look: _TypeAlias = _typing.Literal["_look", b"_look"]  # noqa: Y015
+    _WhichOneofReturnType__p: _TypeAlias = _typing.Literal["p"]  # noqa: Y015
+    _WhichOneofArgType__p: _TypeAlias = _typing.Literal["_p", b"_p"]  # noqa: Y015
+    _WhichOneofReturnType__saved_s: _TypeAlias = _typing.Literal["saved_s"]  # noqa: Y015
+    _WhichOneofArgType__saved_s: _TypeAlias = _typing.Literal["_saved_s", b"_saved_s"]  # noqa: Y015
+    _WhichOneofReturnType__saved_tokens: _TypeAlias = _typing.Literal["saved_tokens"]  # noqa: Y015
+    _WhichOneofArgType__saved_tokens: _TypeAlias = _typing.Literal["_saved_tokens", b"_saved_tokens"]  # noqa: Y015
+    _WhichOneofReturnType__saved_usd: _TypeAlias = _typing.Literal["saved_usd"]  # noqa: Y015
+    _WhichOneofArgType__saved_usd: _TypeAlias = _typing.Literal["_saved_usd", b"_saved_usd"]  # noqa: Y015
+    _WhichOneofReturnType__z: _TypeAlias = _typing.Literal["z"]  # noqa: Y015
+    _WhichOneofArgType__z: _TypeAlias = _typing.Literal["_z", b"_z"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__bound) -> _WhichOneofReturnType__bound | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__look) -> _WhichOneofReturnType__look | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__p) -> _WhichOneofReturnType__p | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__saved_s) -> _WhichOneofReturnType__saved_s | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__saved_tokens) -> _WhichOneofReturnType__saved_tokens | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__saved_usd) -> _WhichOneofReturnType__saved_usd | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__z) -> _WhichOneofReturnType__z | None: ...
+
+Global___StoppingOutcome: _TypeAlias = StoppingOutcome  # noqa: Y015
 
 @_typing.final
 class ComparedVariant(_message.Message):

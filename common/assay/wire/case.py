@@ -48,6 +48,7 @@ def case_to_wire(case: Case) -> orchestrator_pb2.Case:
         metadata_json=mapping_to_text(case.metadata),
         recorded_repeats=map(response_to_wire, case.recorded_repeats),
         verdicts=map(_verdict_to_wire, case.verdicts),
+        place=case.place,
     )
     if case.recorded is not None:
         message.recorded.CopyFrom(response_to_wire(case.recorded))
@@ -87,6 +88,7 @@ def case_from_wire(message: orchestrator_pb2.Case) -> Case:
         verdicts=tuple(
             _verdict_from_wire(verdict, f"verdicts[{index}]", texts) for index, verdict in enumerate(message.verdicts)
         ),
+        place=message.place if message.HasField("place") else None,
     )
     if texts.problems:
         raise DatasetError(texts.problems)

@@ -20,6 +20,7 @@ from assay.comparison.model import (
     PairComparison,
     PassTable,
     RankedVariant,
+    StoppingOutcome,
     Variant,
     VariantRecommendation,
     Verdict,
@@ -111,6 +112,7 @@ def _values_from_wire(message: pb.SettingChange) -> tuple[Any, ...]:
 
 
 _FLIPPED = Converter(FlippedCase, pb.FlippedCase)
+_VERDICTS = EnumConverter(Verdict, pb.PairVerdict, unknown=Verdict.NO_DATA)
 _PAIR = Converter(
     PairComparison,
     pb.PairComparison,
@@ -119,7 +121,7 @@ _PAIR = Converter(
             MetricComparison,
             pb.MetricComparison,
             parts={
-                "verdict": EnumConverter(Verdict, pb.PairVerdict, unknown=Verdict.NO_DATA),
+                "verdict": _VERDICTS,
                 "a": _ESTIMATE,
                 "b": _ESTIMATE,
                 "interval": _INTERVAL,
@@ -150,6 +152,12 @@ COMPARISON = Converter(
         ),
         "ranking": Converter(RankedVariant, pb.RankedVariant),
         "recommendation": Converter(VariantRecommendation, pb.VariantRecommendation),
+        "stopping": Converter(
+            StoppingOutcome,
+            pb.StoppingOutcome,
+            renamed={"n_pairs": "pairs_count"},
+            parts={"verdict": _VERDICTS, "interval": _INTERVAL},
+        ),
     },
     spread={
         "omnibus": Spread(("omnibus",), _omnibus_to_wire, _omnibus_from_wire),

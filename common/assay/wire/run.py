@@ -31,6 +31,7 @@ from assay.model.run import (
     StateChange,
     TurnResult,
 )
+from assay.model.stopping import StoppingSettings
 from assay.v1 import orchestrator_pb2 as pb
 from assay.wire.agent import STATUSES, response_from_wire, response_to_wire
 from assay.wire.converter import Converter, EnumConverter, Functions, Spread
@@ -68,6 +69,7 @@ SETTINGS = Converter(
         ),
         "judge": JUDGE,
         "selection": Converter(CaseSelection, pb.CaseSelection),
+        "stopping": Converter(StoppingSettings, pb.StoppingSettings),
     },
 )
 
@@ -136,6 +138,7 @@ def result_to_wire(result: CaseResult) -> pb.CaseResult:
         turns=map(turn_to_wire, result.turns),
         start_time=timestamp_to_wire(result.started_at),
         duration_ms=result.duration_ms,
+        place=result.place,
     )
 
 
@@ -175,6 +178,7 @@ def result_from_wire(result: pb.CaseResult, sequence: int = 0) -> CaseResult:
         turns=tuple(map(_turn_from_wire, result.turns)),
         started_at=timestamp_from_wire(result.start_time) if result.HasField("start_time") else "",
         duration_ms=result.duration_ms if result.HasField("duration_ms") else None,
+        place=result.place if result.HasField("place") else None,
     )
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from assay.model.by_metric import ByMetric
 from assay.model.run import GateOutcome, GateResult, GroupSummary, LatencySummary, MetricSummary, RunSummary
+from assay.model.stopping import StoppedEarly
 from assay.v1 import orchestrator_pb2 as pb
 from assay.wire.converter import Converter, EnumConverter, Spread
 from assay.wire.judging import JUDGING
@@ -54,6 +55,7 @@ SUMMARY = Converter(
         "categories": _GROUP,
         "tags": _GROUP,
         "judging": JUDGING,
+        "stopped_early": Converter(StoppedEarly, pb.StoppedEarly, renamed={"n_pairs": "pairs_count"}),
     },
     sequences={"metrics": ByMetric},
 )

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
+from assay.comparison.stopping_settings import stopping_problems
 from assay.errors import InvalidInputError, Problem, SpecError
 from assay.metrics import METRICS, complete_parameters, count_problem
 from assay.metrics.rows.order import check_formulas
@@ -18,6 +20,7 @@ from assay.spec.agents import check_agent
 from assay.spec.judging import check_judge
 from assay.spec.model import checks_of, wants_verdicts
 from assay.spec.prompt_options import PROVIDERS
+from assay.spec.variants import VARIANT_LABEL
 from assay.verdict.gates import parse_gate
 from assay_orchestrator.agents.http_hosts import check_grpc_target, check_http_target, check_prompt_host
 
@@ -62,9 +65,19 @@ def check_settings(settings: RunSettings, limits: Settings) -> RunSettings:
         if not limits.judge and not settings.judge.recorded_file and wants_verdicts(metrics, checks_of(settings)):
             problems.append(Problem("this orchestrator has no judge: its operator gives it one with --judge", "judge"))
     problems += _check_gates(settings)
+    problems += _check_stopping(settings)
     if problems:
         raise SpecError(problems)
     return dataclasses.replace(settings, metrics=tuple(metrics))
+
+
+def _check_stopping(settings: RunSettings) -> list[Problem]:
+    if settings.stopping is None:
+        return []
+    problems = stopping_problems(settings, settings.labels.get(VARIANT_LABEL, ""))
+    if find_spec("scipy") is None:
+        problems.append(Problem("needs scipy, which this orchestrator lacks: install it, or run all cases", "stopping"))
+    return problems
 
 
 def _check_names(settings: RunSettings) -> list[Problem]:
