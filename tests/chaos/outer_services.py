@@ -16,6 +16,7 @@ from assay.v1 import embedder_pb2 as pb
 from assay.v1 import embedder_pb2_grpc
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import TracebackType
 
     import grpc.aio
@@ -55,12 +56,16 @@ class CountingAgent:
     Args:
         delay_s: How long an answer takes.
         doubles_every: Every so many replies one is sent twice; 0 for never.
+        reply: Returns the answer to a question.
     """
 
-    def __init__(self, delay_s: float = 0.003, doubles_every: int = 0) -> None:
+    def __init__(
+        self, delay_s: float = 0.003, doubles_every: int = 0, reply: Callable[[str], str] = answer_text
+    ) -> None:
         self.calls: list[Call] = []
         self.delay_s = delay_s
         self.doubles_every = doubles_every
+        self.reply = reply
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._awaited: list[tuple[int, asyncio.Event]] = []
@@ -97,7 +102,7 @@ class CountingAgent:
         """Return the answer to a question that a client of this process was asked."""
         self._remember(Call(request.idempotency_key, time.time()))
         await asyncio.sleep(self.delay_s)
-        return answer_text(request.input)
+        return self.reply(request.input)
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
@@ -123,7 +128,7 @@ class CountingAgent:
         self._remember(Call(key, time.time()))
         await asyncio.sleep(self.delay_s)
         fails = body["input"].startswith("err") and "@" not in key
-        reply = json.dumps({"error": "out of order"} if fails else {"text": answer_text(body["input"])}).encode()
+        reply = json.dumps({"error": "out of order"} if fails else {"text": self.reply(body["input"])}).encode()
         status = "500 Internal Server Error" if fails else "200 OK"
         head_text = f"HTTP/1.1 {status}\r\ncontent-type: application/json\r\ncontent-length: {len(reply)}\r\n\r\n"
         is_doubled = self.doubles_every and len(self.calls) % self.doubles_every == 0

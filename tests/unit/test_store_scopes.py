@@ -36,7 +36,9 @@ WITHOUT_SCOPE = {
             "stored_answers",
         }
         | {"read_answers", "count_finished", "read_sequence", "read_case", "read_rows", "read_in_order", "read_all"},
+        "row_costs": {"read_counts", "read_usage"},
         "runs": {"read_state_changes"},
+        "stops": {"is_stopped", "read_stop"},
     },
     "uploads: their ids are made here, and no client sees them": {"datasets": {"add_cases", "discard_upload"}},
     "no query": {"lifecycle": {"require_transition", "refusal"}},

@@ -18,11 +18,13 @@ from assay.reports.recommendations import recommendations
 from assay.reports.run_description import selection_document
 from assay.statistics.intervals import wilson
 from assay.verdict.run_verdict import criteria_of, run_verdict
+from assay.verdict.stopping_text import stopped_sentence
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from assay.model.run import CaseResult, GroupSummary, JudgingSummary, MetricSummary, Run, RunSummary
+    from assay.model.stopping import StoppedEarly
     from assay.spec.model import Spec
 
 SCHEMA = "assay/results/1"
@@ -88,6 +90,7 @@ def head_document(
             "repeats": dict(summary.repeats),
             "weighted": dict(summary.weighted),
             "judging": judging_document(summary.judging),
+            "stopped_early": stopped_document(summary.stopped_early),
             **_flat(summary),
         },
     }
@@ -100,6 +103,7 @@ def _provenance(run: Run, spec: Spec | None) -> dict[str, Any]:
         "labels": dict(run.settings.labels),
         "note": run.settings.note or None,
         "group_id": run.settings.group_id or None,
+        "stopping": dataclasses.asdict(run.settings.stopping) if run.settings.stopping is not None else None,
         "state": run.state.value,
         "state_reason": run.state_reason or None,
         "created_at": run.created_at,
@@ -211,7 +215,7 @@ def _turn(row: CaseResult, index: int) -> dict[str, Any]:
 
 def _settings(run: Run) -> dict[str, Any]:
     settings = dataclasses.asdict(run.settings)
-    for name in ("dataset", "selection", "labels", "note", "group_id"):
+    for name in ("dataset", "selection", "labels", "note", "group_id", "stopping"):
         del settings[name]  # stands in `run`
     options = settings["agent"]["options"]
     for sent in ("headers", "metadata"):
@@ -245,6 +249,11 @@ def judging_document(judging: JudgingSummary | None) -> dict[str, Any] | None:
         return None
     canaries = None if judging.canaries is None else judging.canaries.document()
     return {**dataclasses.asdict(judging), "hit_rate": judging.hit_rate, "canaries": canaries}
+
+
+def stopped_document(stopped: StoppedEarly | None) -> dict[str, Any] | None:
+    """Return when and why a run stopped early; null where it asked all cases."""
+    return None if stopped is None else {**dataclasses.asdict(stopped), "sentence": stopped_sentence(stopped)}
 
 
 def _group(group: GroupSummary) -> dict[str, Any]:

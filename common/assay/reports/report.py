@@ -80,7 +80,7 @@ async def report_of_run(
     Args:
         run: With its summary.
         spec: Where it came from; None where only the run is known.
-        rows: In dataset order.
+        rows: In dataset order, or with the place of each case there.
         folder: An existing folder with room for the rows.
 
     Raises:
@@ -88,15 +88,20 @@ async def report_of_run(
     """
     ratings, intervals = QualityScores(run.settings.metrics), MetricIntervals(run.settings)
     row_count = 0
+    placed: list[tuple[int, int, int]] = []
     with contextlib.ExitStack() as stack:
         try:
-            file = stack.enter_context(tempfile.TemporaryFile("w+b", dir=folder))
+            file: IO[bytes] = stack.enter_context(tempfile.TemporaryFile("w+b", dir=folder))
             async for row in rows:
                 also(row)
                 ratings.take(row)
                 intervals.take(row)
+                if row.place is not None:
+                    placed.append((row.place, row.repeat_index, file.tell()))
                 file.write(json_text(row_document(row)).encode() + b"\n")
                 row_count += 1
+            if placed:
+                file = _in_places(file, placed, stack.enter_context(tempfile.TemporaryFile("w+b", dir=folder)))
             file.flush()
         except OSError as error:
             raise SetupError(
@@ -106,6 +111,14 @@ async def report_of_run(
         assert run.summary is not None, "only runs with a summary are reported"
         head = head_document(run, spec, ratings.result(), intervals.result(run.summary.metrics))
         yield Report(json.loads(json_text(head)), row_count, file, 0, file.tell())
+
+
+def _in_places(file: IO[bytes], placed: list[tuple[int, int, int]], ordered: IO[bytes]) -> IO[bytes]:
+    """Return the rows of a file in another, by the places of their cases and by repeat."""
+    for _, _, start in sorted(placed):
+        file.seek(start)
+        ordered.write(file.readline())
+    return ordered
 
 
 @contextmanager

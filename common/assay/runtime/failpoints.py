@@ -49,6 +49,8 @@ FAILPOINTS = {
     "evidence.after": "vectors have come, the row is about to be scored",
     "result.before_commit": "results were written, their transaction is open",
     "result.after_commit": "results are stored, no watcher has them yet",
+    "early_stop.before_commit": "a comparison has stopped early, the transaction is open",
+    "early_stop.after_commit": "a comparison has stopped early, its runs still ask",
     "shard.leave_before_commit": "a shard was marked done, the transaction is open",
     "shard.leave_after_commit": "a shard is done, what follows is not started yet",
     "summary.before_commit": "a run was ended, with its summary or the reason why, the transaction is open",

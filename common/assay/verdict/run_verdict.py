@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from assay.metrics.checks.unmade_checks import not_made
 from assay.model.run import GateOutcome, GateResult
 from assay.statistics.thresholds import TOLERANCE
+from assay.verdict.stopping_text import stopped_sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -191,6 +192,8 @@ def _unmade(summary: RunSummary) -> Iterator[str]:
 
 
 def _notes(summary: RunSummary, criteria: Sequence[GateResult]) -> Iterator[str]:
+    if summary.stopped_early is not None:
+        yield stopped_sentence(summary.stopped_early)
     if failed := agent_errors_text(summary):
         yield failed
     for one in criteria:

@@ -70,7 +70,7 @@ _STORED["0016"] = tuple(  # rows have the values of their scores
     )
     for statement in _STORED["0015"]
 )
-_STORED |= dict.fromkeys(("0017", "0018"), _STORED["0016"])
+_STORED |= dict.fromkeys(("0017", "0018", "0019"), _STORED["0016"])
 
 
 def described(engine: sa.Engine) -> dict[str, object]:

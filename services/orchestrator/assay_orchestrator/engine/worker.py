@@ -16,12 +16,12 @@ from assay_orchestrator.engine.repoll_timers import RepollTimers
 from assay_orchestrator.pipeline.session import Session, Sessions
 from assay_orchestrator.pipeline.shard_runner import ShardRunner
 from assay_orchestrator.pipeline.storage_pauses import STORAGE_BACKOFF, StoragePauses
-from assay_orchestrator.store import attempts, control, fairness, runs, shards, unjudged
+from assay_orchestrator.store import attempts, control, fairness, runs, shards, stops, unjudged
 from assay_orchestrator.store.lifecycle import Command
 from assay_orchestrator.store.shards import SUMMARY, FencedError, RunStoppedError, ShardJob
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     import sqlalchemy as sa
 
@@ -222,6 +222,8 @@ class ShardWorker:
 
     async def _leave(self, store: RunStore, shard: Shard, runner: ShardRunner) -> None:
         def leave(connection: sa.Connection) -> _NextWork:
+            if runner.may_stop_early:
+                stops.drop_unasked(connection, shard)
             _settle(connection, shard, runner)
             outcome = self._enqueue_next(connection, shard.run_id)
             failpoint("shard.leave_before_commit")
@@ -286,6 +288,14 @@ class ShardWorker:
         if outcome is not None:
             _log.warning("reopening shards that lack rows: run=%s", run_id)
             self._after_commit(run_id, outcome)
+
+    async def end_early(self, run_ids: Sequence[str]) -> None:
+        """Enqueue what is left of runs that have stopped early: their waiting shards may all have ended."""
+
+        def change(connection: sa.Connection) -> list[ShardJob]:
+            return [job for run_id in run_ids for job in self.next_jobs(connection, run_id)]
+
+        await self.enqueue(change)
 
     async def _repoll(self, run_id: str) -> None:
         def change(connection: sa.Connection) -> list[ShardJob]:

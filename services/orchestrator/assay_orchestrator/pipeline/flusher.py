@@ -15,7 +15,7 @@ from assay_orchestrator.store import attempts, results
 from assay_orchestrator.store.results import AnswerRecord
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     import sqlalchemy as sa
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from assay_orchestrator.store.attempts import AttemptKey
     from assay_orchestrator.store.results import RowKey, Stored
     from assay_orchestrator.store.shards import Shard
+    from assay_orchestrator.store.stops import StopLook
 
 _MAX_BATCH = 500
 _RELEASED_PER_ROUND = 32
@@ -52,6 +53,8 @@ class Flusher:
             become durable.
         on_held: Called with a moment (`monotonic`) since which the shards of a transaction were seen to be this
             process's, and how many questions of each may be in flight by now.
+        stop_look: Looks with every transaction whether the run stops early; None where it asks all cases.
+        on_stopped: Called once that is so, after a transaction.
     """
 
     def __init__(
@@ -60,11 +63,16 @@ class Flusher:
         run_id: str,
         on_results: Callable[[Sequence[CaseResult]], None],
         on_held: Callable[[float, Mapping[Shard, int]], None],
+        *,
+        stop_look: StopLook | None = None,
+        on_stopped: Callable[[StopLook], Awaitable[None]] | None = None,
     ) -> None:
         self._store = store
         self._run_id = run_id
         self._on_results = on_results
         self._on_held = on_held
+        self._stop_look = stop_look
+        self._on_stopped = on_stopped
         self._waiting: list[_Entry] = []
         self._open: dict[tuple[int, int], AttemptKey] = {}
         self._task: asyncio.Task[None] | None = None
@@ -110,7 +118,7 @@ class Flusher:
         try:
             while self._waiting:
                 batch, self._waiting = self._waiting[:_MAX_BATCH], self._waiting[_MAX_BATCH:]
-                write = _Batch(self._store, self._run_id, batch, self._open)
+                write = _Batch(self._store, self._run_id, batch, self._open, self._stop_look)
                 try:
                     stored = await self._store.outlast(write)
                 except Exception as problem:  # noqa: BLE001 - the boundary of a task: every waiting case gets it
@@ -124,6 +132,8 @@ class Flusher:
                     self._on_held(write.begun, {entry.shard: stored.slots[entry.shard.shard_index] for entry in batch})
                     if write.rows:
                         self._on_results(_numbered(write.rows, stored.first_sequence))
+                    if self._stop_look is not None and self._stop_look.is_stopped and self._on_stopped is not None:
+                        await self._on_stopped(self._stop_look)
         finally:
             self._task = None
 
@@ -152,12 +162,18 @@ class _Batch:
     """
 
     def __init__(
-        self, store: RunStore, run_id: str, entries: Sequence[_Entry], open_attempts: dict[RowKey, AttemptKey]
+        self,
+        store: RunStore,
+        run_id: str,
+        entries: Sequence[_Entry],
+        open_attempts: dict[RowKey, AttemptKey],
+        stop_look: StopLook | None,
     ) -> None:
         self._store = store
         self._run_id = run_id
         self._entries = entries
         self._open = open_attempts
+        self._stop_look = stop_look
         self._answers = [entry.answer for entry in entries if entry.answer is not None]
         self._attempts = [entry.begun for entry in entries if entry.begun is not None]
         self._call_count = 0
@@ -168,6 +184,10 @@ class _Batch:
     async def __call__(self) -> Stored:
         self.begun = monotonic()
         stored = await self._store.write_once(self._change)
+        if self._stop_look is not None:
+            self._stop_look.committed()
+            if self._stop_look.is_new:
+                failpoint("early_stop.after_commit")
         if self._answers:
             failpoint("answer.after_commit")
         if self.rows:
@@ -183,12 +203,16 @@ class _Batch:
         if self._call_count > 1:
             answers, self.rows = results.without_stored(connection, self._run_id, answers, self.rows)
             attempts.clear_journal(connection, self._run_id, self._attempts)
+        if self._stop_look is not None:
+            self._stop_look.lock(connection)
         epochs = {entry.shard.shard_index: entry.shard.epoch for entry in self._entries}
         stored = results.put_rows(connection, self._run_id, answers, self.rows, epochs)
         if answers:
             failpoint("answer.before_commit")
         if self.rows:
             failpoint("result.before_commit")
+            if self._stop_look is not None:
+                self._stop_look.look(connection)
         attempts.journal_attempts(connection, self._run_id, self._attempts)
         attempts.clear_journal(connection, self._run_id, [self._open[key] for key in self._keys if key in self._open])
         return stored

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from assay_orchestrator.evidence.embedding_client import EmbeddingClient
     from assay_orchestrator.evidence.jury import RunJury
     from assay_orchestrator.scoring.row_scorer import RowScorer
+    from assay_orchestrator.store.stops import StopLook
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,8 @@ class RunContext:
         max_attempts: Attempts at a row before it is a dead letter.
         turns: How many rows a round of the event loop may start and score, of all runs of the process.
         turn_score: What the value of a conversation is, one of `assay.model.run_settings.TURN_SCORES`.
+        stop_look: Looks whether the run stops early; None where it asks all cases.
+        stopped: Set when it has: no row is asked that has not begun.
     """
 
     run_id: str
@@ -53,3 +56,5 @@ class RunContext:
     max_attempts: int = 3
     turns: Turns = field(default_factory=Turns)
     turn_score: str = "mean"
+    stop_look: StopLook | None = None
+    stopped: asyncio.Event = field(default_factory=asyncio.Event)

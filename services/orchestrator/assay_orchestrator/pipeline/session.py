@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from assay_orchestrator.agents.protocol import NotAskedError
 from assay_orchestrator.pipeline.flusher import Flusher
 from assay_orchestrator.pipeline.slots import Slots
-from assay_orchestrator.store import shards
+from assay_orchestrator.store import shards, stops
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from assay_orchestrator.pipeline.run_context import RunContext
     from assay_orchestrator.pipeline.storage_pauses import RunStore
     from assay_orchestrator.store.shards import Shard
+    from assay_orchestrator.store.stops import StopLook
 
 _SCORING_ROWS = 256
 """Rows beyond those that are asked: their answers are being scored and stored."""
@@ -35,6 +36,7 @@ class Session:
         on_results: Called with results that have become durable, in the order of their sequence.
         known_s: For how many seconds a check of a shard's epoch holds: no other process takes the shard sooner.
         until_sure: Waits until the queue has confirmed the jobs of this process, as `Dispatcher.until_sure`.
+        on_stopped: Called when the run was found to have stopped early.
     """
 
     def __init__(
@@ -46,9 +48,12 @@ class Session:
         on_results: Callable[[Sequence[CaseResult]], None],
         known_s: float = 1.0,
         until_sure: Callable[[], Awaitable[None]] | None = None,
+        on_stopped: Callable[[StopLook], Awaitable[None]] | None = None,
     ) -> None:
         self.context = context
-        self.flusher = Flusher(store, context.run_id, on_results, self._hold)
+        self.flusher = Flusher(
+            store, context.run_id, on_results, self._hold, stop_look=context.stop_look, on_stopped=on_stopped
+        )
         self.asking = Slots(context.concurrency if alone else 0)
         self._rows = asyncio.Semaphore(context.concurrency + _SCORING_ROWS)
         self._row_count = 0
@@ -122,6 +127,20 @@ class Session:
 
     def _is_known(self, shard: Shard) -> bool:
         return monotonic() - self._known.get(shard, -inf) < self._known_s
+
+    async def has_stopped_early(self) -> bool:
+        """Return whether the run has stopped early: a row that has not begun must not be asked.
+
+        The other run, or another process, may have stored the stop: this is read before each first question of a row.
+        """
+        context = self.context
+        if (
+            context.stop_look is not None
+            and not context.stopped.is_set()
+            and await self._store.read(lambda c: stops.is_stopped(c, context.run_id))
+        ):
+            context.stopped.set()
+        return context.stopped.is_set()
 
     def stop_asking(self) -> None:
         """Ask nothing more: questions in flight end and are stored, and no further job joins the session."""

@@ -72,6 +72,11 @@ class _Work:
     problem: str = ""
     clock: _Clock = field(default_factory=_Clock)
 
+    @property
+    def has_begun(self) -> bool:
+        """Whether the agent has answered a question of it: a run that stops early finishes it."""
+        return bool(self.stored) or self.attempts.retried > 0
+
 
 class ShardRunner:
     """Takes every row of a shard that has no result yet to its result.
@@ -102,6 +107,11 @@ class ShardRunner:
         self._canaries: CanaryRows | None = None
 
     @property
+    def may_stop_early(self) -> bool:
+        """Whether the run may have stopped early, so that rows are left that are not to be asked."""
+        return self._context.stop_look is not None
+
+    @property
     def trouble(self) -> str:
         """Why rows are left that are answered but await a verdict; empty where none are, or others are left too."""
         judge = self._context.judge
@@ -123,6 +133,8 @@ class ShardRunner:
         try:
             async with asyncio.TaskGroup() as rows:
                 for work in await self._unfinished():
+                    if self._context.stopped.is_set() and not work.has_begun:
+                        continue
                     if work.attempts.interrupted:
                         suspects.append(work)
                         continue
@@ -202,7 +214,7 @@ class ShardRunner:
             self._pending += 1
             self.repoll_after_s = min(pending.after_s, self.repoll_after_s or pending.after_s)
         except NotAskedError:
-            pass  # the run is being paused: what was stored of this row stays
+            pass  # the run is being paused or has stopped early: what was stored of this row stays
 
     async def _put(self, answer: AnswerRecord | None, result: CaseResult | None) -> None:
         await self._session.flusher.put(self._shard, answer, result)
@@ -214,7 +226,7 @@ class ShardRunner:
         case's answer.
 
         Raises:
-            NotAskedError: The run is being paused before all turns were asked.
+            NotAskedError: The run is being paused before all turns were asked, or has stopped before the first was.
         """
         turns, answers = work.case.turns, list(work.stored)
         if work.problem:
@@ -227,6 +239,8 @@ class ShardRunner:
                 await self._put(fresh, None)
             async with self._session.asking:
                 if self._context.pausing.is_set():
+                    raise NotAskedError
+                if not answers and not work.has_begun and await self._session.has_stopped_early():
                     raise NotAskedError
                 await self._journal(work)
                 work.clock.start()

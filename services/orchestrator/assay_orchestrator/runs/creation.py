@@ -10,12 +10,12 @@ import secrets
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from assay.errors import ConflictError, OverloadedError
+from assay.errors import ConflictError, OverloadedError, Problem, SpecError
 from assay.runtime.failpoints import failpoint
 from assay.storage.times import now
 from assay.version import __version__
 from assay_orchestrator.runs.planner import HOSTED_ADAPTERS, agent_key
-from assay_orchestrator.store import datasets, runs, shards
+from assay_orchestrator.store import datasets, runs, shards, stops
 from assay_orchestrator.store.settings_json import settings_to_json
 
 if TYPE_CHECKING:
@@ -52,6 +52,7 @@ class Creation:
         Raises:
             ConflictError: The request id was used for something else.
             OverloadedError: Too many runs are active.
+            SpecError: The run does not fit its group, or its dataset is not that of its stopping settings.
         """
         content = json.dumps([settings_to_json(settings), dataset.dataset_id], sort_keys=True)
         request_hash = hashlib.sha256(content.encode()).hexdigest()
@@ -66,6 +67,8 @@ class Creation:
         self, scope: Scope, request_id: str, request_hash: str, settings: RunSettings, dataset: DatasetRef
     ) -> RunRecord:
         agent = settings.agent
+        if settings.stopping is not None and settings.stopping.cases != dataset.case_count:
+            raise SpecError([Problem(f"must be {dataset.case_count}, the cases of the dataset", "stopping.cases")])
         record = runs.RunRecord(
             run_id=_new_run_id(settings.name),
             request_id=request_id,
@@ -91,11 +94,12 @@ class Creation:
                 stored = existing
                 return []
             self._require_room(connection)
+            stops.require_group(connection, record, settings)
             datasets.copy_to_own_team(connection, scope, dataset)
             stored, is_new = runs.create_run(connection, record)
             if not is_new:
                 return []
-            rows = shards.GROUP_SHARD_ROWS if settings.group_id else shards.SHARD_ROWS
+            rows = _shard_rows(settings)
             shards.create_shards(connection, stored.run_id, dataset.case_count, settings.repeats, rows=rows)
             jobs = self._worker.next_jobs(connection, stored.run_id)
             failpoint("run.before_commit")
@@ -127,6 +131,15 @@ class Creation:
             raise OverloadedError(
                 f"{active} runs are active, which is the limit: retry when one has ended", retry_after_s=10.0
             )
+
+
+def _shard_rows(settings: RunSettings) -> int:
+    """Return the most rows of a shard: few where a run must not be far ahead of the other one of its group."""
+    if not settings.group_id:
+        return shards.SHARD_ROWS
+    if settings.stopping is None:
+        return shards.GROUP_SHARD_ROWS
+    return min(shards.GROUP_SHARD_ROWS, max(shards.STOPPING_SHARD_ROWS, settings.agent.concurrency))
 
 
 def _new_run_id(name: str) -> str:

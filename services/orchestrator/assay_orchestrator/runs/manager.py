@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import importlib
 import logging
 import uuid
 from typing import TYPE_CHECKING
@@ -19,6 +20,7 @@ from assay.errors import (
 from assay.model.run import Run, RunSettings, RunState
 from assay.model.scope import Scope
 from assay.runtime.failpoints import failpoint
+from assay.verdict.stopping_text import stopped_sentence
 from assay_orchestrator.engine.worker import ShardWorker
 from assay_orchestrator.pipeline.session import Session
 from assay_orchestrator.pipeline.storage_pauses import STORAGE_BACKOFF
@@ -30,7 +32,7 @@ from assay_orchestrator.runs.peers import Peers
 from assay_orchestrator.runs.run_lists import RunLists
 from assay_orchestrator.runs.spend_caps import check_spend_cap
 from assay_orchestrator.runs.unattended_runs import UnattendedRuns
-from assay_orchestrator.store import attendance, control, datasets, deletions, results, runs, shards
+from assay_orchestrator.store import attendance, control, datasets, deletions, results, runs, shards, stops
 from assay_orchestrator.store.control import Resumption
 from assay_orchestrator.store.fairness import FairShares
 from assay_orchestrator.store.lifecycle import (
@@ -62,6 +64,7 @@ if TYPE_CHECKING:
     from assay_orchestrator.settings import Settings
     from assay_orchestrator.store.runs import RunRecord, RunStatus
     from assay_orchestrator.store.shards import ShardJob
+    from assay_orchestrator.store.stops import StopLook
 
 _INTERRUPTED = "the orchestrator stopped while the run was running; stored rows are kept"
 
@@ -380,8 +383,16 @@ class RunManager:
 
     async def context_of(self, run_id: str) -> RunContext:
         """Return what the shards of a run work with."""
-        pause_count = await self._database.read(lambda c: runs.count_pauses(c, run_id))
-        return self._planner.context_of(await self._catalogue.load(run_id), asyncio.Event(), pause_count=pause_count)
+        pause_count, is_stopped = await self._database.read(
+            lambda c: (runs.count_pauses(c, run_id), stops.is_stopped(c, run_id))
+        )
+        run = await self._catalogue.load(run_id)
+        if run.settings.stopping is not None:  # half a second, not to be spent while the first look holds its locks
+            await asyncio.to_thread(importlib.import_module, "scipy.special")
+        context = self._planner.context_of(run, asyncio.Event(), pause_count=pause_count)
+        if is_stopped:
+            context.stopped.set()
+        return context
 
     async def conclude_run(self, run_id: str) -> None:
         """End a run whose shards are all done; one that has ended, is paused, or has rows to retry stays as it is.
@@ -444,11 +455,23 @@ class RunManager:
             on_results=lambda rows: self.notifier.publish(context.run_id, rows),
             known_s=self._dispatcher.held_s,
             until_sure=self._dispatcher.until_sure,
+            on_stopped=lambda look: self._on_stopped_early(store, look),
         )
         if context.run_id in self._pausing:  # requested after its first shard was queued
             session.stop_asking()
             self._planner.hold(context.run_id)
         return session
+
+    async def _on_stopped_early(self, store: RunStore, look: StopLook) -> None:
+        """Ask no further row of runs that have stopped early; enqueue what is left of them, where that is new."""
+        for run_id in look.run_ids:
+            session = self._worker.sessions.of(run_id)
+            if session is not None:
+                session.context.stopped.set()
+        if look.is_new:
+            _log.info("stopped early: runs=%s", ",".join(look.run_ids))
+            with contextlib.suppress(StorageError):  # given up: the process stops, and the next one continues them
+                await store.outlast(lambda: self._worker.end_early(look.run_ids))
 
     async def _resume(
         self, scope: Scope, run_id: str, *, retry_errors: bool = False, spend_cap: SpendCap | None = None
@@ -476,7 +499,8 @@ class RunManager:
 
     async def _succeed(self, run_id: str, sequence: int, summary: RunSummary) -> bool:
         data = summary_to_json(summary)
-        has_ended = await self._end(run_id, lambda c: control.conclude(c, run_id, sequence, data))
+        reason = stopped_sentence(summary.stopped_early) if summary.stopped_early is not None else ""
+        has_ended = await self._end(run_id, lambda c: control.conclude(c, run_id, sequence, data, reason=reason))
         if has_ended:
             _log.info(
                 "run succeeded: run=%s rows=%s agent_errors=%s verdict=%s",

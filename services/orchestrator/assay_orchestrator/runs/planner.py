@@ -15,6 +15,7 @@ from assay_orchestrator.pipeline.run_context import RunContext
 from assay_orchestrator.pipeline.turns import Turns
 from assay_orchestrator.scoring.pool import ScorerPool
 from assay_orchestrator.scoring.row_scorer import RowScorer
+from assay_orchestrator.store.stops import StopLook
 
 if TYPE_CHECKING:
     import asyncio
@@ -105,6 +106,7 @@ class Planner:
             scorer=RowScorer(self._scorers, run.run_id, wanted.metrics, metrics),
             embedders=self._embedders(models),
             judge=self._run_judge(run, pausing, pause_count),
+            stop_look=StopLook(run.run_id, wanted) if wanted.stopping is not None else None,
         )
 
     async def aclose(self) -> None:

@@ -106,12 +106,15 @@ def resume(connection: sa.Connection, scope: Scope, run_id: str, wanted: Resumpt
     return True
 
 
-def conclude(connection: sa.Connection, run_id: str, sequence: int, summary: dict[str, Any]) -> bool:
+def conclude(
+    connection: sa.Connection, run_id: str, sequence: int, summary: dict[str, Any], *, reason: str = ""
+) -> bool:
     """End a run as SUCCEEDED, unless it has moved since its summary was folded.
 
     Args:
         connection: In whose transaction.
         sequence: Its last event when the summary was folded.
+        reason: Why it has ended, for people; empty where all rows are there.
 
     Returns:
         Whether the run has ended now.
@@ -119,7 +122,7 @@ def conclude(connection: sa.Connection, run_id: str, sequence: int, summary: dic
     run = _locked(connection, run_id)
     if run is None or run.last_sequence != sequence or not shards.all_done(connection, run_id):
         return False
-    return runs.apply_command(connection, run_id, Command.CONCLUDE, summary=summary) is not None
+    return runs.apply_command(connection, run_id, Command.CONCLUDE, reason=reason, summary=summary) is not None
 
 
 def reopen_incomplete(connection: sa.Connection, run_id: str) -> bool:

@@ -242,13 +242,22 @@ def read_case(connection: sa.Connection, run_id: str, case_index: int) -> Stored
     return stored_case(row.case_id, row.case_json)
 
 
-def read_questions(
-    connection: sa.Connection, run_id: str, indexes: Sequence[int]
-) -> dict[int, list[tuple[str, tuple[str, ...]]]]:
-    """Return the input and the references of each turn of a run's cases at some positions, by position.
+@dataclass(frozen=True, slots=True)
+class Questions:
+    """What a case asks and expects.
 
-    In place of an input that is empty stand the case's variables: a prompt is filled from them.
+    Args:
+        turns: Input and references of each turn. In place of an input that is empty stand the case's variables: a
+            prompt is filled from them.
+        place: The case's place in the client's dataset, where it was uploaded in another order; None where it was not.
     """
+
+    turns: Sequence[tuple[str, tuple[str, ...]]]
+    place: int | None = None
+
+
+def read_questions(connection: sa.Connection, run_id: str, indexes: Sequence[int]) -> dict[int, Questions]:
+    """Return what a run's cases at some positions ask and expect, by position."""
     cases = schema.dataset_cases
     rows = connection.execute(
         sa.select(cases.c.case_index, cases.c.case_json).where(
@@ -258,8 +267,8 @@ def read_questions(
     return {case_index: _questions(text) for case_index, text in rows}
 
 
-def _questions(text: str) -> list[tuple[str, tuple[str, ...]]]:
-    unreadable: list[tuple[str, tuple[str, ...]]] = [("", ())]  # its row says what is wrong
+def _questions(text: str) -> Questions:
+    unreadable = Questions([("", ())])  # its row says what is wrong
     try:
         case = json.loads(text)
         variables = case.get("variables")
@@ -267,4 +276,4 @@ def _questions(text: str) -> list[tuple[str, tuple[str, ...]]]:
         turns = [(turn.get("input") or instead, tuple(turn.get("references", ()))) for turn in case["turns"]]
     except _UNREADABLE:
         return unreadable
-    return turns or unreadable
+    return Questions(turns, case.get("place")) if turns else unreadable

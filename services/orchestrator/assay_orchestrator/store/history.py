@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from assay.model.agent_response import AgentResponse
     from assay.model.run import RowAttempt, StateChange
     from assay.model.scope import Scope
+    from assay_orchestrator.store.datasets import Questions
     from assay_orchestrator.store.found_rows import Position, RowQuery
 
 _MAX_PAGE_CHARS = 2_500_000
@@ -123,13 +124,11 @@ def _complete(connection: sa.Connection, run_id: str, rows: Sequence[CaseResult]
     ]
 
 
-def _completed(
-    row: CaseResult, questions: Sequence[tuple[str, Sequence[str]]], answers: Sequence[AgentResponse]
-) -> CaseResult:
-    question, references = questions[-1]
+def _completed(row: CaseResult, questions: Questions, answers: Sequence[AgentResponse]) -> CaseResult:
+    question, references = questions.turns[-1]
     last = answers[-1] if answers else None
-    row = dataclasses.replace(row, response=last, input=question, references=references)
-    return row if len(questions) == 1 else dataclasses.replace(row, turns=_turns(row, questions, answers))
+    row = dataclasses.replace(row, response=last, input=question, references=references, place=questions.place)
+    return row if len(questions.turns) == 1 else dataclasses.replace(row, turns=_turns(row, questions.turns, answers))
 
 
 def _turns(

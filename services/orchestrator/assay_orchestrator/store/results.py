@@ -406,10 +406,12 @@ def _values(run_id: str, sequence: int, moment: str, row: CaseResult) -> dict[st
 def _count(connection: sa.Connection, run_id: str, rows: Sequence[tuple[str, bool | None]], sign: int = 1) -> None:
     """Count rows that were stored or removed, by status and verdict."""
     table = schema.runs
+    removed = {"removed_count": table.c.removed_count + len(rows)} if sign < 0 else {}
     connection.execute(
         table.update()
         .where(table.c.run_id == run_id)
         .values(
+            **removed,
             finished_count=table.c.finished_count + sign * len(rows),
             passed_count=table.c.passed_count + sign * sum(passed is True for _, passed in rows),
             failed_count=table.c.failed_count + sign * sum(passed is False for _, passed in rows),

@@ -25,6 +25,8 @@ SUMMARY = -1
 SHARD_ROWS = 1000
 GROUP_SHARD_ROWS = 50
 """Most rows of a shard of a run that advances with others: such runs may differ by some shards."""
+STOPPING_SHARD_ROWS = 10
+"""Most rows of a shard of a run that may stop early, unless more questions are in flight: rows ahead are not saved."""
 IN_WORK = ("queued", "taken")
 """States of shards that have a job, or should have one: queued or taken."""
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from assay.metrics import build_metric
 from assay_orchestrator.store import results
 from assay_orchestrator.summary.run_summary import summarise, with_verdict
+from assay_orchestrator.summary.stopped_early import stopped_early
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,7 +31,7 @@ def fold(connection: sa.Connection, run: Run) -> RunSummary:
     """Return the summary over the stored rows of a run."""
     metrics = [build_metric(metric) for metric in run.settings.metrics]
     settings = run.settings
-    return summarise(
+    summary = summarise(
         results.read_all(connection, run.run_id),
         metrics,
         settings.gates,
@@ -38,6 +39,7 @@ def fold(connection: sa.Connection, run: Run) -> RunSummary:
         max_metric_errors=settings.max_metric_errors,
         left_out=settings.dataset.left_out_count if settings.dataset is not None else 0,
     )
+    return dataclasses.replace(summary, stopped_early=stopped_early(connection, run, summary.judging))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,76 @@
+"""When a run stopped early, and what that saved by estimate: the mean of its rows for each that was not asked."""
+
+from __future__ import annotations
+
+import math
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from assay.comparison.model import Verdict
+from assay.model.stopping import StoppedEarly
+from assay.reports.comparison.compared_run import implied_values
+from assay_orchestrator.store import row_costs, stops
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from typing import Any
+
+    import sqlalchemy as sa
+
+    from assay.model.run import JudgingSummary, Run
+
+
+def stopped_early(connection: sa.Connection, run: Run, judging: JudgingSummary | None) -> StoppedEarly | None:
+    """Return when a run stopped early; None where it has not.
+
+    Args:
+        connection: The store.
+        run: The run.
+        judging: What judging its rows came to.
+    """
+    settings = run.settings.stopping
+    stop = stops.read_stop(connection, run.run_id) if settings is not None else None
+    if settings is None or stop is None:
+        return None
+    counts = row_costs.read_counts(connection, run.run_id)
+    unasked = settings.cases * run.settings.repeats - counts.rows
+    share = unasked / counts.rows if counts.rows else 0.0
+    tokens, usd = _used(row_costs.read_usage(connection, run.run_id), judging)
+    elapsed_s = _seconds(run.started_at, counts.last_stored_at)
+    return StoppedEarly(
+        rule=stop.rule.value,
+        metric=settings.metric,
+        winner=settings.variants[stop.verdict is Verdict.B_BETTER],
+        cases=stop.cases,
+        n_pairs=stop.n_pairs,
+        look=stop.look,
+        z=stop.z,
+        bound=stop.bound,
+        p=stop.p,
+        asked=counts.cases,
+        planned=settings.cases,
+        saved_calls=round(counts.answers * share),
+        saved_tokens=None if tokens is None else tokens * share,
+        saved_usd=None if usd is None else usd * share,
+        saved_s=None if elapsed_s is None else elapsed_s * share,
+    )
+
+
+def _used(usages: Iterable[Mapping[str, Any]], judging: JudgingSummary | None) -> tuple[float | None, float | None]:
+    """Return the tokens and the money that the rows used; None for what is not known of any."""
+    tokens: list[float] = []
+    money: list[float] = []
+    for usage in usages:
+        found = implied_values({"status": "success", "latency_ms": None, "response": {"usage": usage}})
+        tokens += [known] if (known := found["tokens"]) is not None else []
+        money += [known] if (known := found["cost"]) is not None else []
+    if judging is not None:
+        tokens += [judging.input_tokens + judging.output_tokens] if judging.asked else []
+        money += [judging.cost_usd] if judging.cost_usd is not None else []
+    return (math.fsum(tokens) if tokens else None), (math.fsum(money) if money else None)
+
+
+def _seconds(begun: str, ended: str) -> float | None:
+    if not begun or not ended:
+        return None
+    return max(0.0, (datetime.fromisoformat(ended) - datetime.fromisoformat(begun)).total_seconds())

@@ -1,0 +1,215 @@
+"""Looks at the rows of two runs: any order, batching, process, retry or undone transaction gives one decision."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import random
+from typing import TYPE_CHECKING
+
+import pytest
+import pytest_asyncio
+import sqlalchemy as sa
+
+from assay.comparison.stopping import first_stop
+from assay.comparison.stopping_settings import plan_of
+from assay.errors import StorageError
+from assay.model.agent_response import AgentStatus
+from assay.model.case import Case, Turn
+from assay.model.run import AgentSettings, CaseResult, DatasetRef, MetricSettings, RunSettings, Score, ScoreStatus
+from assay.model.scope import LOCAL
+from assay.model.stopping import StoppingSettings
+from assay_orchestrator.store import datasets, results, runs, schema, shards, stops
+from assay_orchestrator.store.runs import RunRecord
+from assay_orchestrator.store.settings_json import settings_to_json
+from assay_orchestrator.store.stops import StopLook
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Sequence
+
+    from assay.comparison.stopping import Stop
+    from assay.storage.database import Database
+
+CASES, REPEATS = 120, 2
+STOPPING = StoppingSettings("always-valid", "exact_match", ("old", "new"), CASES, low=0.0, high=1.0)
+RUNS = {"old": "r2", "new": "r1"}  # ids in another order than variants
+
+
+def settings_for(variant: str, stopping: StoppingSettings = STOPPING) -> RunSettings:
+    """Return the settings of a run of the group."""
+    agent, metrics = AgentSettings("python", "m:f"), (MetricSettings("exact_match"),)
+    return RunSettings(
+        "n", agent, metrics, repeats=REPEATS, labels={"variant": variant}, group_id="g", stopping=stopping
+    )
+
+
+@pytest_asyncio.fixture
+async def store(open_store: Callable[[], Database]) -> AsyncIterator[Database]:
+    """Return a store with two runs of one group, every shard of which is taken under epoch 1."""
+    database = open_store()
+
+    def fill(connection: sa.Connection) -> None:
+        cases = [(f"c{index}", datasets.case_text(Case(f"c{index}", (Turn("q"),)))) for index in range(CASES)]
+        datasets.add_cases(connection, "u", 0, cases)
+        datasets.finish_upload(connection, LOCAL, "u", DatasetRef("d", "names", "plain/json", CASES))
+        for variant, run_id in RUNS.items():
+            spec = settings_to_json(settings_for(variant))
+            record = RunRecord(run_id, f"q-{run_id}", "h", spec, "d", CASES * REPEATS, "0.1.0",
+                               "2026-05-01T00:00:00.000Z", "local", group_id="g")  # fmt: skip
+            runs.create_run(connection, record)
+            shards.create_shards(connection, run_id, CASES, REPEATS, rows=40)
+            connection.execute(schema.runs.update().values(state="running"))
+
+    try:
+        await database.write(fill)
+        yield database
+    finally:
+        database.close()
+
+
+def value_of(variant: str, case_index: int, repeat: int) -> float | None:
+    """Return what a row scores: the new variant is right more often; some rows have no value."""
+    dice = random.Random(f"{variant} {case_index} {repeat}")
+    if dice.random() < 0.05:
+        return None
+    return float(dice.random() < (0.5 if variant == "old" else 0.85))
+
+
+def row_of(variant: str, case_index: int, repeat: int) -> CaseResult:
+    """Return a row as it is stored."""
+    value = value_of(variant, case_index, repeat)
+    score = (
+        Score("exact_match", ScoreStatus.SCORED, value)
+        if value is not None
+        else Score("exact_match", ScoreStatus.SKIPPED)
+    )
+    return CaseResult(f"c{case_index}", case_index, repeat, "", AgentStatus.SUCCESS, None, (score,), 1.5, "")
+
+
+def decided(cases: int = CASES) -> Stop | None:
+    """Return the decision from the first cases of both runs."""
+
+    def mean(variant: str, case_index: int) -> float | None:
+        known = [value for each in range(REPEATS) if (value := value_of(variant, case_index, each)) is not None]
+        return sum(known) / len(known) if known else None
+
+    return first_stop(plan_of(STOPPING, REPEATS), [(mean("old", at), mean("new", at)) for at in range(cases)])
+
+
+class Process:
+    """Stores rows of both runs as the sessions of one process do."""
+
+    def __init__(self, store: Database) -> None:
+        self._store = store
+        self._looks = {variant: StopLook(run_id, settings_for(variant)) for variant, run_id in RUNS.items()}
+        self.stopped = 0
+
+    async def put(self, variant: str, rows: Sequence[CaseResult], *, undone: bool = False) -> None:
+        """Store rows of one run in one transaction, which may be undone in the end."""
+        look, run_id = self._looks[variant], RUNS[variant]
+
+        def change(connection: sa.Connection) -> None:
+            look.lock(connection)
+            results.put_rows(connection, run_id, [], rows, {})
+            look.look(connection)
+            if undone:
+                raise StorageError("undone")
+
+        if undone:
+            with pytest.raises(StorageError):
+                await self._store.write(change)
+            return
+        await self._store.write(change)
+        look.committed()
+        self.stopped += look.is_new
+
+
+async def stored_stops(store: Database) -> list[Stop | None]:
+    """Return the stop of each run."""
+    return await store.read(lambda c: [stops.read_stop(c, run_id) for run_id in RUNS.values()])
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_processes_that_finish_rows_at_once_store_one_decision(store: Database, seed: int) -> None:
+    """Two processes store batches of both runs in any order: the stop is that of all rows in order, stored once."""
+    expected = decided()
+    assert expected is not None
+    assert 20 < expected.cases < CASES - 20
+    dice, processes = random.Random(seed), [Process(store), Process(store)]
+    rows = {variant: [(at, each) for at in range(CASES) for each in range(REPEATS)] for variant in RUNS}
+    while any(rows.values()):
+        batches = []
+        for process in processes:
+            variant = dice.choice([name for name in rows if rows[name]])
+            near = rows[variant][:24]  # rows end nearly in the order in which they are asked
+            batch = dice.sample(near, min(len(near), dice.randint(1, 12)))
+            rows[variant] = [key for key in rows[variant] if key not in batch]
+            batches.append(process.put(variant, [row_of(variant, *key) for key in batch]))
+            if not any(rows.values()):
+                break
+        await asyncio.gather(*batches)
+    assert await stored_stops(store) == [expected, expected]
+    assert sum(process.stopped for process in processes) == 1
+
+
+async def test_what_was_undone_is_not_seen(store: Database) -> None:
+    """Rows of a transaction that was undone count for nothing, though the process has looked at them."""
+    expected = decided()
+    assert expected is not None
+    process, other = Process(store), Process(store)
+    wrong = [dataclasses.replace(row_of("new", at, each), scores=(Score("exact_match", ScoreStatus.SCORED, 1.0),))
+             for at in range(40) for each in range(REPEATS)]  # fmt: skip
+    await process.put("old", [row_of("old", at, each) for at in range(CASES) for each in range(REPEATS)])
+    await process.put("new", wrong, undone=True)
+    for at in range(CASES):
+        await (process if at % 2 else other).put("new", [row_of("new", at, each) for each in range(REPEATS)])
+        assert (await stored_stops(store))[0] == (expected if at + 1 >= expected.cases else None)
+
+
+async def test_rows_that_were_taken_back_are_read_again(store: Database) -> None:
+    """A process that has looked at rows which are retried decides by those that come in their place."""
+    expected = decided()
+    assert expected is not None
+    process = Process(store)
+    wrong = [dataclasses.replace(row_of("new", at, each), scores=(Score("exact_match", ScoreStatus.SCORED, 0.0),))
+             for at in range(10) for each in range(REPEATS)]  # fmt: skip
+    await process.put("old", [row_of("old", at, each) for at in range(CASES) for each in range(REPEATS)])
+    await process.put("new", wrong)
+    await store.write(lambda c: results.remove_rows(c, RUNS["new"], wrong))
+    for at in range(CASES):
+        await process.put("new", [row_of("new", at, each) for each in range(REPEATS)])
+    assert await stored_stops(store) == [expected, expected]
+
+
+async def test_a_stop_ends_what_has_not_begun(store: Database) -> None:
+    """Waiting shards without an answer are done; the counts are those of the rows that will be there; a stop stays."""
+    expected = decided()
+    assert expected is not None
+    process = Process(store)
+    table = schema.shards
+
+    def take_first(connection: sa.Connection) -> None:
+        begun = sa.and_(table.c.first_case < expected.cases + 1)
+        connection.execute(table.update().where(begun).values(state="taken", epoch=1))
+
+    await store.write(take_first)
+    for variant in RUNS:
+        rows = [row_of(variant, at, each) for at in range(expected.cases) for each in range(REPEATS)]
+        await process.put(variant, rows)
+    assert await stored_stops(store) == [expected, expected]
+
+    def found(connection: sa.Connection) -> list[tuple[str, int, str, int]]:
+        query = sa.select(table.c.run_id, table.c.first_case, table.c.state, table.c.row_count)
+        return [tuple(row) for row in connection.execute(query.order_by(table.c.run_id, table.c.shard_index))]
+
+    for run_id, first_case, state, row_count in await store.read(found):
+        assert (state, row_count) == (("taken", 40) if first_case < expected.cases + 1 else ("done", 0)), run_id
+    taken = [one for one in await store.read(found) if one[2] == "taken" and one[0] == RUNS["old"]]
+    last = shards.Shard(RUNS["old"], len(taken) - 1, taken[-1][1], 20, 1, 1)
+    await store.write(lambda c: stops.drop_unasked(c, last))
+    assert await store.write(lambda c: shards.complete_shard(c, last))
+    run = await store.read(lambda c: runs.load_run(c, RUNS["old"]))
+    assert run is not None
+    assert run.total_count == run.finished_count == expected.cases * REPEATS
+    await store.write(lambda c: results.remove_rows(c, RUNS["old"], [row_of("old", 0, 0)]))
+    assert await stored_stops(store) == [expected, expected]
