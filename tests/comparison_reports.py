@@ -151,3 +151,23 @@ def _filled(name: str, value: Any, payload: str) -> Any:
 
 _METRICS = ("accuracy", "quality", "pass_rate", "latency", "tokens", "cost")
 _UNTRUSTED = ("name", "run_id", "prompt_path", "dataset_name", "reason", "message", "path", "case_id", "category")
+
+
+def stopped(*, decided: bool = True, **changes: Any) -> list[dict[str, Any]]:
+    """Two runs of one group by the always-valid rule, which has decided for the second.
+
+    Args:
+        decided: Whether it has.
+        changes: What differs in what the runs say of the stop.
+    """
+    stopping = {"rule": "always-valid", "metric": "accuracy", "variants": ["old", "new"], "cases": 200, "seed": 5,
+                "alpha": 0.05, "low": 0.0, "high": 1.0, "higher_is_better": True}  # fmt: skip
+    stop = {"rule": "always-valid", "metric": "accuracy", "winner": "new", "cases": 18, "n_pairs": 18, "look": None,
+            "z": None, "bound": None, "p": 0.0123, "asked": 20, "planned": 200, "saved_calls": 180,
+            "saved_tokens": 900.0, "saved_usd": 0.5, "saved_s": 60.0, "sentence": "said", **changes}  # fmt: skip
+    found = []
+    for name, marks, variant in (("baseline", A, "old"), ("candidate", B, "new")):
+        made = run_document(name, marks, stopped_early=stop if decided else None)
+        made["run"] |= {"group_id": "g", "labels": {"variant": variant}, "stopping": stopping}
+        found.append(made)
+    return found

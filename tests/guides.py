@@ -99,6 +99,7 @@ NOT_RUN = {
     "docs/statistics.md": {
         ".venv/bin/python": "takes minutes; `test_statistics_guide.py` compares the page with the figures"
     },
+    "docs/variants.md": {"assay compare": "`test_cli_compare.py` runs it with agents that need no provider"},
     "docs/upgrading.md": {
         "pip install": "needs the network",
         "make compat": "takes an hour and needs another revision",

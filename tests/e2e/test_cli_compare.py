@@ -167,3 +167,29 @@ def test_variants_are_run_and_compared(shared_project: Cli) -> None:
     assert shown["comparison"]["pairs"][0]["metrics"][0]["noise_floor"] == 0.0
     assert "there is nothing to compare: name two runs" in cli.run("compare", status=2).stderr
     assert "leave out one of the two" in cli.run("compare", "one/results.json", "--aa", status=2).stderr
+
+
+def test_variants_stop_early(shared_project: Cli) -> None:
+    """An agent that is always wrong loses by the rule; the console, the runs and every report say when and why."""
+    cli = shared_project
+    cli.write("other.py", "def answer(request):\n    return 'no'\n")
+    words = ("compare", "--agents", "agent:answer", "other:answer", "--stop-early", "always-valid", "--no-progress")
+    done = cli.run(*words, "--set", "agent.concurrency=1", "--format", "json", "--output-dir", "out", status=1)
+    assert "always-valid decided after 8 of 20 cases" in done.stdout
+    assert "stopped early by always-valid: A asked " in done.stdout
+    document = json.loads((cli.folder / "out" / "comparison_results.json").read_text("utf-8"))
+    assert (document["stopped_early"]["verdict"], document["stopped_early"]["cases"]) == ("a_better", 8)
+    with report_of_file(cli.folder / "out" / "evaluation_2.json") as report:
+        stopped = report.head["summary"]["stopped_early"]
+        reported = [int(row["case_id"][1:]) for row in report.rows()]
+    assert stopped["asked"] == len(reported) == report.head["summary"]["total"]
+    assert reported == sorted(reported)
+    assert stopped["sentence"] in cli.run("runs", "show", report.run_id).stdout
+    run_ids = [one["run_id"] for one in document["comparison"]["variants"]]
+    assert "decided after 8 of 20 cases" in cli.run("compare", *run_ids, status=1).stdout
+    for arguments, said in (
+        (("compare", *run_ids, "--stop-early", "five-looks"), "is for two variants that are run here"),
+        ((*words, "--cluster", "category", "--primary", "consistency"), "2 problems"),
+        (("compare", "--agents", "a:b", "c:d", "--stop-early", "often"), "unknown rule 'often'"),
+    ):
+        assert said in cli.run(*arguments, status=2).stderr

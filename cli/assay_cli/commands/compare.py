@@ -36,7 +36,8 @@ _REPORTS = Path("assay-reports")
     cls=VariantsCommand,
     epilog="\b\nExamples:\n  assay compare before/results.json after/results.json\n"
     "  assay compare baseline-20261101 latest --primary exact_match --margin 0.02\n"
-    "  assay compare --prompts old.md new.md --test-cases cases.json --model openai:gpt-4o-mini\n\n"
+    "  assay compare --prompts old.md new.md --test-cases cases.json --model openai:gpt-4o-mini\n"
+    "  assay compare --prompts old.md new.md --stop-early five-looks\n\n"
     "Exit status: 0 no regression, 1 a run is worse than the first, 2 the input is wrong, 3 no data or runs that must "
     "not be compared, 4 undecided with --strict.",
 )
@@ -89,6 +90,11 @@ def compare(
     wanted = _wanted(formats)
     if wanted.names:
         check_folder(output_dir or _REPORTS)
+    if variants.stop_early and (runs or aa):
+        raise click.UsageError(
+            "--stop-early is for two variants that are run here: a rule is chosen before the first case is asked, and "
+            "--aa measures all cases. Leave it out"
+        )
     if runs and (aa or variants.is_given):
         raise click.UsageError("runs that are there are compared, or variants are run first: leave out one of the two")
     if runs and wanted.needs_no_rows and (found := run_async(_compare_stored(runs, options, server))) is not None:
@@ -96,7 +102,7 @@ def compare(
         return found.decision.exit_status
     specs = () if runs else _specs(variants, server, is_aa=aa)
     reading = (
-        reports_of_variants(variants, specs, server=server, hidden=no_progress or as_json)
+        reports_of_variants(variants, specs, options.settings, server=server, hidden=no_progress or as_json)
         if specs
         else _reports_of(runs, server)
     )

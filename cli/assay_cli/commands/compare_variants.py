@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
     from assay.agent_host.caller import AgentCaller
+    from assay.comparison.model import ComparisonSettings
     from assay.datasets import Dataset
     from assay.reports.report import Report
     from assay.spec.model import Spec
@@ -75,6 +76,7 @@ class VariantOptions:
         spec: The spec's file.
         model: PROVIDER:MODEL, where there is no spec.
         resume: The group to continue.
+        stop_early: The rule by which the runs stop when the answer is known.
     """
 
     prompts: tuple[str, ...] = ()
@@ -85,6 +87,7 @@ class VariantOptions:
     spec: Path | None = None
     model: str = ""
     resume: str = ""
+    stop_early: str = ""
 
     @property
     def is_given(self) -> bool:
@@ -119,6 +122,12 @@ def variant_options(command: F) -> F:
         "--model", default="", metavar="PROVIDER:MODEL", help="Model to ask where there is no spec; default: none."
     )
     @click.option("--resume", default="", metavar="GROUP", help="Group of runs to continue; default: start new runs.")
+    @click.option(
+        "--stop-early",
+        default="",
+        metavar="RULE",
+        help="Ask no further case of two variants once RULE has decided: always-valid or five-looks; default: ask all.",
+    )
     @functools.wraps(command)
     def choosing(*args: Any, **kwargs: Any) -> Any:
         names = VariantOptions.__dataclass_fields__
@@ -263,25 +272,40 @@ def _set_variant(override: str) -> Variant:
 
 @asynccontextmanager
 async def reports_of_variants(
-    options: VariantOptions, specs: Sequence[Spec], *, server: str | None, hidden: bool = False
+    options: VariantOptions,
+    specs: Sequence[Spec],
+    settings: ComparisonSettings,
+    *,
+    server: str | None,
+    hidden: bool = False,
 ) -> AsyncIterator[list[Report]]:
     """Run variants, or continue them, and yield the report of each, the baseline first.
 
     Args:
         options: What the command says.
         specs: One per variant, from `variant_specs`.
+        settings: How they are compared.
         server: An orchestrator's address; None for the local stack.
         hidden: Whether no progress is shown.
 
     Raises:
-        InvalidInputError: The dataset or an agent's code is wrong; holds every problem.
+        InvalidInputError: The dataset or an agent's code is wrong, or the runs cannot stop early; holds every problem.
         AssayError: A run did not finish; says how to continue.
     """
-    from assay.client.variants import check_variants, drive_variants, new_group_id, resume_variants, start_variants
+    from assay.client.variants import (
+        check_variants,
+        drive_variants,
+        new_group_id,
+        plan_stopping,
+        resume_variants,
+        start_variants,
+    )
     from assay.reports.report import report_of_run
 
     cases = _open_cases(specs[0])
     info = check_variants(specs, cases)
+    rule = options.stop_early
+    stopping = plan_stopping(rule, specs, info, settings) if rule else None
     for warning in info.warnings:
         click.echo(f"warning: {clean(str(warning))}", err=True)
     say_what_is_left_out(info)
@@ -293,9 +317,9 @@ async def reports_of_variants(
             connect(server, specs[0].embedding_models(info.checks), judge_keys=judge_keys)
         )
         if options.resume:
-            runs = await resume_variants(client, specs, group_id)
+            runs = await resume_variants(client, specs, group_id, rule)
         else:
-            runs = await start_variants(client, specs, cases, info, group_id)
+            runs = await start_variants(client, specs, cases, info, group_id, stopping)
         with contextlib.redirect_stdout(sys.stderr), _saying_how_to_continue(group_id):
             runs = await drive_variants(client, runs, callers, stack=local, hidden=hidden)
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="assay-compare-")))

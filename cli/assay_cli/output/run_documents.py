@@ -7,7 +7,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from assay.model.run import CaseResult, Run
-from assay.reports.document import dataset_document, judging_document, row_document, verdict_document
+from assay.reports.document import dataset_document, judging_document, row_document, stopped_document, verdict_document
 from assay.reports.run_description import description_document
 
 if TYPE_CHECKING:
@@ -62,6 +62,7 @@ def full(run: Run) -> dict[str, Any]:
         summary = {
             **dataclasses.asdict(run.summary),
             "judging": judging_document(run.summary.judging),
+            "stopped_early": stopped_document(run.summary.stopped_early),
             **verdict_document(run.summary),
         }
     return {

@@ -9,6 +9,7 @@ import itertools
 import uuid
 from typing import TYPE_CHECKING
 
+from assay.client.shuffled_cases import shuffled_cases
 from assay.datasets.unused_fields import unscored_turns, unused_fields
 from assay.errors import AssayError, DatasetError, NotFoundError, Problem, SpecError, UnavailableError
 from assay.judging.recorded_verdicts import CasesWithVerdicts
@@ -20,12 +21,13 @@ from assay.spec.prompt_options import PROVIDERS, PromptOptions
 from assay.spec.prompt_template import case_problems
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from assay.agent_host.caller import AgentCaller
     from assay.client.client import Client
     from assay.datasets import Dataset, DatasetInfo
     from assay.local.stack import LocalStack
+    from assay.model.case import Case
     from assay.spec.model import Spec
 
 STARTUP_TIMEOUT_S = 120.0
@@ -163,10 +165,17 @@ async def start_run(client: Client, spec: Spec, dataset: Dataset, info: DatasetI
 async def start_runs(client: Client, specs: Sequence[Spec], dataset: Dataset, info: DatasetInfo) -> list[Run]:
     """Upload the dataset once and create a run for each spec; those are of one dataset and one judge.
 
-    Where one of the runs is refused, those before it are cancelled.
+    Runs that may stop early get the cases in the order of their settings. Where one of the runs is refused, those
+    before it are cancelled.
     """
-    recorded = specs[0].recorded_verdicts
+    recorded, stopping = specs[0].recorded_verdicts, specs[0].settings.stopping
     cases = dataset if recorded is None else CasesWithVerdicts(dataset, recorded)
+    with contextlib.ExitStack() as stack:
+        ordered = cases if stopping is None else stack.enter_context(shuffled_cases(cases, stopping.seed))
+        return await _start_runs(client, specs, ordered, info)
+
+
+async def _start_runs(client: Client, specs: Sequence[Spec], cases: Iterable[Case], info: DatasetInfo) -> list[Run]:
     stored = await client.upload_dataset(cases, name=info.name, format=info.format)
     failpoint("client.dataset_uploaded")
     runs: list[Run] = []

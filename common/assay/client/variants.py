@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from assay.client.group_progress import GroupProgress
 from assay.client.run_driver import check_inputs, drive_run, guard_stack, start_runs
 from assay.client.starting import telling_of_start
+from assay.comparison.stopping_settings import planned_stopping
 from assay.errors import AssayError, InvalidInputError, NotFoundError, Problem, SpecError
 from assay.filters.run_filter import RunFilter
 from assay.spec.variants import MAX_VARIANTS, VARIANT_LABEL, shared_first
@@ -20,9 +21,11 @@ if TYPE_CHECKING:
 
     from assay.agent_host.caller import AgentCaller
     from assay.client.client import Client
+    from assay.comparison.model import ComparisonSettings
     from assay.datasets import Dataset, DatasetInfo
     from assay.local.stack import LocalStack
     from assay.model.run import Run
+    from assay.model.stopping import StoppingSettings
     from assay.spec.model import Spec
 
 
@@ -58,21 +61,61 @@ def name_of(spec: Spec) -> str:
 
 
 async def start_variants(
-    client: Client, specs: Sequence[Spec], dataset: Dataset, info: DatasetInfo, group_id: str
+    client: Client,
+    specs: Sequence[Spec],
+    dataset: Dataset,
+    info: DatasetInfo,
+    group_id: str,
+    stopping: StoppingSettings | None = None,
 ) -> list[Run]:
-    """Upload the dataset once and create one run per variant in a new group; return them in order."""
+    """Upload the dataset once and create one run per variant in a new group; return them in order.
+
+    Args:
+        client: To the orchestrator.
+        specs: One per variant.
+        dataset: The cases.
+        info: What the dataset is.
+        group_id: The new group.
+        stopping: By which rule the runs stop early, from `plan_stopping`; None where they ask all cases.
+    """
     grouped = [
-        dataclasses.replace(spec, settings=dataclasses.replace(spec.settings, group_id=group_id)) for spec in specs
+        dataclasses.replace(spec, settings=dataclasses.replace(spec.settings, group_id=group_id, stopping=stopping))
+        for spec in specs
     ]
     return await start_runs(client, grouped, dataset, info)
 
 
-async def resume_variants(client: Client, specs: Sequence[Spec], group_id: str) -> list[Run]:
+def plan_stopping(
+    rule: str, specs: Sequence[Spec], info: DatasetInfo, settings: ComparisonSettings
+) -> StoppingSettings:
+    """Return by which settings the runs of variants stop early.
+
+    Args:
+        rule: "always-valid" or "five-looks".
+        specs: One per variant, the baseline first.
+        info: What the dataset is.
+        settings: How the runs are compared.
+
+    Raises:
+        InvalidInputError: They cannot stop early; holds every problem.
+    """
+    return planned_stopping(
+        rule, [spec.settings for spec in specs], list(map(name_of, specs)), info.case_count, settings
+    )
+
+
+async def resume_variants(client: Client, specs: Sequence[Spec], group_id: str, stop_early: str = "") -> list[Run]:
     """Continue the runs of a group and return them in the order of their variants; finished ones stay as they are.
+
+    Args:
+        client: To the orchestrator.
+        specs: One per variant.
+        group_id: The group.
+        stop_early: The rule by which they are said to stop early; empty for that of the group.
 
     Raises:
         NotFoundError: The group has no run.
-        SpecError: Its runs are not of these variants.
+        SpecError: Its runs are not of these variants, or stop early by another rule.
     """
     stored = await client.list_runs(2 * MAX_VARIANTS, where=RunFilter(group_id=group_id))
     runs = {run.settings.labels.get(VARIANT_LABEL, ""): run for run in stored if run.settings.group_id == group_id}
@@ -93,9 +136,19 @@ async def resume_variants(client: Client, specs: Sequence[Spec], group_id: str) 
         for name, spec in zip(names, specs, strict=True)
         if (run := runs[name]).settings.agent.target != spec.settings.agent.target
     ]
+    problems += _rule_problems(runs[names[0]], group_id, stop_early)
     if problems:
         raise SpecError(problems)
     return [runs[name] if runs[name].finished else await client.resume_run(runs[name].run_id) for name in names]
+
+
+def _rule_problems(run: Run, group_id: str, stop_early: str) -> list[Problem]:
+    planned = run.settings.stopping.rule if run.settings.stopping is not None else ""
+    if stop_early in ("", planned):
+        return []
+    how = f"with --stop-early {planned}" if planned else "without --stop-early"
+    message = f"cannot be added or changed later: the group {group_id} was started {how}. Leave it out, or start anew"
+    return [Problem(message, "--stop-early")]
 
 
 async def drive_variants(

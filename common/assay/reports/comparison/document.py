@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from assay.reports.comparison.sentences import banners, cautions, verdict_sentence
+from assay.reports.comparison.sentences import banners, cautions, stopping_texts, verdict_sentence
 from assay.reports.comparison.tables import pair_key
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ def comparison_document(report: ComparisonReport) -> dict[str, Any]:
             "cautions": cautions(report),
         },
         "decision": plain(report.decision),
+        "stopped_early": _stopped_early(report),
         "individual_results": [_individual(report, index, one) for index, one in enumerate(comparison.variants)],
         "statistical_comparison": {
             "pairwise_comparisons": {
@@ -65,6 +66,14 @@ def _individual(report: ComparisonReport, index: int, variant: Variant) -> dict[
 def evaluation_name(index: int) -> str:
     """Return the file that holds the document of a run, by its place from 0."""
     return f"evaluation_{index + 1}.json"
+
+
+def _stopped_early(report: ComparisonReport) -> dict[str, Any] | None:
+    """Return why and when the runs stopped early; null where their rule did not decide, or they have none."""
+    stopping = report.comparison.stopping
+    if stopping is None or not stopping.has_decided:
+        return None
+    return {**plain(stopping), "sentences": stopping_texts(report)}
 
 
 def _keys(report: ComparisonReport) -> Sequence[str]:

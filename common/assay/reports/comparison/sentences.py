@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING
 from assay.comparison.model import PASS_RATE, Verdict
 from assay.reports.comparison.figures import figures_of, level_text, p_phrase, p_text
 from assay.reports.metric_text import count_text
+from assay.statistics.sequential import LOOK_BOUNDS
+from assay.verdict.stopping_text import saved_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from assay.comparison.model import MetricComparison, PairComparison
+    from assay.comparison.model import MetricComparison, PairComparison, StoppingOutcome
     from assay.reports.comparison.comparison_report import ComparisonReport
 
 _ADJUSTMENTS = {"holm": "Holm", "bh": "Benjamini-Hochberg"}
@@ -79,6 +81,8 @@ def pair_sentence(report: ComparisonReport, pair: PairComparison, *, names: bool
     a, b = (named(report, label) if names else label for label in (pair.a, pair.b))
     figures = figures_of(report, one.metric)
     seen = f"{figures.change(one)} over {count_text(one.n_pairs, 'case')}, {p_phrase(one.p_adjusted)}"
+    if (stopping := report.comparison.stopping) is not None:
+        seen += f" (not adjusted for looking early); {_decided_by(stopping)}"
     match one.verdict:
         case Verdict.B_BETTER:
             return f"{b} is better than {a} on {one.metric}: {seen}."
@@ -97,6 +101,40 @@ def pair_sentence(report: ComparisonReport, pair: PairComparison, *, names: bool
     return f"No verdict on {one.metric}: {one.reason}."
 
 
+def _decided_by(stopping: StoppingOutcome) -> str:
+    """Return when a rule that stops early decided, and by what."""
+    if not stopping.has_decided:
+        return f"{stopping.rule} decided nothing in {count_text(stopping.planned, 'planned case')}"
+    of = f"after {stopping.cases:,} of {count_text(stopping.planned, 'case')}"
+    if stopping.look is not None and stopping.z is not None and stopping.bound is not None:
+        said = f"at look {stopping.look} of {len(LOOK_BOUNDS)}, {of}, where |z| {abs(stopping.z):.4f}"
+        return f"{stopping.rule} decided {said} reached {stopping.bound:.4f}"
+    return f"{stopping.rule} decided {of}, where its p-value was {p_text(stopping.p)}"
+
+
+def stopping_texts(report: ComparisonReport) -> list[str]:
+    """Return what to know of a comparison that stops early, or of runs that stopped in another one."""
+    stopping = report.comparison.stopping
+    if stopping is None:
+        names = [facts.run_id for facts in report.facts if facts.stopped is not None]
+        return [
+            f"run {name} stopped early, in a comparison with another run: this one's p-values and intervals are not "
+            "adjusted for that"
+            for name in names
+        ]
+    figures = figures_of(report, stopping.metric)
+    said = [f"p-values and intervals of all metrics are not adjusted for looking early: {stopping.rule} decides"]
+    if stopping.interval is not None:
+        level = level_text(stopping.alpha)
+        interval = figures.interval(stopping.interval, signed=True)
+        said.append(f"always-valid {level} interval of the difference of {stopping.metric}: {interval}")
+    if stopping.has_decided:
+        asked = f"A asked {stopping.asked_a:,}, B {stopping.asked_b:,} of {count_text(stopping.planned, 'case')}"
+        saved = saved_text(stopping.saved_calls, stopping.saved_tokens, stopping.saved_usd, stopping.saved_s)
+        said.append(f"stopped early by {stopping.rule}: {asked}; {saved}")
+    return said
+
+
 def banners(report: ComparisonReport) -> list[str]:
     """Return why there are figures without a verdict, or cases are few of those that there are."""
     comparison = report.comparison
@@ -113,7 +151,8 @@ def cautions(report: ComparisonReport) -> list[str]:
     """Return what to know before believing the primary metric of each run against the first."""
     pairs = report.baseline_pairs
     prefixes = {id(pair): f"{pair.b} - {pair.a}: " if len(pairs) > 1 else "" for pair in pairs}
-    return [f"{prefixes[id(pair)]}{said}" for pair in pairs for said in _cautions(report, pair)]
+    found = [f"{prefixes[id(pair)]}{said}" for pair in pairs for said in _cautions(report, pair)]
+    return [*stopping_texts(report), *found]
 
 
 def _cautions(report: ComparisonReport, pair: PairComparison) -> Iterator[str]:

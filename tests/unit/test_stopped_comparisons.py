@@ -1,0 +1,94 @@
+"""Comparisons of runs that stop early: the rule decides, every report says so, and what is not adjusted is named."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import jsonschema
+import pytest
+from tests.comparison_reports import compared, run_document, stopped, two
+
+from assay.comparison.model import Verdict
+from assay.reports.comparison.document import comparison_document
+from assay.reports.comparison.markdown import comparison_markdown
+from assay.reports.comparison.text import comparison_lines
+from assay.reports.schema import comparison_schema
+from assay.text.unsafe_text import json_text
+from assay.wire.comparison import COMPARISON
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+HOSTILE = "\x1b[31m<b>`|@team"
+
+
+def test_the_rule_decides_and_every_report_says_so(tmp_path: Path) -> None:
+    """Verdict, cases and savings are in the console text, Markdown and JSON; the p-value is said to be not adjusted."""
+    with compared(tmp_path, stopped()) as report:
+        one = report.comparison.pairs[0].metric("accuracy")
+        assert (report.comparison.primary, one.verdict) == ("accuracy", Verdict.B_BETTER)
+        assert one.p is not None
+        said = ["always-valid decided after 18 of 200 cases", "not adjusted for looking early",
+                "always-valid 95% interval of the difference of accuracy", "A asked 20, B 20 of 200 cases",
+                "saves about 360 calls, 1,800 tokens, 1 USD, 60 s"]  # fmt: skip
+        for text in ("\n".join(comparison_lines(report)), comparison_markdown(report)):
+            plain = text.replace("\\", "")
+            assert [one for one in said if one not in plain] == []
+        document = json.loads(json_text(comparison_document(report)))
+        found = document["stopped_early"]
+        assert (found["rule"], found["verdict"], found["cases"], found["planned"]) == (
+            "always-valid",
+            "b_better",
+            18,
+            200,
+        )
+        jsonschema.Draft202012Validator(comparison_schema()).validate(document)
+        assert COMPARISON.from_wire(COMPARISON.to_wire(report.comparison)).stopping == report.comparison.stopping
+
+
+def test_the_order_of_the_runs_moves_no_decision(tmp_path: Path) -> None:
+    """Compared the other way round, the same run is better, and z has the sign of B - A."""
+    looked = {"rule": "five-looks", "look": 2, "z": 3.3, "bound": 3.2255, "p": None}
+    with compared(tmp_path, stopped(**looked)[::-1]) as report:
+        stopping = report.comparison.stopping
+        assert stopping is not None
+        assert (stopping.verdict, stopping.z) == (Verdict.A_BETTER, -3.3)
+        assert "at look 2 of 5, after 18 of 200 cases" in "\n".join(comparison_lines(report))
+
+
+def test_an_ordinary_p_value_does_not_decide_where_the_rule_did_not(tmp_path: Path) -> None:
+    """A small p-value after many looks is no verdict: the comparison is inconclusive, and nothing stopped early."""
+    with compared(tmp_path, stopped(decided=False)) as report:
+        one = report.comparison.pairs[0].metric("accuracy")
+        assert one.p is not None
+        assert one.p < 0.05
+        assert one.verdict is Verdict.INCONCLUSIVE
+        assert comparison_document(report)["stopped_early"] is None
+        assert "decided nothing in 200 planned cases" in "\n".join(comparison_lines(report))
+
+
+@pytest.mark.parametrize("changes", [{"primary": "quality"}, {"cluster": "category"}])
+def test_another_question_is_decided_as_usual_and_cautioned(tmp_path: Path, changes: dict[str, Any]) -> None:
+    """By another metric or with clusters the rule says nothing; that the runs stopped early is said of each."""
+    with compared(tmp_path, stopped(), **changes) as report:
+        assert report.comparison.stopping is None
+        said = "\n".join(comparison_lines(report))
+    assert said.count("stopped early, in a comparison with another run") == 2
+
+
+def test_runs_of_other_groups_have_no_rule_in_common(tmp_path: Path) -> None:
+    """One of a pair compared with a run beside it is compared as usual."""
+    with compared(tmp_path, [stopped()[0], run_document("candidate", "5" * 20)]) as report:
+        assert report.comparison.stopping is None
+    with compared(tmp_path, two()) as report:
+        assert report.comparison.stopping is None
+        assert "early" not in "\n".join(comparison_lines(report))
+
+
+def test_names_are_hostile(tmp_path: Path) -> None:
+    """A variant's name in what a run says of its stop is text in every report."""
+    documents = stopped(winner=HOSTILE, sentence=HOSTILE)
+    with compared(tmp_path, documents) as report:
+        assert "\x1b" not in "\n".join(comparison_lines(report))
+        assert "<b>`|" not in comparison_markdown(report)
