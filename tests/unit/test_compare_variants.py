@@ -9,6 +9,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
+from assay.comparison.model import ComparisonSettings
 from assay.errors import InvalidInputError
 from assay_cli.commands.compare_variants import (
     VariantOptions,
@@ -17,6 +18,7 @@ from assay_cli.commands.compare_variants import (
     variant_options,
     variant_specs,
 )
+from assay_cli.commands.validate import validate
 from assay_cli.options import run_async
 
 if TYPE_CHECKING:
@@ -142,8 +144,24 @@ def test_every_problem_of_the_cases_comes_before_anything_is_started(folder: Pat
     options = VariantOptions(prompts=("terse.md", "long.md"), spec=folder / "eval")
 
     async def run() -> None:
-        async with reports_of_variants(options, variant_specs(options), server="unix:/nowhere"):
+        specs = variant_specs(options)
+        async with reports_of_variants(options, specs, ComparisonSettings(), server="unix:/nowhere"):
             pass
 
     with pytest.raises(InvalidInputError, match=r"long: case .*does not fit the prompt"):
         run_async(run())
+
+
+def test_a_spec_with_variants_is_validated(folder: Path) -> None:
+    """`assay validate` checks each variant and names them; a problem names the variant that has it."""
+    (folder / "eval" / "cases.jsonl").write_text('{"input": "q", "expected_output": "a"}\n')
+    spec = folder / "eval" / "assay.yaml"
+    variants = "variants: [{name: warm, set: {agent.temperature: 1}}, {name: toned, set: {agent.prompt: 'PROMPT'}}]\n"
+    spec.write_text(SPEC + variants.replace("PROMPT", "{{input}}!"))
+    done = CliRunner().invoke(validate, [str(spec), "--server", "127.0.0.1:1"], standalone_mode=False)
+    assert (done.return_value, "variants warm, toned" in done.output) == (0, True), done.output
+    spec.write_text(SPEC + variants.replace("PROMPT", "{{tone}} {{input}}"))
+    done = CliRunner().invoke(validate, [str(spec), "--server", "127.0.0.1:1"], standalone_mode=False)
+    assert done.return_value == 2
+    assert "toned: case" in done.output
+    assert "warm: case" not in done.output

@@ -30,8 +30,11 @@ from assay_cli.options import (
 from assay_cli.run_options import selection_options
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from assay.datasets import DatasetInfo
     from assay.model.run_settings import CaseSelection
+    from assay.spec.model import Spec
 
 
 @click.command()
@@ -79,29 +82,49 @@ def validate(
         assay validate
         assay validate assay.yaml --set repeats=3
     """
-    from assay.client.run_driver import check_inputs
-    from assay.datasets import open_dataset
     from assay.local.stack import environment_for
     from assay.spec.loader import find_spec_file, load_spec
+    from assay.spec.variants import VARIANT_LABEL, has_variants, load_variants
 
     found = _Findings()
     use_prices(prices, server)
     spec = find_spec_file(spec)
     overrides = (*overrides, *dataset_overrides(dataset_format, mapping, on_bad_case))
+    agent_environ, judge_environ = environment_for(server), environment_for(server, "judge")
     try:
-        checked = load_spec(
-            spec,
-            overrides=overrides,
-            dataset=dataset,
-            environ=environment_for(server),
-            judge_environ=environment_for(server, "judge"),
-        )
+        if has_variants(spec):
+            environs = (agent_environ, judge_environ)
+            specs = load_variants(spec, overrides=overrides, dataset=dataset, environs=environs)
+        else:
+            specs = [
+                load_spec(
+                    spec, overrides=overrides, dataset=dataset, environ=agent_environ, judge_environ=judge_environ
+                )
+            ]
     except InvalidInputError as error:
         found.problems += error.problems
         _find_more(found, spec, overrides, dataset)
         return _finish(found, as_json)
-    settings = checked.settings
+    settings = specs[0].settings
     found.lines.append(f"spec     {settings.name}: {', '.join(metric.name for metric in settings.metrics)}")
+    if len(specs) > 1:
+        found.lines.append(f"variants {', '.join(one.settings.labels[VARIANT_LABEL] for one in specs)}")
+    _check_cases(found, specs, selection)
+    for target, base_dir in dict.fromkeys(
+        (one.settings.agent.target, one.base_dir) for one in specs if one.settings.agent.adapter == "python"
+    ):
+        if found.agent_loads(target, base_dir, spec):
+            found.lines.append(f"agent    {target}: found")
+    return _finish(found, as_json)
+
+
+def _check_cases(found: _Findings, specs: Sequence[Spec], selection: CaseSelection) -> None:
+    """Check the dataset for each variant, and take in what it is."""
+    from assay.client.run_driver import check_inputs
+    from assay.client.variants import check_variants
+    from assay.datasets import open_dataset
+
+    checked = specs[0]
     assert checked.dataset is not None, "load_spec refuses a spec without a dataset"
     try:
         cases = open_dataset(
@@ -112,7 +135,7 @@ def validate(
             on_bad_case=checked.on_bad_case,
             format=checked.dataset_format,
         )
-        info = check_inputs(checked, cases)
+        info = check_inputs(checked, cases) if len(specs) == 1 else check_variants(specs, cases)
         fields = ", ".join(f"{name} <- {source}" for name, source in info.mapping.items())
         cases_text = _cases_text(info)
         found.lines.append(f"dataset  {info.name}: {cases_text}, {info.format}, {fields}")
@@ -122,9 +145,6 @@ def validate(
         say_what_is_left_out(info)
     except InvalidInputError as error:
         found.problems += error.problems
-    if settings.agent.adapter == "python" and found.agent_loads(settings.agent.target, checked.base_dir, spec):
-        found.lines.append(f"agent    {settings.agent.target}: found")
-    return _finish(found, as_json)
 
 
 def _cases_text(info: DatasetInfo) -> str:
