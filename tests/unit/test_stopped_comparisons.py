@@ -49,7 +49,7 @@ def test_the_rule_decides_and_every_report_says_so(tmp_path: Path) -> None:
 
 def test_the_order_of_the_runs_moves_no_decision(tmp_path: Path) -> None:
     """Compared the other way round, the same run is better, and z has the sign of B - A."""
-    looked = {"rule": "five-looks", "look": 2, "z": 3.3, "bound": 3.2255, "p": None}
+    looked: dict[str, Any] = {"rule": "five-looks", "look": 2, "z": 3.3, "bound": 3.2255, "p": None}
     with compared(tmp_path, stopped(**looked)[::-1]) as report:
         stopping = report.comparison.stopping
         assert stopping is not None

@@ -60,7 +60,7 @@ async def decided(stage: Stage, *, count: int, batch: bool = False) -> tuple[lis
         # All differences are 3 of 4: ½ ∫ (1 + ¾λ)^n dλ reaches 20 at n = 10.
         assert (found.winner, found.cases, found.n_pairs) == ("polite", 10, 10)
         assert found.asked == len(own) == run.counts.total == run.counts.finished
-        assert all(row.scores["quality"].value is not None for row in own)
+        assert all(row.scores[0].value is not None for row in own)
         assert found.saved_tokens is not None
         assert found.saved_usd is not None
     assert len(stage.agent.asked) == ended[0].counts.finished
