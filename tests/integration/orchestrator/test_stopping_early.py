@@ -248,3 +248,31 @@ async def test_what_waits_for_its_turn_is_not_asked(serve: Callable[..., Any], s
     for run, agent in zip(ended, pair.agents, strict=True):
         assert len(agent.asked) <= expected.cases + run.settings.agent.concurrency
         assert run.counts.finished == run.counts.total == len(agent.asked)
+
+
+async def test_retried_rows_move_no_stop(serve: Callable[..., Any], settings_of: Callable[..., Any]) -> None:
+    """Rows with errors of a run that has stopped are asked again, and no others; the stop stays as it was."""
+    pair = Pair(settings_of, 4, 9)
+    is_broken = True
+
+    async def answer(request: AgentRequest) -> str:
+        said = await pair.agents[1](request)
+        if is_broken and request.case_id.endswith("7"):
+            raise RuntimeError("out of order")
+        return said
+
+    callers = [AgentCaller(pair.agents[0]), AgentCaller(answer)]
+    async with serve() as client, asyncio.timeout(120):
+        ended = await drive_variants(client, await pair.start(client), callers, hidden=True)
+        failed = ended[1].counts.agent_errors
+        assert failed > 0
+        is_broken, before = False, len(pair.agents[1].asked)
+        resumed = await client.resume_run(ended[1].run_id, retry_errors=True)
+        (again,) = await drive_variants(client, [resumed], callers[1:], hidden=True)
+    assert len(pair.agents[1].asked) == before + failed
+    assert (again.state, again.counts.agent_errors) == (RunState.SUCCEEDED, 0)
+    assert again.counts.finished == again.counts.total == ended[1].counts.total
+    stopped = [run.summary.stopped_early for run in (ended[1], again) if run.summary is not None]
+    assert stopped[0] is not None
+    assert stopped[1] is not None
+    assert (stopped[1].cases, stopped[1].p) == (stopped[0].cases, stopped[0].p)
