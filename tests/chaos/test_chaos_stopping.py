@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.chaos.drills import Plan, drilling
 from tests.chaos.outer_services import CountingAgent, answer_text
-from tests.chaos.topologies import OneOrchestrator, open_engine
+from tests.chaos.topologies import Cluster, OneOrchestrator, open_engine
 
 from assay.client.shuffled_cases import shuffled_cases
 from assay.comparison.stopping import first_stop, shuffled
@@ -22,6 +22,7 @@ from assay.model.stopping import StoppingSettings
 from assay_orchestrator.store import results, stops
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from tests.chaos.drills import Drill
@@ -77,8 +78,6 @@ async def submit(drill: Drill, urls: dict[str, str]) -> list[str]:
 @pytest.mark.parametrize("kills", [(name,) for name in KILLS] + [KILLS], ids=["before", "after", "both"])
 async def test_a_kill_moves_no_decision(folder: Path, database_url: str, kills: tuple[str, ...]) -> None:
     """Killed before or after the stop is stored, the runs end with the stop that their rows have in any case."""
-    expected = decided()
-    assert expected is not None
     async with CountingAgent(reply=worse) as old, drilling(PLAN, folder, OneOrchestrator, database_url) as drill:
         drill.topology.slots["orchestrator"].armed += [f"{name}=kill" for name in kills]
         drill.topology.start()
@@ -86,6 +85,32 @@ async def test_a_kill_moves_no_decision(folder: Path, database_url: str, kills: 
         ended = [await drill.watch_to_the_end(drill.follow(run_id)) for run_id in run_ids]
         assert not await drill.topology.stop()
         assert [name for name, action in drill.topology.passed() if action == "kill"] == list(kills)
+    check_stopped(drill, old, run_ids, ended, kill_count=len(kills))
+
+
+@pytest.mark.parametrize("name", KILLS)
+async def test_the_worker_that_decides_is_killed(folder: Path, postgres_url: str, name: str) -> None:
+    """Two workers finish rows of both runs at once, and the one that finds the stop is killed: the stop is the same."""
+    async with (
+        CountingAgent(reply=worse) as old,
+        drilling(PLAN, folder, Cluster, postgres_url, dead_after_s=2.0) as drill,
+    ):
+        for worker in ("worker0", "worker1"):
+            drill.topology.slots[worker].armed.append(f"{name}=kill")
+        drill.topology.start()
+        run_ids = await submit(drill, {"old": old.url, "new": drill.agent.url})
+        ended = [await drill.watch_to_the_end(drill.follow(run_id)) for run_id in run_ids]
+        assert not await drill.topology.stop()
+        assert (name, "kill") in drill.topology.passed()
+    check_stopped(drill, old, run_ids, ended, kill_count=2)
+
+
+def check_stopped(
+    drill: Drill, old: CountingAgent, run_ids: Sequence[str], ended: Sequence[Run], *, kill_count: int
+) -> None:
+    """Fail unless both runs have stopped by the decision of their rows, with these rows and no repeated question."""
+    expected = decided()
+    assert expected is not None
     assert [run.state for run in ended] == [RunState.SUCCEEDED] * 2
     engine = open_engine(drill.topology)
     with engine.begin() as connection:
@@ -96,5 +121,5 @@ async def test_a_kill_moves_no_decision(folder: Path, database_url: str, kills: 
         assert len(rows) == run.counts.total == run.counts.finished < CASES
         assert {row.case_index for row in rows} >= set(range(expected.cases))
         asked = Counter(re.sub(r"#.*", "", call.key) for call in agent.calls)
-        assert max(asked.values()) <= 1 + len(kills), "a kill alone repeats a question"
+        assert max(asked.values()) <= 1 + kill_count, "a kill alone repeats a question"
         assert len(asked) < CASES
