@@ -10,15 +10,21 @@ from typing import TYPE_CHECKING
 import pytest
 import pytest_asyncio
 import sqlalchemy as sa
+from tests.run_contexts import plain_context
+from tests.waiting import until
 
 from assay.comparison.stopping import first_stop
 from assay.comparison.stopping_settings import plan_of
 from assay.errors import StorageError
-from assay.model.agent_response import AgentStatus
+from assay.model.agent_response import AgentResponse, AgentStatus
 from assay.model.case import Case, Turn
 from assay.model.run import AgentSettings, CaseResult, DatasetRef, MetricSettings, RunSettings, Score, ScoreStatus
 from assay.model.scope import LOCAL
 from assay.model.stopping import StoppingSettings
+from assay_orchestrator.agents.retrying import RetryingAgent
+from assay_orchestrator.pipeline.session import Session
+from assay_orchestrator.pipeline.shard_runner import ShardRunner
+from assay_orchestrator.pipeline.storage_pauses import StoragePauses
 from assay_orchestrator.store import datasets, results, runs, schema, shards, stops
 from assay_orchestrator.store.runs import RunRecord
 from assay_orchestrator.store.settings_json import settings_to_json
@@ -28,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
 
     from assay.comparison.stopping import Stop
+    from assay.model.agent_response import AgentRequest
     from assay.storage.database import Database
 
 CASES, REPEATS = 120, 2
@@ -213,3 +220,44 @@ async def test_a_stop_ends_what_has_not_begun(store: Database) -> None:
     assert run.total_count == run.finished_count == expected.cases * REPEATS
     await store.write(lambda c: results.remove_rows(c, RUNS["old"], [row_of("old", 0, 0)]))
     assert await stored_stops(store) == [expected, expected]
+
+
+class HeldAgent:
+    """Answers once it may, and counts what it is asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self.may_answer = asyncio.Event()
+
+    async def answer(self, request: AgentRequest, case: Case) -> AgentResponse:
+        """Answer."""
+        self.asked.append(request.case_id)
+        await self.may_answer.wait()
+        return AgentResponse(text="a")
+
+    async def aclose(self) -> None:
+        """Close nothing."""
+
+
+async def test_what_waits_for_its_turn_is_not_asked(store: Database) -> None:
+    """A run that is found to have stopped stores the answers in flight; rows that wait for a slot are left."""
+    run_id, agent, table = RUNS["old"], HeldAgent(), schema.shards
+    context = dataclasses.replace(
+        plain_context(run_id, CASES),
+        concurrency=2,
+        agent=RetryingAgent(agent, retries=0),
+        stop_look=StopLook(run_id, settings_for("old")),
+    )
+    pauses = StoragePauses(store, lambda _: None, lambda _: asyncio.sleep(0))
+    session = Session(pauses.of(run_id), context, alone=True, on_results=lambda _: None)
+    taken = table.update().where(table.c.run_id == run_id, table.c.shard_index == 0).values(state="taken", epoch=1)
+    await store.write(lambda c: c.execute(taken))
+    runner = ShardRunner(pauses.of(run_id), session, shards.Shard(run_id, 0, 0, 20, 1, 2))
+    running = asyncio.ensure_future(runner.run())
+    await until(lambda: len(agent.asked) == 2)
+    await store.write(lambda c: c.execute(schema.runs.update().values(stop_json="{}")))  # by another process
+    agent.may_answer.set()
+    await running
+    await session.aclose()
+    assert sorted(agent.asked) == ["c0", "c1"]
+    assert await store.read(lambda c: results.count_finished(c, run_id)) == 2

@@ -8,7 +8,6 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.waiting import until
 
 from assay.agent_host.caller import AgentCaller
 from assay.client.variants import check_variants, drive_variants, plan_stopping, resume_variants, start_variants
@@ -60,12 +59,9 @@ class Agent:
 class Pair:
     """Two variants of one comparison, and their agents."""
 
-    def __init__(
-        self, made: Callable[..., Any], old: int, new: int, rule: str = "always-valid", **changes: Any
-    ) -> None:
+    def __init__(self, made: Callable[..., Any], old: int, new: int, rule: str = "always-valid") -> None:
         self.specs = [
-            Spec(dataclasses.replace(made("python", "m:f", concurrency=8), labels={"variant": name}, **changes))
-            for name in NAMES
+            Spec(dataclasses.replace(made("python", "m:f", concurrency=8), labels={"variant": name})) for name in NAMES
         ]
         self.agents = [Agent(old), Agent(new)]
         self.dataset = records_dataset(RECORDS)
@@ -213,41 +209,6 @@ async def test_a_rule_is_not_added_later(serve: Callable[..., Any], settings_of:
             await resume_variants(client, pair.specs, "group-2", "five-looks")
         for run in plain:
             await client.cancel_run(run.run_id)
-
-
-async def test_what_waits_for_its_turn_is_not_asked(serve: Callable[..., Any], settings_of: Callable[..., Any]) -> None:
-    """With all decisive rows stored and the next questions in flight, these are the last: they end and are used."""
-    pair = Pair(settings_of, 4, 9)
-    expected = pair.expected()
-    assert expected is not None
-    order = shuffled([record["id"] for record in RECORDS], pair.stopping.seed)
-    first = {f"c{place}" for place in order[: expected.cases]}
-    is_stopped = asyncio.Event()
-
-    def held(agent: Agent) -> Callable[[AgentRequest], Any]:
-        async def answer(request: AgentRequest) -> str:
-            said = await agent(request)
-            if request.case_id not in first:
-                await is_stopped.wait()
-            return said
-
-        return answer
-
-    async with serve() as client, asyncio.timeout(120):
-        runs = await pair.start(client)
-        callers = [AgentCaller(held(agent)) for agent in pair.agents]
-        driving = asyncio.ensure_future(drive_variants(client, runs, callers, hidden=True))
-
-        async def has_stopped() -> bool:
-            found = [await client.get_run(run.run_id, partial=False) for run in runs]
-            return all(run.counts.total < CASES for run in found)
-
-        await until(has_stopped)
-        is_stopped.set()
-        ended = await driving
-    for run, agent in zip(ended, pair.agents, strict=True):
-        assert len(agent.asked) <= expected.cases + run.settings.agent.concurrency
-        assert run.counts.finished == run.counts.total == len(agent.asked)
 
 
 async def test_retried_rows_move_no_stop(serve: Callable[..., Any], settings_of: Callable[..., Any]) -> None:
