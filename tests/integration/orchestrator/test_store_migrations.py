@@ -70,7 +70,16 @@ _STORED["0016"] = tuple(  # rows have the values of their scores
     )
     for statement in _STORED["0015"]
 )
-_STORED |= dict.fromkeys(("0017", "0018", "0019"), _STORED["0016"])
+_STORED |= dict.fromkeys(("0017", "0018"), _STORED["0016"])
+_STORED["0019"] = (  # texts and values that rows are found by have columns
+    *(
+        statement.replace('[{"input": "q"}]}\')', '[{"input": "q"}]}\', \'q\')').replace(
+            '"text": "yes"}\', \'t\')', "\"text\": \"yes\"}', 't', 'yes')"
+        )
+        for statement in _STORED["0016"]
+    ),
+    "INSERT INTO score_values VALUES ('r', 'exact_match', 0, 0, 1.0)",
+)
 
 
 def described(engine: sa.Engine) -> dict[str, object]:

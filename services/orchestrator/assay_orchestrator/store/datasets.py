@@ -62,7 +62,7 @@ def add_cases(connection: sa.Connection, upload_id: str, first_index: int, rows:
             "case_index": first_index + offset,
             "case_id": case_id,
             "case_json": text,
-            "question_text": BETWEEN_TURNS.join(question for question, _ in _questions(text)),
+            "question_text": BETWEEN_TURNS.join(question for question, _ in _questions(text).turns),
         }
         for offset, (case_id, text) in enumerate(rows)
     ]
