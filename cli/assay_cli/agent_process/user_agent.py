@@ -7,18 +7,19 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from assay.agent_host.caller import AgentCaller
+    from assay.agent_host.protocol import Caller
+    from assay.model.run import AgentSettings
 
 
-def load_caller(target: str, folder: Path) -> AgentCaller:
-    """Return the agent `module:function` that is found from a folder.
+def load_caller(agent: AgentSettings, folder: Path) -> Caller | None:
+    """Return what asks an agent whose code is found from a folder; None where it is no code on this side.
 
     Raises:
         InvalidInputError: It cannot be loaded.
     """
-    from assay.agent_host.caller import AgentCaller
-    from assay.agent_host.loader import load_agent
+    from assay.agent_host.opening import open_caller
     from assay_cli.agent_process.os_exit import guard_exit
 
-    guard_exit()
-    return AgentCaller(load_agent(target, folder))
+    if agent.adapter == "python":
+        guard_exit()
+    return open_caller(agent, folder)

@@ -23,7 +23,7 @@ from assay_cli.options import connect, say_what_is_left_out
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
-    from assay.agent_host.caller import AgentCaller
+    from assay.agent_host.protocol import Caller
     from assay.comparison.model import ComparisonSettings
     from assay.datasets import Dataset
     from assay.reports.report import Report
@@ -344,11 +344,10 @@ def _open_cases(spec: Spec) -> Dataset:
     )
 
 
-def _caller(spec: Spec) -> AgentCaller | None:
+def _caller(spec: Spec) -> Caller | None:
     from assay_cli.agent_process.user_agent import load_caller
 
-    agent = spec.settings.agent
-    return load_caller(agent.target, spec.base_dir) if agent.adapter == "python" else None
+    return load_caller(spec.settings.agent, spec.base_dir)
 
 
 @contextlib.contextmanager

@@ -36,7 +36,7 @@ from assay_cli.report_options import chosen_reports, report_option
 from assay_cli.run_options import Marks, find_run, marks_options, selection_options
 
 if TYPE_CHECKING:
-    from assay.agent_host.caller import AgentCaller
+    from assay.agent_host.protocol import Caller
     from assay.client.client import Client
     from assay.datasets import Dataset, DatasetInfo
     from assay.model.run import CaseSelection, Run
@@ -241,7 +241,7 @@ async def _run(
     resume_id: str | None,
     options: OutputOptions,
     baseline: _Baseline,
-    caller: AgentCaller | None,
+    caller: Caller | None,
 ) -> int:
     from assay_cli.against import read_baseline
 
@@ -295,8 +295,7 @@ def _find_failed(
     return found, failed
 
 
-def _load_caller(spec: Spec) -> AgentCaller | None:
+def _load_caller(spec: Spec) -> Caller | None:
     from assay_cli.agent_process.user_agent import load_caller
 
-    agent = spec.settings.agent
-    return load_caller(agent.target, spec.base_dir) if agent.adapter == "python" else None
+    return load_caller(spec.settings.agent, spec.base_dir)

@@ -12,7 +12,10 @@ import click
 
 from assay.datasets.choices import FORMAT_NAMES
 from assay.errors import AssayError, InvalidInputError, Problem
+from assay.model.run_settings import AgentSettings
 from assay.reports.metric_text import count_text
+from assay.spec.agents import HOSTED_ADAPTERS
+from assay.spec.command_options import command_line
 from assay.text.unsafe_text import clean, json_text
 from assay_cli.exit_status import EXIT_INFRASTRUCTURE
 from assay_cli.options import (
@@ -110,10 +113,9 @@ def validate(
     if len(specs) > 1:
         found.lines.append(f"variants {', '.join(one.settings.labels[VARIANT_LABEL] for one in specs)}")
     _check_cases(found, specs, selection)
-    for target, base_dir in dict.fromkeys(
-        (one.settings.agent.target, one.base_dir) for one in specs if one.settings.agent.adapter == "python"
-    ):
-        if found.agent_loads(target, base_dir, spec):
+    agents = {(one.settings.agent.adapter, one.settings.agent.target): one for one in specs}
+    for (adapter, target), one in agents.items():
+        if adapter in HOSTED_ADAPTERS and found.agent_opens(one.settings.agent, one.base_dir, spec):
             found.lines.append(f"agent    {target}: found")
     return _finish(found, as_json)
 
@@ -165,13 +167,14 @@ class _Findings:
     agent_traceback: str = ""
     left_out: int = 0
 
-    def agent_loads(self, target: str, base_dir: Path, spec: Path) -> bool:
-        """Take in what is wrong with the agent's code; return whether nothing is."""
-        from assay.agent_host.loader import AgentImportError, load_agent
+    def agent_opens(self, agent: AgentSettings, base_dir: Path, spec: Path) -> bool:
+        """Take in what is wrong with the agent's code or program; return whether nothing is."""
+        from assay.agent_host.loader import AgentImportError
+        from assay.agent_host.opening import open_caller
 
         try:
             with contextlib.redirect_stdout(sys.stderr):  # what it prints while it is imported is no result
-                load_agent(target, base_dir)
+                open_caller(agent, base_dir)
         except InvalidInputError as error:
             self.problems += [replace(problem, file=str(spec)) for problem in error.problems]
             if isinstance(error, AgentImportError):
@@ -200,9 +203,11 @@ def _find_more(found: _Findings, path: Path, overrides: tuple[str, ...], dataset
     except AssayError:  # what this machine lacks is reported once the spec is right
         pass
     agent = data.get("agent")
-    target = agent.get("target") if isinstance(agent, dict) and agent.get("adapter") == "python" else None
+    if not isinstance(agent, dict) or agent.get("adapter") not in tuple(HOSTED_ADAPTERS):
+        return
+    target = command_line(agent.get("target"))
     if isinstance(target, str) and not any(problem.field == "agent.target" for problem in found.problems):
-        found.agent_loads(target, path.parent, path)
+        found.agent_opens(AgentSettings(agent["adapter"], target), path.parent, path)
 
 
 def _check_dataset(data: dict[str, Any], dataset: Path | None, base_dir: Path) -> None:

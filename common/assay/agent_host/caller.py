@@ -87,7 +87,7 @@ class AgentCaller:
             response = dataclasses.replace(response, time_to_first_token_ms=(pieces.first_at - start) * 1000)
         return response
 
-    def close(self) -> None:
+    async def aclose(self) -> None:
         """Let idle threads end; a further call starts new ones."""
         self._threads.close()
 

@@ -37,10 +37,10 @@ class Failures:
                 return error_response(AgentErrorKind.RAISED, "the agent cancelled itself", type="CancelledError")
         return error_response(
             AgentErrorKind.RAISED,
-            self._redacted(_described(problem)),
+            self.redacted(_described(problem)),
             type=type(problem).__name__,
             retryable=isinstance(problem, Exception) and not isinstance(problem, _DETERMINISTIC),
-            traceback=user_traceback(problem, self._redacted),
+            traceback=user_traceback(problem, self.redacted),
         )
 
     def of_unreadable(self, problem: Exception) -> AgentResponse:
@@ -50,10 +50,11 @@ class Failures:
         return self._malformed(_described(problem))
 
     def _malformed(self, text: str) -> AgentResponse:
-        message = f"the answer of the agent cannot be read: {self._redacted(text)}"
+        message = f"the answer of the agent cannot be read: {self.redacted(text)}"
         return error_response(AgentErrorKind.MALFORMED, message)
 
-    def _redacted(self, text: str) -> str:
+    def redacted(self, text: str) -> str:
+        """Return a text without those keys and passwords."""
         # Looked up each time: an agent may read its keys from a file when it is first called.
         found = secret_values(os.environ)
         if found != self._secrets:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     import grpc
 
-    from assay.agent_host.caller import AgentCaller
+    from assay.agent_host.protocol import Caller
 
 _LEAVING_S = 1.0
 
@@ -31,7 +31,7 @@ _log = logging.getLogger(__name__)
 async def host_agent(
     channel: grpc.aio.Channel,
     run_id: str,
-    caller: AgentCaller,
+    caller: Caller,
     *,
     concurrency: int,
     on_attached: Callable[[], None] = lambda: None,
@@ -73,7 +73,7 @@ async def host_agent(
 
 
 class _Host:
-    def __init__(self, caller: AgentCaller) -> None:
+    def __init__(self, caller: Caller) -> None:
         self._caller = caller
         self.suspensions = Suspensions()
         self._reported = 0
@@ -124,7 +124,7 @@ class _Host:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks, timeout=_LEAVING_S)
-        self._caller.close()
+        await self._caller.aclose()
 
     def _start(self, request: agent_pb2.AgentRequest) -> None:
         request_id = request.request_id

@@ -36,7 +36,7 @@ from assay.wire.run import ATTEMPT, DATASET, RUN, SETTINGS, event_from_wire, res
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Mapping
 
-    from assay.agent_host.caller import AgentCaller
+    from assay.agent_host.protocol import Caller
     from assay.filters.run_filter import RunOrder
     from assay.model.case import Case
     from assay.model.run import RunSettings, RunState, SpendCap
@@ -456,7 +456,7 @@ class Client(ComparisonCalls):
 
         return await self._call(fetch)
 
-    async def host_agent(self, run_id: str, caller: AgentCaller, *, concurrency: int) -> None:
+    async def host_agent(self, run_id: str, caller: Caller, *, concurrency: int) -> None:
         """Answer a run's questions with an agent on this side, until the run asks no more.
 
         Raises:

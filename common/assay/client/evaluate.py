@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
 from assay.agent_host.caller import AgentCaller
-from assay.agent_host.loader import load_agent
+from assay.agent_host.opening import open_caller
+from assay.agent_host.protocol import Caller
 from assay.client.arguments import check_arguments
 from assay.client.client import Client
 from assay.client.evaluation import Evaluation
@@ -169,7 +170,7 @@ class _Job:
     spec: Spec
     dataset: Dataset
     info: DatasetInfo
-    caller: AgentCaller | None
+    caller: Caller | None
     server: str | None
     output_dir: Path | None
     on_event: Callable[[Run | StateChange | CaseResult], None] | None
@@ -278,8 +279,5 @@ def _dataset(
     )
 
 
-def _caller(spec: Spec, agent: Callable[..., Any] | None) -> AgentCaller | None:
-    if agent is not None:
-        return AgentCaller(agent)
-    settings = spec.settings.agent
-    return AgentCaller(load_agent(settings.target, spec.base_dir)) if settings.adapter == "python" else None
+def _caller(spec: Spec, agent: Callable[..., Any] | None) -> Caller | None:
+    return AgentCaller(agent) if agent is not None else open_caller(spec.settings.agent, spec.base_dir)

@@ -23,7 +23,7 @@ from assay.spec.prompt_template import case_problems
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from assay.agent_host.caller import AgentCaller
+    from assay.agent_host.protocol import Caller
     from assay.client.client import Client
     from assay.datasets import Dataset, DatasetInfo
     from assay.local.stack import LocalStack
@@ -219,7 +219,7 @@ def _reading(info: DatasetInfo) -> DatasetReading:
 async def drive_run(
     client: Client,
     run: Run,
-    caller: AgentCaller | None,
+    caller: Caller | None,
     listener: Callable[[Run | StateChange | CaseResult], None],
     stack: LocalStack | None = None,
     *,

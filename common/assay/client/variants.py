@@ -19,7 +19,7 @@ from assay.spec.variants import MAX_VARIANTS, VARIANT_LABEL, shared_first
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Sequence
 
-    from assay.agent_host.caller import AgentCaller
+    from assay.agent_host.protocol import Caller
     from assay.client.client import Client
     from assay.comparison.model import ComparisonSettings
     from assay.datasets import Dataset, DatasetInfo
@@ -154,7 +154,7 @@ def _rule_problems(run: Run, group_id: str, stop_early: str) -> list[Problem]:
 async def drive_variants(
     client: Client,
     runs: Sequence[Run],
-    callers: Sequence[AgentCaller | None],
+    callers: Sequence[Caller | None],
     *,
     stack: LocalStack | None = None,
     hidden: bool = False,
@@ -177,7 +177,7 @@ async def drive_variants(
     names = {run.settings.labels.get(VARIANT_LABEL, run.run_id): run for run in runs}
     with GroupProgress(names, hidden=hidden) as progress:
 
-        async def drive(run: Run, caller: AgentCaller | None) -> Run:
+        async def drive(run: Run, caller: Caller | None) -> Run:
             if run.finished:
                 return await client.get_run(run.run_id, partial=False)
             return await drive_run(client, run, caller, progress.taker(run.run_id))

@@ -8,15 +8,19 @@ from urllib.parse import urlsplit
 
 from assay.errors import Problem
 from assay.parsing.names import unknown_name
+from assay.spec.command_options import CommandOptions, target_problem
 from assay.spec.urls import has_user
 
 if TYPE_CHECKING:
     from assay.model.run import AgentSettings
 
-ADAPTERS = ("python", "http", "grpc", "openai", "anthropic", "replay")
+ADAPTERS = ("python", "command", "http", "grpc", "openai", "anthropic", "replay")
 """Adapters of this version."""
 
-LATER_ADAPTERS = ("command", "adk", "a2a")
+HOSTED_ADAPTERS = frozenset({"python", "command"})
+"""Adapters whose agent is code on the user's side: a client answers the questions of such a run."""
+
+LATER_ADAPTERS = ("adk", "a2a")
 """Names that are reserved for adapters of later versions."""
 
 _PYTHON_TARGET = re.compile(r"(?:[^\W\d]\w*(?:\.[^\W\d]\w*)*|[^:\0]+\.py):[^\W\d]\w*(?:\.[^\W\d]\w*)*")
@@ -36,6 +40,8 @@ def check_agent(agent: AgentSettings) -> list[Problem]:
     match agent.adapter:
         case "python":
             problems += _check_python(agent)
+        case "command":
+            problems += _check_command(agent)
         case "http":
             problems += _check_http(agent)
         case "grpc":
@@ -58,6 +64,14 @@ def _check_python(agent: AgentSettings) -> list[Problem]:
                 "agent.target",
             )
         )
+    return problems
+
+
+def _check_command(agent: AgentSettings) -> list[Problem]:
+    problems: list[Problem] = []
+    if problem := target_problem(agent.target):
+        problems.append(Problem(problem, "agent.target"))
+    CommandOptions.from_options(agent.options, problems)
     return problems
 
 

@@ -24,6 +24,7 @@ from assay.parsing.names import metric_name_problem, name_problem, unknown_name,
 from assay.parsing.percentages import read_share
 from assay.parsing.yaml_nodes import Lines, parse_yaml
 from assay.spec.agents import ADAPTERS, check_agent
+from assay.spec.command_options import COMMAND_KEYS, CommandOptions, command_line
 from assay.spec.grpc_options import GRPC_KEYS, read_ca_file
 from assay.spec.judging import JudgeReader, missing_key
 from assay.spec.model import Spec, wants_verdicts
@@ -50,7 +51,7 @@ _KEYS = ("name", "preset", "dataset", "format", "map", "encoding", "on_bad_case"
          "note", "variants")  # fmt: skip
 _AGENT_KEYS = ("adapter", "target", "timeout", "concurrency", "retries")
 _HTTP_KEYS = ("method", "headers", "query", "body", "response")
-_OPTION_KEYS = {"http": _HTTP_KEYS, "grpc": GRPC_KEYS} | dict.fromkeys(PROVIDERS, PROMPT_KEYS)
+_OPTION_KEYS = {"http": _HTTP_KEYS, "grpc": GRPC_KEYS, "command": COMMAND_KEYS} | dict.fromkeys(PROVIDERS, PROMPT_KEYS)
 
 
 def find_spec_file(path: Path) -> Path:
@@ -398,6 +399,12 @@ class SpecReader:
         option_keys = _OPTION_KEYS.get(adapter, ())
         known = (*_AGENT_KEYS, *option_keys)
         options = {key: item for key, item in value.items() if key in option_keys}
+        concurrency = 16
+        if adapter == "command":
+            value = {**value, "target": command_line(value.get("target"))}
+            chosen = CommandOptions.from_options(options, [])
+            # Each process answers one question at a time, as programs do that read a line and write one.
+            concurrency = chosen.processes if chosen.mode == "stream" else concurrency
         fields = Fields(value, lambda key, message: self._report(f"agent.{key}", message))
         fields.unknown(known, "field of agent")
         read_files = read_prompt_files if adapter in PROVIDERS else read_ca_file
@@ -407,7 +414,7 @@ class SpecReader:
             adapter=adapter,
             target=fields.text("target"),
             timeout_s=fields.duration_s("timeout", 30.0, 0.001, 3600, "a duration from 1ms to 1h, e.g. 30s or 500ms"),
-            concurrency=fields.whole("concurrency", 16, 1, 1000),
+            concurrency=fields.whole("concurrency", concurrency, 1, 1000),
             retries=fields.whole("retries", 2, 0, 10),
             options=options,
         )

@@ -28,7 +28,7 @@ async def outcome(agent: Callable[..., Any], request: AgentRequest, **options: A
     try:
         return await caller.call(request)
     finally:
-        caller.close()
+        await caller.aclose()
 
 
 def typed(request: AgentRequest) -> AgentResponse:
@@ -52,7 +52,7 @@ async def test_a_synchronous_function_runs_beside_the_loop(question: Question) -
 
     caller = AgentCaller(agent)
     answers = await asyncio.gather(*(caller.call(question(i)) for i in range(2)))
-    caller.close()
+    await caller.aclose()
     assert [answer.text for answer in answers] == ["q0", "q1"]
 
 
@@ -146,7 +146,7 @@ async def test_calls_that_are_cancelled_do_not_count_as_hanging(question: Questi
     await asyncio.gather(*calls, return_exceptions=True)
     response = await caller.call(question(0))
     release.set()
-    caller.close()
+    await caller.aclose()
     assert response.text == "answer"
 
 

@@ -33,7 +33,7 @@ async def outcome(agent: Callable[..., Any], *, timeout_s: float = 30.0) -> Agen
     try:
         return await caller.call(asked(timeout_s=timeout_s))
     finally:
-        caller.close()
+        await caller.aclose()
 
 
 def kind_of(response: AgentResponse) -> AgentErrorKind:
@@ -159,7 +159,7 @@ async def test_a_call_that_hangs_ends_at_its_limit_and_blocks_nobody(release: th
         assert hung.error is not None
         assert hung.error.retryable
         assert [other.text for other in others] == ["ok"] * 5
-        caller.close()
+        await caller.aclose()
 
 
 async def test_cancelling_the_call_cancels_the_agent() -> None:
@@ -191,7 +191,7 @@ async def test_an_answer_that_came_as_the_call_was_cancelled_is_no_hang() -> Non
         call.cancel()
         await asyncio.gather(call, return_exceptions=True)
     assert (await caller.call(asked())).text == "ok"
-    caller.close()
+    await caller.aclose()
 
 
 async def test_a_stream_is_closed_at_the_limit() -> None:
@@ -287,7 +287,7 @@ async def test_too_many_hanging_threads_stop_further_calls(release: threading.Ev
     release.set()
     await until(lambda: caller._threads._hung, lambda left: not left)
     assert (await caller.call(asked())).text == "ok"
-    caller.close()
+    await caller.aclose()
 
 
 async def test_threads_are_used_again() -> None:
@@ -301,7 +301,7 @@ async def test_threads_are_used_again() -> None:
     caller = AgentCaller(agent)
     for _ in range(10):
         await caller.call(asked())
-    caller.close()
+    await caller.aclose()
     assert len(used) == 1
 
 
@@ -357,7 +357,7 @@ async def test_a_case_without_a_text_is_no_empty_question() -> None:
     """An agent that takes texts is not called for a case that has variables alone."""
     caller = AgentCaller(lambda question: f"asked {question!r}")
     response = await caller.call(dataclasses.replace(asked(""), variables={"word": "a"}))
-    caller.close()
+    await caller.aclose()
     assert response.error is not None
     assert "name the agent's parameter `request`" in response.error.message
 

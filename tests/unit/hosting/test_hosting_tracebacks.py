@@ -26,7 +26,7 @@ async def error_of(agent: Callable[..., Any]) -> AgentError:
     try:
         response = await caller.call(AgentRequest(request_id="r", run_id="run", case_id="c", input="q"))
     finally:
-        caller.close()
+        await caller.aclose()
     received = response_from_json(response_to_json(response_from_wire(response_to_wire(response))))
     assert received.error is not None
     return received.error

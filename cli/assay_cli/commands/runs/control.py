@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from assay.model.report_settings import DEFAULT_REPORTS
-from assay_cli.commands.runs.follow import ANSWERED_HERE, OutputOptions, caller_of, conclude, follow_to_end, say_state
+from assay.spec.agents import HOSTED_ADAPTERS
+from assay_cli.commands.runs.follow import OutputOptions, caller_of, conclude, follow_to_end, say_state
 from assay_cli.exit_status import EXIT_INFRASTRUCTURE
 from assay_cli.options import (
     connect,
@@ -78,7 +79,7 @@ async def _take_up(client: Client, stack: LocalStack | None, run: Run) -> Run:
     """Continue a run that was interrupted because the command went, which had kept the local stack going."""
     from assay.model.run import PauseCause
 
-    if stack is None or run.pause_cause is not PauseCause.INTERRUPTED or run.settings.agent.adapter in ANSWERED_HERE:
+    if stack is None or run.pause_cause is not PauseCause.INTERRUPTED or run.settings.agent.adapter in HOSTED_ADAPTERS:
         return run
     _start_services(stack, run)
     click.echo("the run was interrupted: resuming it", err=True)
@@ -142,13 +143,13 @@ def cancel(run_id: str, server: str | None, as_json: bool) -> int:
 @click.option(
     "--spec",
     type=click.Path(path_type=Path),
-    help="Spec that started the run, to host its Python agent; default: none.",
+    help="Spec that started the run, to host its Python agent or command; default: none.",
 )
 @click.option(
     "--agent",
     "target",
-    metavar="MODULE:FUNCTION",
-    help="Python agent to host, found from the current folder; default: none.",
+    metavar="TARGET",
+    help="Python agent MODULE:FUNCTION or command line to host, found from the current folder; default: none.",
 )
 @click.option("--retry-errors", is_flag=True, help="Also retry rows with errors; works on ended runs too.")
 @click.option(
@@ -177,8 +178,8 @@ def resume(
     With --retry-errors, rows whose agent failed are run again, and metrics that could not be computed are computed
     again from the stored answer. Earlier attempts are kept: `assay runs show RUN --history CASE`.
 
-    A run whose agent is Python code needs that code: name it with --spec or --agent. One that only awaits verdicts
-    does not: its answers are stored. The exit status is that of `assay run`.
+    A run whose agent is Python code or a command needs that: name it with --spec or --agent. One that only awaits
+    verdicts does not: its answers are stored. The exit status is that of `assay run`.
 
     \b
         assay runs resume latest --spec assay.yaml

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
@@ -15,6 +15,7 @@ import click
 from assay.errors import AssayError
 from assay.model.report_settings import DEFAULT_REPORTS, ReportSettings
 from assay.model.run import PauseCause
+from assay.spec.agents import HOSTED_ADAPTERS
 from assay.text.unsafe_text import clean, shorten
 from assay_cli.exit_status import EXIT_INFRASTRUCTURE, EXIT_INTERRUPTED
 from assay_cli.options import print_document, print_line
@@ -23,7 +24,7 @@ from assay_cli.output.run_documents import Form, event_document, full
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from assay.agent_host.caller import AgentCaller
+    from assay.agent_host.protocol import Caller
     from assay.client.client import Client
     from assay.local.stack import LocalStack
     from assay.model.run import CaseResult, Run, StateChange
@@ -34,9 +35,6 @@ if TYPE_CHECKING:
     from assay_cli.output.console import ConsoleSummary
 
     Recording = Callable[[AsyncIterator[CaseResult], Run], AsyncIterator[CaseResult]]
-
-ANSWERED_HERE = frozenset({"python"})
-"""Adapters whose agent is code on the user's side: the client that continues such a run answers its questions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +74,7 @@ class OutputOptions:
         if self.again:
             return f"Continue with: {self.again} --resume {run.run_id}"
         where = f" --server {self.server}" if self.server else ""
-        asks = run.settings.agent.adapter in ANSWERED_HERE and run.pause_cause is not PauseCause.JUDGE
+        asks = run.settings.agent.adapter in HOSTED_ADAPTERS and run.pause_cause is not PauseCause.JUDGE
         code = " --spec SPEC" if asks else ""
         return f"Continue with: assay runs resume {run.run_id}{code}{where}"
 
@@ -86,7 +84,7 @@ async def follow_to_end(
     run: Run,
     options: OutputOptions,
     *,
-    caller: AgentCaller | None = None,
+    caller: Caller | None = None,
     stack: LocalStack | None = None,
 ) -> int:
     """Follow an active run until it ends or pauses, print its summary and write its report; return the exit status.
@@ -117,7 +115,7 @@ async def _drive(
     client: Client,
     run: Run,
     options: OutputOptions,
-    caller: AgentCaller | None,
+    caller: Caller | None,
     stack: LocalStack | None,
     *,
     is_own: bool,
@@ -204,29 +202,29 @@ async def read_for(console: ConsoleSummary, client: Client, run: Run) -> None:
         console.take(row)
 
 
-def caller_of(run: Run, spec: Path | None, target: str | None) -> AgentCaller | None:
+def caller_of(run: Run, spec: Path | None, target: str | None) -> Caller | None:
     """Return the run's agent where it is code on this side.
 
     Args:
         spec: The spec that started it: its agent is found from that file's folder.
-        target: The agent as module:function, found from the current folder; wins over the spec.
+        target: The agent as module:function, or as a command line, found from the current folder; wins over the spec.
 
     Raises:
         InvalidInputError: The code is needed and was not named, cannot be loaded, or is another agent's.
     """
     from assay.errors import InvalidInputError, SpecError
 
-    if run.settings.agent.adapter not in ANSWERED_HERE:
+    if run.settings.agent.adapter not in HOSTED_ADAPTERS:
         return None
     from assay_cli.agent_process.user_agent import load_caller
 
     wanted = run.settings.agent.target
     if target is not None:
-        return load_caller(target, Path.cwd())
+        return load_caller(replace(run.settings.agent, target=target), Path.cwd())
     if spec is None:
         raise InvalidInputError(
             f"the agent of run {run.run_id} is code on your side ({wanted}): name the spec that started the run with "
-            "--spec, or the code with --agent MODULE:FUNCTION"
+            "--spec, or the code with --agent MODULE:FUNCTION or --agent COMMAND"
         )
     from assay.spec.loader import load_spec
 
@@ -236,7 +234,7 @@ def caller_of(run: Run, spec: Path | None, target: str | None) -> AgentCaller | 
             f"run {run.run_id} asks the agent {wanted!r}, and {spec} names {loaded.settings.agent.target!r}: name the "
             "spec that started the run"
         )
-    return load_caller(wanted, loaded.base_dir)
+    return load_caller(loaded.settings.agent, loaded.base_dir)
 
 
 def say_state(run: Run) -> str:

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 
 from assay.errors import ConflictError, OverloadedError, Problem, SpecError
 from assay.runtime.failpoints import failpoint
+from assay.spec.agents import HOSTED_ADAPTERS
 from assay.storage.times import now
 from assay.version import __version__
-from assay_orchestrator.runs.planner import HOSTED_ADAPTERS, agent_key
+from assay_orchestrator.runs.planner import agent_key
 from assay_orchestrator.store import datasets, runs, shards, stops
 from assay_orchestrator.store.settings_json import settings_to_json
 

@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 
 from assay.errors import InvalidInputError, WrongStateError
 from assay.metrics import build_metric
+from assay.spec.agents import HOSTED_ADAPTERS
 from assay.spec.grpc_options import target_host
 from assay.spec.model import checks_of, wants_verdicts
 from assay_orchestrator.agents import build_agent
@@ -28,9 +29,6 @@ if TYPE_CHECKING:
     from assay_orchestrator.evidence.embedding_client import EmbeddingClient
     from assay_orchestrator.evidence.jury import RunJury
     from assay_orchestrator.settings import Settings
-
-HOSTED_ADAPTERS = frozenset({"python"})
-"""Adapters whose agent is the user's own code: it runs on the client's side, behind ServeAgent."""
 
 
 def agent_key(agent: AgentSettings, limits: Mapping[str, int]) -> str:

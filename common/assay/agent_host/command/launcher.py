@@ -1,0 +1,136 @@
+"""Starting the processes of a command: found before anything is asked, and given up on where each dies at once."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+from typing import TYPE_CHECKING
+
+from assay.agent_host.command.guard import GroupGuard
+from assay.agent_host.failures import Failures
+from assay.errors import InvalidInputError, Problem
+from assay.model.agent_response import AgentErrorKind, AgentResponse, error_response
+from assay.spec.command_options import command_words, target_problem
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from assay.agent_host.command.process import AgentProcess
+
+MAX_FRUITLESS = 30
+"""How many processes in a row may end without an answer before no further one is started."""
+
+_LAST_LINE_CHARS = 300
+
+
+def find_command(target: str, folder: Path) -> list[str]:
+    """Return the words of a command line whose program exists.
+
+    Args:
+        target: The command line.
+        folder: Where it is run: a program with a slash in its name is found from there, others on PATH.
+
+    Raises:
+        InvalidInputError: There is no such program, or it cannot be executed.
+    """
+    if problem := target_problem(target):
+        raise _refusal(problem)
+    words = command_words(target)
+    program = words[0]
+    if "/" not in program:
+        if shutil.which(program) is None:
+            near = f", or write ./{program} for the file in the spec's folder" if (folder / program).is_file() else ""
+            raise _refusal(f"there is no program {program!r} on PATH: install it{near}")
+        return words
+    file = folder / program
+    if not file.is_file():
+        raise _refusal(f"there is no program {file}: a name with a slash is found from the spec's folder")
+    if not os.access(file, os.X_OK):
+        raise _refusal(f"{file} is not executable: `chmod +x` it, or name what runs it, e.g. 'sh {program}'")
+    return words
+
+
+def _refusal(message: str) -> InvalidInputError:
+    return InvalidInputError([Problem(message, "agent.target")], reason="AGENT_NOT_FOUND")
+
+
+class NotStartedError(Exception):
+    """No process could be started; `response` is the answer that says why."""
+
+    def __init__(self, response: AgentResponse) -> None:
+        super().__init__()
+        self.response = response
+
+
+class Launcher:
+    """Starts the processes of one command, and ends them.
+
+    Args:
+        words: The program and its arguments.
+        folder: The folder that they run in.
+    """
+
+    def __init__(self, words: Sequence[str], folder: Path) -> None:
+        self._words = words
+        self._folder = folder
+        self._processes: set[AgentProcess] = set()
+        self._stopping: set[asyncio.Task[None]] = set()
+        self._fruitless = 0
+        self._why = ""
+        self.guard = GroupGuard()
+        self.failures = Failures()
+
+    async def start(self, process: AgentProcess) -> None:
+        """Start a process, with the environment of this one.
+
+        Raises:
+            NotStartedError: It cannot be started, or too many before it have ended without an answer.
+        """
+        if self._fruitless >= MAX_FRUITLESS:
+            said = f"{self._fruitless} processes in a row ended without an answer, and no further one is started"
+            raise NotStartedError(error_response(AgentErrorKind.UNREACHABLE, f"{said}: {self._why}"))
+        self._processes.add(process)
+        try:
+            await asyncio.get_running_loop().subprocess_exec(
+                lambda: process, *self._words, cwd=self._folder, start_new_session=True
+            )
+        except OSError as problem:
+            self._processes.discard(process)
+            self.note_fruitless(f"the command cannot be started: {problem.strerror or problem}")
+            raise NotStartedError(error_response(AgentErrorKind.UNREACHABLE, self._why)) from None
+
+    def note_answer(self) -> None:
+        """Take that the command answers."""
+        self._fruitless = 0
+
+    def note_fruitless(self, why: str) -> None:
+        """Take that a process ended without any answer."""
+        self._fruitless += 1
+        self._why = why
+
+    def note_end(self, process: AgentProcess) -> None:
+        """Take that a process has ended."""
+        self._processes.discard(process)
+
+    def stop(self, process: AgentProcess) -> None:
+        """Begin to end a process."""
+        task = asyncio.create_task(process.stop())
+        self._stopping.add(task)
+        task.add_done_callback(self._stopping.discard)
+
+    def failure(
+        self, kind: AgentErrorKind, message: str, process: AgentProcess, *, retryable: bool = False
+    ) -> AgentResponse:
+        """Return the answer that a process failed to give, with the last lines of its log."""
+        log = self.failures.redacted(process.last_lines)
+        said = self.failures.redacted(message)
+        if kind is AgentErrorKind.UNREACHABLE and (last := log.rpartition("\n")[2].strip()):
+            said += f"; its last line on stderr: {last[:_LAST_LINE_CHARS]}"
+        return error_response(kind, said, retryable=retryable, traceback=log)
+
+    async def aclose(self) -> None:
+        """End every process."""
+        await asyncio.gather(*(process.stop() for process in list(self._processes)), *self._stopping)
+        await self.guard.aclose()

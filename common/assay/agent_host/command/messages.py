@@ -1,0 +1,84 @@
+"""What a command reads and writes: a question and an answer, each one JSON object."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import TYPE_CHECKING, Any
+
+from assay.model.agent_response import MalformedAnswerError, response_from_json
+from assay.model.response_fields import excerpt
+from assay.model.response_limits import MAX_ANSWER_BYTES, AnswerTooLargeError, check_bounds
+from assay.parsing.names import kind_of
+from assay.text.unsafe_text import clean
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from assay.agent_host.failures import Failures
+    from assay.model.agent_response import AgentRequest, AgentResponse
+
+# Escapes make JSON larger than the texts that it holds.
+MAX_OUTPUT_BYTES = 4 * MAX_ANSWER_BYTES
+"""Of one answer as JSON."""
+
+
+def question_line(request: AgentRequest) -> bytes:
+    """Return a question as a line of JSON, with the names of `AgentRequest`."""
+    return json.dumps(dataclasses.asdict(request), ensure_ascii=False).encode("utf-8", "replace") + b"\n"
+
+
+def object_from(output: bytes, where: str) -> dict[str, Any]:
+    """Return the object that a command has written as JSON.
+
+    Args:
+        output: What it wrote.
+        where: What that is, e.g. "line 3 of its stdout".
+
+    Raises:
+        MalformedAnswerError: It is no object; the message names `where` and shows the beginning.
+    """
+    begins = f"it begins {clean(excerpt(output))!r}"
+    try:
+        data = json.loads(output.decode())
+    except UnicodeDecodeError:
+        raise MalformedAnswerError(f"{where} is not UTF-8: {begins}") from None
+    except (ValueError, RecursionError):
+        raise MalformedAnswerError(f"{where} is not JSON: {begins}; logs belong on stderr") from None
+    if not isinstance(data, dict):
+        raise MalformedAnswerError(f"{where} is {kind_of(data)}, not an object: {begins}")
+    return data
+
+
+def answer_from(data: dict[str, Any], failures: Failures) -> AgentResponse:
+    """Return the answer that an object is, whatever it holds."""
+    try:
+        check_bounds(data)
+        return response_from_json({name: value for name, value in data.items() if name != "request_id"})
+    except (MalformedAnswerError, AnswerTooLargeError) as problem:
+        return failures.of_unreadable(problem)
+
+
+class Lines:
+    """Cuts bytes into lines."""
+
+    def __init__(self) -> None:
+        self._rest = bytearray()
+
+    def take(self, data: bytes) -> Iterator[bytes]:
+        """Yield the lines that are complete with these bytes, without their ends.
+
+        Raises:
+            AnswerTooLargeError: A line is longer than 8 MiB.
+        """
+        *whole, rest = data.split(b"\n")
+        for line in whole:
+            yield bytes(self._rest) + line
+            self._rest.clear()
+        self._rest += rest
+        if len(self._rest) > MAX_OUTPUT_BYTES:
+            raise AnswerTooLargeError(f"a line of its stdout is longer than {MAX_OUTPUT_BYTES // 1024**2} MiB")
+
+    def rest(self) -> bytes:
+        """Return what stands behind the last end of a line."""
+        return bytes(self._rest)

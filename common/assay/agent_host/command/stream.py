@@ -1,0 +1,239 @@
+"""A command whose processes answer questions line by line, in any order."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import time
+from typing import TYPE_CHECKING
+
+from assay.agent_host.command.launcher import NotStartedError
+from assay.agent_host.command.messages import Lines, answer_from, object_from, question_line
+from assay.agent_host.command.process import STOP_S, AgentProcess
+from assay.model.agent_response import AgentErrorKind, MalformedAnswerError, error_response
+from assay.model.response_limits import AnswerTooLargeError
+
+if TYPE_CHECKING:
+    from assay.agent_host.command.launcher import Launcher
+    from assay.model.agent_response import AgentRequest, AgentResponse
+
+_LEAVING_S = 1.0
+_MAX_ODD_LINES = 1_000
+_MAX_GIVEN_UP = 10_000
+
+
+class StreamCaller:
+    """Spreads questions over the processes of a command; one that ends is replaced when it is needed.
+
+    Args:
+        launcher: Starts them.
+        processes: Most of them at once.
+    """
+
+    def __init__(self, launcher: Launcher, processes: int) -> None:
+        self._launcher = launcher
+        self._places = [_Place(launcher) for _ in range(processes)]
+
+    async def call(self, request: AgentRequest) -> AgentResponse:
+        """Return the answer of a process, with the time it took; never raises but when cancelled."""
+        place = min(self._places, key=lambda each: each.load)
+        return await place.ask(request)
+
+    async def aclose(self) -> None:
+        """End the input of the processes, and those that do not end then; a further call starts new ones."""
+        await asyncio.gather(*(place.aclose() for place in self._places))
+        await self._launcher.aclose()
+
+
+class _Place:
+    """Where one process after the other answers."""
+
+    def __init__(self, launcher: Launcher) -> None:
+        self._launcher = launcher
+        self._starting = asyncio.Lock()
+        self._session: _Session | None = None
+        self.load = 0
+
+    async def ask(self, request: AgentRequest) -> AgentResponse:
+        self.load += 1
+        deadline = asyncio.get_running_loop().time() + request.timeout_s
+        try:
+            async with asyncio.timeout_at(deadline):
+                session = await self._living_session()
+            return await session.ask(request, deadline)
+        except NotStartedError as problem:
+            return problem.response
+        except TimeoutError:
+            return error_response(AgentErrorKind.TIMEOUT, _late(request), retryable=True)
+        finally:
+            self.load -= 1
+
+    async def aclose(self) -> None:
+        if self._session is not None:
+            await self._session.aclose()
+
+    async def _living_session(self) -> _Session:
+        async with self._starting:
+            if self._session is None or self._session.is_over:
+                if self._session is not None:
+                    await self._session.wait_for_end()
+                session = _Session(self._launcher)
+                await self._launcher.start(session.process)
+                self._session = session
+            return self._session
+
+
+class _Session:
+    """One process and the questions that it has."""
+
+    def __init__(self, launcher: Launcher) -> None:
+        self._launcher = launcher
+        self._lines = Lines()
+        self._line_count = 0
+        self._asked: dict[str, asyncio.Future[AgentResponse]] = {}
+        self._given_up: dict[str, None] = {}
+        self._odd_count = 0
+        self._odd: AgentResponse | None = None
+        self._has_answered = False
+        self.process = AgentProcess(self, launcher.guard)
+        self.is_over = False
+
+    async def ask(self, request: AgentRequest, deadline: float) -> AgentResponse:
+        if self._odd is not None:
+            # What no question asked for would be the answer to the next one, whenever it comes.
+            odd, self._odd = self._odd, None
+            return odd
+        if self.is_over:
+            return self._ended()
+        answer: asyncio.Future[AgentResponse] = asyncio.get_running_loop().create_future()
+        self._asked[request.request_id] = answer
+        start = time.perf_counter()
+        self.process.write(question_line(request))
+        try:
+            async with asyncio.timeout_at(deadline):
+                response = await answer
+        except TimeoutError:
+            self._asked.pop(request.request_id, None)
+            self._stop(_unreachable("another question of its process reached its deadline, and the process was ended"))
+            response = self._launcher.failure(AgentErrorKind.TIMEOUT, _late(request), self.process, retryable=True)
+        except asyncio.CancelledError:
+            self._give_up(request.request_id)
+            if not self._asked:
+                self._stop(_unreachable("its process was ended"))  # or it would work on, and the next question wait
+            raise
+        return dataclasses.replace(response, latency_ms=(time.perf_counter() - start) * 1000)
+
+    async def wait_for_end(self) -> None:
+        await self.process.wait(STOP_S)
+
+    async def aclose(self) -> None:
+        self.is_over = True
+        self.process.close_stdin()
+        await self.process.wait(_LEAVING_S)
+        await self.process.stop()
+
+    def take_output(self, data: bytes) -> None:
+        try:
+            for line in self._lines.take(data):
+                if self.is_over:
+                    return
+                self._take_line(line)
+        except AnswerTooLargeError as problem:
+            self._stop_for(self._launcher.failure(AgentErrorKind.TOO_LARGE, str(problem), self.process))
+
+    def take_closed(self, name: str) -> None:
+        said = f"the command closed its {name}, and its process was ended"
+        self._stop_for(self._launcher.failure(AgentErrorKind.UNREACHABLE, said, self.process, retryable=True))
+
+    def take_end(self) -> None:
+        if not self.is_over and (line := self._lines.rest()):
+            self._take_line(line)
+        self._launcher.note_end(self.process)
+        if not self.is_over:
+            self._end(self._ended())
+
+    def _take_line(self, line: bytes) -> None:
+        self._line_count += 1
+        if not line.strip():
+            return
+        where = f"line {self._line_count} of its stdout"
+        try:
+            data = object_from(line, where)
+            request_id = data.get("request_id")
+            if not isinstance(request_id, str):
+                raise MalformedAnswerError(f"{where} has no request_id: an answer has that of its question")
+            if request_id in self._given_up:
+                del self._given_up[request_id]
+                return
+            if request_id not in self._asked:
+                raise MalformedAnswerError(f"{where} answers {request_id[:100]!r}, which is no question in flight")
+        except MalformedAnswerError as problem:
+            self._take_odd(str(problem))
+            return
+        self._has_answered, self._odd_count = True, 0
+        self._launcher.note_answer()
+        self._settle(request_id, answer_from(data, self._launcher.failures))
+
+    def _take_odd(self, problem: str) -> None:
+        """Take a line that answers no question: those in flight fail, as it may have been meant for any of them."""
+        self._odd_count += 1
+        response = self._launcher.failure(AgentErrorKind.MALFORMED, problem, self.process)
+        if self._odd_count > _MAX_ODD_LINES:
+            self._stop_for(response)
+        elif not self._asked:
+            self._odd = self._odd or response
+        for request_id in list(self._asked):
+            self._settle(request_id, response)
+            self._give_up(request_id)
+
+    def _give_up(self, request_id: str) -> None:
+        """Ignore the answer to a question should it still come."""
+        self._asked.pop(request_id, None)
+        self._given_up[request_id] = None
+        if len(self._given_up) > _MAX_GIVEN_UP:
+            del self._given_up[next(iter(self._given_up))]
+
+    def _settle(self, request_id: str, response: AgentResponse) -> None:
+        answer = self._asked.pop(request_id)
+        if not answer.done():
+            answer.set_result(response)
+
+    def _stop_for(self, response: AgentResponse) -> None:
+        """End the process for what it does itself."""
+        if not self.is_over:
+            self._end(response)
+            self._launcher.stop(self.process)
+
+    def _stop(self, response: AgentResponse) -> None:
+        """End the process, which is not at fault; the questions that it has fail."""
+        if not self.is_over:
+            self.is_over = True
+            self._fail(response)
+            self._launcher.stop(self.process)
+
+    def _end(self, response: AgentResponse) -> None:
+        """Take that the process answers no more, and why."""
+        self.is_over = True
+        if not self._has_answered:
+            self._launcher.note_fruitless(_said(response))
+        self._fail(response)
+
+    def _fail(self, response: AgentResponse) -> None:
+        for request_id in list(self._asked):
+            self._settle(request_id, response)
+
+    def _ended(self) -> AgentResponse:
+        said = f"the command ended {self.process.ending} before it answered"
+        return self._launcher.failure(AgentErrorKind.UNREACHABLE, said, self.process, retryable=True)
+
+
+def _late(request: AgentRequest) -> str:
+    return f"no answer within {request.timeout_s:g} s"
+
+
+def _unreachable(message: str) -> AgentResponse:
+    return error_response(AgentErrorKind.UNREACHABLE, message, retryable=True)
+
+
+def _said(response: AgentResponse) -> str:
+    return response.error.message if response.error is not None else ""
