@@ -13,6 +13,7 @@ from assay.metrics.checks.judged_checks import JUDGED_CHECKS, criterion_of
 from assay.metrics.core.turn_scores import turn_details
 from assay.reports.atomic import atomic_writer
 from assay.text.unsafe_text import clean, json_text
+from assay_cli.row_cases import RowCases
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Mapping
@@ -58,7 +59,7 @@ async def recorded_on_the_way(
     """
     judge = run.settings.judge
     assert judge is not None, "check_recording refuses a run without a judge"
-    found = _Cases(cases)
+    found = RowCases(cases)
     recorded = missing = 0
     with atomic_writer(path, option=_OPTION) as file:
         async for row in rows:
@@ -130,22 +131,3 @@ def _line(row: CaseResult, given: _Given, judge: JudgeSettings, *, repeats: int,
         "judge": verdict["judge"],
         "verdict": {"reasoning": given.detail.get("reasoning", ""), **verdict["scores"]},
     }
-
-
-class _Cases:
-    """Finds the cases that rows belong to, in one pass over the dataset.
-
-    Args:
-        cases: In order, as the rows are.
-    """
-
-    def __init__(self, cases: Iterable[Case]) -> None:
-        self._cases = enumerate(cases)
-        self._index = -1
-        self._found: Case | None = None
-
-    def of(self, row: CaseResult) -> Case | None:
-        """Return the case of a row; None where the dataset no longer has it."""
-        while self._index < row.case_index:
-            self._index, self._found = next(self._cases, (row.case_index, None))
-        return self._found if self._found is not None and self._found.case_id == row.case_id else None

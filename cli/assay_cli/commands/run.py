@@ -36,10 +36,12 @@ from assay_cli.report_options import chosen_reports, report_option
 from assay_cli.run_options import Marks, find_run, marks_options, selection_options
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
     from assay.agent_host.protocol import Caller
     from assay.client.client import Client
     from assay.datasets import Dataset, DatasetInfo
-    from assay.model.run import CaseSelection, Run
+    from assay.model.run import CaseResult, CaseSelection, Run
     from assay.reports.ci_outputs import CiOutputs
     from assay.spec.model import Spec
     from assay_cli.commands.runs.follow import Recording
@@ -94,6 +96,12 @@ _REPORTS = Path("assay-reports")
     metavar="FILE",
     help="File for the judge's verdicts, for `judge: {replay: FILE}` in a spec; is replaced; default: none.",
 )
+@click.option(
+    "--record",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="File for every answer, as a dataset for `adapter: replay`: FILE.jsonl; is replaced; default: none.",
+)
 @click.option("--no-progress", is_flag=True, help="Show no progress.")
 @click.option("--quiet", is_flag=True, help="Print the verdict alone, and no progress.")
 @click.option("--verbose", is_flag=True, help="Print each row when it is finished: question, answer, scores, verdict.")
@@ -120,6 +128,7 @@ def run(
     mapping: tuple[str, ...],
     on_bad_case: str | None,
     record_verdicts: Path | None,
+    record: Path | None,
     no_progress: bool,
     quiet: bool,
     verbose: bool,
@@ -170,7 +179,7 @@ def run(
         verbose=verbose,
         spec=checked,
         reports=reports,
-        recorded=_recording(checked, cases, info, record_verdicts),
+        recorded=_recording(checked, cases, info, record_verdicts, record),
         ci=ci,
     )
     with contextlib.redirect_stdout(sys.stderr):  # what the agent prints: stdout is for results
@@ -222,16 +231,31 @@ def _open_cases(spec: Spec, selection: CaseSelection, failed: frozenset[str]) ->
     return cases, info
 
 
-def _recording(spec: Spec, dataset: Dataset, info: DatasetInfo, path: Path | None) -> Recording | None:
-    """Return what writes verdicts to the file that --record-verdicts names; None where it is not given."""
+def _recording(
+    spec: Spec, dataset: Dataset, info: DatasetInfo, verdicts: Path | None, answers: Path | None
+) -> Recording | None:
+    """Return what writes the files that --record-verdicts and --record name; None where neither is given."""
     from assay.reports.atomic import check_folder
+    from assay_cli.answer_recording import answers_on_the_way, check_record_file
     from assay_cli.verdict_recording import check_recording, recorded_on_the_way
 
-    if path is None:
+    recordings: list[Recording] = []
+    if verdicts is not None:
+        check_recording(spec, info)
+        check_folder(verdicts.parent, option="--record-verdicts")
+        recordings.append(partial(recorded_on_the_way, cases=dataset, path=verdicts))
+    if answers is not None:
+        check_record_file(answers, dataset=spec.dataset, verdicts=verdicts)
+        recordings.append(partial(answers_on_the_way, cases=dataset, path=answers))
+    if not recordings:
         return None
-    check_recording(spec, info)
-    check_folder(path.parent, option="--record-verdicts")
-    return partial(recorded_on_the_way, cases=dataset, path=path)
+
+    def record(rows: AsyncIterator[CaseResult], run: Run) -> AsyncIterator[CaseResult]:
+        for recording in recordings:
+            rows = recording(rows, run)
+        return rows
+
+    return record
 
 
 async def _run(

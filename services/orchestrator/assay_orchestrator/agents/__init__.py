@@ -60,4 +60,6 @@ def build_agent(
         from assay_orchestrator.agents.prompt import PromptAgent
 
         agent = PromptAgent(settings, allowed_hosts=allowed_hosts, allowed_env=allowed_env)
-    return RetryingAgent(agent, settings.retries, pausing=pausing)
+    # A recorded error is the same however often it is read.
+    retries = settings.retries if settings.adapter != "replay" else 0
+    return RetryingAgent(agent, retries, pausing=pausing)

@@ -332,12 +332,21 @@ async def test_a_file_that_cannot_run_is_an_error_of_each_question(tmp_path: Pat
 
 
 async def test_closing_ends_processes_that_do_not_want_to(tmp_path: Path) -> None:
-    """The end of input ends most programs; one that ignores SIGTERM is killed. A later question starts anew."""
+    """The end of input ends most programs; one that ignores SIGTERM is killed."""
     async with opened(tmp_path, "stubborn") as caller:
         await caller.call(question("pid"))
+    assert not processes(tmp_path)
+
+
+async def test_a_closed_caller_may_be_asked_again(tmp_path: Path) -> None:
+    """A client that has lost its connection closes its agent, and goes on with new processes."""
+    async with opened(tmp_path) as caller:
+        first = await caller.call(question("pid"))
         await caller.aclose()
         assert not processes(tmp_path)
-        assert (await caller.call(question("pid"))).error is None
+        second = await caller.call(question("pid"))
+        assert second.error is None
+        assert second.text != first.text
 
 
 async def test_a_cancelled_question_ends_its_process(tmp_path: Path) -> None:

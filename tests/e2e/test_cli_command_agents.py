@@ -1,0 +1,157 @@
+"""Agents that are programs, and answers that are recorded: `adapter: command` and `assay run --record`."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+from typing import TYPE_CHECKING, Any
+
+import psutil
+from tests.waiting import wait_until
+
+import assay
+
+if TYPE_CHECKING:
+    from tests.e2e.conftest import Cli
+
+AGENT = """\
+def answer(request):
+    number = int(request.input[1:])
+    if number % 10 == 3:
+        raise RuntimeError("out of luck")
+    return {"text": f"A{number % 7}", "usage": {"total_tokens": number},
+            "sources": [{"title": f"page {number % 5}"}, "other"], "retrieved": [], "output": {"n": [number, None]},
+            "tool_calls": [{"name": "search", "arguments": {"n": number}}], "metadata": {"repeat": request.repeat_index}}
+"""
+PROGRAM = """\
+import json, sys
+from types import SimpleNamespace
+from agent import answer
+for line in sys.stdin:
+    question = json.loads(line)
+    try:
+        found = answer(SimpleNamespace(**question))
+    except RuntimeError as problem:
+        found = {"error": str(problem)}
+    print(json.dumps({**found, "request_id": question["request_id"]}), flush=True)
+"""
+METRICS = ["exact_match", "rouge", "tokens", "hit_rate", "tool_calls", "consistency"]
+
+
+def project(cli: Cli) -> list[dict[str, Any]]:
+    """Write an agent as a function and as a program, and fifty cases; return the two agents."""
+    cases = [
+        {"id": f"c{n}", "question": f"q{n}", "references": [f"A{n % 5}", "B\u2028"], "expected_sources": ["page 1"],
+         "expected_tools": [{"name": "search", "arguments": {"n": n}}], "category": f"g{n % 3}", "tags": ["t"],
+         "weight": n + 1, "note": "kept", "variables": {"a": [1]}}
+        for n in range(50)
+    ]  # fmt: skip
+    cli.write("qa.jsonl", "\n".join(map(json.dumps, cases)))
+    cli.write("agent.py", AGENT)
+    cli.write("program.py", PROGRAM)
+    command = {"adapter": "command", "target": [sys.executable, "program.py"], "processes": 2, "retries": 0}
+    return [{"adapter": "python", "target": "agent:answer", "retries": 0}, command]
+
+
+def scores(cli: Cli, folder: str) -> tuple[list[Any], Any]:
+    """Return what the rows of a report say, but for measured times, and the aggregates."""
+    report = json.loads((cli.folder / folder / "results.json").read_text())
+    rows = [
+        [row["case_id"], row["repeat"], row["status"], row["passed"], row["scores"], row["answer"]]
+        for row in report["rows"]
+    ]
+    return rows, {name: metric["value"] for name, metric in report["summary"]["metrics"].items()}
+
+
+def test_a_program_scores_as_a_function_does_and_so_does_its_recording(shared_project: Cli) -> None:
+    """The same logic as function and as program gives the same scores, and replayed answers give them again."""
+    cli = shared_project
+    function, command = project(cli)
+    base = {"name": "r", "dataset": "qa.jsonl", "metrics": METRICS, "repeats": 2, "max_agent_errors": "100%"}
+    for name, agent in (("function", function), ("command", command)):
+        cli.write("assay.yaml", {**base, "agent": agent})
+        done = cli.run("run", "--output-dir", name, "--record", f"{name}.jsonl", status=None)
+        assert "answers: those of 50 cases recorded, 10 of them errors of the agent" in done.stderr, done.stderr
+        cli.write("assay.yaml", {**base, "agent": {"adapter": "replay"}, "dataset": f"{name}.jsonl"})
+        cli.run("run", "--output-dir", f"{name}-again", "--record", "again.jsonl", status=None)
+        assert scores(cli, f"{name}-again") == scores(cli, name)
+        assert (cli.folder / "again.jsonl").read_text() == (cli.folder / f"{name}.jsonl").read_text()
+    first, second = scores(cli, "function"), scores(cli, "command")
+    assert first[1] == second[1]
+    for one, other in zip(first[0], second[0], strict=True):
+        if one[2] != "error":
+            assert one == other
+        else:
+            assert one[:5] == other[:5]
+
+
+def test_a_missing_program_is_refused_before_the_run(shared_project: Cli) -> None:
+    """Nothing is started without the program; `validate` reports it beside what else is wrong."""
+    cli = shared_project
+    cli.write("assay.yaml", {"dataset": "qa.jsonl", "metrics": ["exact_match"],
+                             "agent": {"adapter": "command", "target": "no-such-program x"}})  # fmt: skip
+    cli.write("qa.jsonl", '{"question": "q", "reference": "a"}')
+    done = cli.run("run", status=2)
+    assert "agent.target: there is no program 'no-such-program' on PATH: install it" in done.stderr
+    assert "no-such-program" in cli.run("validate", status=2).stderr
+    cli.write("assay.yaml", {"dataset": "qa.jsonl", "metrics": ["exact"],
+                             "agent": {"adapter": "command", "target": ["no-such-program"], "mode": "both"}})  # fmt: skip
+    found = cli.run("validate", status=2).stderr
+    assert all(said in found for said in ("unknown metric", "unknown mode", "no-such-program")), found
+
+
+def test_an_interrupted_run_leaves_no_process_and_is_resumed(shared_project: Cli) -> None:
+    """Ctrl-C ends the program, although it hangs and ignores SIGTERM; `runs resume --spec` starts it again."""
+    cli = shared_project
+    mark = cli.folder / "second"
+    cli.write("hangs.py", "import json, os, signal, sys, time\n"
+                          "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+                          "for line in sys.stdin:\n"
+                          f"    while not os.path.exists({str(mark)!r}): time.sleep(0.05)\n"
+                          "    print(json.dumps({'request_id': json.loads(line)['request_id'], 'text': 'a'}))\n"
+                          "    sys.stdout.flush()\n")  # fmt: skip
+    cli.write("qa.jsonl", '{"question": "q", "reference": "a"}')
+    target = f"{sys.executable} -I -S {cli.folder / 'hangs.py'}"
+    cli.write("assay.yaml", {"name": "resumed", "dataset": "qa.jsonl", "metrics": ["exact_match"],
+                             "agent": {"adapter": "command", "target": target}})  # fmt: skip
+
+    def programs() -> list[psutil.Process]:
+        return [
+            process
+            for process in psutil.process_iter(["cmdline"])
+            if str(cli.folder / "hangs.py") in (process.info["cmdline"] or [])
+        ]
+
+    running = cli.start("run")
+    cli.wait_until(programs, running)
+    running.send_signal(signal.SIGINT)
+    _, err = running.communicate()
+    assert running.returncode == 130, err
+    assert not programs()
+    mark.touch()
+    run_id = err.rpartition("--resume ")[2].split()[0]
+    assert "PASS" in cli.run("runs", "resume", run_id, "--spec", "assay.yaml").stdout
+    assert not programs()
+
+
+def test_evaluate_asks_a_command(shared_project: Cli, monkeypatch: Any) -> None:
+    """`assay.evaluate` hosts a command as it hosts a function; its program is found from the current folder."""
+    monkeypatch.setenv("ASSAY_HOME", str(shared_project.home))
+    monkeypatch.chdir(shared_project.folder)
+    program = shared_project.write("agent.pl", "")
+    shell = 'read -r line; id=${line#*\\"request_id\\": \\"}; echo "{\\"text\\": \\"A\\", \\"request_id\\": \\"${id%%\\"*}\\"}"'
+    program.write_text(f"#!/bin/sh\n{shell}\n")
+    program.chmod(0o755)
+    agent = {"adapter": "command", "target": "./agent.pl", "mode": "per_question"}
+    result = assay.evaluate({"metrics": ["exact_match"], "agent": agent}, dataset=[{"question": "q", "answer": "A"}])
+    assert result.passed
+
+
+def test_a_record_file_is_not_the_dataset(shared_project: Cli) -> None:
+    """Recorded answers replace neither the dataset nor the file of verdicts, and go to a .jsonl file."""
+    cli = shared_project
+    cli.write("assay.yaml", {"dataset": "qa.jsonl", "metrics": ["exact_match"], "agent": {"adapter": "replay"}})
+    cli.write("qa.jsonl", '{"question": "q", "reference": "a", "recorded": "a"}')
+    for name, said in (("qa.jsonl", "would replace the dataset"), ("out.csv", "ends in .jsonl")):
+        assert said in cli.run("run", "--record", name, status=2).stderr
