@@ -85,6 +85,6 @@ def error_text(row: CaseResult) -> str:
 
 
 def traceback_lines(row: CaseResult) -> list[str]:
-    """Return the lines of the traceback of a Python agent's exception; none where there is none."""
+    """Return the lines of the traceback of a Python agent's exception, or of a command's log; none without."""
     error = row.response.error if row.response is not None else None
     return clean(error.traceback, keep_lines=True).split("\n") if error is not None and error.traceback else []

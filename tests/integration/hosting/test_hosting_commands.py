@@ -234,9 +234,7 @@ async def test_blank_lines_are_ignored(tmp_path: Path) -> None:
         ("close stdin", "closed its stdin"),
     ],
 )
-async def test_a_process_that_ends_fails_what_it_has_and_is_replaced(
-    tmp_path: Path, behaviour: str, said: str
-) -> None:
+async def test_a_process_that_ends_fails_what_it_has_and_is_replaced(tmp_path: Path, behaviour: str, said: str) -> None:
     """The question in flight fails with the reason and is retried; the next one has a new process."""
     async with opened(tmp_path) as caller:
         before = await caller.call(question("pid", 1))

@@ -1,0 +1,114 @@
+"""Cases written as records, and read again: what `assay run --record` writes is what `replay` is given."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from assay.datasets import open_dataset
+from assay.datasets.case_record import case_record
+from assay.model.agent_response import (
+    AgentErrorKind,
+    AgentResponse,
+    AgentStatus,
+    Attempt,
+    Message,
+    Source,
+    ToolCall,
+    Usage,
+    error_response,
+)
+from assay.model.case import Assertion, Case, ExpectedTool, Turn
+
+_TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=8)
+_WORDS = _TEXT.filter(lambda text: bool(text.strip()))
+_NAME = st.text("abc-é7", min_size=1, max_size=8)
+_NUMBER = st.floats(0, 1e6)
+_JSON = st.recursive(st.none() | st.booleans() | st.integers(-9, 9) | _TEXT, lambda inner: st.lists(inner, max_size=2))
+_OBJECT = st.dictionaries(_NAME, _JSON, max_size=2)
+_TEXTS = st.lists(_TEXT, max_size=2).map(tuple)
+_TOOLS = st.builds(
+    ExpectedTool, _NAME, st.none() | st.dictionaries(_NAME, _JSON, max_size=2), st.sampled_from(["name", "exact"])
+)
+_MESSAGES = st.builds(Message, st.sampled_from(["user", "tool"]), _TEXT, _TEXT, _TEXT)
+_TURNS = st.builds(
+    Turn,
+    _WORDS,
+    st.lists(_MESSAGES, max_size=2).map(tuple),
+    _TEXTS,
+    _TEXTS,
+    st.lists(_TOOLS, max_size=2).map(tuple),
+)
+_SOURCES = st.lists(st.builds(Source, _TEXT, _TEXT, _TEXT, _TEXT, st.none() | _NUMBER, _OBJECT), max_size=2).map(tuple)
+_CALLS = st.lists(st.builds(ToolCall, _NAME, _TEXT, _TEXT, _TEXT, st.booleans(), st.none() | _NUMBER), max_size=2)
+_ATTEMPT = Attempt(3.5, error_response(AgentErrorKind.TIMEOUT, "late", retryable=True).error)  # type: ignore[arg-type]  # an error response has one
+_ANSWERS = st.builds(
+    AgentResponse,
+    status=st.sampled_from([AgentStatus.SUCCESS, AgentStatus.OUT_OF_SCOPE]),
+    text=_TEXT,
+    output=_JSON,
+    sql=st.none() | _WORDS,
+    data_rows=st.none() | st.integers(0, 9),
+    tool_calls=_CALLS.map(tuple),
+    sources=_SOURCES,
+    retrieved=st.none() | _SOURCES,
+    usage=st.none() | st.builds(Usage, total_tokens=st.integers(0, 99), cost_usd=st.none() | _NUMBER),
+    latency_ms=st.none() | _NUMBER,
+    finish_reason=_TEXT,
+    model=_TEXT,
+    attempts=st.sampled_from([(), (_ATTEMPT,)]),
+    metadata=_OBJECT,
+) | st.just(error_response(AgentErrorKind.HTTP_STATUS, "no", http_status=500, retryable=True, traceback="a\nb"))
+_CASES = st.builds(
+    Case,
+    case_id=_NAME,
+    turns=st.lists(_TURNS, min_size=1, max_size=2).map(tuple),
+    variables=_OBJECT,
+    parameters=_OBJECT,
+    contexts=_TEXTS,
+    choices=_TEXTS,
+    category=_TEXT,
+    tags=_TEXTS,
+    expected=_OBJECT,
+    assertions=st.lists(
+        st.builds(
+            Assertion, st.just("contains"), _WORDS, metric=_TEXT, weight=_NUMBER, negate=st.booleans()
+        ),
+        max_size=2,
+    ).map(tuple),
+    thresholds=st.dictionaries(_NAME, _NUMBER, max_size=2),
+    weight=_NUMBER,
+    labels=_OBJECT,
+    metadata=_OBJECT,
+)
+
+
+def read_again(case: Case) -> Case:
+    """Return the case that a file with the record of a case holds."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "recorded.jsonl"
+        file.write_text(json.dumps(case_record(case)) + "\n", encoding="utf-8")
+        (found,) = open_dataset(file).cases()
+        return found
+
+
+@given(_CASES, st.lists(_ANSWERS, max_size=3))
+@settings(max_examples=60)
+def test_a_record_is_read_as_its_case(case: Case, answers: list[AgentResponse]) -> None:
+    """Every field of a case, and of its recorded answers, survives the file."""
+    if answers:
+        case = replace(case, recorded=answers[0], recorded_repeats=tuple(answers[1:]))
+    assert read_again(case) == case
+
+
+@pytest.mark.parametrize("answer", ["", "[1]", '{"text": "a"}'])
+def test_texts_that_look_like_something_else_stay_texts(answer: str) -> None:
+    """An answer that is JSON, or empty, is the text that it is."""
+    case = Case("c", (Turn("q", references=("a",)),), recorded=AgentResponse(text=answer))
+    assert read_again(case) == case
