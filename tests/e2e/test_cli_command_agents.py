@@ -8,7 +8,6 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 import psutil
-from tests.waiting import wait_until
 
 import assay
 
@@ -22,7 +21,8 @@ def answer(request):
         raise RuntimeError("out of luck")
     return {"text": f"A{number % 7}", "usage": {"total_tokens": number},
             "sources": [{"title": f"page {number % 5}"}, "other"], "retrieved": [], "output": {"n": [number, None]},
-            "tool_calls": [{"name": "search", "arguments": {"n": number}}], "metadata": {"repeat": request.repeat_index}}
+            "tool_calls": [{"name": "search", "arguments": {"n": number}}],
+            "metadata": {"repeat": request.repeat_index}}
 """
 PROGRAM = """\
 import json, sys
@@ -94,8 +94,8 @@ def test_a_missing_program_is_refused_before_the_run(shared_project: Cli) -> Non
     done = cli.run("run", status=2)
     assert "agent.target: there is no program 'no-such-program' on PATH: install it" in done.stderr
     assert "no-such-program" in cli.run("validate", status=2).stderr
-    cli.write("assay.yaml", {"dataset": "qa.jsonl", "metrics": ["exact"],
-                             "agent": {"adapter": "command", "target": ["no-such-program"], "mode": "both"}})  # fmt: skip
+    agent = {"adapter": "command", "target": ["no-such-program"], "mode": "both"}
+    cli.write("assay.yaml", {"dataset": "qa.jsonl", "metrics": ["exact"], "agent": agent})
     found = cli.run("validate", status=2).stderr
     assert all(said in found for said in ("unknown metric", "unknown mode", "no-such-program")), found
 
@@ -138,13 +138,12 @@ def test_evaluate_asks_a_command(shared_project: Cli, monkeypatch: Any) -> None:
     """`assay.evaluate` hosts a command as it hosts a function; its program is found from the current folder."""
     monkeypatch.setenv("ASSAY_HOME", str(shared_project.home))
     monkeypatch.chdir(shared_project.folder)
-    program = shared_project.write("agent.pl", "")
-    shell = 'read -r line; id=${line#*\\"request_id\\": \\"}; echo "{\\"text\\": \\"A\\", \\"request_id\\": \\"${id%%\\"*}\\"}"'
-    program.write_text(f"#!/bin/sh\n{shell}\n")
+    program = shared_project.write("agent.sh", '#!/bin/sh\ncat > asked.json\necho \'{"text": "A"}\'\n')
     program.chmod(0o755)
-    agent = {"adapter": "command", "target": "./agent.pl", "mode": "per_question"}
+    agent = {"adapter": "command", "target": "./agent.sh", "mode": "per_question"}
     result = assay.evaluate({"metrics": ["exact_match"], "agent": agent}, dataset=[{"question": "q", "answer": "A"}])
     assert result.passed
+    assert json.loads((shared_project.folder / "asked.json").read_text())["input"] == "q"
 
 
 def test_a_record_file_is_not_the_dataset(shared_project: Cli) -> None:

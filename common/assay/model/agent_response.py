@@ -79,8 +79,8 @@ class AgentError:
         http_status: The HTTP status, where there is one.
         retryable: Whether asking again may help.
         retry_after_s: The agent server's retry-after, in seconds; not on the wire.
-        traceback: Where a Python agent raised, as Python prints it, without Assay's frames; of a command the last lines of
-            its stderr; otherwise empty.
+        traceback: Where a Python agent raised, as Python prints it, without Assay's frames; of a command the last
+            lines of its stderr; otherwise empty.
     """
 
     kind: AgentErrorKind

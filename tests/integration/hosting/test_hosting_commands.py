@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 import pytest
+from tests.guides import blocks
 from tests.waiting import until, wait_until
 
 from assay.agent_host.command.launcher import MAX_FRUITLESS
@@ -407,6 +408,17 @@ async def test_a_process_for_one_question_that_fails(
         response = await caller.call(asked)
         assert kind_of(response) is kind
         assert said in message_of(response)
+
+
+async def test_the_program_of_the_guide_answers(tmp_path: Path) -> None:
+    """The program in docs/spec.md answers as it is printed there, with a function that answers."""
+    (block,) = blocks("docs/spec.md", "perl")
+    (tmp_path / "agent.pl").write_text(f'sub answer {{ return "said: $_[0]" }}\n{block.text}', encoding="utf-8")
+    caller = open_caller(AgentSettings("command", "perl agent.pl"), tmp_path)
+    assert caller is not None
+    responses = [await caller.call(question("a", number)) for number in range(2)]
+    await caller.aclose()
+    assert [response.text for response in responses] == ["said: a"] * 2
 
 
 def test_nothing_outlives_a_client_that_is_killed(tmp_path: Path) -> None:

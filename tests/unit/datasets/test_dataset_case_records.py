@@ -77,9 +77,7 @@ _CASES = st.builds(
     tags=_TEXTS,
     expected=_OBJECT,
     assertions=st.lists(
-        st.builds(
-            Assertion, st.just("contains"), _WORDS, metric=_TEXT, weight=_NUMBER, negate=st.booleans()
-        ),
+        st.builds(Assertion, st.just("contains"), _WORDS, metric=_TEXT, weight=_NUMBER, negate=st.booleans()),
         max_size=2,
     ).map(tuple),
     thresholds=st.dictionaries(_NAME, _NUMBER, max_size=2),
