@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from assay.agent_host.caller import AgentCaller
 from assay.agent_host.loader import load_agent
-from assay.spec.command_options import CommandOptions
+from assay.model.command_options import CommandOptions
 
 if TYPE_CHECKING:
     from pathlib import Path

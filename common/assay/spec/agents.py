@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from assay.errors import Problem
+from assay.model.command_options import CommandOptions, target_problem
 from assay.parsing.names import unknown_name
-from assay.spec.command_options import CommandOptions, target_problem
 from assay.spec.urls import has_user
 
 if TYPE_CHECKING:

@@ -14,6 +14,7 @@ from assay.metrics import complete_parameters, count_problem
 from assay.metrics.formula import with_own_numbers
 from assay.metrics.rows.order import check_formulas
 from assay.model.case_limits import MAX_REPEATS
+from assay.model.command_options import COMMAND_KEYS, CommandOptions, command_line
 from assay.model.labels import label_problems
 from assay.model.report_settings import ReportSettings
 from assay.model.run import AgentSettings, JudgeSettings, MetricSettings, RunSettings
@@ -24,7 +25,6 @@ from assay.parsing.names import metric_name_problem, name_problem, unknown_name,
 from assay.parsing.percentages import read_share
 from assay.parsing.yaml_nodes import Lines, parse_yaml
 from assay.spec.agents import ADAPTERS, check_agent
-from assay.spec.command_options import COMMAND_KEYS, CommandOptions, command_line
 from assay.spec.grpc_options import GRPC_KEYS, read_ca_file
 from assay.spec.judging import JudgeReader, missing_key
 from assay.spec.model import Spec, wants_verdicts

@@ -478,8 +478,8 @@ class AgentError(_message.Message):
     retryable: _builtins.bool
     """Whether asking again may help."""
     traceback: _builtins.str
-    """Where a Python agent raised: its traceback without Assay's frames, causes and groups included, at most 8,000
-    characters; empty for other agents.
+    """Where a Python agent raised: its traceback without Assay's frames, causes and groups included; of a
+    command the last lines of its stderr. At most 8,000 characters; empty for other agents.
     """
     def __init__(
         self,

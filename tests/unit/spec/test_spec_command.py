@@ -55,8 +55,8 @@ def test_every_mistake_is_named() -> None:
             "processes"
         ),
         (
-            "agent.target: cannot be split into words (no closing quotation): quote them as in a shell, or give a list of "
-            "words"
+            "agent.target: cannot be split into words (no closing quotation): quote them as in a shell, or give a "
+            "list of words"
         ),
         "agent.mode: unknown mode 'both'; known: stream, per_question",
         "agent.processes: must be a whole number from 1 to 100, not 0",
