@@ -13,9 +13,8 @@ import click
 from assay.datasets.choices import FORMAT_NAMES
 from assay.errors import AssayError, InvalidInputError, Problem
 from assay.model.command_options import command_line
-from assay.model.run_settings import AgentSettings
+from assay.model.run_settings import HOSTED_ADAPTERS, AgentSettings
 from assay.reports.metric_text import count_text
-from assay.spec.agents import HOSTED_ADAPTERS
 from assay.text.unsafe_text import clean, json_text
 from assay_cli.exit_status import EXIT_INFRASTRUCTURE
 from assay_cli.options import (

@@ -17,6 +17,9 @@ MAX_ERRORS = 0.05
 TURN_SCORES = ("mean", "worst", "last")
 """What the value of a conversation may be: the mean over its turns, that of the worst, or of the last alone."""
 
+HOSTED_ADAPTERS = frozenset({"python", "command"})
+"""Adapters whose agent is code on the user's side: a client answers the questions of such a run."""
+
 
 @dataclass(frozen=True, slots=True)
 class AgentSettings:

@@ -17,9 +17,6 @@ if TYPE_CHECKING:
 ADAPTERS = ("python", "command", "http", "grpc", "openai", "anthropic", "replay")
 """Adapters of this version."""
 
-HOSTED_ADAPTERS = frozenset({"python", "command"})
-"""Adapters whose agent is code on the user's side: a client answers the questions of such a run."""
-
 LATER_ADAPTERS = ("adk", "a2a")
 """Names that are reserved for adapters of later versions."""
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from assay.errors import InvalidInputError, Problem, UnavailableError
 from assay.model.agent_response import AgentErrorKind, error_response, response_from_json, response_to_json
-from assay.spec.agents import HOSTED_ADAPTERS
+from assay.model.run_settings import HOSTED_ADAPTERS
 from assay.v1 import orchestrator_pb2 as pb
 from assay.wire.agent import plain_response, request_to_wire, response_from_wire, split_by_size
 from assay_orchestrator.agents.hosted import Cancelled, Detached, Questions, Reconciled

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from assay.datasets import open_dataset
 from assay.datasets.case_record import case_record
 from assay.model.agent_response import (
+    AgentError,
     AgentErrorKind,
     AgentResponse,
     AgentStatus,
@@ -47,7 +48,7 @@ _TURNS = st.builds(
 )
 _SOURCES = st.lists(st.builds(Source, _TEXT, _TEXT, _TEXT, _TEXT, st.none() | _NUMBER, _OBJECT), max_size=2).map(tuple)
 _CALLS = st.lists(st.builds(ToolCall, _NAME, _TEXT, _TEXT, _TEXT, st.booleans(), st.none() | _NUMBER), max_size=2)
-_ATTEMPT = Attempt(3.5, error_response(AgentErrorKind.TIMEOUT, "late", retryable=True).error)  # type: ignore[arg-type]  # an error response has one
+_ATTEMPT = Attempt(3.5, AgentError(AgentErrorKind.TIMEOUT, "late", retryable=True))
 _ANSWERS = st.builds(
     AgentResponse,
     status=st.sampled_from([AgentStatus.SUCCESS, AgentStatus.OUT_OF_SCOPE]),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from assay.model.report_settings import DEFAULT_REPORTS
-from assay.spec.agents import HOSTED_ADAPTERS
+from assay.model.run_settings import HOSTED_ADAPTERS
 from assay_cli.commands.runs.follow import OutputOptions, caller_of, conclude, follow_to_end, say_state
 from assay_cli.exit_status import EXIT_INFRASTRUCTURE
 from assay_cli.options import (

@@ -15,7 +15,7 @@ import click
 from assay.errors import AssayError
 from assay.model.report_settings import DEFAULT_REPORTS, ReportSettings
 from assay.model.run import PauseCause
-from assay.spec.agents import HOSTED_ADAPTERS
+from assay.model.run_settings import HOSTED_ADAPTERS
 from assay.text.unsafe_text import clean, shorten
 from assay_cli.exit_status import EXIT_INFRASTRUCTURE, EXIT_INTERRUPTED
 from assay_cli.options import print_document, print_line

@@ -11,8 +11,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from assay.errors import ConflictError, OverloadedError, Problem, SpecError
+from assay.model.run_settings import HOSTED_ADAPTERS
 from assay.runtime.failpoints import failpoint
-from assay.spec.agents import HOSTED_ADAPTERS
 from assay.storage.times import now
 from assay.version import __version__
 from assay_orchestrator.runs.planner import agent_key

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 from assay.errors import InvalidInputError, WrongStateError
 from assay.metrics import build_metric
-from assay.spec.agents import HOSTED_ADAPTERS
+from assay.model.run_settings import HOSTED_ADAPTERS
 from assay.spec.grpc_options import target_host
 from assay.spec.model import checks_of, wants_verdicts
 from assay_orchestrator.agents import build_agent
