@@ -12,6 +12,7 @@ from assay.datasets.records import MAX_RAW_CHARS
 from assay.errors import InvalidInputError, Problem
 from assay.model.agent_response import AgentStatus
 from assay.reports.atomic import atomic_writer, check_folder
+from assay.reports.metric_text import count_text
 from assay.text.unsafe_text import clean, json_text
 from assay_cli.row_cases import RowCases
 
@@ -79,7 +80,7 @@ async def answers_on_the_way(
             yield row
         recording.write(case, answers)
         recording.missing = run.dataset.case_count - recording.cases
-    click.echo(f"answers: {recording.summary()} in {clean(str(path))}", err=True)
+    click.echo(f"answers: {recording.summary(path)}", err=True)
 
 
 @dataclass(slots=True)
@@ -104,12 +105,12 @@ class _Recording:
         self.errors += sum(answer.status is AgentStatus.ERROR for answer in answers)
         self.conversations += len(case.turns) > 1
 
-    def summary(self) -> str:
-        parts = [f"those of {self.cases:,} cases recorded" if self.cases != 1 else "those of 1 case recorded"]
+    def summary(self, path: Path) -> str:
+        parts = [f"{count_text(self.cases, 'case')} recorded in {clean(str(path))}"]
         if self.errors:
-            parts.append(f"{self.errors:,} of them errors of the agent, which replay as errors")
+            parts.append(f"{count_text(self.errors, 'error')} of the agent among them, replayed as such")
         if self.conversations:
-            parts.append(f"of {self.conversations:,} conversations the last answer alone")
+            parts.append(f"{count_text(self.conversations, 'conversation')} with the last answer alone")
         if self.missing:
-            parts.append(f"{self.missing:,} cases left out, which have no answer to every repeat or are too long")
-        return ", ".join(parts)
+            parts.append(f"{count_text(self.missing, 'case')} left out, without an answer to each repeat or too long")
+        return "; ".join(parts)

@@ -77,7 +77,8 @@ def test_a_program_scores_as_a_function_does_and_so_does_its_recording(shared_pr
     for name, agent in (("function", function), ("command", command)):
         cli.write("assay.yaml", {**base, "agent": agent})
         done = cli.run("run", "--output-dir", name, "--record", f"{name}.jsonl", status=None)
-        assert "answers: those of 50 cases recorded, 10 of them errors of the agent" in done.stderr, done.stderr
+        said = f"answers: 50 cases recorded in {name}.jsonl; 10 errors of the agent among them, replayed as such"
+        assert said in done.stderr, done.stderr
         cli.write("assay.yaml", {**base, "agent": {"adapter": "replay"}, "dataset": f"{name}.jsonl"})
         cli.run("run", "--output-dir", f"{name}-again", "--record", "again.jsonl", status=None)
         assert scores(cli, f"{name}-again") == scores(cli, name)

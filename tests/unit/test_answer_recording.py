@@ -1,0 +1,92 @@
+"""`assay run --record`: which answers of a run's rows are in the file, and what is said of the others."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from assay.datasets import open_dataset
+from assay.datasets.records import MAX_RAW_CHARS
+from assay.errors import InvalidInputError
+from assay.model.agent_response import AgentErrorKind, AgentResponse, AgentStatus, error_response
+from assay.model.case import Case, Turn
+from assay.model.run import AgentSettings, CaseResult, DatasetRef, Run, RunCounts, RunSettings, RunState
+from assay_cli.answer_recording import answers_on_the_way, check_record_file
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+    from pathlib import Path
+
+
+def case(number: int, *, turns: int = 1) -> Case:
+    """Return a case."""
+    return Case(f"c{number}", tuple(Turn(f"q{index}") for index in range(turns)))
+
+
+def row(number: int, response: AgentResponse | None, repeat: int = 0) -> CaseResult:
+    """Return a row of a case."""
+    status = response.status if response is not None else AgentStatus.ERROR
+    return CaseResult(f"c{number}", number, repeat, "", status, None, (), None, "", response=response)
+
+
+async def record(path: Path, rows: Sequence[CaseResult], cases: Sequence[Case], repeats: int = 1) -> list[CaseResult]:
+    """Record rows, and return those that went on."""
+    settings = RunSettings(name="n", agent=AgentSettings("replay"), metrics=(), repeats=repeats)
+    run = Run("r", settings, DatasetRef("d", "d", "plain", len(cases)), RunState.SUCCEEDED, "", RunCounts())
+
+    async def stored() -> AsyncIterator[CaseResult]:
+        for one in rows:
+            yield one
+
+    return [one async for one in answers_on_the_way(stored(), run, cases, path)]
+
+
+async def test_what_is_recorded_and_what_is_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Errors are recorded; a case without an answer, or with another one's id, or too long for a line is counted."""
+    file = tmp_path / "answers.jsonl"
+    late = error_response(AgentErrorKind.TIMEOUT, "late", retryable=True)
+    huge = AgentResponse(text="x" * MAX_RAW_CHARS)
+    rows = [row(0, AgentResponse(text="a")), row(1, late), row(2, None), row(3, huge), row(5, AgentResponse(text="b"))]
+    cases = [case(0, turns=2), case(1), case(2), case(3), case(4), Case("other", (Turn("q"),))]
+    assert await record(file, rows, cases) == rows
+    found = {one.case_id: one.recorded for one in open_dataset(file).cases()}
+    assert found == {"c0": AgentResponse(text="a"), "c1": late}
+    assert capsys.readouterr().err == (
+        f"answers: 2 cases recorded in {file}; 1 error of the agent among them, replayed as such; 1 conversation with "
+        "the last answer alone; 4 cases left out, without an answer to each repeat or too long\n"
+    )
+
+
+async def test_each_repeat_has_its_answer(tmp_path: Path) -> None:
+    """A case is recorded with the answers of all its repeats, in order, or not at all."""
+    file = tmp_path / "answers.jsonl"
+    answers = [AgentResponse(text=text) for text in "abc"]
+    await record(file, [row(0, answers[0], 0), row(0, answers[1], 1), row(1, answers[2], 0)], [case(0), case(1)], 2)
+    (found,) = open_dataset(file).cases()
+    assert (found.recorded, found.recorded_repeats) == (answers[0], (answers[1],))
+
+
+async def test_a_recording_that_does_not_end_leaves_the_old_file(tmp_path: Path) -> None:
+    """Where the rows cannot be read to the end, the file is as it was."""
+    file = tmp_path / "answers.jsonl"
+    file.write_text("old")
+    with pytest.raises(AttributeError):
+        await record(file, [row(0, AgentResponse(text="a")), None], [case(0)])  # type: ignore[list-item]  # no row
+    assert file.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [file]
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("out.csv", "name a file that ends in .jsonl"),
+        ("qa.jsonl", "would replace the dataset"),
+        ("verdicts.jsonl", "would replace the file of --record-verdicts"),
+    ],
+)
+def test_a_file_that_others_need_is_refused(tmp_path: Path, name: str, said: str) -> None:
+    """Recorded answers replace neither the dataset nor the verdicts, and go to a file that is read as JSON Lines."""
+    with pytest.raises(InvalidInputError, match=said):
+        check_record_file(tmp_path / name, dataset=tmp_path / "qa.jsonl", verdicts=tmp_path / "." / "verdicts.jsonl")
+    check_record_file(tmp_path / "answers.jsonl", dataset=tmp_path / "qa.jsonl", verdicts=None)
