@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 import pytest
@@ -67,12 +68,12 @@ async def test_each_repeat_has_its_answer(tmp_path: Path) -> None:
     assert (found.recorded, found.recorded_repeats) == (answers[0], (answers[1],))
 
 
-async def test_a_recording_that_does_not_end_leaves_the_old_file(tmp_path: Path) -> None:
+def test_a_recording_that_does_not_end_leaves_the_old_file(tmp_path: Path) -> None:
     """Where the rows cannot be read to the end, the file is as it was."""
     file = tmp_path / "answers.jsonl"
     file.write_text("old")
     with pytest.raises(AttributeError):
-        await record(file, [row(0, AgentResponse(text="a")), None], [case(0)])  # type: ignore[list-item]  # no row
+        asyncio.run(record(file, [row(0, AgentResponse(text="a")), None], [case(0)]))  # type: ignore[list-item]  # no row
     assert file.read_text() == "old"
     assert list(tmp_path.iterdir()) == [file]
 
