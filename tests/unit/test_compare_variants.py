@@ -85,7 +85,7 @@ def test_prompts_are_found_from_here_and_not_from_the_spec(folder: Path) -> None
 
 
 def test_models_agents_and_values_name_variants(folder: Path) -> None:
-    """A model may name its provider; a key of the agent that is set twice makes a variant for each value."""
+    """A model may name its provider, an agent be a function, a URL or a command; a key set twice makes variants."""
     spec = folder / "eval"
     models = variant_specs(VariantOptions(models=("small", "anthropic:other"), spec=spec))
     assert [(one.settings.agent.adapter, one.settings.agent.target) for one in models] == [
@@ -93,9 +93,13 @@ def test_models_agents_and_values_name_variants(folder: Path) -> None:
         ("anthropic", "other"),
     ]
     agents = variant_specs(
-        VariantOptions(agents=("a:f", "http://127.0.0.1:1/x"), overrides=("agent={concurrency: 2}",), spec=spec)
+        VariantOptions(
+            agents=("a:f", "http://127.0.0.1:1/x", "b/c.py:f", "node c.js", "./d"),
+            overrides=("agent={concurrency: 2}",),
+            spec=spec,
+        )
     )
-    assert [one.settings.agent.adapter for one in agents] == ["python", "http"]
+    assert [one.settings.agent.adapter for one in agents] == ["python", "http", "python", "command", "command"]
     hot = variant_specs(VariantOptions(overrides=("agent.temperature=0", "agent.temperature=1"), spec=spec))
     assert names(hot) == ["temperature=0", "temperature=1"]
     assert [one.settings.agent.options["temperature"] for one in hot] == [0, 1]

@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import functools
 import os
+import re
 import sys
 import tempfile
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -254,7 +255,14 @@ def _model(model: str) -> dict[str, Any]:
 
 
 def _agent(agent: str) -> dict[str, Any]:
-    adapter = "http" if agent.startswith(("http://", "https://")) else "python"
+    from assay.spec.agents import PYTHON_TARGET
+
+    if agent.startswith(("http://", "https://")):
+        adapter = "http"
+    elif PYTHON_TARGET.fullmatch(agent) or not re.search(r"[ /]", agent):
+        adapter = "python"
+    else:
+        adapter = "command"  # several words, or a file that is no Python function
     return {"agent.adapter": adapter, "agent.target": agent}
 
 

@@ -20,7 +20,8 @@ ADAPTERS = ("python", "command", "http", "grpc", "openai", "anthropic", "replay"
 LATER_ADAPTERS = ("adk", "a2a")
 """Names that are reserved for adapters of later versions."""
 
-_PYTHON_TARGET = re.compile(r"(?:[^\W\d]\w*(?:\.[^\W\d]\w*)*|[^:\0]+\.py):[^\W\d]\w*(?:\.[^\W\d]\w*)*")
+PYTHON_TARGET = re.compile(r"(?:[^\W\d]\w*(?:\.[^\W\d]\w*)*|[^:\0]+\.py):[^\W\d]\w*(?:\.[^\W\d]\w*)*")
+"""MODULE:FUNCTION or FILE.py:FUNCTION."""
 
 
 def check_agent(agent: AgentSettings) -> list[Problem]:
@@ -54,7 +55,7 @@ def check_agent(agent: AgentSettings) -> list[Problem]:
 
 def _check_python(agent: AgentSettings) -> list[Problem]:
     problems = _refuse(agent)
-    if not _PYTHON_TARGET.fullmatch(agent.target):
+    if not PYTHON_TARGET.fullmatch(agent.target):
         problems.append(
             Problem(
                 f"must be MODULE:FUNCTION or FILE.py:FUNCTION, e.g. 'agent:answer', not {agent.target!r}",
