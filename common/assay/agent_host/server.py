@@ -137,7 +137,7 @@ class AgentServer:
             # With its last server gRPC closes a socket that loops read, so the server has to outlive its loop.
             self._running = server = self._new_server(caller)
             run(self._start(server))
-            stack.callback(loop.call_soon_threadsafe, caller.close)
+            stack.callback(lambda: run(caller.aclose()))
             stack.callback(lambda: run(server.stop(self._grace_s)))
             self._stack = stack.pop_all()
         return self
@@ -159,7 +159,7 @@ class AgentServer:
         try:
             await serve_until_signal(self._new_server(caller), self._listen, on_ready=say_where, grace_s=self._grace_s)
         finally:
-            caller.close()
+            await caller.aclose()
 
     async def _start(self, server: RpcServer) -> None:
         self.address = await server.start(self._listen)

@@ -61,6 +61,7 @@ _ANSWERS = st.builds(
     retrieved=st.none() | _SOURCES,
     usage=st.none() | st.builds(Usage, total_tokens=st.integers(0, 99), cost_usd=st.none() | _NUMBER),
     latency_ms=st.none() | _NUMBER,
+    time_to_first_token_ms=st.none() | _NUMBER,
     finish_reason=_TEXT,
     model=_TEXT,
     attempts=st.sampled_from([(), (_ATTEMPT,)]),
