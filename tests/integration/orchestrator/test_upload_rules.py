@@ -194,7 +194,7 @@ async def test_what_is_accepted_can_be_read_and_run(serve: Serve, settings_of: S
         gates=(),
     )
     async with serve() as client:
-        for index in range(900):
+        for index in range(1_200):
             hostile = case(case_id=f"c{index}")
             fill(hostile, rng)
             if rng.random() < 0.9:
