@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,8 @@ from assay.rpc.server import RpcServer
 from assay.v1 import embedder_pb2 as pb
 from assay.v1 import embedder_pb2_grpc
 from assay_orchestrator.evidence.embedding_client import EmbeddingClient
+from assay_orchestrator.runs.planner import Planner
+from assay_orchestrator.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
 
     from assay.errors import AssayError
     from assay.metrics.core.score import EmbeddingEvidence
+    from assay.model.run import RunSettings
 
     Serve = Callable[..., AbstractAsyncContextManager[EmbeddingClient]]
 
@@ -141,6 +145,44 @@ async def test_texts_gather_while_calls_are_under_way(serve: Serve, embedder: Em
     assert [len(call) for call in embedder.calls] == [1, 1, 1, 20]
 
 
+async def test_runs_of_a_group_share_vectors(serve: Serve, embedder: Embedder) -> None:
+    """Equal texts of two variants are embedded once; the client serves until both have closed it, and then no run."""
+    async with serve() as client:
+        assert client.join()
+        first, second = [vectors(await gather(client, "the same answer", "reference")) for _ in range(2)]
+        assert first == second
+        assert embedder.calls == [["the same answer", "reference"]]
+        await client.aclose()
+        assert vectors(await gather(client, "another answer", "reference"))[1] == first[1]
+        assert embedder.calls[1:] == [["another answer"]]
+    assert not client.join()
+
+
+async def test_only_runs_of_one_group_and_team_share_a_client(
+    tmp_path: Path, settings_of: Callable[..., RunSettings]
+) -> None:
+    """Another team with the same group's name has its own, as have runs without a group; an ended group begins anew."""
+    settings = Settings(database=tmp_path / "assay.db")
+    planner = Planner(settings, embedder_pb2_grpc.EmbedderServiceStub(open_channel(f"unix:{tmp_path}/none")))
+    try:
+
+        def of(team: str, group_id: str, model: str = "tiny") -> EmbeddingClient:
+            wanted = dataclasses.replace(settings_of(), team=team, group_id=group_id)
+            return planner._embedders(wanted, [model])[model]
+
+        first = of("a", "g")
+        assert of("a", "g") is first
+        others = [of("b", "g"), of("a", "h"), of("a", "g", "large"), of("a", ""), of("a", "")]
+        assert len({id(client) for client in (first, *others)}) == 6
+        await first.aclose()
+        assert of("a", "g") is first
+        for _ in range(2):
+            await first.aclose()
+        assert of("a", "g") is not first
+    finally:
+        await planner.aclose()
+
+
 async def test_a_reference_is_embedded_once(serve: Serve, embedder: Embedder) -> None:
     """Repeats of a case, at once or later, share the vector of their reference."""
     async with serve() as client:
@@ -153,7 +195,7 @@ async def test_a_reference_is_embedded_once(serve: Serve, embedder: Embedder) ->
 
 async def test_references_are_forgotten_once_they_take_too_much_room(serve: Serve, embedder: Embedder) -> None:
     """The cache is bounded: the reference that was used least lately is embedded again."""
-    async with serve(cache_bytes=2 * (4096 + 10)) as client:
+    async with serve(cache_bytes=3 * (4096 + 10)) as client:
         for reference in ("a", "b", "a", "c", "a", "b"):
             await gather(client, "answer", reference)
     sent = [text for call in embedder.calls for text in call if text != "answer"]
@@ -186,7 +228,7 @@ async def test_a_reference_that_failed_is_asked_for_again(serve: Serve, embedder
             assert (await gather(client, "a", "reference")).error == "embedder_unavailable"
         embedder.always = None
         assert vectors(await gather(client, "a", "reference"))[1] == [9, ord("r")]
-        assert client._reference_bytes == len("reference") + 4096
+        assert client._kept_bytes == len("a") + len("reference") + 2 * 4096
 
 
 async def test_an_answer_that_asking_again_cannot_mend_is_final(serve: Serve, embedder: Embedder) -> None:

@@ -44,17 +44,18 @@ class _Waiting:
 
 
 class EmbeddingClient:
-    """Gathers the vectors of one run's texts from the embedder, for one model.
+    """Gathers the vectors of the texts of a run, or of the runs of a group, from the embedder, for one model.
 
-    While calls are under way, further texts gather and leave together in the next one. References are
-    kept for a while, so that the repeats of a case embed its reference once.
+    While calls are under way, further texts gather and leave together in the next one. Vectors are kept for a
+    while, so that a text that comes again, as the reference of a case's next repeat or the same answer of another
+    variant, is embedded once and has the same vector.
 
     Args:
         stub: The embedder.
         model: The model's name.
         patience_s: How long an embedder that cannot be reached is asked again before a row's evidence
             becomes an error.
-        cache_bytes: How much the kept references may take, in bytes.
+        cache_bytes: How much the kept vectors may take, in bytes.
     """
 
     def __init__(
@@ -71,8 +72,16 @@ class EmbeddingClient:
         self._cache_bytes = cache_bytes
         self._waiting: list[_Waiting] = []
         self._senders: set[asyncio.Task[None]] = set()
-        self._references: OrderedDict[str, asyncio.Future[_Embedded]] = OrderedDict()
-        self._reference_bytes = 0
+        self._kept: OrderedDict[str, asyncio.Future[_Embedded]] = OrderedDict()
+        self._kept_bytes = 0
+        self._run_count = 1
+
+    def join(self) -> bool:
+        """Serve one more run; return whether that is possible: it is not once all runs have closed it."""
+        if not self._run_count:
+            return False
+        self._run_count += 1
+        return True
 
     async def gather(
         self, response: AgentResponse, references: Sequence[str], others: Sequence[str] = ()
@@ -83,9 +92,8 @@ class EmbeddingClient:
             response: The answer.
             others: Further texts that metrics compare it with, such as those of a case's checks.
         """
-        kept = (self._reference(text) for text in (*references, *others))
         try:
-            answer, *embedded = await asyncio.gather(self._embed(response.text), *kept)
+            answer, *embedded = await asyncio.gather(*map(self._vector, (response.text, *references, *others)))
         except AssayError as problem:
             return EmbeddingEvidence(None, model=self._model, error=problem.reason.lower())
         found = embedded[: len(references)]
@@ -101,7 +109,10 @@ class EmbeddingClient:
         )
 
     async def aclose(self) -> None:
-        """Stop; calls that still wait are cancelled."""
+        """Stop once every run has closed it; calls that still wait are cancelled."""
+        self._run_count -= 1
+        if self._run_count:
+            return
         for task in self._senders:
             task.cancel()
         await asyncio.gather(*self._senders, return_exceptions=True)
@@ -109,20 +120,20 @@ class EmbeddingClient:
             waiting.future.cancel()
         self._waiting.clear()
 
-    async def _reference(self, text: str) -> _Embedded:
-        cached = self._references.get(text)
-        if cached is None or (cached.done() and (cached.cancelled() or cached.exception() is not None)):
-            if self._references.pop(text, None) is not None:
-                self._reference_bytes -= len(text) + 4096
-            cached = asyncio.ensure_future(self._embed(text))
-            self._references[text] = cached
-            self._reference_bytes += len(text) + 4096
-            while self._reference_bytes > self._cache_bytes and len(self._references) > 1:
-                old_text, _ = self._references.popitem(last=False)
-                self._reference_bytes -= len(old_text) + 4096
+    async def _vector(self, text: str) -> _Embedded:
+        kept = self._kept.get(text)
+        if kept is None or (kept.done() and (kept.cancelled() or kept.exception() is not None)):
+            if self._kept.pop(text, None) is not None:
+                self._kept_bytes -= len(text) + 4096
+            kept = asyncio.ensure_future(self._embed(text))
+            self._kept[text] = kept
+            self._kept_bytes += len(text) + 4096
+            while self._kept_bytes > self._cache_bytes and len(self._kept) > 1:
+                old_text, _ = self._kept.popitem(last=False)
+                self._kept_bytes -= len(old_text) + 4096
         else:
-            self._references.move_to_end(text)
-        return await asyncio.shield(cached)
+            self._kept.move_to_end(text)
+        return await asyncio.shield(kept)
 
     async def _embed(self, text: str) -> _Embedded:
         waiting = _Waiting(text[:_MAX_TEXT_CHARS], asyncio.get_running_loop().create_future())

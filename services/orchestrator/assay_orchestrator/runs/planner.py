@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
+from weakref import WeakValueDictionary
 
 from assay.errors import InvalidInputError, WrongStateError
 from assay.metrics import build_metric
@@ -60,6 +61,7 @@ class Planner:
         self._hosted: dict[str, HostedAgent] = {}
         self._scorers = ScorerPool(settings.scoring)
         self._turns = Turns()
+        self._group_embedders: WeakValueDictionary[tuple[str, str, str], EmbeddingClient] = WeakValueDictionary()
 
     def context_of(self, run: Run, pausing: asyncio.Event, *, pause_count: int = 0) -> RunContext:
         """Return what the shards of a run work with.
@@ -102,7 +104,7 @@ class Planner:
             turn_score="last" if wanted.agent.adapter == "replay" else wanted.turns,
             metrics=metrics,
             scorer=RowScorer(self._scorers, run.run_id, wanted.metrics, metrics),
-            embedders=self._embedders(models),
+            embedders=self._embedders(wanted, models),
             judge=self._run_judge(run, pausing, pause_count),
             stop_look=StopLook(run.run_id, wanted) if wanted.stopping is not None else None,
         )
@@ -158,14 +160,24 @@ class Planner:
         patience_s = self._settings.judge_patience_s
         return RunJury(service, judge, run.run_id, ask_round=pause_count, patience_s=patience_s, pausing=pausing)
 
-    def _embedders(self, models: Sequence[str]) -> dict[str, EmbeddingClient]:
+    def _embedders(self, wanted: RunSettings, models: Sequence[str]) -> dict[str, EmbeddingClient]:
         if self._embedder is None or not models:
             return {}
+        return {model: self._embedder_of(self._embedder, wanted, model) for model in models}
+
+    def _embedder_of(self, stub: EmbedderServiceAsyncStub, wanted: RunSettings, model: str) -> EmbeddingClient:
+        """Return a run's client for a model: that of its group, whose runs have many texts in common."""
         # Imported here: numpy is needed by runs with embeddings alone.
         from assay_orchestrator.evidence.embedding_client import EmbeddingClient
 
-        patience_s = self._settings.embedder_patience_s
-        return {model: EmbeddingClient(self._embedder, model, patience_s=patience_s) for model in models}
+        key = (wanted.team, wanted.group_id, model)
+        shared = self._group_embedders.get(key) if wanted.group_id else None
+        if shared is not None and shared.join():
+            return shared
+        client = EmbeddingClient(stub, model, patience_s=self._settings.embedder_patience_s)
+        if wanted.group_id:
+            self._group_embedders[key] = client
+        return client
 
     def hosted_agent(self, run_id: str) -> HostedAgent:
         """Return the broker between a run and the clients that answer its questions."""
