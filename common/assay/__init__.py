@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from assay.datasets.warnings import DatasetWarning
     from assay.errors import AssayError
     from assay.model.agent_request import AgentRequest
+    from assay.model.metric_call import MetricResult
     from assay.model.run import CaseSelection, Score
     from assay.scoring.scorer import Scorer, score, score_file, score_many
 
@@ -34,6 +35,7 @@ __all__ = [
     "ComparisonResult",
     "DatasetWarning",
     "Evaluation",
+    "MetricResult",
     "Score",
     "Scorer",
     "__version__",
@@ -57,6 +59,7 @@ _WHERE = {
     "ComparisonResult": "assay.client.compare",
     "DatasetWarning": "assay.datasets.warnings",
     "Evaluation": "assay.client.evaluation",
+    "MetricResult": "assay.model.metric_call",
     "Score": "assay.model.run",
     "Scorer": "assay.scoring.scorer",
     "agent_server": "assay.agent_host.server",

@@ -36,6 +36,9 @@ class AgentRequest:
         parameters: Call parameters such as filters.
         metadata: Free labels of the case.
         timeout_s: How long the agent may take, in seconds.
+        turn_count: How many turns the conversation has, 1 for a single question; 0 where the caller does not say.
+        traceparent: The parent of the agent's spans, in the form of W3C Trace Context, where the agent's `traces` are
+            read; otherwise empty. The client that asks makes it; it is not on the wire.
     """
 
     request_id: str
@@ -51,6 +54,8 @@ class AgentRequest:
     parameters: dict[str, Any] = field(default_factory=dict)
     metadata: dict[str, str] = field(default_factory=dict)
     timeout_s: float = 30.0
+    turn_count: int = 0
+    traceparent: str = ""
 
     # A request has mappings in it, so it is no key: the error of a lookup must name the request, not a dict in it.
     __hash__ = None  # type: ignore[assignment]  # as documented for classes that cannot be hashed

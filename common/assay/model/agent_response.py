@@ -149,7 +149,7 @@ class AgentResponse:
         output: Structured output: any JSON value, None where there is none.
         sql: The SQL that was run.
         data_rows: Rows that the SQL returned.
-        tool_calls: In the order they were made.
+        tool_calls: In the order they were made; None where the agent does not report them.
         sources: In rank order, best first.
         retrieved: Items retrieved; None where the agent does not retrieve.
         usage: Tokens and cost, where known.
@@ -160,6 +160,7 @@ class AgentResponse:
         attempts: Earlier attempts that failed, oldest first.
         metadata: Anything else the agent wants to keep.
         time_to_first_token_ms: From the question to the first piece of the text, where the answer came in pieces.
+        cold: Whether this was the first call: of the agent's process, or of the run by the orchestrator's process.
     """
 
     status: AgentStatus = AgentStatus.SUCCESS
@@ -168,7 +169,7 @@ class AgentResponse:
     output: Any = None
     sql: str | None = None
     data_rows: int | None = None
-    tool_calls: tuple[ToolCall, ...] = ()
+    tool_calls: tuple[ToolCall, ...] | None = None
     sources: tuple[Source, ...] = ()
     retrieved: tuple[Source, ...] | None = None
     usage: Usage | None = None
@@ -179,6 +180,7 @@ class AgentResponse:
     attempts: tuple[Attempt, ...] = ()
     metadata: dict[str, Any] = field(default_factory=dict)
     time_to_first_token_ms: float | None = None
+    cold: bool = False
 
 
 def error_response(kind: AgentErrorKind, message: str, **details: Any) -> AgentResponse:
@@ -193,7 +195,7 @@ _STRUCTURED = ("output", "sql", "data_rows", "tool_calls", "sources", *_RETRIEVE
 """Fields that make an answer even without a text."""
 _KNOWN = {"status", "text", "error", "output", "sql", "data_rows", "tool_calls", "sources", "usage",
           "latency_ms", "reported_latency_ms", "finish_reason", "model", "attempts", "metadata",
-          "time_to_first_token_ms", *_RETRIEVED_NAMES}  # fmt: skip
+          "time_to_first_token_ms", "cold", *_RETRIEVED_NAMES}  # fmt: skip
 
 
 def response_from_json(data: object) -> AgentResponse:
@@ -226,7 +228,7 @@ def response_from_json(data: object) -> AgentResponse:
         output=json_value(data.get("output"), "output") if text_key != "output" else None,
         sql=as_text(data["sql"], "sql") if data.get("sql") is not None else None,
         data_rows=as_count(data.get("data_rows"), "data_rows"),
-        tool_calls=tuple(_tool_call(item, i) for i, item in enumerate(as_items(data.get("tool_calls"), "tool_calls"))),
+        tool_calls=_tool_calls(data.get("tool_calls")),
         sources=_sources(data.get("sources"), "sources") or (),
         retrieved=next((_sources(data[name], name) for name in _RETRIEVED_NAMES if data.get(name) is not None), None),
         usage=_usage(data.get("usage")),
@@ -237,6 +239,7 @@ def response_from_json(data: object) -> AgentResponse:
         attempts=tuple(_attempt(item, i) for i, item in enumerate(as_items(data.get("attempts"), "attempts"))),
         metadata=json_value(metadata, "metadata"),
         time_to_first_token_ms=as_number(data.get("time_to_first_token_ms"), "time_to_first_token_ms"),
+        cold=data.get("cold") is True,
     )
     if text_key is None and status is AgentStatus.SUCCESS and not _is_structured(data, unknown):
         raise missing_text(data)
@@ -252,10 +255,10 @@ def response_to_json(response: AgentResponse) -> dict[str, Any]:
         value = getattr(response, name)
         if value is not None:
             data[name] = value
-    for name in ("finish_reason", "model", "metadata"):
+    for name in ("finish_reason", "model", "metadata", "cold"):
         if getattr(response, name):
             data[name] = getattr(response, name)
-    if response.tool_calls:
+    if response.tool_calls is not None:
         data["tool_calls"] = [_without_absent(_fields(call)) for call in response.tool_calls]
     if response.sources:
         data["sources"] = [_without_absent(_fields(source)) for source in response.sources]
@@ -335,6 +338,12 @@ def _attempt(value: object, index: int) -> Attempt:
     data = as_mapping(value, f"attempts[{index}]")
     error = _error(data.get("error")) or AgentError(AgentErrorKind.RAISED, "unknown")
     return Attempt(latency_ms=as_number(data.get("latency_ms"), f"attempts[{index}].latency_ms") or 0.0, error=error)
+
+
+def _tool_calls(value: object) -> tuple[ToolCall, ...] | None:
+    if value is None:
+        return None
+    return tuple(_tool_call(item, index) for index, item in enumerate(as_items(value, "tool_calls")))
 
 
 def _tool_call(value: object, index: int) -> ToolCall:

@@ -11,7 +11,7 @@ from assay.model.agent_response import AgentResponse, Message, response_from_jso
 MAX_WEIGHT = 1e6
 """Largest weight of a case."""
 
-TOOL_MATCHES = ("name", "subset", "exact")
+TOOL_MATCHES = ("name", "subset", "exact", "unordered")
 """How the arguments of an expected tool call may be compared."""
 
 
@@ -22,7 +22,8 @@ class ExpectedTool:
     Args:
         name: The tool.
         arguments: Its arguments; None where only the name counts.
-        match: "name", "subset" (the call may have further arguments) or "exact".
+        match: "name", "subset" (the call may have further arguments), "exact", or "unordered" (exact, but lists in any
+            order).
     """
 
     name: str
@@ -114,6 +115,8 @@ class Case:
         metadata: Fields that Assay does not read.
         recorded: An answer recorded in the dataset, for the replay adapter.
         recorded_repeats: The answers of the second and further repeats; empty where `recorded` is that of all repeats.
+        recorded_turns: Of a conversation, for each of these answers, those to the turns before it; empty where last
+            answers alone are recorded.
         verdicts: Recorded verdicts on its answers, which a run brings along.
         place: Its place in the dataset, from 0, where cases are uploaded in another order; None where they are not.
     """
@@ -134,6 +137,7 @@ class Case:
     metadata: dict[str, Any] = field(default_factory=dict)
     recorded: AgentResponse | None = None
     recorded_repeats: tuple[AgentResponse, ...] = ()
+    recorded_turns: tuple[tuple[AgentResponse, ...], ...] = ()
     verdicts: tuple[RecordedVerdict, ...] = ()
     place: int | None = None
 
@@ -153,8 +157,20 @@ class Case:
         return self.turns[-1].references
 
     def up_to(self, turn_index: int) -> Case:
-        """Return the case as if it ended with a turn, from 0; without the recorded answer, which is the last turn's."""
-        return replace(self, turns=self.turns[: turn_index + 1], recorded=None, recorded_repeats=())
+        """Return the case as if it ended with a turn, from 0; without the recorded answers, which are to all turns."""
+        return replace(self.without_answers(), turns=self.turns[: turn_index + 1])
+
+    def without_answers(self) -> Case:
+        """Return the case without the recorded answers."""
+        return replace(self, recorded=None, recorded_repeats=(), recorded_turns=())
+
+    def recorded_conversation(self, repeat_index: int) -> tuple[AgentResponse, ...]:
+        """Return the recorded answers of a repeat, from 0, one a turn; empty where it has none, or no earlier ones."""
+        # One recording is that of all repeats.
+        index = repeat_index if self.recorded_repeats else 0
+        if self.recorded is None or index >= len(self.recorded_turns):
+            return ()
+        return (*self.recorded_turns[index], (self.recorded, *self.recorded_repeats)[index])
 
 
 def case_to_json(case: Case) -> dict[str, Any]:
@@ -190,6 +206,7 @@ def case_to_json(case: Case) -> dict[str, Any]:
                 "metadata": case.metadata,
                 "recorded": response_to_json(case.recorded) if case.recorded is not None else None,
                 "recorded_repeats": [response_to_json(each) for each in case.recorded_repeats],
+                "recorded_turns": [[response_to_json(each) for each in turns] for turns in case.recorded_turns],
                 "verdicts": [asdict(verdict) for verdict in case.verdicts],
                 "place": case.place,
             }
@@ -226,6 +243,7 @@ def case_from_json(data: dict[str, Any]) -> Case:
         metadata=data.get("metadata", {}),
         recorded=response_from_json(recorded) if recorded is not None else None,
         recorded_repeats=tuple(map(response_from_json, data.get("recorded_repeats", ()))),
+        recorded_turns=tuple(tuple(map(response_from_json, turns)) for turns in data.get("recorded_turns", ())),
         verdicts=tuple(RecordedVerdict(**verdict) for verdict in data.get("verdicts", ())),
         place=data.get("place"),
     )

@@ -21,6 +21,10 @@ class MalformedAnswerError(ValueError):
     """The answer has not the shape of an answer; the message says which field and what was expected."""
 
 
+class UnmappedReplyError(MalformedAnswerError):
+    """A reply came whole, and `agent.response` finds no answer in it: that, or the agent, is to be corrected."""
+
+
 def as_text(value: object, where: str) -> str:
     """Return a text, empty where it is absent; numbers and truth values are written out."""
     if value is None:

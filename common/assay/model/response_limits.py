@@ -7,8 +7,8 @@ from assay.model.response_fields import MalformedAnswerError
 MAX_ANSWER_BYTES = 2 * 1024 * 1024
 MAX_TRACEBACK_CHARS = 8_000
 """Of an agent's error."""
-_MAX_VALUES = 200_000
-_MAX_DEPTH = 100
+MAX_VALUES = 200_000
+MAX_DEPTH = 100
 
 
 class AnswerTooLargeError(ValueError):
@@ -30,20 +30,20 @@ def check_bounds(value: object, max_bytes: int = MAX_ANSWER_BYTES) -> None:
     pending: list[tuple[object, int]] = [(value, 0)]
     while pending:
         item, depth = pending.pop()
-        if depth > _MAX_DEPTH:
-            raise MalformedAnswerError(f"it is nested more than {_MAX_DEPTH} levels deep")
+        if depth > MAX_DEPTH:
+            raise MalformedAnswerError(f"it is nested more than {MAX_DEPTH} levels deep")
         if isinstance(item, str | bytes | bytearray):
             size += len(item) if size + len(item) > max_bytes else _byte_count(item)
         elif isinstance(item, dict | list | tuple):
             # Counted before they are unfolded: a list of millions would be copied otherwise.
             count += len(item)
-            if count <= _MAX_VALUES:
+            if count <= MAX_VALUES:
                 children = [*item.keys(), *item.values()] if isinstance(item, dict) else item
                 pending += [(child, depth + 1) for child in children]
         if size > max_bytes:
             raise AnswerTooLargeError(f"the answer is larger than {max_bytes / 1024 / 1024:g} MiB")
-        if count > _MAX_VALUES:
-            raise AnswerTooLargeError(f"the answer holds more than {_MAX_VALUES:,} values")
+        if count > MAX_VALUES:
+            raise AnswerTooLargeError(f"the answer holds more than {MAX_VALUES:,} values")
 
 
 def _byte_count(text: str | bytes | bytearray) -> int:

@@ -363,7 +363,7 @@ class JudgingSummary:
     Args:
         verdicts: All of them, those that are not valid among them.
         asked: Asked of the judge.
-        cached: From the cache, or from an identical request that was under way.
+        cached: From the cache, or from an identical request in flight.
         by_rule: Of empty answers: the lowest score by rule, without a call of the judge.
         failed: Not valid, or not to be had.
         input_tokens: Of all attempts.
@@ -423,7 +423,7 @@ class RunSummary:
         gates: One per gate, in the spec's order.
         categories: One per category, by name; empty where no case has one.
         tags: One per tag, by name; a row counts under each of its tags.
-        repeats: What several runs of each case tell; empty with one run a case.
+        repeats: What several runs of each case show; empty with one run a case.
         weighted: Aggregates with every row counted by its case's weight; empty where all weights are 1.
         partial: Whether rows are still missing, so that everything here may change.
         row_count: Rows that it is over; None where an older version stored it.
@@ -517,7 +517,7 @@ class Run:
 
     @property
     def finished(self) -> bool:
-        """Whether the run has ended for good."""
+        """Whether the run has succeeded, failed or was cancelled."""
         return self.state in FINISHED_STATES
 
     @property

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+
+from assay.model.frameworks import FRAMEWORKS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -17,8 +20,12 @@ MAX_ERRORS = 0.05
 TURN_SCORES = ("mean", "worst", "last")
 """What the value of a conversation may be: the mean over its turns, that of the worst, or of the last alone."""
 
-HOSTED_ADAPTERS = frozenset({"python", "command"})
-"""Adapters whose agent is code on the user's side: a client answers the questions of such a run."""
+FUNCTION_METRIC = "python"
+"""The kind of metric that is a function on the user's side."""
+
+_HOSTED_ADAPTERS = frozenset({"python", "command", *FRAMEWORKS})
+_URL_ADAPTERS = frozenset({"http", "a2a"})
+_URL = re.compile(r"https?://", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +38,19 @@ class AgentSettings:
     concurrency: int = 16
     retries: int = 2
     options: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def is_hosted(self) -> bool:
+        """Whether the agent is code on the user's side: a client answers the questions of such a run.
+
+        An ADK agent is one where its target names an object, and none where it is the URL of a server.
+        """
+        return self.adapter in _HOSTED_ADAPTERS and not self.is_called_by_url
+
+    @property
+    def is_called_by_url(self) -> bool:
+        """Whether the target is a URL, which the orchestrator calls over HTTP."""
+        return self.adapter in _URL_ADAPTERS or (self.adapter == "adk" and _URL.match(self.target) is not None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +71,11 @@ class MetricSettings:
         """The kind of metric."""
         return self.metric or self.name
 
+    @property
+    def is_function(self) -> bool:
+        """Whether it is a function on the user's side: a client computes it."""
+        return self.kind == FUNCTION_METRIC
+
 
 @dataclass(frozen=True, slots=True)
 class JudgeSettings:
@@ -68,7 +93,7 @@ class JudgeSettings:
         max_tokens: Most tokens of a verdict.
         timeout_s: How long one verdict may take.
         spend_cap_usd: Most that the run may spend on judging; None for no cap.
-        concurrency: Most verdicts under way.
+        concurrency: Most verdicts in flight.
         canary_rate: Share of the cases for which the judge is also asked about an answer whose worth is known.
         batch: Whether verdicts are asked for through the provider's batch API.
         recorded_file: The file whose recorded verdicts came with the cases, for people; empty where a judge is asked.
@@ -217,3 +242,18 @@ class RunSettings:
     selection: CaseSelection | None = None
     group_id: str = ""
     stopping: StoppingSettings | None = None
+
+    @property
+    def functions(self) -> tuple[MetricSettings, ...]:
+        """The metrics that are functions on the user's side."""
+        return tuple(metric for metric in self.metrics if metric.is_function)
+
+    @property
+    def needs_host(self) -> bool:
+        """Whether agent or metrics are code on the user's side, so that the run needs a client."""
+        return self.agent.is_hosted or bool(self.functions)
+
+    @property
+    def function_targets(self) -> dict[str, str]:
+        """Where the functions are, by metric: the client that computes them must have the same."""
+        return {metric.name: str(metric.parameters.get("function", "")) for metric in self.functions}

@@ -67,6 +67,20 @@ def _entry_problems(entry: object, numbers: Sequence[str], needed: Sequence[str]
     found += [(key, "must be a pattern, as text") for key in _PATTERNS if not isinstance(entry.get(key, ""), str)]
     if not isinstance(entry.get("model"), str):
         found.append(("model", "is missing: name a model, or a pattern such as gpt-4o*"))
+    return found + number_problems(entry, numbers, needed)
+
+
+def number_problems(
+    entry: Mapping[str, Any], numbers: Sequence[str], needed: Sequence[str] = ()
+) -> list[tuple[str, str]]:
+    """Return the names of the numbers of an entry that are wrong or missing, each with what is wrong with it.
+
+    Args:
+        entry: The entry.
+        numbers: The numbers that it may have, from 0.
+        needed: Those that it must have.
+    """
+    found = []
     for key in numbers:
         value = entry.get(key)
         if value is None:

@@ -241,6 +241,7 @@ class AgentRequest(_message.Message):
     PARAMETERS_JSON_FIELD_NUMBER: _builtins.int
     METADATA_FIELD_NUMBER: _builtins.int
     TIMEOUT_MS_FIELD_NUMBER: _builtins.int
+    TURN_COUNT_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     """Unique per case, turn, repeat and attempt."""
     run_id: _builtins.str
@@ -263,6 +264,10 @@ class AgentRequest(_message.Message):
     """Call parameters such as filters: the text of one JSON object, or empty."""
     timeout_ms: _builtins.int
     """How long the agent may take, in milliseconds. The caller stops waiting then."""
+    turn_count: _builtins.int
+    """How many turns the conversation has, 1 for a single question: after the last, and after a turn that failed, no
+    further question has its session_id. 0 where the caller does not say. Default 0.
+    """
     @_builtins.property
     def history(self) -> _containers.RepeatedCompositeFieldContainer[Global___Message]:
         """Earlier turns, oldest first; or a whole chat where the dataset holds one."""
@@ -287,10 +292,11 @@ class AgentRequest(_message.Message):
         parameters_json: _builtins.str = ...,
         metadata: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
         timeout_ms: _builtins.int = ...,
+        turn_count: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["case_id", b"case_id", "history", b"history", "idempotency_key", b"idempotency_key", "input", b"input", "metadata", b"metadata", "parameters_json", b"parameters_json", "repeat_index", b"repeat_index", "request_id", b"request_id", "run_id", b"run_id", "session_id", b"session_id", "timeout_ms", b"timeout_ms", "turn_index", b"turn_index", "variables_json", b"variables_json"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["case_id", b"case_id", "history", b"history", "idempotency_key", b"idempotency_key", "input", b"input", "metadata", b"metadata", "parameters_json", b"parameters_json", "repeat_index", b"repeat_index", "request_id", b"request_id", "run_id", b"run_id", "session_id", b"session_id", "timeout_ms", b"timeout_ms", "turn_count", b"turn_count", "turn_index", b"turn_index", "variables_json", b"variables_json"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -356,6 +362,8 @@ class AgentResponse(_message.Message):
     ATTEMPTS_FIELD_NUMBER: _builtins.int
     METADATA_JSON_FIELD_NUMBER: _builtins.int
     TIME_TO_FIRST_TOKEN_MS_FIELD_NUMBER: _builtins.int
+    REPORTS_TOOL_CALLS_FIELD_NUMBER: _builtins.int
+    COLD_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     """The request that this answers."""
     status: Global___AgentStatus.ValueType
@@ -382,13 +390,22 @@ class AgentResponse(_message.Message):
     """Time from the question to the first piece of the answer's text, in milliseconds. Measured by the caller where the
     answer came in pieces; otherwise what the agent measured, if anything.
     """
+    reports_tool_calls: _builtins.bool
+    """Whether the agent reports its tool calls. Without tool_calls, true means that it called no tool, and false (the
+    default) that nothing is known of its calls. Any tool call implies it.
+    """
+    cold: _builtins.bool
+    """Whether this was the first call: of the agent's process where Assay starts or hosts it, else of the agent by the
+    orchestrator's process in this run. It may hold imports, models that load and connections. Filled by the caller; an
+    agent that knows that its own process was cold may set it. Default false.
+    """
     @_builtins.property
     def error(self) -> Global___AgentError:
         """What went wrong; set exactly when status is ERROR."""
 
     @_builtins.property
     def tool_calls(self) -> _containers.RepeatedCompositeFieldContainer[Global___ToolCall]:
-        """Tool calls in the order they were made."""
+        """Tool calls in the order they were made; see reports_tool_calls."""
 
     @_builtins.property
     def sources(self) -> _containers.RepeatedCompositeFieldContainer[Global___Source]:
@@ -427,10 +444,12 @@ class AgentResponse(_message.Message):
         attempts: _abc.Iterable[Global___Attempt] | None = ...,
         metadata_json: _builtins.str = ...,
         time_to_first_token_ms: _builtins.float | None = ...,
+        reports_tool_calls: _builtins.bool = ...,
+        cold: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_data_rows", b"_data_rows", "_latency_ms", b"_latency_ms", "_reported_latency_ms", b"_reported_latency_ms", "_sql", b"_sql", "_time_to_first_token_ms", b"_time_to_first_token_ms", "data_rows", b"data_rows", "error", b"error", "latency_ms", b"latency_ms", "reported_latency_ms", b"reported_latency_ms", "retrieved", b"retrieved", "sql", b"sql", "time_to_first_token_ms", b"time_to_first_token_ms", "usage", b"usage"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_data_rows", b"_data_rows", "_latency_ms", b"_latency_ms", "_reported_latency_ms", b"_reported_latency_ms", "_sql", b"_sql", "_time_to_first_token_ms", b"_time_to_first_token_ms", "attempts", b"attempts", "data_rows", b"data_rows", "error", b"error", "finish_reason", b"finish_reason", "latency_ms", b"latency_ms", "metadata_json", b"metadata_json", "model", b"model", "output_json", b"output_json", "reported_latency_ms", b"reported_latency_ms", "request_id", b"request_id", "retrieved", b"retrieved", "sources", b"sources", "sql", b"sql", "status", b"status", "text", b"text", "time_to_first_token_ms", b"time_to_first_token_ms", "tool_calls", b"tool_calls", "usage", b"usage"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_data_rows", b"_data_rows", "_latency_ms", b"_latency_ms", "_reported_latency_ms", b"_reported_latency_ms", "_sql", b"_sql", "_time_to_first_token_ms", b"_time_to_first_token_ms", "attempts", b"attempts", "cold", b"cold", "data_rows", b"data_rows", "error", b"error", "finish_reason", b"finish_reason", "latency_ms", b"latency_ms", "metadata_json", b"metadata_json", "model", b"model", "output_json", b"output_json", "reported_latency_ms", b"reported_latency_ms", "reports_tool_calls", b"reports_tool_calls", "request_id", b"request_id", "retrieved", b"retrieved", "sources", b"sources", "sql", b"sql", "status", b"status", "text", b"text", "time_to_first_token_ms", b"time_to_first_token_ms", "tool_calls", b"tool_calls", "usage", b"usage"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__data_rows: _TypeAlias = _typing.Literal["data_rows"]  # noqa: Y015
     _WhichOneofArgType__data_rows: _TypeAlias = _typing.Literal["_data_rows", b"_data_rows"]  # noqa: Y015

@@ -655,6 +655,7 @@ class Case(_message.Message):
     VERDICTS_FIELD_NUMBER: _builtins.int
     RECORDED_REPEATS_FIELD_NUMBER: _builtins.int
     PLACE_FIELD_NUMBER: _builtins.int
+    RECORDED_TURNS_FIELD_NUMBER: _builtins.int
     case_id: _builtins.str
     """Unique in the dataset, 1 to 200 characters."""
     variables_json: _builtins.str
@@ -709,6 +710,12 @@ class Case(_message.Message):
     def recorded_repeats(self) -> _containers.RepeatedCompositeFieldContainer[_agent_pb2.AgentResponse]:
         """Recorded answers of the second and further repeats; empty where `recorded` is the answer of all of them. At most 99."""
 
+    @_builtins.property
+    def recorded_turns(self) -> _containers.RepeatedCompositeFieldContainer[Global___RecordedTurns]:
+        """Of conversations, one entry a repeat, as many as recorded answers: the answers to the turns before the one that
+        `recorded` or `recorded_repeats` answers. Empty where only last answers are recorded. At most 100.
+        """
+
     def __init__(
         self,
         *,
@@ -730,10 +737,11 @@ class Case(_message.Message):
         verdicts: _abc.Iterable[Global___RecordedVerdict] | None = ...,
         recorded_repeats: _abc.Iterable[_agent_pb2.AgentResponse] | None = ...,
         place: _builtins.int | None = ...,
+        recorded_turns: _abc.Iterable[Global___RecordedTurns] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_place", b"_place", "_weight", b"_weight", "place", b"place", "recorded", b"recorded", "weight", b"weight"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_place", b"_place", "_weight", b"_weight", "assertions", b"assertions", "case_id", b"case_id", "category", b"category", "choices", b"choices", "contexts", b"contexts", "expected_json", b"expected_json", "labels_json", b"labels_json", "metadata_json", b"metadata_json", "parameters_json", b"parameters_json", "place", b"place", "recorded", b"recorded", "recorded_repeats", b"recorded_repeats", "tags", b"tags", "thresholds", b"thresholds", "turns", b"turns", "variables_json", b"variables_json", "verdicts", b"verdicts", "weight", b"weight"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_place", b"_place", "_weight", b"_weight", "assertions", b"assertions", "case_id", b"case_id", "category", b"category", "choices", b"choices", "contexts", b"contexts", "expected_json", b"expected_json", "labels_json", b"labels_json", "metadata_json", b"metadata_json", "parameters_json", b"parameters_json", "place", b"place", "recorded", b"recorded", "recorded_repeats", b"recorded_repeats", "recorded_turns", b"recorded_turns", "tags", b"tags", "thresholds", b"thresholds", "turns", b"turns", "variables_json", b"variables_json", "verdicts", b"verdicts", "weight", b"weight"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__place: _TypeAlias = _typing.Literal["place"]  # noqa: Y015
     _WhichOneofArgType__place: _TypeAlias = _typing.Literal["_place", b"_place"]  # noqa: Y015
@@ -745,6 +753,30 @@ class Case(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__weight) -> _WhichOneofReturnType__weight | None: ...
 
 Global___Case: _TypeAlias = Case  # noqa: Y015
+
+@_typing.final
+class RecordedTurns(_message.Message):
+    """RecordedTurns is the recorded answers to the earlier turns of one repeat of a conversation."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ANSWERS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def answers(self) -> _containers.RepeatedCompositeFieldContainer[_agent_pb2.AgentResponse]:
+        """The answers, one a turn, from the first on; at most 99. The answer that follows them is the last."""
+
+    def __init__(
+        self,
+        *,
+        answers: _abc.Iterable[_agent_pb2.AgentResponse] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["answers", b"answers"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RecordedTurns: _TypeAlias = RecordedTurns  # noqa: Y015
 
 @_typing.final
 class RecordedVerdict(_message.Message):
@@ -903,7 +935,9 @@ class ExpectedTool(_message.Message):
     arguments_json: _builtins.str
     """Its arguments: the text of one JSON object; empty where only the name counts."""
     match: _builtins.str
-    """"name", "subset" (the call may have further arguments) or "exact"; empty means "name"."""
+    """"name", "subset" (the call may have further arguments), "exact", or "unordered" (exact, but lists in any order);
+    empty means "name".
+    """
     def __init__(
         self,
         *,
@@ -5368,6 +5402,7 @@ class ServeAgentRequest(_message.Message):
     ATTACH_FIELD_NUMBER: _builtins.int
     RESPONSES_FIELD_NUMBER: _builtins.int
     SUSPENDED_FIELD_NUMBER: _builtins.int
+    METRIC_RESPONSES_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def attach(self) -> Global___AttachAgent:
         """Says which run this client answers for; exactly once, first."""
@@ -5382,18 +5417,23 @@ class ServeAgentRequest(_message.Message):
         before the orchestrator has answered with `reconciled`.
         """
 
+    @_builtins.property
+    def metric_responses(self) -> Global___MetricResponses:
+        """What functions of the client's returned, in any order."""
+
     def __init__(
         self,
         *,
         attach: Global___AttachAgent | None = ...,
         responses: Global___AgentResponses | None = ...,
         suspended: Global___HostSuspended | None = ...,
+        metric_responses: Global___MetricResponses | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["attach", b"attach", "message", b"message", "responses", b"responses", "suspended", b"suspended"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["attach", b"attach", "message", b"message", "metric_responses", b"metric_responses", "responses", b"responses", "suspended", b"suspended"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attach", b"attach", "message", b"message", "responses", b"responses", "suspended", b"suspended"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attach", b"attach", "message", b"message", "metric_responses", b"metric_responses", "responses", b"responses", "suspended", b"suspended"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_message: _TypeAlias = _typing.Literal["attach", "responses", "suspended"]  # noqa: Y015
+    _WhichOneofReturnType_message: _TypeAlias = _typing.Literal["attach", "responses", "suspended", "metric_responses"]  # noqa: Y015
     _WhichOneofArgType_message: _TypeAlias = _typing.Literal["message", b"message"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_message) -> _WhichOneofReturnType_message | None: ...
 
@@ -5407,19 +5447,25 @@ class AttachAgent(_message.Message):
 
     RUN_ID_FIELD_NUMBER: _builtins.int
     CONCURRENCY_FIELD_NUMBER: _builtins.int
+    COMPUTES_METRICS_FIELD_NUMBER: _builtins.int
     run_id: _builtins.str
-    """The run, whose adapter must be one that runs on the client's side."""
+    """The run: its adapter, or one of its metrics, must be one that runs on the client's side."""
     concurrency: _builtins.int
-    """Most questions this client takes at once, 1 to 1,000."""
+    """Most questions this client takes at once, 1 to 1,000; requests for metrics count as questions."""
+    computes_metrics: _builtins.bool
+    """Whether the client computes the metrics of the run that are functions of its own; default false. A run with such
+    metrics takes no other client: FAILED_PRECONDITION (reason METRICS_NOT_HOSTED).
+    """
     def __init__(
         self,
         *,
         run_id: _builtins.str = ...,
         concurrency: _builtins.int = ...,
+        computes_metrics: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["concurrency", b"concurrency", "run_id", b"run_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["computes_metrics", b"computes_metrics", "concurrency", b"concurrency", "run_id", b"run_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -5460,6 +5506,7 @@ class ServeAgentResponse(_message.Message):
     CANCELLED_FIELD_NUMBER: _builtins.int
     DETACHED_FIELD_NUMBER: _builtins.int
     RECONCILED_FIELD_NUMBER: _builtins.int
+    METRIC_REQUESTS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def attached(self) -> Global___AgentAttached:
         """The offer was taken; questions follow."""
@@ -5480,6 +5527,10 @@ class ServeAgentResponse(_message.Message):
     def reconciled(self) -> Global___HostReconciled:
         """Answers `suspended`."""
 
+    @_builtins.property
+    def metric_requests(self) -> Global___MetricRequests:
+        """Answers that functions of the client's score; sent only to a client that attached with `computes_metrics`."""
+
     def __init__(
         self,
         *,
@@ -5488,12 +5539,13 @@ class ServeAgentResponse(_message.Message):
         cancelled: Global___CancelledRequests | None = ...,
         detached: Global___AgentDetached | None = ...,
         reconciled: Global___HostReconciled | None = ...,
+        metric_requests: Global___MetricRequests | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["attached", b"attached", "cancelled", b"cancelled", "detached", b"detached", "message", b"message", "reconciled", b"reconciled", "requests", b"requests"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["attached", b"attached", "cancelled", b"cancelled", "detached", b"detached", "message", b"message", "metric_requests", b"metric_requests", "reconciled", b"reconciled", "requests", b"requests"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attached", b"attached", "cancelled", b"cancelled", "detached", b"detached", "message", b"message", "reconciled", b"reconciled", "requests", b"requests"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attached", b"attached", "cancelled", b"cancelled", "detached", b"detached", "message", b"message", "metric_requests", b"metric_requests", "reconciled", b"reconciled", "requests", b"requests"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_message: _TypeAlias = _typing.Literal["attached", "requests", "cancelled", "detached", "reconciled"]  # noqa: Y015
+    _WhichOneofReturnType_message: _TypeAlias = _typing.Literal["attached", "requests", "cancelled", "detached", "reconciled", "metric_requests"]  # noqa: Y015
     _WhichOneofArgType_message: _TypeAlias = _typing.Literal["message", b"message"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_message) -> _WhichOneofReturnType_message | None: ...
 
@@ -5589,8 +5641,184 @@ class AgentRequests(_message.Message):
 Global___AgentRequests: _TypeAlias = AgentRequests  # noqa: Y015
 
 @_typing.final
+class MetricRequests(_message.Message):
+    """MetricRequests holds some requests for metrics."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REQUESTS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def requests(self) -> _containers.RepeatedCompositeFieldContainer[Global___MetricRequest]:
+        """The requests."""
+
+    def __init__(
+        self,
+        *,
+        requests: _abc.Iterable[Global___MetricRequest] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["requests", b"requests"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___MetricRequests: _TypeAlias = MetricRequests  # noqa: Y015
+
+@_typing.final
+class MetricRequest(_message.Message):
+    """MetricRequest asks what functions of the client's say of one answer."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    METRICS_FIELD_NUMBER: _builtins.int
+    CASE_FIELD_NUMBER: _builtins.int
+    QUESTION_FIELD_NUMBER: _builtins.int
+    ANSWER_FIELD_NUMBER: _builtins.int
+    request_id: _builtins.str
+    """Unique per case, repeat and turn; no question has the same."""
+    @_builtins.property
+    def metrics(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Names of the metrics in the run, each once. The client's own spec says which functions they are."""
+
+    @_builtins.property
+    def case(self) -> Global___Case:
+        """The case up to the turn that is scored, with references and expectations; without recorded answers and verdicts."""
+
+    @_builtins.property
+    def question(self) -> _agent_pb2.AgentRequest:
+        """The question that was answered. What the case's last turn holds is left out: input, variables, parameters, and the
+        history where the turn has one of its own.
+        """
+
+    @_builtins.property
+    def answer(self) -> _agent_pb2.AgentResponse:
+        """The answer; its request_id is empty."""
+
+    def __init__(
+        self,
+        *,
+        request_id: _builtins.str = ...,
+        metrics: _abc.Iterable[_builtins.str] | None = ...,
+        case: Global___Case | None = ...,
+        question: _agent_pb2.AgentRequest | None = ...,
+        answer: _agent_pb2.AgentResponse | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["answer", b"answer", "case", b"case", "question", b"question"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["answer", b"answer", "case", b"case", "metrics", b"metrics", "question", b"question", "request_id", b"request_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___MetricRequest: _TypeAlias = MetricRequest  # noqa: Y015
+
+@_typing.final
+class MetricResponses(_message.Message):
+    """MetricResponses holds what functions returned."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RESPONSES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def responses(self) -> _containers.RepeatedCompositeFieldContainer[Global___MetricResponse]:
+        """One per request."""
+
+    def __init__(
+        self,
+        *,
+        responses: _abc.Iterable[Global___MetricResponse] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["responses", b"responses"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___MetricResponses: _TypeAlias = MetricResponses  # noqa: Y015
+
+@_typing.final
+class MetricResponse(_message.Message):
+    """MetricResponse answers a MetricRequest."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    OUTCOMES_FIELD_NUMBER: _builtins.int
+    request_id: _builtins.str
+    """The id of the request."""
+    @_builtins.property
+    def outcomes(self) -> _containers.RepeatedCompositeFieldContainer[Global___MetricOutcome]:
+        """One per metric of the request."""
+
+    def __init__(
+        self,
+        *,
+        request_id: _builtins.str = ...,
+        outcomes: _abc.Iterable[Global___MetricOutcome] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["outcomes", b"outcomes", "request_id", b"request_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___MetricResponse: _TypeAlias = MetricResponse  # noqa: Y015
+
+@_typing.final
+class MetricOutcome(_message.Message):
+    """MetricOutcome is what one function returned or raised. Without value and error the metric does not apply to the row."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    METRIC_FIELD_NUMBER: _builtins.int
+    VALUE_FIELD_NUMBER: _builtins.int
+    IS_BOOLEAN_FIELD_NUMBER: _builtins.int
+    REASONING_FIELD_NUMBER: _builtins.int
+    ERROR_FIELD_NUMBER: _builtins.int
+    MESSAGE_FIELD_NUMBER: _builtins.int
+    TRACEBACK_FIELD_NUMBER: _builtins.int
+    metric: _builtins.str
+    """The metric's name in the run."""
+    value: _builtins.float
+    """The value, finite; absent where there is none."""
+    is_boolean: _builtins.bool
+    """Whether the function returned true or false: the value is then 1 or 0, and a row passes with 1 where the metric has
+    no threshold.
+    """
+    reasoning: _builtins.str
+    """Why, in the function's words; at most 10,000 characters, may be empty."""
+    error: _builtins.str
+    """A stable word for why there is no value: "function_raised", "function_timeout" or "function_malformed"; empty
+    where the function returned a value or none.
+    """
+    message: _builtins.str
+    """The error for people; at most 4,000 characters, empty without one."""
+    traceback: _builtins.str
+    """The traceback of an exception, without Assay's frames; at most 8,000 characters, may be empty."""
+    def __init__(
+        self,
+        *,
+        metric: _builtins.str = ...,
+        value: _builtins.float | None = ...,
+        is_boolean: _builtins.bool = ...,
+        reasoning: _builtins.str = ...,
+        error: _builtins.str = ...,
+        message: _builtins.str = ...,
+        traceback: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_value", b"_value", "value", b"value"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_value", b"_value", "error", b"error", "is_boolean", b"is_boolean", "message", b"message", "metric", b"metric", "reasoning", b"reasoning", "traceback", b"traceback", "value", b"value"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__value: _TypeAlias = _typing.Literal["value"]  # noqa: Y015
+    _WhichOneofArgType__value: _TypeAlias = _typing.Literal["_value", b"_value"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__value) -> _WhichOneofReturnType__value | None: ...
+
+Global___MetricOutcome: _TypeAlias = MetricOutcome  # noqa: Y015
+
+@_typing.final
 class CancelledRequests(_message.Message):
-    """CancelledRequests names questions that are no longer wanted."""
+    """CancelledRequests names questions, and requests for metrics, that are no longer wanted."""
 
     DESCRIPTOR: _descriptor.Descriptor
 

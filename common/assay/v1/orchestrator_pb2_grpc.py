@@ -328,8 +328,9 @@ class RunServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def ServeAgent(self, request_iterator, context):
-        """ServeAgent lets a client answer the questions of its own run: the
-        orchestrator asks, the client's code answers, on the client's side. A run that
+        """ServeAgent lets a client answer the questions of its own run, and compute metrics
+        that are functions of its own: the orchestrator asks, the client's code answers, on
+        the client's side. A run that
         paused because no client did (cause UNATTENDED) continues. A stream without a
         first message is DEADLINE_EXCEEDED (reason FIRST_MESSAGE_TIMEOUT).
         """

@@ -152,8 +152,9 @@ class RunServiceStub:
     one of another query. Idempotent.
     """
     ServeAgent: _grpc.StreamStreamMultiCallable[_orchestrator_pb2.ServeAgentRequest, _orchestrator_pb2.ServeAgentResponse]
-    """ServeAgent lets a client answer the questions of its own run: the
-    orchestrator asks, the client's code answers, on the client's side. A run that
+    """ServeAgent lets a client answer the questions of its own run, and compute metrics
+    that are functions of its own: the orchestrator asks, the client's code answers, on
+    the client's side. A run that
     paused because no client did (cause UNATTENDED) continues. A stream without a
     first message is DEADLINE_EXCEEDED (reason FIRST_MESSAGE_TIMEOUT).
     """
@@ -282,8 +283,9 @@ class RunServiceAsyncStub(RunServiceStub):
     one of another query. Idempotent.
     """
     ServeAgent: _aio.StreamStreamMultiCallable[_orchestrator_pb2.ServeAgentRequest, _orchestrator_pb2.ServeAgentResponse]  # type: ignore[assignment]
-    """ServeAgent lets a client answer the questions of its own run: the
-    orchestrator asks, the client's code answers, on the client's side. A run that
+    """ServeAgent lets a client answer the questions of its own run, and compute metrics
+    that are functions of its own: the orchestrator asks, the client's code answers, on
+    the client's side. A run that
     paused because no client did (cause UNATTENDED) continues. A stream without a
     first message is DEADLINE_EXCEEDED (reason FIRST_MESSAGE_TIMEOUT).
     """
@@ -517,8 +519,9 @@ class RunServiceServicer(metaclass=_abc_1.ABCMeta):
         request_iterator: _MaybeAsyncIterator[_orchestrator_pb2.ServeAgentRequest],
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_orchestrator_pb2.ServeAgentResponse], _abc.AsyncIterator[_orchestrator_pb2.ServeAgentResponse]]:
-        """ServeAgent lets a client answer the questions of its own run: the
-        orchestrator asks, the client's code answers, on the client's side. A run that
+        """ServeAgent lets a client answer the questions of its own run, and compute metrics
+        that are functions of its own: the orchestrator asks, the client's code answers, on
+        the client's side. A run that
         paused because no client did (cause UNATTENDED) continues. A stream without a
         first message is DEADLINE_EXCEEDED (reason FIRST_MESSAGE_TIMEOUT).
         """

@@ -55,6 +55,7 @@ def request_to_wire(request: AgentRequest) -> agent_pb2.AgentRequest:
         parameters_json=mapping_to_text(request.parameters),
         metadata=request.metadata,
         timeout_ms=max(1, round(request.timeout_s * 1000)),
+        turn_count=request.turn_count,
     )
 
 
@@ -78,6 +79,7 @@ def request_from_wire(request: agent_pb2.AgentRequest) -> AgentRequest:
         parameters=mapping_from_text(request.parameters_json),
         metadata=dict(request.metadata),
         timeout_s=request.timeout_ms / 1000,
+        turn_count=request.turn_count,
     )
 
 
@@ -97,6 +99,7 @@ def response_to_wire(response: AgentResponse) -> agent_pb2.AgentResponse:
         time_to_first_token_ms=response.time_to_first_token_ms,
         finish_reason=response.finish_reason,
         model=response.model,
+        cold=response.cold,
     )
     if response.error is not None:
         message.error.CopyFrom(_error_to_wire(response.error))
@@ -104,7 +107,8 @@ def response_to_wire(response: AgentResponse) -> agent_pb2.AgentResponse:
         message.output_json = json_text(response.output, "output")
     if response.metadata:
         message.metadata_json = json_text(response.metadata, "metadata")
-    if response.tool_calls:
+    if response.tool_calls is not None:
+        message.reports_tool_calls = True
         message.tool_calls.extend(_tool_call_to_wire(call) for call in response.tool_calls)
     if response.sources:
         message.sources.extend(_source_to_wire(source) for source in response.sources)
@@ -145,7 +149,9 @@ def response_from_wire(message: agent_pb2.AgentResponse) -> AgentResponse:
         text=message.text,
         error=_error_from_wire(message.error) if message.HasField("error") else None,
         output=value_from_text(message.output_json) if message.output_json else None,
-        tool_calls=tuple(_tool_call_from_wire(call) for call in message.tool_calls),
+        tool_calls=tuple(_tool_call_from_wire(call) for call in message.tool_calls)
+        if message.tool_calls or message.reports_tool_calls
+        else None,
         sources=tuple(_source_from_wire(source) for source in message.sources),
         retrieved=tuple(_source_from_wire(source) for source in message.retrieved.items)
         if message.HasField("retrieved")
@@ -155,6 +161,7 @@ def response_from_wire(message: agent_pb2.AgentResponse) -> AgentResponse:
         model=message.model,
         attempts=tuple(Attempt(attempt.latency_ms, _error_from_wire(attempt.error)) for attempt in message.attempts),
         metadata=mapping_from_text(message.metadata_json),
+        cold=message.cold,
         **optional,
     )
 

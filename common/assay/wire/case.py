@@ -47,6 +47,9 @@ def case_to_wire(case: Case) -> orchestrator_pb2.Case:
         labels_json=mapping_to_text(case.labels),
         metadata_json=mapping_to_text(case.metadata),
         recorded_repeats=map(response_to_wire, case.recorded_repeats),
+        recorded_turns=[
+            orchestrator_pb2.RecordedTurns(answers=map(response_to_wire, turns)) for turns in case.recorded_turns
+        ],
         verdicts=map(_verdict_to_wire, case.verdicts),
         place=case.place,
     )
@@ -84,6 +87,13 @@ def case_from_wire(message: orchestrator_pb2.Case) -> Case:
         recorded_repeats=tuple(
             texts.answer(answer, f"recorded_repeats[{index}]") or AgentResponse()
             for index, answer in enumerate(message.recorded_repeats)
+        ),
+        recorded_turns=tuple(
+            tuple(
+                texts.answer(answer, f"recorded_turns[{index}].answers[{turn_index}]") or AgentResponse()
+                for turn_index, answer in enumerate(turns.answers)
+            )
+            for index, turns in enumerate(message.recorded_turns)
         ),
         verdicts=tuple(
             _verdict_from_wire(verdict, f"verdicts[{index}]", texts) for index, verdict in enumerate(message.verdicts)

@@ -2,7 +2,7 @@
 
 A field of the plain class is the message's field of the same name, or one whose name says more about its form:
 `left_out` is `left_out_count`, `options` is the text `options_json`, `timeout_s` is `timeout_ms`. A value that is
-absent, or 0 or empty where the message cannot tell the difference, is the plain field's default, else None. A field
+absent, or 0 or empty where the message cannot show the difference, is the plain field's default, else None. A field
 without a counterpart is an error at import, on either side.
 
 For what travels once a run. Rows, answers and cases have functions of their own: there are 100,000 of them.

@@ -1,0 +1,119 @@
+"""Frameworks whose agents run on the user's side as they are: what each adapter needs and which options it has."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from assay.errors import Problem
+from assay.parsing.names import unknown_name
+
+OBJECT_TARGET = re.compile(r"(?:[^\W\d]\w*(?:\.[^\W\d]\w*)*|[^:\0]+\.py):[^\W\d]\w*(?:\.[^\W\d]\w*)*")
+"""MODULE:OBJECT or FILE.py:OBJECT."""
+
+
+class OptionKind(Enum):
+    """What an option of a framework's adapter is; the value says what a message demands of it."""
+
+    OBJECT = "MODULE:OBJECT or FILE.py:OBJECT"
+    TEXT = "a text"
+    COUNT = "a whole number from 1"
+    FLAG = "true or false"
+
+    def allows(self, value: object) -> bool:
+        """Return whether an option of this kind may have a value."""
+        match self:
+            case OptionKind.OBJECT:
+                return isinstance(value, str) and OBJECT_TARGET.fullmatch(value) is not None
+            case OptionKind.TEXT:
+                return isinstance(value, str) and bool(value.strip()) and value.isprintable()
+            case OptionKind.COUNT:
+                return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+            case OptionKind.FLAG:
+                return isinstance(value, bool)
+
+
+@dataclass(frozen=True, slots=True)
+class Framework:
+    """A framework of agents.
+
+    Args:
+        label: Its name, for people.
+        module: The module whose import shows that it is installed.
+        package: Its package, as pip names it.
+        versions: The major versions that the adapter knows.
+        extra: The extra of Assay that installs it.
+        accepts: What a target names, for messages.
+        options: The options of its adapter, by name.
+    """
+
+    label: str
+    module: str
+    package: str
+    versions: tuple[int, ...]
+    extra: str
+    accepts: str
+    options: Mapping[str, OptionKind] = field(default_factory=dict)
+
+    def option_problems(self, options: Mapping[str, Any]) -> list[Problem]:
+        """Return what is wrong with the options of a spec."""
+        problems = [
+            Problem(unknown_name(f"option of the {self.label} adapter", name, tuple(self.options)), f"agent.{name}")
+            for name in options
+            if name not in self.options
+        ]
+        return problems + [
+            Problem(f"must be {kind.value}, not {options[name]!r}", f"agent.{name}")
+            for name, kind in self.options.items()
+            if name in options and not kind.allows(options[name])
+        ]
+
+
+FRAMEWORKS: Mapping[str, Framework] = {
+    "adk": Framework(
+        "Google ADK",
+        "google.adk",
+        "google-adk",
+        (2,),
+        "adk",
+        "an agent, an app, or a runner",
+        {
+            "session_service": OptionKind.OBJECT,
+            "memory_service": OptionKind.OBJECT,
+            "app_name": OptionKind.TEXT,
+            "user_id": OptionKind.TEXT,
+            "max_llm_calls": OptionKind.COUNT,
+        },
+    ),
+    "langgraph": Framework(
+        "LangGraph",
+        "langchain_core",
+        "langchain-core",
+        (1,),
+        "langgraph",
+        "a compiled graph (graph.compile()) or a runnable",
+        {"input": OptionKind.TEXT, "output": OptionKind.TEXT, "recursion_limit": OptionKind.COUNT},
+    ),
+    "pydantic_ai": Framework(
+        "pydantic-ai",
+        "pydantic_ai",
+        "pydantic-ai-slim",
+        (2,),
+        "pydantic-ai",
+        "an agent",
+        {"deps": OptionKind.OBJECT, "request_limit": OptionKind.COUNT, "tool_calls_limit": OptionKind.COUNT},
+    ),
+    "openai_agents": Framework(
+        "OpenAI Agents SDK",
+        "agents",
+        "openai-agents",
+        (0,),
+        "openai-agents",
+        "an agent",
+        {"context": OptionKind.OBJECT, "max_turns": OptionKind.COUNT, "tracing": OptionKind.FLAG},
+    ),
+}
+"""The frameworks, by the name of their adapter."""

@@ -1,0 +1,56 @@
+"""The option `traces` of an agent: where the spans that it emits are read from."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+from assay.errors import Problem
+from assay.parsing.fields import Fields
+
+if TYPE_CHECKING:
+    from assay.model.run_settings import AgentSettings
+
+TRACES_KEY = "traces"
+"""The option, as a spec has it."""
+
+OTLP = "otlp"
+_KEYS = ("file", "wait")
+_WAIT_S = 2.0
+_MAX_WAIT_S = 60.0
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class TraceSettings:
+    """Where the spans of an agent are read from.
+
+    Args:
+        file: The file that they are appended to, relative to the spec; empty where a receiver on loopback takes them.
+        wait_s: How long an answer waits for its spans, in seconds, 0 to 60.
+    """
+
+    file: str = ""
+    wait_s: float = _WAIT_S
+
+    @classmethod
+    def from_option(cls, value: object, problems: list[Problem]) -> TraceSettings:
+        """Return the settings of a spec; what is wrong is added to `problems`."""
+        if value == OTLP:
+            return cls()
+        if not isinstance(value, dict):
+            said = f"must be otlp, or a mapping such as {{file: spans.jsonl, wait: 2s}}, not {value!r}"
+            problems.append(Problem(said, "agent.traces"))
+            return cls()
+        fields = Fields(value, lambda name, message: problems.append(Problem(message, f"agent.traces.{name}")))
+        fields.unknown(_KEYS, "field of agent.traces")
+        file = fields.text("file")
+        if isinstance(value.get("file"), str) and (not file.strip() or "\0" in file):
+            problems.append(Problem(f"must be the name of a file, not {value['file']!r}", "agent.traces.file"))
+        return cls(file, fields.duration_s("wait", _WAIT_S, 0, _MAX_WAIT_S, "a duration from 0s to 1m, e.g. 2s"))
+
+
+def without_traces(agent: AgentSettings) -> tuple[AgentSettings, Any]:
+    """Return the settings of an agent without the option `traces`, and the option; None where there is none."""
+    value = agent.options.get(TRACES_KEY)
+    options = {name: item for name, item in agent.options.items() if name != TRACES_KEY}
+    return dataclasses.replace(agent, options=options), value
