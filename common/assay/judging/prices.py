@@ -1,70 +1,27 @@
-"""What judges cost, as a table says: the one that comes with Assay, or the operator's own."""
+"""Which judges of a run have no price."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from assay.errors import InvalidInputError, Problem
-from assay.parsing.model_tables import matches, read_table
 from assay.providers.own_services import OWN_URLS
+from assay.providers.prices import find_price, read_prices
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from assay.model.run import JudgeSettings
-    from assay.parsing.model_tables import Entry
 
 VARIABLE = "ASSAY_JUDGE_PRICES"
 """The environment variable of a judge service with its file of prices."""
-
-_FILE = Path(__file__).with_name("prices.yaml")
-PRICE_NUMBERS = ("input", "output", "cache_read", "cache_write", "batch", "long", "long_input", "long_output")
 
 NO_PRICE = (
     "{model} has no price, so that a spend cap cannot hold: give its price with --prices FILE "
     "(prices: [{{model: {model}, input: …, output: …}}], US dollars per million tokens), or remove the cap"
 )
 """What is wrong with a cap for such a model, and what to do."""
-
-
-class Judge(Protocol):
-    """A judge, as far as its price depends on it."""
-
-    @property
-    def provider(self) -> str:
-        """Whose protocol it speaks."""
-
-    @property
-    def model(self) -> str:
-        """The model's id."""
-
-    @property
-    def base_url(self) -> str:
-        """Where the service is; empty for the provider's own."""
-
-
-def read_prices(path: Path | None) -> Sequence[Entry]:
-    """Return the entries of a file of prices; of the one that comes with Assay where none is given.
-
-    Raises:
-        InvalidInputError: All that is wrong with the file.
-    """
-    return read_table(path or _FILE, "prices", PRICE_NUMBERS, ("input", "output"))
-
-
-def find_price(entries: Sequence[Entry], who: Judge, *, is_own_file: bool) -> Entry | None:
-    """Return the entry of a judge; None where there is none.
-
-    Args:
-        entries: What `read_prices` returned.
-        who: The judge.
-        is_own_file: Whether the file is the operator's: ours has no prices of other services.
-    """
-    if who.base_url and not is_own_file:
-        return None
-    place = {"provider": who.provider, "model": who.model, "base_url": who.base_url or OWN_URLS.get(who.provider, "")}
-    return next((entry for entry in entries if matches(entry, place)), None)
 
 
 def price_problems(judge: JudgeSettings, environ: Mapping[str, str]) -> list[Problem]:

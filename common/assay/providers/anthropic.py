@@ -7,60 +7,59 @@ from typing import TYPE_CHECKING, Any
 import anthropic
 
 from assay.providers.errors import MalformedReplyError
-from assay.providers.http_client import TIMEOUT, connection_to, provider_error, read_reply
+from assay.providers.http_client import NO_KEY, TIMEOUT, connection_to, provider_error, read_reply
 from assay.providers.messages import (
     NO_HEADERS,
+    STOPS,
     Reply,
     Stop,
     TokenUsage,
     explanation_of,
     name_in,
+    text_in,
     text_of_parts,
     token_count,
     token_usage,
+    tool_call,
 )
 from assay.providers.own_services import OWN_URLS
+from assay.providers.streams import STREAM_HEADERS, PartCount, Pieces, StreamReader
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     import httpx2
 
+    from assay.providers.client import Service
     from assay.providers.messages import Request
 
-_STOPS = {
-    "refusal": Stop.REFUSED,
-    "max_tokens": Stop.TRUNCATED,
-    "model_context_window_exceeded": Stop.CONTEXT_FULL,
-    "pause_turn": Stop.PAUSED,
-}
 
-
-def connect(url: str, key: str, concurrency: int) -> AnthropicClient:
+def connect(service: Service, concurrency: int) -> AnthropicClient:
     """Return a client of a service of Anthropic's protocol, see `assay.providers.client.connect`."""
-    return AnthropicClient(package_client(url, key, connection_to(url, concurrency)))
+    return AnthropicClient(package_client(service, connection_to(service.url, concurrency)))
 
 
-def package_client(url: str, key: str, connection: httpx2.AsyncClient) -> anthropic.AsyncAnthropic:
+def package_client(service: Service, connection: httpx2.AsyncClient) -> anthropic.AsyncAnthropic:
     """Return the package's client, which takes nothing from the environment.
 
     Args:
-        url: The service, without /v1.
-        key: The key; anything where the service wants none.
+        service: The service.
         connection: The HTTP client below it; closed with it.
     """
     client = anthropic.AsyncAnthropic(
-        api_key=key,
+        api_key=service.key or NO_KEY,
         auth_token=None,
-        base_url=url,
+        base_url=service.url,
         max_retries=0,  # attempts are ours, so that each is recorded and paid for, and none makes a latency longer
         timeout=TIMEOUT,
         http_client=connection,
+        default_query=service.query,
     )
     # The package reads these from the environment; no spec or setting names them, so they are not sent. It sends the
     # key as a bearer token, and gateways know it by the protocol's first header.
     client.auth_token = None
-    client._custom_headers = {} if url == OWN_URLS["anthropic"] else {"x-api-key": key}  # noqa: SLF001 - no public way
+    own = {} if service.url == OWN_URLS["anthropic"] else {"x-api-key": service.key or NO_KEY}
+    client._custom_headers = {**own, **service.headers}  # noqa: SLF001 - no public way
     return client
 
 
@@ -73,11 +72,16 @@ class AnthropicClient:
     async def ask(self, request: Request) -> Reply:
         """Return a model's reply."""
         body = request_body(request)
-        messages: Any = body.pop("messages")
+        named: Any = {name: body.pop(name) for name in ("model", "messages", "max_tokens")}
+        messages = self._client.messages
         try:
-            reply = await self._client.messages.with_raw_response.create(
-                model=body.pop("model"), max_tokens=body.pop("max_tokens"), messages=messages, extra_body=body
-            )
+            if request.stream:
+                reader = StreamReader(Events(), reply_from)
+                async with messages.with_streaming_response.create(
+                    **named, extra_body=body, extra_headers=STREAM_HEADERS
+                ) as stream:
+                    return await reader.read(stream.http_response)
+            reply = await messages.with_raw_response.create(**named, extra_body=body)
         except (anthropic.APIStatusError, anthropic.APIConnectionError) as problem:
             raise provider_error(problem) from None
         return read_reply(reply.http_response, reply_from)
@@ -105,6 +109,8 @@ def request_body(request: Request) -> dict[str, Any]:
     if parameters.temperature is not None:
         # The package has no argument for it any more; the protocol still has the field.
         body["temperature"] = parameters.temperature
+    if request.stream:
+        body["stream"] = True
     return body
 
 
@@ -128,7 +134,7 @@ def reply_from(data: Mapping[str, Any], headers: Mapping[str, str] = NO_HEADERS)
     if not isinstance(content, list):
         raise MalformedReplyError("the reply does not hold a message of a model")
     text, finish = text_of_parts(content), name_in(data.get("stop_reason"))
-    stop = _STOPS.get(finish, Stop.COMPLETE)
+    stop = STOPS.get(finish, Stop.COMPLETE)
     return Reply(
         text=text,
         stop=stop,
@@ -136,13 +142,104 @@ def reply_from(data: Mapping[str, Any], headers: Mapping[str, str] = NO_HEADERS)
         tokens=_tokens(data.get("usage")),
         model=name_in(data.get("model")),
         finish_reason=finish,
+        # Arguments that came in pieces are a text, which is no JSON where the reply was cut off.
         tool_calls=tuple(
-            {"id": part.get("id"), "name": part.get("name"), "arguments": part.get("input")}
-            for part in content
-            if isinstance(part, dict) and part.get("type") == "tool_use"
+            tool_call(part.get("id"), part.get("name"), part.get("input")) for part in _parts(content, "tool_use")
         ),
         headers=headers,
+        citations=tuple(_citations(content)),
     )
+
+
+class Events:
+    """A message that comes as events: `assay.providers.streams.Assembly`."""
+
+    def __init__(self) -> None:
+        self._message: dict[str, Any] = {}
+        self._blocks: dict[int, _Block] = {}
+        self._parts = PartCount()
+        self.has_ended = False
+
+    def add(self, event: Mapping[str, Any]) -> bool:
+        """Add an event; return whether it holds text."""
+        kind, index = event.get("type"), event.get("index")
+        delta, message = event.get("delta"), event.get("message")
+        if kind == "message_start" and isinstance(message, dict):
+            self._message = dict(message)
+        elif kind == "message_stop":
+            self.has_ended = True
+        elif kind == "message_delta":
+            usage = self._message.get("usage")
+            self._message["usage"] = usage = usage if isinstance(usage, dict) else {}
+            _update(usage, event.get("usage"))
+            _update(self._message, delta)
+        elif kind in ("content_block_start", "content_block_delta"):
+            if not isinstance(index, int):
+                raise MalformedReplyError(f"the index of an event {kind} is no whole number")
+            if kind == "content_block_start":
+                self._parts.add()
+                self._blocks[index] = _Block(event.get("content_block"), self._parts)
+                return self._blocks[index].has_text
+            if isinstance(delta, dict) and index in self._blocks:
+                return self._blocks[index].add(delta)
+        return False
+
+    def whole(self, *, ended: bool) -> Mapping[str, Any] | None:
+        """Return the message; None where it has not stopped."""
+        if not (ended or self.has_ended or self._message.get("stop_reason")):
+            return None
+        return {**self._message, "content": [block.whole() for block in self._blocks.values()]}
+
+
+class _Block:
+    """One block of a message's content that comes in pieces."""
+
+    def __init__(self, start: object, parts: PartCount) -> None:
+        self._parts = parts
+        self._start: dict[str, Any] = dict(start) if isinstance(start, dict) else {}
+        citations = self._start.get("citations")
+        self._citations: list[object] = list(citations) if isinstance(citations, list) else []
+        self._text, self._input = Pieces(), Pieces()
+        self.has_text = self._text.add(self._start.get("text"))
+
+    def add(self, delta: Mapping[str, Any]) -> bool:
+        match delta.get("type"):
+            case "text_delta":
+                return self._text.add(delta.get("text"))
+            case "input_json_delta":
+                self._input.add(delta.get("partial_json"))
+            case "citations_delta":
+                self._parts.add()
+                self._citations.append(delta.get("citation"))
+        return False
+
+    def whole(self) -> dict[str, Any]:
+        text, arguments = str(self._text), str(self._input)
+        return {
+            **self._start,
+            **({"text": text, "citations": self._citations} if self._start.get("type") == "text" else {}),
+            **({"input": arguments} if arguments else {}),
+        }
+
+
+def _update(whole: dict[str, Any], part: object) -> None:
+    """Update a mapping with another one; null in the second changes nothing."""
+    if isinstance(part, dict):
+        whole.update((name, value) for name, value in part.items() if value is not None)
+
+
+def _parts(content: Iterable[object], kind: str) -> Iterator[dict[str, Any]]:
+    return (part for part in content if isinstance(part, dict) and part.get("type") == kind)
+
+
+def _citations(content: Iterable[object]) -> Iterator[dict[str, Any]]:
+    for part in _parts(content, "text"):
+        listed = part.get("citations")
+        for citation in listed if isinstance(listed, list) else ():
+            if isinstance(citation, dict):
+                title = text_in(citation.get("title")) or text_in(citation.get("document_title"))
+                cited = {"uri": text_in(citation.get("url")), "title": title}
+                yield {**cited, "content": text_in(citation.get("cited_text"))}
 
 
 def _tokens(usage: object) -> TokenUsage | None:

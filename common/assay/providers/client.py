@@ -8,12 +8,35 @@ from __future__ import annotations
 import importlib
 import importlib.metadata
 import importlib.util
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from assay.providers.messages import Reply, Request
 
 _OLDEST_MAJOR = {"anthropic": 2, "openai": 3}  # earlier ones use another HTTP client
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """A service of models.
+
+    Args:
+        url: Where it is: up to and without /chat/completions or /responses for OpenAI's protocol, without /v1 for
+            Anthropic's.
+        key: The key; empty where the service wants none, or has it in a header of `headers`.
+        headers: Headers beside those of the protocol.
+        query: Parameters of each URL, such as Azure's api-version.
+        api: Which of a provider's APIs it is asked by: "chat" or "responses" for OpenAI's protocol.
+    """
+
+    url: str
+    key: str = ""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    query: Mapping[str, str] = field(default_factory=dict)
+    api: str = ""
 
 
 class ModelClient(Protocol):
@@ -32,20 +55,19 @@ class ModelClient(Protocol):
         """Close the connections."""
 
 
-def connect(provider: str, url: str, key: str, concurrency: int) -> ModelClient:
+def connect(provider: str, service: Service, concurrency: int) -> ModelClient:
     """Return a client of a service; imports the provider's package, so call it off the event loop.
 
     Args:
         provider: Whose protocol the service speaks: openai or anthropic.
-        url: The service: up to and without /chat/completions for OpenAI's protocol, without /v1 for Anthropic's.
-        key: The key; anything where the service wants none.
+        service: The service.
         concurrency: Most calls at once.
 
     Raises:
         ValueError: The URL's host is not what it seems.
     """
     module = importlib.import_module(f"assay.providers.{provider}")
-    client: ModelClient = module.connect(url, key, concurrency)
+    client: ModelClient = module.connect(service, concurrency)
     return client
 
 

@@ -8,6 +8,7 @@ MalformedReplyError     the service answered something that is no reply of a mod
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from assay.model.response_fields import clean_text
@@ -19,6 +20,21 @@ _RETRYABLE_STATUSES = frozenset({408, 409, 425, 429})
 _HOPELESS_CODES = frozenset({"insufficient_quota", "billing_hard_limit_reached"})
 _FIELD_STATUSES = (400, 422)  # the latter is FastAPI's, on which many compatible services are built
 _MESSAGE_CHARS = 500
+_ERROR_STATUSES = {
+    # Anthropic's types, which OpenAI's share in part, and OpenAI's codes.
+    "invalid_request_error": 400,
+    "invalid_prompt": 400,
+    "authentication_error": 401,
+    "billing_error": 402,
+    "permission_error": 403,
+    "not_found_error": 404,
+    "request_too_large": 413,
+    "rate_limit_error": 429,
+    "rate_limit_exceeded": 429,
+    "insufficient_quota": 429,
+    "timeout_error": 504,
+    "overloaded_error": 529,
+}
 
 
 class ProviderStatusError(Exception):
@@ -90,6 +106,21 @@ class MalformedReplyError(Exception):
 
 class ReplyTooLargeError(MalformedReplyError):
     """The service answered more than is read."""
+
+
+def error_without_status(body: object, headers: Mapping[str, str]) -> ProviderStatusError:
+    """Return the HTTP error that an error would have been which came within a reply: in a stream, or in a batch.
+
+    Args:
+        body: What the service says, usually a mapping with `error`; HTTP 500 where it names no known kind of error.
+        headers: The headers of the reply that it came in.
+    """
+    said = ProviderStatusError(500, headers, body)
+    if re.fullmatch("[45][0-9]{2}", said.code):  # as gateways have it
+        said.status = int(said.code)
+    else:
+        said.status = _ERROR_STATUSES.get(said.code) or _ERROR_STATUSES.get(said.type) or 500
+    return said
 
 
 def _invalid_field(detail: object) -> str:

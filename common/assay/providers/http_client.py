@@ -1,4 +1,4 @@
-"""The HTTP client under the providers' packages: no redirects, no proxies, no endless or compressed replies.
+"""The HTTP client under the providers' packages: no redirects, proxies or cookies, no endless or compressed replies.
 
 It needs httpx2, which the extras of the services that ask providers bring; only the clients of providers import it.
 """
@@ -6,11 +6,13 @@ It needs httpx2, which the extras of the services that ask providers bring; only
 from __future__ import annotations
 
 import logging
+from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import httpx2
 
+from assay.http.event_stream import EVENT_STREAM
 from assay.http.transport import HttpTransport
 from assay.model.response_fields import excerpt
 from assay.parsing.strict_json import REPLY_DECODER, DuplicateKeyError
@@ -23,8 +25,13 @@ if TYPE_CHECKING:
 
 _TALKATIVE = ("openai", "anthropic", "httpx2", "httpcore2")
 _MAX_BODY_BYTES = 4 * 1024 * 1024
+_STREAM_FACTOR = 16
+"""A stream is that much longer than the reply that it carries: each piece comes with a frame of 200 bytes or more."""
 _NOTHING_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.UnsupportedProtocol)
 _WEB_PAGE = "the reply is a web page and not a model's: check base_url"
+NO_KEY = "no-key"
+"""What the packages, which want a key, are given for none: no request carries it."""
+
 TIMEOUT = httpx2.Timeout(None)
 """The whole attempt is bounded by its caller, and connecting by the transport."""
 
@@ -35,7 +42,7 @@ def connection_to(url: str, concurrency: int, max_body_bytes: int = _MAX_BODY_BY
     Args:
         url: The service.
         concurrency: Most calls at once.
-        max_body_bytes: Where a longer reply is cut off.
+        max_body_bytes: Where a longer reply is cut off; a stream of events may be 16 times as long.
 
     Raises:
         ValueError: The URL's host is not what it seems.
@@ -50,6 +57,8 @@ def connection_to(url: str, concurrency: int, max_body_bytes: int = _MAX_BODY_BY
         timeout=TIMEOUT,
         follow_redirects=False,
         trust_env=False,
+        # A cookie of one answer would tie the next question to it: to a server that knows it, or to its user.
+        cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),
     )
 
 
@@ -82,6 +91,19 @@ def read_reply(reply: httpx2.Response, reply_from: Callable[[Mapping[str, Any], 
     body = reply.content
     if _is_web_page(body):
         raise MalformedReplyError(f"{_WEB_PAGE}: {excerpt(body)}")
+    data = object_in(body)
+    try:
+        return reply_from(data, headers_of(reply))
+    except MalformedReplyError as problem:
+        raise MalformedReplyError(f"{problem}: {excerpt(body)}") from None
+
+
+def object_in(body: bytes) -> dict[str, Any]:
+    """Return the JSON object that a reply, or a piece of it, is.
+
+    Raises:
+        MalformedReplyError: It is none; the message shows its beginning.
+    """
     try:
         data = REPLY_DECODER.decode(body.decode("utf-8-sig"))
     except DuplicateKeyError as error:
@@ -90,10 +112,7 @@ def read_reply(reply: httpx2.Response, reply_from: Callable[[Mapping[str, Any], 
         raise MalformedReplyError(f"the reply is not JSON: {excerpt(body)}") from None
     if not isinstance(data, dict):
         raise MalformedReplyError(f"the reply is not a JSON object: {excerpt(body)}")
-    try:
-        return reply_from(data, headers_of(reply))
-    except MalformedReplyError as problem:
-        raise MalformedReplyError(f"{problem}: {excerpt(body)}") from None
+    return data
 
 
 def headers_of(reply: httpx2.Response) -> Mapping[str, str]:
@@ -120,6 +139,9 @@ class _BoundedTransport(httpx2.AsyncBaseTransport):
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         request.headers["accept-encoding"] = "identity"
+        for name in ("authorization", "x-api-key"):
+            if request.headers.get(name) in (NO_KEY, f"Bearer {NO_KEY}"):
+                del request.headers[name]
         reply = await self._inner.handle_async_request(request)
         encoding = reply.headers.get("content-encoding", "identity")
         if encoding not in ("identity", ""):
@@ -131,7 +153,8 @@ class _BoundedTransport(httpx2.AsyncBaseTransport):
             # A few bytes of it may unfold to gigabytes.
             raise MalformedReplyError(f"the reply is compressed as {encoding[:40]!r}, which was not asked for")
         assert isinstance(reply.stream, httpx2.AsyncByteStream)
-        reply.stream = _BoundedStream(reply.stream, self._max_body_bytes)
+        is_stream = EVENT_STREAM in request.headers.get("accept", "")
+        reply.stream = _BoundedStream(reply.stream, self._max_body_bytes * (_STREAM_FACTOR if is_stream else 1))
         return reply
 
     async def aclose(self) -> None:

@@ -35,6 +35,8 @@ class Request:
             client mark it has the provider cache it. Empty for none.
         system: The rest of the system text; empty for none.
         extra: Further fields of the request, as the protocol names them.
+        stream: Whether the reply is to come in pieces, while it is made.
+        stream_usage: Whether a reply in pieces is asked for its usage, where the protocol leaves it out by itself.
     """
 
     model: str
@@ -43,6 +45,8 @@ class Request:
     shared_system: str = ""
     system: str = ""
     extra: Mapping[str, Any] = field(default_factory=dict)
+    stream: bool = False
+    stream_usage: bool = True
 
 
 class Stop(StrEnum):
@@ -60,6 +64,23 @@ class Stop(StrEnum):
     """The provider paused the turn."""
     BROKEN_OFF = "broken_off"
     """The service failed after it had begun to answer."""
+
+
+STOPS: Mapping[str, Stop] = MappingProxyType(
+    {
+        "refusal": Stop.REFUSED,
+        "content_filter": Stop.FILTERED,
+        "length": Stop.TRUNCATED,
+        "max_tokens": Stop.TRUNCATED,
+        "max_output_tokens": Stop.TRUNCATED,
+        "model_context_window_exceeded": Stop.CONTEXT_FULL,
+        "pause_turn": Stop.PAUSED,
+        # Words of vLLM and of gateways, which have sent their 200 by then.
+        "abort": Stop.BROKEN_OFF,
+        "error": Stop.BROKEN_OFF,
+    }
+)
+"""Why a model stopped by the words of all protocols, as gateways pass on those of another one; others are COMPLETE."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +111,8 @@ class Reply:
         finish_reason: Why it stopped, in the protocol's own word; empty where the service does not say.
         tool_calls: Calls of tools, each with id, name, and arguments or arguments_json; unchecked.
         headers: The reply's headers, by lower-case name.
+        first_text_s: From sending the request to the first piece of the text; None where the reply came whole.
+        citations: What the model cites, each with uri, title or content; unchecked.
     """
 
     text: str
@@ -100,6 +123,8 @@ class Reply:
     finish_reason: str = ""
     tool_calls: tuple[Mapping[str, Any], ...] = ()
     headers: Mapping[str, str] = field(default_factory=dict)
+    first_text_s: float | None = None
+    citations: tuple[Mapping[str, Any], ...] = ()
 
 
 def text_of_parts(parts: Iterable[object]) -> str:
@@ -121,6 +146,17 @@ def name_in(value: object) -> str:
 def explanation_of(text: str) -> str:
     """Return a text in one line of at most 500 characters."""
     return " ".join(text.split())[:_EXPLANATION_CHARS]
+
+
+def tool_call(id: object, name: object, arguments: object) -> dict[str, Any]:  # noqa: A002 - the name of the field
+    """Return a call of a tool, unchecked.
+
+    Args:
+        id: The call's id.
+        name: The tool's name.
+        arguments: A text is what the model wrote in place of JSON, which may be none; else the value itself.
+    """
+    return {"id": id, "name": name, "arguments_json" if isinstance(arguments, str) else "arguments": arguments}
 
 
 def token_count(data: object, *path: str) -> int | None:

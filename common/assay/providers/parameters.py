@@ -40,11 +40,9 @@ class Parameters:
 
         A parameter that the model takes, with a wrong value, stays: that is the user's to correct.
         """
-        if not _refuses_parameter(refusal):
-            return None
-        if self.temperature is not None and _names("temperature", refusal):
+        if self.temperature is not None and refuses(refusal, "temperature"):
             return dataclasses.replace(self, temperature=None)
-        if not self.swapped and _names(self.token_field, refusal):
+        if not self.swapped and refuses(refusal, self.token_field):
             other = _TOKEN_FIELDS[self.token_field == _TOKEN_FIELDS[0]]
             return dataclasses.replace(self, token_field=other, swapped=True)
         return None
@@ -82,12 +80,10 @@ class LearnedParameters:
                 self._changes[field.name] = value
 
 
-def _refuses_parameter(refusal: ProviderStatusError) -> bool:
+def refuses(refusal: ProviderStatusError, field: str) -> bool:
+    """Return whether a refusal says that the model, or the service, does not know a field of the request."""
     said = refusal.message.lower()
     is_unknown = refusal.code in _UNKNOWN_CODES or any(word in said for word in _UNKNOWN_WORDS)
-    return refusal.may_refuse_field and is_unknown
-
-
-def _names(field: str, refusal: ProviderStatusError) -> bool:
     # Where the service says which field it means, its sentence may quote the prompt, which may hold any word.
-    return refusal.parameter == field if refusal.parameter else field in refusal.message.lower()
+    is_named = refusal.parameter == field if refusal.parameter else field in said
+    return refusal.may_refuse_field and is_unknown and is_named

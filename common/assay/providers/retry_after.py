@@ -1,4 +1,4 @@
-"""How long a server that refuses a request asks to be left alone."""
+"""How long a server that refuses a request asks its client to wait."""
 
 from __future__ import annotations
 

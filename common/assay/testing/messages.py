@@ -31,6 +31,7 @@ class Reply:
         raw_usage: What stands in place of usage, whatever it is.
         thinking: Thoughts, which are no part of the answer.
         tool_calls: Names and arguments of tools that the model calls.
+        cites: URLs and titles of the web pages that the text cites.
         error: Further fields of an error, e.g. {"param": "temperature"}.
         raw: The body as it is, in place of all that.
         cut: Whether the connection is closed in the middle of the body.
@@ -47,6 +48,7 @@ class Reply:
     raw_usage: Any = ...
     thinking: str = ""
     tool_calls: Sequence[tuple[str, Mapping[str, Any]]] = ()
+    cites: Sequence[tuple[str, str]] = ()
     error: Mapping[str, Any] = field(default_factory=dict)
     raw: bytes | None = None
     cut: bool = False
@@ -66,4 +68,10 @@ class ProviderRequest:
     @property
     def question(self) -> str:
         """The last message."""
-        return str(self.body["messages"][-1]["content"])
+        messages = self.body["input"] if "input" in self.body else self.body["messages"]
+        return str(messages[-1]["content"])
+
+    @property
+    def wants_stream(self) -> bool:
+        """Whether the reply is to come in pieces."""
+        return isinstance(self.body, dict) and self.body.get("stream") is True

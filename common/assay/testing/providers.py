@@ -1,7 +1,8 @@
 """A provider of models on a port of this machine, which gives scripted replies.
 
-It speaks OpenAI's Chat Completions (any path that ends with /chat/completions) and Anthropic's Messages (any path
-that ends with /messages), and the batch APIs of both, so that the real packages of both can be used against it:
+It speaks OpenAI's Chat Completions (any path that ends with /chat/completions) and Responses (/responses), and
+Anthropic's Messages (/messages), in one piece or as a stream, as each request asks, and the batch APIs of both, so that
+the real packages of both can be used against it:
 
     with ScriptedProvider(Reply("Paris"), Reply(status=429, headers={"retry-after": "1"})) as provider:
         spec["agent"] |= {"adapter": "openai", "base_url": provider.openai_url}
@@ -22,11 +23,10 @@ from typing import Any, Self
 
 from assay.testing.batches import ScriptedBatches
 from assay.testing.messages import ProviderRequest, Reply, Tokens
+from assay.testing.reply_bodies import reply_body
+from assay.testing.reply_events import reply_events
 
 __all__ = ["ProviderRequest", "Reply", "ScriptedProvider", "Tokens", "echo"]
-
-_STOPS = {"stop": "end_turn", "length": "max_tokens", "tool_calls": "tool_use", "content_filter": "refusal"}
-
 
 Script = Reply | Callable[[ProviderRequest], Reply]
 
@@ -48,7 +48,7 @@ class ScriptedProvider:
         self.requests: list[ProviderRequest] = []
         self._replies = list(replies) or [echo]
         self._lock = threading.Lock()
-        self.batches = ScriptedBatches(self._script, _body)
+        self.batches = ScriptedBatches(self._script, reply_body)
         """Its batch APIs, and how batches go there."""
         self._closing = threading.Event()
         self._server = _Server(("127.0.0.1", port), _Handler)
@@ -132,12 +132,16 @@ class _Handler(BaseHTTPRequestHandler):
         headers = {name.lower(): value for name, value in self.headers.items()}
         if self._serve_batches(headers, body):
             return
-        reply = self.server.provider.take(ProviderRequest(self.path, headers, json.loads(body or b"null")))
+        request = ProviderRequest(self.path, headers, json.loads(body or b"null"))
+        reply = self.server.provider.take(request)
         for _ in range(1 + reply.twice):
-            self._send(reply)
+            if request.wants_stream and reply.status == 200 and reply.raw is None:
+                self._stream(reply)
+            else:
+                self._send(reply)
 
     def _send(self, reply: Reply) -> None:
-        content = reply.raw if reply.raw is not None else json.dumps(_body(self.path, reply)).encode()
+        content = reply.raw if reply.raw is not None else json.dumps(reply_body(self.path, reply)).encode()
         self.send_response(reply.status)
         for name, value in {"content-type": "application/json", **reply.headers}.items():
             self.send_header(name, value)
@@ -147,6 +151,20 @@ class _Handler(BaseHTTPRequestHandler):
             self._drip(content, reply.drip_s)
         else:
             self.wfile.write(content[: len(content) // 2] if reply.cut else content)
+        self.close_connection = self.close_connection or reply.cut
+
+    def _stream(self, reply: Reply) -> None:
+        events = reply_events(self.path, reply)
+        self.send_response(200)
+        for name, value in {"content-type": "text/event-stream; charset=utf-8", **reply.headers}.items():
+            self.send_header(name, value)
+        self.send_header("transfer-encoding", "chunked")
+        self.end_headers()
+        for event in events[: len(events) // 2] if reply.cut else events:
+            self.wfile.write(b"%x\r\n%b\r\n" % (len(event), event))
+            self.wfile.flush()
+        if not reply.cut:
+            self.wfile.write(b"0\r\n\r\n")
         self.close_connection = self.close_connection or reply.cut
 
     def do_GET(self) -> None:
@@ -177,76 +195,3 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *arguments: Any) -> None:  # noqa: A002 - the name that the base class gave it
         """Say nothing."""
-
-
-def _body(path: str, reply: Reply) -> dict[str, Any]:
-    if path.endswith("/chat/completions"):
-        return _completion(reply)
-    if path.endswith("/messages"):
-        return _message(reply)
-    return {"error": {"type": "not_found_error", "message": f"no such path: {path}"}}
-
-
-def _completion(reply: Reply) -> dict[str, Any]:
-    if reply.status != 200:
-        return {"error": {"message": reply.text, "type": "scripted_error", "param": None, "code": None, **reply.error}}
-    message: dict[str, Any] = {"role": "assistant", "content": reply.text or None}
-    if reply.thinking:
-        message["reasoning_content"] = reply.thinking
-    if reply.tool_calls:
-        message["tool_calls"] = [
-            {"id": f"call_{i}", "type": "function", "function": {"name": name, "arguments": json.dumps(arguments)}}
-            for i, (name, arguments) in enumerate(reply.tool_calls)
-        ]
-    data: dict[str, Any] = {
-        "id": "chatcmpl-1",
-        "object": "chat.completion",
-        "created": 1,
-        "model": "scripted",
-        "choices": [{"index": 0, "message": message, "finish_reason": reply.stop}],
-    }
-    if reply.usage is not None:
-        data["usage"] = {
-            "prompt_tokens": reply.usage.input,
-            "completion_tokens": reply.usage.output,
-            "total_tokens": reply.usage.input + reply.usage.output,
-            "prompt_tokens_details": {
-                "cached_tokens": reply.usage.cache_read,
-                "cache_write_tokens": reply.usage.cache_write,
-            },
-            "completion_tokens_details": {"reasoning_tokens": reply.usage.reasoning},
-        }
-    return data if reply.raw_usage is ... else {**data, "usage": reply.raw_usage}
-
-
-def _message(reply: Reply) -> dict[str, Any]:
-    if reply.status != 200:
-        return {"type": "error", "error": {"type": "scripted_error", "message": reply.text, **reply.error}}
-    content: list[dict[str, Any]] = []
-    if reply.thinking:
-        content.append({"type": "thinking", "thinking": reply.thinking, "signature": "s"})
-    if reply.text:
-        content.append({"type": "text", "text": reply.text})
-    content += [
-        {"type": "tool_use", "id": f"toolu_{i}", "name": name, "input": dict(arguments)}
-        for i, (name, arguments) in enumerate(reply.tool_calls)
-    ]
-    data: dict[str, Any] = {
-        "id": "msg_1",
-        "type": "message",
-        "role": "assistant",
-        "model": "scripted",
-        "content": content,
-        "stop_reason": _STOPS.get(reply.stop, reply.stop),
-        "stop_sequence": None,
-    }
-    if reply.usage is not None:
-        used = reply.usage
-        data["usage"] = {
-            "input_tokens": used.input - used.cache_read - used.cache_write,
-            "output_tokens": used.output,
-            "cache_read_input_tokens": used.cache_read,
-            "cache_creation_input_tokens": used.cache_write,
-            "output_tokens_details": {"thinking_tokens": used.reasoning},
-        }
-    return data if reply.raw_usage is ... else {**data, "usage": reply.raw_usage}

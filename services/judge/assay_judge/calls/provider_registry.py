@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 _MAX_CLIENTS = 1_000
 _MODELS_AT_ONCE = 8  # of one service: they share its connections
-_NO_KEY = "no-key"
 _RECOGNISABLE_CHARS = 8
 _REDACTED = "[redacted]"
 
@@ -134,7 +133,7 @@ class ProviderRegistry:
 
     def _key(self, choice: JudgeChoice) -> str:
         if not choice.key_name:
-            return _NO_KEY
+            return ""
         key = self._environment.get(choice.key_name, "")
         if not key:
             raise SetupError(

@@ -50,7 +50,7 @@ def _allowance(headers: Mapping[str, str], kind: str, now: float) -> Allowance |
         if limit and remaining is not None:
             left = min(remaining, limit)
             reset_s = _span_s(headers.get(pattern.format("reset"), ""), now)
-            # The time until all is there again tells how fast it comes back, and so how long the period is.
+            # The time until all is there again shows how fast it comes back, and so how long the period is.
             period_s = reset_s * limit / (limit - left) if reset_s and left < limit else 0.0
             return Allowance(limit, left, period_s <= _MINUTE_PERIOD_S)
     return None

@@ -188,7 +188,7 @@ class Grader:
     ) -> Outcome:
         problem = ""
         for _ in range(TURNS):
-            # A turn quotes nothing of the refused reply, which may hold what the answer told the judge to say.
+            # A turn quotes nothing of the refused reply, which may hold what the answer made the judge say.
             prompt = prepared.prompt(problem)
             reply = await client.call(prompt, prepared.schema, prepared.parameters, budget, usage)
             try:

@@ -10,7 +10,7 @@ import anthropic
 import httpx2
 
 from assay.providers.anthropic import package_client, reply_from, request_body
-from assay.providers.errors import MalformedReplyError, ProviderStatusError
+from assay.providers.errors import MalformedReplyError, error_without_status
 from assay.providers.http_client import connection_to, provider_error
 from assay_judge.providers.batch_api import (
     BATCH_CALLS_AT_ONCE,
@@ -27,29 +27,19 @@ from assay_judge.providers.verdict_request import anthropic_request
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 
+    from assay.providers.client import Service
     from assay_judge.providers.batch_api import BatchRequest
 
 _SLACK_S = 3_600  # what two clocks may differ by
 _PAGE = 100
 _MOST_PAGES = 100
 _ITEM_STATES = {"expired": BatchState.EXPIRED, "canceled": BatchState.CANCELLED}
-_STATUSES = {
-    "invalid_request_error": 400,
-    "authentication_error": 401,
-    "billing_error": 402,
-    "permission_error": 403,
-    "not_found_error": 404,
-    "request_too_large": 413,
-    "rate_limit_error": 429,
-    "timeout_error": 504,
-    "overloaded_error": 529,
-}
 _Failures = (anthropic.APIStatusError, anthropic.APIConnectionError, anthropic.AnthropicError, httpx2.HTTPError)
 
 
-def connect(url: str, key: str) -> AnthropicBatches:
+def connect(service: Service) -> AnthropicBatches:
     """Return the batch API of a service, whose files may be long."""
-    return AnthropicBatches(package_client(url, key, connection_to(url, BATCH_CALLS_AT_ONCE, MAX_RESULTS_BYTES)))
+    return AnthropicBatches(package_client(service, connection_to(service.url, BATCH_CALLS_AT_ONCE, MAX_RESULTS_BYTES)))
 
 
 class AnthropicBatches:
@@ -162,15 +152,9 @@ def _result(data: dict[str, Any]) -> BatchResult | None:
     if kind in _ITEM_STATES:
         return BatchResult(item_id, state=_ITEM_STATES[kind])
     if kind == "errored":
-        return BatchResult(item_id, refusal=_refusal(result.get("error")))
+        return BatchResult(item_id, refusal=error_without_status(result.get("error"), {}))
     message = result.get("message")
     try:
         return BatchResult(item_id, reply_from(message if isinstance(message, dict) else {}))
     except MalformedReplyError as problem:
         return BatchResult(item_id, problem=str(problem))
-
-
-def _refusal(error: object) -> ProviderStatusError:
-    inner = error.get("error", error) if isinstance(error, dict) else {}
-    kind = inner.get("type") if isinstance(inner, dict) else None
-    return ProviderStatusError(_STATUSES.get(str(kind), 500), {}, error)

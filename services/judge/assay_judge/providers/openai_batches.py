@@ -9,9 +9,10 @@ import httpx2
 import openai
 
 from assay.model.agent_response import clean_text
+from assay.providers.chat_completions import reply_from, request_body
 from assay.providers.errors import MalformedReplyError, ProviderStatusError
 from assay.providers.http_client import connection_to, provider_error
-from assay.providers.openai import package_client, reply_from, request_body
+from assay.providers.openai import package_client
 from assay_judge.providers.batch_api import (
     BATCH_CALLS_AT_ONCE,
     MAX_RESULTS_BYTES,
@@ -27,6 +28,7 @@ from assay_judge.providers.verdict_request import openai_request
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 
+    from assay.providers.client import Service
     from assay_judge.providers.batch_api import BatchRequest
 
 _ENDPOINT: Literal["/v1/chat/completions"] = "/v1/chat/completions"
@@ -44,9 +46,9 @@ _ITEM_STATES = {"batch_expired": BatchState.EXPIRED, "batch_cancelled": BatchSta
 _Failures = (openai.APIStatusError, openai.APIConnectionError, httpx2.HTTPError)
 
 
-def connect(url: str, key: str) -> OpenAIBatches:
+def connect(service: Service) -> OpenAIBatches:
     """Return the batch API of a service, whose files may be long."""
-    return OpenAIBatches(package_client(url, key, connection_to(url, BATCH_CALLS_AT_ONCE, MAX_RESULTS_BYTES)))
+    return OpenAIBatches(package_client(service, connection_to(service.url, BATCH_CALLS_AT_ONCE, MAX_RESULTS_BYTES)))
 
 
 class OpenAIBatches:

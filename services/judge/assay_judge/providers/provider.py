@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any, Protocol
 
-from assay.providers.client import connect
+from assay.providers.client import Service, connect
 from assay_judge.providers.verdict_request import anthropic_request, openai_request
 
 if TYPE_CHECKING:
@@ -45,22 +45,22 @@ class ConnectedProvider:
     Args:
         provider: Whose protocol the service speaks, "openai" or "anthropic".
         url: The service.
-        key: The key; anything where the service wants none.
+        key: The key; empty where the service wants none.
         concurrency: Most calls at once, batches aside.
     """
 
     def __init__(self, provider: str, url: str, key: str, concurrency: int) -> None:
-        self._client = connect(provider, url, key, concurrency)
+        self._client = connect(provider, Service(url, key), concurrency)
         self._request = _REQUESTS[provider]
         self._batch_module = f"assay_judge.providers.{provider}_batches"
-        self._service = url, key
+        self._service = Service(url, key)
         self._batches: BatchApi | None = None
 
     @property
     def batches(self) -> BatchApi:
         """The batch API of the service, connected when it is first used."""
         if self._batches is None:
-            batches: BatchApi = importlib.import_module(self._batch_module).connect(*self._service)
+            batches: BatchApi = importlib.import_module(self._batch_module).connect(self._service)
             self._batches = batches
         return self._batches
 

@@ -76,7 +76,7 @@ class JudgeStore:
         return store
 
     async def aclose(self) -> None:
-        """Close the database after what is under way."""
+        """Close the database once its open transactions have ended."""
         await asyncio.get_running_loop().run_in_executor(self._thread, self._connection.close)
         self._thread.shutdown()
         if self._lock is not None:

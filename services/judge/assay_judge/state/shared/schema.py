@@ -35,7 +35,7 @@ spending = sa.Table(
     sa.PrimaryKeyConstraint("team", "run_id"),
 )
 
-# What is set aside for calls under way, of whichever process.
+# What is set aside for calls in flight, of whichever process.
 reservations = sa.Table(
     "judge_reservations",
     metadata,

@@ -30,7 +30,7 @@ class SpendStatus:
 
     Args:
         spent: What was paid, and what was set aside for calls whose process ended in the midst of them.
-        reserved: What is set aside for calls under way.
+        reserved: What is set aside for calls in flight.
         fits: Whether the amount that was asked for is set aside now.
     """
 

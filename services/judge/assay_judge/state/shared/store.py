@@ -55,7 +55,7 @@ class SharedStore:
         return store
 
     async def aclose(self) -> None:
-        """Close the database after what is under way."""
+        """Close the database once its open transactions have ended."""
         await asyncio.to_thread(self.database.close)
 
     async def verdict(self, scope: Scope, key: str) -> dict[str, Any] | None:

@@ -1,0 +1,68 @@
+"""Prices of models, as a table says: the one that comes with Assay, or a file of one's own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from assay.model.model_price import ModelPrice
+from assay.parsing.model_tables import matches, read_table
+from assay.providers.own_services import OWN_URLS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from assay.parsing.model_tables import Entry
+    from assay.providers.messages import TokenUsage
+
+_FILE = Path(__file__).with_name("prices.yaml")
+PRICE_NUMBERS = ("input", "output", "cache_read", "cache_write", "batch", "long", "long_input", "long_output")
+"""The numbers of an entry; the first two are needed."""
+
+
+class PricedModel(Protocol):
+    """A model, as far as its price depends on it."""
+
+    @property
+    def provider(self) -> str:
+        """Whose protocol it speaks."""
+
+    @property
+    def model(self) -> str:
+        """The model's id."""
+
+    @property
+    def base_url(self) -> str:
+        """Where the service is; empty for the provider's own."""
+
+
+def read_prices(path: Path | None) -> Sequence[Entry]:
+    """Return the entries of a file of prices; of the one that comes with Assay where none is given.
+
+    Raises:
+        InvalidInputError: All that is wrong with the file.
+    """
+    return read_table(path or _FILE, "prices", PRICE_NUMBERS, PRICE_NUMBERS[:2])
+
+
+def find_price(entries: Sequence[Entry], who: PricedModel, *, is_own_file: bool) -> ModelPrice | None:
+    """Return the price of a model; None where there is none.
+
+    Args:
+        entries: What `read_prices` returned.
+        who: The model.
+        is_own_file: Whether the file is the operator's: ours has no prices of other services.
+    """
+    if who.base_url and not is_own_file:
+        return None
+    place = {"provider": who.provider, "model": who.model, "base_url": who.base_url or OWN_URLS.get(who.provider, "")}
+    entry = next((entry for entry in entries if matches(entry, place)), None)
+    return None if entry is None else ModelPrice(**{key: entry[key] for key in PRICE_NUMBERS if key in entry})
+
+
+def cost_of(price: ModelPrice, tokens: TokenUsage) -> float | None:
+    """Return what a call cost in US dollars; None where its tokens are not known."""
+    if tokens.input is None or tokens.output is None:
+        return None
+    read, written = tokens.cache_read or 0, tokens.cache_write or 0
+    return float(price.dollars(tokens.input, tokens.output, cache_read=read, cache_write=written))
