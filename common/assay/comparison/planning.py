@@ -111,7 +111,7 @@ class PlannedSize:
         judge_calls: Of both variants.
         tokens: Of the agents; None where unknown.
         cost_usd: None where unknown.
-        time_s: If the runs go on as fast as the earlier one; None where unknown.
+        time_s: If the runs are as fast as the earlier one; None where unknown.
     """
 
     repeats: int

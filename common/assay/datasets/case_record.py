@@ -48,7 +48,10 @@ def _turn_record(turn: Turn) -> dict[str, Any]:
 def _recorded(case: Case) -> Any:
     if case.recorded is None:
         return None
-    answers = [response_to_json(answer) for answer in (case.recorded, *case.recorded_repeats)]
+    answers: list[Any] = [response_to_json(answer) for answer in (case.recorded, *case.recorded_repeats)]
+    if case.recorded_turns:
+        earlier = [[response_to_json(answer) for answer in turns] for turns in case.recorded_turns]
+        answers = [{"turns": [*turns, last]} for turns, last in zip(earlier, answers, strict=True)]
     return answers if len(answers) > 1 else answers[0]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import math
 import re
@@ -61,6 +60,7 @@ def case_problems(case: Case) -> list[Problem]:
     for index, answer in enumerate(case.recorded_repeats):
         if problem := _recorded_problem(answer):
             problems.append(Problem(problem, f"recorded[{index + 1}]"))
+    problems += _conversation_problems(case)
     for index, verdict in enumerate(case.verdicts):
         problems += _verdict_problems(verdict, f"verdicts[{index}]")
     return problems
@@ -68,11 +68,7 @@ def case_problems(case: Case) -> list[Problem]:
 
 def excess(case: Case) -> str:
     """Return that a case is too large as a whole, its recorded answers aside, or the empty text."""
-    size = len(
-        json.dumps(
-            case_to_json(dataclasses.replace(case, recorded=None, recorded_repeats=())), ensure_ascii=False
-        ).encode()
-    )
+    size = len(json.dumps(case_to_json(case.without_answers()), ensure_ascii=False).encode())
     if size <= MAX_CASE_BYTES:
         return ""
     return f"is larger than {MAX_CASE_BYTES // 1024**2} MiB: shorten it, or leave fields out"
@@ -133,6 +129,28 @@ def _verdict_problems(verdict: RecordedVerdict, where: str) -> Iterator[Problem]
         yield Problem("must be a SHA-256 in hexadecimal", f"{where}.answer_sha256")
     if problem := _json_problem(verdict.verdict):
         yield Problem(problem, f"{where}.verdict")
+
+
+def _conversation_problems(case: Case) -> Iterator[Problem]:
+    """Yield what is wrong with the recorded answers to earlier turns: one a turn, until the agent fails at one."""
+    if not case.recorded_turns:
+        return
+    last = [answer for answer in (case.recorded, *case.recorded_repeats) if answer is not None]
+    if len(case.recorded_turns) != len(last):
+        yield Problem(f"has earlier answers of {len(case.recorded_turns)} repeats, not of {len(last)}", "recorded")
+        return
+    for index, (earlier, answer) in enumerate(zip(case.recorded_turns, last, strict=True)):
+        where = f"recorded[{index}]" if len(last) > 1 else "recorded"
+        given, due = len(earlier) + 1, len(case.turns)
+        if given > due or (given < due and answer.status is not AgentStatus.ERROR):
+            yield Problem(f"has {given} answers to {due} turns: each turn has one, until one is an error", where)
+        for turn_index, each in enumerate(earlier[:_MAX_TURNS]):
+            if problem := _recorded_problem(each):
+                yield Problem(problem, f"{where}.turns[{turn_index}]")
+            elif each.status is AgentStatus.ERROR:
+                yield Problem(
+                    "is an error, and answers follow: a conversation ends there", f"{where}.turns[{turn_index}]"
+                )
 
 
 def _recorded_problem(recorded: AgentResponse) -> str:

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 from assay.datasets.fields import is_blank
 from assay.datasets.records import shown
 from assay.datasets.values import json_in_cell
-from assay.model.case import MAX_WEIGHT, TOOL_MATCHES, Assertion, ExpectedTool
+from assay.model.case import MAX_WEIGHT, Assertion
+from assay.model.expected_tool import read_expected_tool
 from assay.parsing.names import unknown_name
 
 if TYPE_CHECKING:
     from assay.datasets.fields import Layout
     from assay.datasets.values import Fields, Trouble
+    from assay.model.case import ExpectedTool
 
-_TOOL_NAMES = ("name", "tool_name")
-_TOOL_ARGUMENTS = ("arguments", "input_parameters", "tool_input")
 _ASSERTION_FIELDS = ("type", "value", "threshold", "metric", "weight", "negate")
 _BOTH = ("semantic_similarity", "assertions")
 _WORDS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
@@ -46,31 +46,9 @@ def tools_of(fields: Fields, where: str, value: object) -> tuple[ExpectedTool, .
 
 
 def _tool(fields: Fields, where: str, item: object) -> ExpectedTool | None:
-    if isinstance(item, str) and item.strip():
-        return ExpectedTool(item.strip())
-    if not isinstance(item, Mapping):
-        fields.trouble.append(
-            (where, f"must be a tool's name, or an object with name and arguments, not {shown(item)}")
-        )
-        return None
-    known = (*_TOOL_NAMES, *_TOOL_ARGUMENTS, "match")
-    for key in item:
-        if key not in known:
-            fields.trouble.append((f"{where}.{key}", f"{unknown_name('field of a tool call', key, known)}"))
-    name = next((item[key] for key in _TOOL_NAMES if item.get(key) is not None), None)
-    if not isinstance(name, str) or not name.strip():
-        fields.trouble.append((f"{where}.name", f"must be a tool's name, not {shown(name)}"))
-        return None
-    found = next((key for key in _TOOL_ARGUMENTS if item.get(key) is not None), None)
-    arguments = item[found] if found is not None else None
-    if arguments is not None and not isinstance(arguments, dict):
-        fields.trouble.append((f"{where}.{found}", f"must be an object, not {shown(arguments)}"))
-        return None
-    match = item.get("match", "name" if arguments is None else "subset")
-    if match not in TOOL_MATCHES:
-        fields.trouble.append((f"{where}.match", f"must be {', '.join(TOOL_MATCHES)}, not {shown(match)}"))
-        return None
-    return ExpectedTool(name.strip(), arguments, match)
+    tool, problems = read_expected_tool(item)
+    fields.trouble += [(f"{where}{field}", problem) for field, problem in problems]
+    return tool
 
 
 def assertions(fields: Fields) -> tuple[Assertion, ...]:

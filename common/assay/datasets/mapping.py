@@ -50,7 +50,9 @@ def build_case(record: Record, layout: Layout, *, from_cells: bool, trouble: Tro
     turns = _turns(fields, references, variables) if "turns" in layout.sources else None
     if turns is None:
         turns = (_turn(fields, references, variables),)
-    answers = _recorded(fields)
+    conversations, has_turns = _recorded(fields)
+    answers = tuple(each[-1] for each in conversations)
+    earlier = tuple(each[:-1] for each in conversations)
     case = Case(
         case_id=_case_id(fields),
         turns=turns,
@@ -68,6 +70,7 @@ def build_case(record: Record, layout: Layout, *, from_cells: bool, trouble: Tro
         metadata=_metadata(fields),
         recorded=answers[0] if answers else None,
         recorded_repeats=answers[1:],
+        recorded_turns=earlier if has_turns else (),
     )
     if trouble:
         return None
@@ -271,17 +274,39 @@ def _metadata(fields: Fields) -> dict[str, Any]:
     return metadata
 
 
-def _recorded(fields: Fields) -> tuple[AgentResponse, ...]:
-    """Return the recorded answer, or those of several repeats; a list under another name is no such list."""
+def _recorded(fields: Fields) -> tuple[tuple[tuple[AgentResponse, ...], ...], bool]:
+    """Return the recorded answers, of each repeat one a turn, and whether there are those to earlier turns.
+
+    A list under another name is no list of repeats.
+    """
     source, value = fields.find("recorded")
     if value is None:
-        return ()
+        return (), False
     is_recorded = source.lower() == "recorded"
     if is_recorded and isinstance(value, list) and len(value) > 1:
-        answers = [_answer(fields, f"{source}[{index}]", answer) for index, answer in enumerate(value)]
+        given = {f"{source}[{index}]": answers for index, answers in enumerate(value)}
     else:
-        answers = [_answer(fields, source, object_in_cell(value) if fields.from_cells and is_recorded else value)]
-    return tuple(answer for answer in answers if answer is not None)
+        given = {source: object_in_cell(value) if fields.from_cells and is_recorded else value}
+    found = [_conversation(fields, where, answers) for where, answers in given.items()]
+    return tuple(answers for answers in found if answers), any(map(_is_conversation, given.values()))
+
+
+def _is_conversation(value: object) -> bool:
+    """Return whether a recorded value is an object of nothing but the answers to all turns."""
+    return isinstance(value, dict) and value.keys() == {"turns"} and isinstance(value["turns"], list)
+
+
+def _conversation(fields: Fields, source: str, value: Any) -> tuple[AgentResponse, ...]:
+    """Return recorded answers, the last one last; empty where one is wrong."""
+    if not _is_conversation(value):
+        answers = [_answer(fields, source, value)]
+    else:
+        turns = value["turns"]
+        if not turns:
+            fields.trouble.append((f"{source}.turns", "is empty: it has an answer to each turn"))
+        answers = [_answer(fields, f"{source}.turns[{index}]", each) for index, each in enumerate(turns)]
+    found = tuple(answer for answer in answers if answer is not None)
+    return found if len(found) == len(answers) else ()
 
 
 def _answer(fields: Fields, source: str, value: object) -> AgentResponse | None:

@@ -51,7 +51,7 @@ class Container:
         """Yield the records from the beginning.
 
         Raises:
-            BadFileError: Reading cannot go on.
+            BadFileError: Reading cannot continue.
         """
         if self.kind == "parquet":
             yield from read_parquet(self.path)

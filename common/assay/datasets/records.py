@@ -17,7 +17,7 @@ _SHOWN_CHARS = 60
 
 
 class BadFileError(Exception):
-    """Reading cannot go on; the message says what is wrong and what to do, `line` where."""
+    """Reading cannot continue; the message says what is wrong and what to do, `line` where."""
 
     def __init__(self, message: str, line: int | None = None) -> None:
         super().__init__(message)

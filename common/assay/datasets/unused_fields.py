@@ -25,7 +25,8 @@ class OptionalField:
     """A field of cases that only some metrics read.
 
     Args:
-        field: The field: "assertions", "threshold", "thresholds.NAME", or "turns" for what earlier turns expect.
+        field: The field: "assertions", "threshold", "thresholds.NAME", or "turns" for what earlier turns expect where
+            their answers are not recorded.
         metrics: The metrics that read it, any of which is enough; empty for "turns".
         case_count: Cases that have it.
         record: Number of the first record that has it, from 1.
@@ -52,7 +53,8 @@ class OptionalFields:
 
     def take(self, case: Case, record: Record) -> None:
         """Count the optional fields of a case."""
-        if any(turn.references or turn.expected_sources or turn.expected_tools for turn in case.turns[:-1]):
+        expects = (turn.references or turn.expected_sources or turn.expected_tools for turn in case.turns[:-1])
+        if not case.recorded_turns and any(expects):
             self._add(_TURNS, (), record)
         if case.assertions:
             self._add("assertions", ("assertions",), record)
@@ -107,8 +109,8 @@ def unscored_turns(fields: Iterable[OptionalField], file: str) -> tuple[Problem,
     """
     return tuple(
         Problem(
-            "expects something of earlier turns that is not scored, because a case records the answer of its last turn "
-            "alone: run the agent, or make each turn a case with its `history`"
+            "expects something of earlier turns that is not scored, because the case records its last answer alone: "
+            "record every turn (`assay run --record`), or make each turn a case with its `history`"
             + ("" if each.case_count == 1 else f" (and {each.case_count - 1:,} more)"),
             f"record {each.record}, {_TURNS}",
             file,

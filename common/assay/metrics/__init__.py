@@ -29,6 +29,7 @@ _CLASSES = {
     "tool_calls": "ToolCalls",
     "retrieval_accuracy": "RetrievalAccuracy",
     "generation_fidelity": "GenerationFidelity",
+    "sources": "Sources",
     "hit_rate": "HitRate",
     "mrr": "MeanReciprocalRank",
     "quality": "Quality",
@@ -41,6 +42,7 @@ _CLASSES = {
     "tokens": "Tokens",
     "cost": "Cost",
     "formula": "Formula",
+    "python": "Python",
 }
 """Every kind of metric and its class, in report order; it is in the module of the kind's name."""
 

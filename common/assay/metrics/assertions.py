@@ -55,7 +55,7 @@ INFO = MetricInfo(
     "Assertions",
     "The checks of the answer that each case brings along.",
     (MODEL, Parameter("threshold", "number", None, "Least mean of the run.", 0.0, 1.0)),
-    reads=("answer", "output", "latency", "tokens", "assertions", "verdict"),
+    reads=("answer", "output", "tool_calls", "latency", "tokens", "assertions", "verdict"),
     values="0 to 1",
     unit="%",
     stats=("checks", "held", "not_made"),

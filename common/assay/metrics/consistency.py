@@ -216,7 +216,7 @@ class _Fold(MeanFold):
 
     def result(self) -> MetricSummary:
         """Return the summary of the rows so far."""
-        so_far = copy.deepcopy(self)  # the case that is being read may go on
+        so_far = copy.deepcopy(self)  # the case that is being read may not be complete
         so_far.close_case()
         return so_far.summary()
 

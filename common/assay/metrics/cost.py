@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from assay.metrics.core.fold import MeanFold
 from assay.metrics.core.info import MetricInfo, Parameter
 from assay.metrics.core.score import not_computed, scored_by_threshold
+from assay.model.model_price import ModelPrice
 from assay.model.run import Score, ScoreStatus
 
 if TYPE_CHECKING:
@@ -64,11 +65,10 @@ def cost_usd(
     if usage.input_tokens is None or usage.output_tokens is None:
         return None
     read, written = usage.cache_read_tokens or 0, usage.cache_write_tokens or 0
-    plain = usage.input_tokens - read - written
-    if plain < 0:
+    if usage.input_tokens < read + written:
         return None
-    weighted = plain + read * cache_read_ratio + written * cache_write_ratio
-    return (weighted * input_price + usage.output_tokens * output_price) / 1e6
+    price = ModelPrice(input_price, output_price, cache_read_ratio, cache_write_ratio)
+    return float(price.dollars(usage.input_tokens, usage.output_tokens, cache_read=read, cache_write=written))
 
 
 class Cost:

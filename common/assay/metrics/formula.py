@@ -78,7 +78,7 @@ FIELDS: Mapping[str, Callable[[AgentResponse], float | None]] = {
     "cost_usd": lambda response: response.usage.cost_usd if response.usage is not None else None,
     "data_rows": lambda response: response.data_rows,
     "source_count": lambda response: len(response.sources),
-    "tool_call_count": lambda response: len(response.tool_calls),
+    "tool_call_count": lambda response: None if response.tool_calls is None else len(response.tool_calls),
     "answer_chars": lambda response: len(response.text),
     "answer_words": lambda response: len(response.text.split()),
     "attempts": lambda response: 1 + len(response.attempts),

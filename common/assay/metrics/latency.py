@@ -4,7 +4,9 @@
 
 value = the wall time of the successful attempt, from a monotonic clock. An agent error has no latency, whatever
 was measured: a call that fails at once is not fast. Time-outs are counted beside the figures. Negative, NaN or
-infinite: error; missing: skipped. A threshold is the longest time a row may take and the mean may have.
+infinite: error; missing: skipped. With `exclude_cold` a row with a cold call (of a conversation in any of its turns) is
+skipped with `cold_call`: the first call may hold imports and connections. A threshold is the longest time a row may
+take and the mean may have.
 """
 
 from __future__ import annotations
@@ -32,7 +34,10 @@ INFO = MetricInfo(
     "latency",
     "Latency",
     "Wall time of the agent in seconds, and its tier.",
-    (Parameter("threshold", "number", None, "Longest time in seconds with which a row passes.", 0.0, 3600.0),),
+    (
+        Parameter("threshold", "number", None, "Longest time in seconds with which a row passes.", 0.0, 3600.0),
+        Parameter("exclude_cold", "boolean", False, "Whether rows with the agent's first, cold call are left out."),
+    ),
     reads=("latency",),
     values="from 0, in seconds",
     rule="at_most",
@@ -96,7 +101,7 @@ def _percentile(ordered: Sequence[float], share: float) -> float:
 
 
 class Latency:
-    """Parameters: `threshold` in seconds (None: no verdict)."""
+    """Parameters: `threshold` in seconds (None: no verdict), `exclude_cold`."""
 
     info = INFO
     version = "2"
@@ -105,11 +110,14 @@ class Latency:
     def __init__(self, name: str, parameters: Mapping[str, Any]) -> None:
         self.name = name
         self._threshold: float | None = parameters["threshold"]
+        self._excludes_cold: bool = parameters.get("exclude_cold", False)  # absent in runs of earlier versions
 
     def score(self, row: Row) -> Score:
         """Return the row's latency in seconds."""
         if row.response.status is AgentStatus.ERROR:
             return _of_agent_error(self.name)
+        if self._excludes_cold and row.response.cold:
+            return Score(self.name, ScoreStatus.SKIPPED, reason="cold_call")
         latency_ms = row.response.latency_ms
         if latency_ms is None:
             return Score(self.name, ScoreStatus.SKIPPED, reason="no_latency")

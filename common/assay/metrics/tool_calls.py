@@ -1,27 +1,58 @@
-"""Tool calls: whether the agent called the tools that a good answer needs.
+"""Tool calls: whether the agent called the tools that it should call, and none that it should not.
 
-    tool_calls = expected calls that were made / expected calls
+    recall    = expected calls that were made / expected calls           (1 where none is expected)
+    precision = expected calls that were made / calls that were made     (1 where none is expected and none was made)
+    f1        = 2 * expected calls that were made / (expected calls + calls that were made)
+    match     = 1 when the calls match the expected ones, as `trajectory` says, else 0
 
-A call matches an expected one by name ("name"), by name and by the arguments expected, whatever others it has
-("subset"), or by name and exactly these arguments ("exact"). Each call counts once. With order "any" the
-order does not matter; with "in_order" the matching calls must follow on one another as expected, others
-between them; with "exact" the calls must be the expected ones and nothing else. Arguments that are not a JSON
-object match no expectation of arguments, and are named in the detail. A case without expected tools is skipped;
-an agent error scores what was called before it, and fails. A row passes when all expected calls were made (and,
-with "exact", no other). The aggregate is the mean; a threshold applies to it.
+`score` says which of them is the value; all are in the detail, and the row passes when its calls match. Expected are
+the tools of the case (`expected_tools`, of every turn of a conversation), or with `required` the same for every case,
+which a conversation calls in any of its turns. A call is an expected one by its name ("name"), by name and the
+arguments expected, whatever others it has ("subset"), by name and exactly these arguments ("exact"), or by these with
+lists in any order ("unordered"); `arguments` sets one rule for all. Each call counts once.
+
+    trajectory   expected calls    further calls   same rule as
+    any_order    all, any order    allowed         ADK ANY_ORDER, Vertex AI any order, agentevals superset
+    in_order     all, in order     allowed         ADK IN_ORDER, Vertex AI in order
+    exact        all, in order     none            ADK EXACT, Vertex AI exact, agentevals strict
+    unordered    all, any order    none            agentevals unordered
+    subset       any of them       none            agentevals subset
+
+With in_order and exact the longest common subsequence counts as made. A call that `forbidden` names fails the row, and
+its value is 0. A case, or turn, without expected tools is skipped where nothing is forbidden; with `without_expected:
+no_calls` none is expected of it. An answer that does not report its calls (it has no `tool_calls`, not even an empty
+list) is not one that called none: it has no value, and its row is undecided. An agent error fails; its value is that of
+the calls before it, and 0 for match or where nothing is expected. `detail.message` says what is wrong. Arguments that
+are no JSON object match no expectation of arguments. The first 500 calls can be expected ones; all of them count.
+The aggregate is the mean; a threshold applies to it.
 """
 
 from __future__ import annotations
 
-import json
-from collections import Counter, deque
+import dataclasses
 from typing import TYPE_CHECKING, Any
 
+from assay.metrics.core.call_complaints import complaint, surplus
+from assay.metrics.core.call_matching import (
+    CLOSED,
+    IN_ORDER,
+    INCOMPLETE,
+    MAX_CALLS,
+    TRAJECTORIES,
+    Call,
+    argument_test,
+    matched,
+    matched_in_order,
+    matching_work,
+)
 from assay.metrics.core.fold import MeanFold
 from assay.metrics.core.info import MetricInfo, Parameter
 from assay.metrics.core.score import scored
 from assay.model.agent_response import AgentStatus
+from assay.model.case import TOOL_MATCHES
+from assay.model.expected_tool import read_expected_tool
 from assay.model.run import Score, ScoreStatus
+from assay.statistics.exact_sum import ExactSum
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -29,231 +60,209 @@ if TYPE_CHECKING:
     from assay.metrics.core.score import Row
     from assay.model.agent_response import ToolCall
     from assay.model.case import ExpectedTool
+    from assay.model.run import CaseResult
+
+_FIGURES = ("recall", "precision", "f1")
+_MAX_TOOLS = 1_000
+_MOST_NAMED = 20
 
 INFO = MetricInfo(
     "tool_calls",
     "Tool calls",
-    "Whether the agent called the tools that a good answer needs.",
+    "Whether the agent called the tools that it should call, and none that it should not.",
     (
-        Parameter("order", "text", "any", "How the order counts.", choices=("any", "in_order", "exact")),
+        Parameter("required", "any", None, "Calls that every case makes, in place of the cases' expected tools."),
+        Parameter("forbidden", "any", None, "Calls that no answer makes."),
+        Parameter("trajectory", "text", "any_order", "How calls match the expected ones.", choices=TRAJECTORIES),
+        Parameter("arguments", "text", None, "How arguments are compared, for all calls.", choices=TOOL_MATCHES),
+        Parameter(
+            "without_expected",
+            "text",
+            "skip",
+            "What is expected of a turn without expected tools.",
+            choices=("skip", "no_calls"),
+        ),
+        Parameter("score", "text", "recall", "What the value is.", choices=(*_FIGURES, "match")),
         Parameter("threshold", "number", None, "Least mean of the run.", 0.0, 1.0),
     ),
     reads=("tool_calls", "expected_tools"),
     values="0 to 1",
     unit="%",
+    stats=(*_FIGURES, "unreported"),
 )
-_MAX_CALLS = 500
-_WORK_PER_CALL = 300
-_WORK_PER_PAIR = 100
-
-
-class _Call:
-    """One call with its arguments, read once."""
-
-    def __init__(self, call: ToolCall) -> None:
-        self.name = call.name
-        self.arguments_json = call.arguments_json
-        self.arguments = _arguments(call.arguments_json)
-
-
-def matches(call: ToolCall, expected: ExpectedTool) -> bool:
-    """Return whether a call is the expected one."""
-    return _matches(_Call(call), expected)
-
-
-def _matches(call: _Call, expected: ExpectedTool) -> bool:
-    if call.name != expected.name:
-        return False
-    if expected.match == "name" or expected.arguments is None:
-        return True
-    found = call.arguments
-    if found is None:
-        return False
-    if expected.match == "exact":
-        return json_equal(found, expected.arguments)
-    return all(name in found and json_equal(found[name], value) for name, value in expected.arguments.items())
 
 
 class ToolCalls:
-    """Parameters: `order`, `threshold` (on the mean)."""
+    """Parameters: see `INFO`; `threshold` is on the mean."""
 
     info = INFO
-    version = "1"
+    version = "2"
     embedding_model: str | None = None
 
     def __init__(self, name: str, parameters: Mapping[str, Any]) -> None:
         self.name = name
-        self._order: str = parameters["order"]
+        required = parameters.get("required")
+        self._required = None if required is None else _tools(required)
+        self._forbidden = _tools(parameters.get("forbidden") or ())
+        # Runs that were stored before there were trajectories have an `order` in their place.
+        order = parameters.get("order", "any")
+        self._trajectory: str = parameters.get("trajectory") or ("any_order" if order == "any" else order)
+        self._arguments: str | None = parameters.get("arguments")
+        self._expects_none = parameters.get("without_expected") == "no_calls"
+        self._score: str = parameters.get("score") or "recall"
         self._threshold: float | None = parameters["threshold"]
+
+    @property
+    def of_conversation(self) -> bool:
+        """Whether a conversation is scored as a whole: what is required of a case may be called in any turn."""
+        return self._required is not None
+
+    @staticmethod
+    def check(parameters: Mapping[str, Any]) -> list[tuple[str, str]]:
+        """Return what is wrong with the calls that are required or forbidden."""
+        problems = [problem for field in ("required", "forbidden") for problem in _problems(field, parameters[field])]
+        if problems:
+            return problems
+        required = {tool.name for tool in _tools(parameters["required"] or ())}
+        return [
+            (f"forbidden[{index}]", f"is required too: {tool.name[:60]!r}")
+            for index, tool in enumerate(_tools(parameters["forbidden"] or ()))
+            if tool.arguments is None and tool.name in required
+        ]
 
     def work(self, row: Row) -> int:
         """Return how much work matching the calls is at most."""
-        expected, calls = row.case.turns[-1].expected_tools, row.response.tool_calls[:_MAX_CALLS]
-        chars = sum([len(call.arguments_json) for call in calls])
-        pairs = len(expected) * len(calls)
-        return _WORK_PER_CALL * (len(expected) + len(calls)) + (_WORK_PER_PAIR + len(expected)) * pairs + 5 * chars
+        calls = self._calls(row) or ()
+        return matching_work(calls, [*(self._expected(row) or ()), *self._forbidden])
 
     def score(self, row: Row) -> Score:
-        """Return the share of expected calls that were made."""
-        expected = row.case.turns[-1].expected_tools
-        if not expected:
+        """Return the value that `score` names; the row passes when the calls match and none is forbidden."""
+        expected = self._expected(row)
+        if expected is None and not self._forbidden:
             return Score(self.name, ScoreStatus.SKIPPED, reason="no_expected_tools")
-        calls = [_Call(call) for call in row.response.tool_calls[:_MAX_CALLS]]
+        calls = self._calls(row)
         failed = row.response.status is AgentStatus.ERROR
-        made = _matched(calls, expected) if self._order == "any" else _matched_in_order(calls, expected)
+        if calls is None and not failed:
+            message = "the answer does not report its tool calls"
+            detail = {"version": self.version, "undecided": True, "message": message}
+            return Score(self.name, ScoreStatus.SKIPPED, reason="calls_not_reported", detail=detail)
+        return self._scored([Call(call) for call in calls or ()], expected or (), failed=failed, free=expected is None)
+
+    def aggregate(self) -> _Fold:
+        """Return an empty fold."""
+        return _Fold(self.name, self._threshold)
+
+    def _expected(self, row: Row) -> tuple[ExpectedTool, ...] | None:
+        """Return the calls expected of a row; None where it says nothing about them."""
+        tools = row.case.turns[-1].expected_tools if self._required is None else self._required
+        if not tools and self._required is None and not self._expects_none:
+            return None
+        if self._arguments is None:
+            return tools
+        return tuple(
+            tool if tool.arguments is None else dataclasses.replace(tool, match=self._arguments) for tool in tools
+        )
+
+    def _calls(self, row: Row) -> tuple[ToolCall, ...] | None:
+        """Return the calls of the answer, or of a whole conversation; None where one does not report its calls."""
+        answers = [turn.response for turn in row.turns] if row.turns and self.of_conversation else [row.response]
+        # After a failed call, what was reported before it is all there is.
+        reported = [
+            answer.tool_calls
+            for answer in answers
+            if answer.tool_calls is not None or answer.status is not AgentStatus.ERROR
+        ]
+        if not reported or any(calls is None for calls in reported):
+            return None
+        return tuple(call for calls in reported for call in calls or ())
+
+    def _scored(self, calls: Sequence[Call], expected: Sequence[ExpectedTool], *, failed: bool, free: bool) -> Score:
+        """Return the score of calls; `free` says that nothing but what is forbidden matters."""
+        first = calls[:MAX_CALLS]
+        made = matched_in_order(first, expected) if self._trajectory in IN_ORDER else matched(first, expected)
         missing = [tool.name for index, tool in enumerate(expected) if index not in made]
-        called = len(row.response.tool_calls)
-        detail: dict[str, Any] = {"version": self.version, "expected": len(expected), "called": called}
-        invalid = [call.name for call in calls if call.arguments is None]
-        if invalid:
-            detail["invalid_arguments"] = invalid[:20]
-        if missing:
-            detail["missing"] = missing[:20]
-        value = len(made) / len(expected)
-        reason = "call_missing" if missing else ""
-        if self._order == "exact" and called != len(expected):
-            reason = reason or "further_calls"
+        further = [] if free else surplus([call.name for call in calls], [expected[index].name for index in made])
+        forbidden = self._forbidden_calls(calls)
+        reason = ""
+        if forbidden:
+            reason = "forbidden_call"
+        elif missing and self._trajectory not in INCOMPLETE:
+            reason = "call_missing"
+        elif further and self._trajectory in CLOSED:
+            reason = "further_calls"
+        figures = _figures(len(made), len(expected), len(calls))
+        detail: dict[str, Any] = {"version": self.version, "expected": len(expected), "called": len(calls)}
+        detail |= {} if free else figures
+        invalid = [call.name for call in first if call.arguments is None]
+        named = {"missing": missing, "further": further, "forbidden": forbidden, "invalid_arguments": invalid}
+        detail |= {name: names[:_MOST_NAMED] for name, names in named.items() if names}
+        if reason:
+            anywhere = matched(first, expected) if missing and self._trajectory in IN_ORDER else made
+            detail["message"] = complaint(
+                expected=expected,
+                called=[call.name for call in calls],
+                made=made,
+                anywhere=anywhere,
+                forbidden=forbidden,
+                trajectory="any_order" if free else self._trajectory,
+            )
+        value = float(not reason) if self._score == "match" or free else figures[self._score]
+        if forbidden or (failed and (self._score == "match" or not expected)):
+            value = 0.0
         if failed:
             reason = "agent_error"
+            detail.pop("message", None)
         return scored(self.name, value, passed=not reason, reason=reason, detail=detail)
 
-    def aggregate(self) -> MeanFold:
-        """Return an empty fold."""
-        return MeanFold(self.name, self._threshold)
+    def _forbidden_calls(self, calls: Sequence[Call]) -> list[str]:
+        """Return the names of the calls that are forbidden, each once, in the order of the calls."""
+        tests: dict[str, list[Any]] = {}
+        for tool in self._forbidden:
+            tests.setdefault(tool.name, []).append(argument_test(tool))
+        return list(dict.fromkeys(call.name for call in calls if any(test(call) for test in tests.get(call.name, ()))))
 
 
-def _matched(calls: Sequence[_Call], expected: Sequence[ExpectedTool]) -> set[int]:
-    """Return the expected calls of a largest matching: no call stands for two, whatever their order.
+class _Fold(MeanFold):
+    """The mean, with the means of the figures that are not the value, and the answers that do not report calls."""
 
-    Equal calls are one kind with a count, and so are equal expected ones, so that a thousand of the same cost no
-    more than one. Which expected calls are matched does not depend on the paths taken: each is matched exactly
-    where those before it still can be.
-    """
-    known = _Matches(calls, expected)
-    room = Counter(known.call_kinds)
-    holders: dict[int, Counter[int]] = {kind: Counter() for kind in room}
-    hopeless: set[int] = set()
-    made = set()
-    for index, kind in enumerate(known.expected_kinds):
-        if kind in hopeless:
-            continue
-        if _place(kind, known, room, holders):
-            made.add(index)
-        else:
-            hopeless.add(kind)
-    return made
+    def __init__(self, metric: str, threshold: float | None) -> None:
+        super().__init__(metric, threshold)
+        self._figures = {name: ExactSum() for name in _FIGURES}
+        self._unreported = 0
+
+    def add(self, row: CaseResult, score: Score) -> None:
+        super().add(row, score)
+        self._unreported += score.detail.get("undecided") is True
+        for name, total in self._figures.items():
+            if score.status is ScoreStatus.SCORED and name in score.detail:
+                total.add(score.detail[name])
+
+    def detail(self, value: float | None) -> dict[str, Any]:
+        return {**{name: total.mean for name, total in self._figures.items()}, "unreported": self._unreported}
 
 
-def _place(kind: int, known: _Matches, room: Counter[int], holders: dict[int, Counter[int]]) -> bool:
-    """Give an expected call one of the calls, moving others to further ones where that makes room for it."""
-    came: dict[int, int] = {}  # from which kind of expected call each kind of call was reached
-    taken: dict[int, int] = {}  # which kind of call each kind of expected call would leave
-    pending = deque([kind])
-    while pending:
-        mover = pending.popleft()
-        for target in known.calls_of(mover):
-            if target in came:
-                continue
-            came[target] = mover
-            if room[target]:
-                room[target] -= 1
-                while True:
-                    mover = came[target]
-                    holders[target][mover] += 1
-                    if mover == kind:
-                        return True
-                    target = taken[mover]
-                    holders[target][mover] -= 1
-            for other, count in holders[target].items():
-                if count and other not in taken and other != kind:
-                    taken[other] = target
-                    pending.append(other)
-    return False
+def _figures(made: int, expected: int, called: int) -> dict[str, float]:
+    return {
+        "recall": made / expected if expected else 1.0,
+        "precision": made / called if called else float(not expected),
+        "f1": 2 * made / (expected + called) if expected or called else 1.0,
+    }
 
 
-def _matched_in_order(calls: Sequence[_Call], expected: Sequence[ExpectedTool]) -> set[int]:
-    """Return the expected calls of a longest common subsequence with the calls that were made."""
-    known = _Matches(calls, expected)
-    equal = [set(known.calls_of(kind)) for kind in range(known.expected_count)]
-    rows = [[0] * (len(calls) + 1)]
-    for kind in reversed(known.expected_kinds):
-        below, fits, best = rows[-1], equal[kind], 0
-        row = [0] * (len(calls) + 1)
-        for j in range(len(calls) - 1, -1, -1):
-            best = max(below[j], best)
-            if known.call_kinds[j] in fits and below[j + 1] >= best:
-                best = below[j + 1] + 1
-            row[j] = best
-        rows.append(row)
-    rows.reverse()
-    made, i, j = set(), 0, 0
-    while i < len(expected) and j < len(calls):
-        if known.call_kinds[j] in equal[known.expected_kinds[i]] and rows[i][j] == 1 + rows[i + 1][j + 1]:
-            made.add(i)
-            i, j = i + 1, j + 1
-        elif rows[i + 1][j] >= rows[i][j + 1]:
-            i += 1
-        else:
-            j += 1
-    return made
+def _tools(items: Sequence[object]) -> tuple[ExpectedTool, ...]:
+    return tuple(tool for item in items if (tool := read_expected_tool(item)[0]) is not None)
 
 
-class _Matches:
-    """Which calls match which expected ones, both by kind: each pair of kinds is compared once, and only when asked.
-
-    Args:
-        calls: The calls made.
-        expected: The calls expected.
-    """
-
-    def __init__(self, calls: Sequence[_Call], expected: Sequence[ExpectedTool]) -> None:
-        numbers: dict[tuple[str, str], int] = {}
-        self.call_kinds = [numbers.setdefault((call.name, call.arguments_json), len(numbers)) for call in calls]
-        self._calls = dict(zip(self.call_kinds, calls, strict=True))
-        self._by_name: dict[str, list[int]] = {}
-        for number, call in self._calls.items():
-            self._by_name.setdefault(call.name, []).append(number)
-        kinds: dict[tuple[str, str, str], int] = {}
-        self.expected_kinds = [kinds.setdefault(_kind(tool), len(kinds)) for tool in expected]
-        self._expected = dict(zip(self.expected_kinds, expected, strict=True))
-        self._found: dict[int, list[int]] = {}
-
-    @property
-    def expected_count(self) -> int:
-        """How many kinds of expected calls there are."""
-        return len(self._expected)
-
-    def calls_of(self, kind: int) -> list[int]:
-        """Return the kinds of calls that match a kind of expected call."""
-        found = self._found.get(kind)
-        if found is None:
-            tool = self._expected[kind]
-            candidates = self._by_name.get(tool.name, ())
-            found = self._found[kind] = [number for number in candidates if _matches(self._calls[number], tool)]
-        return found
-
-
-def _kind(tool: ExpectedTool) -> tuple[str, str, str]:
-    by_name = tool.match == "name" or tool.arguments is None
-    return tool.name, "name" if by_name else tool.match, "" if by_name else json.dumps(tool.arguments, default=repr)
-
-
-def _arguments(text: str) -> dict[str, Any] | None:
-    if not text.strip():
-        return {}
-    try:
-        found = json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-    return found if isinstance(found, dict) else None
-
-
-def json_equal(first: Any, second: Any) -> bool:
-    """Return whether two JSON values are equal; true is not 1."""
-    if isinstance(first, bool) is not isinstance(second, bool):
-        return False
-    if isinstance(first, dict) and isinstance(second, dict):
-        return first.keys() == second.keys() and all(json_equal(first[key], second[key]) for key in first)
-    if isinstance(first, list) and isinstance(second, list):
-        return len(first) == len(second) and all(map(json_equal, first, second))
-    return bool(first == second)
+def _problems(field: str, items: object) -> list[tuple[str, str]]:
+    """Return what is wrong with a list of calls in the parameters."""
+    if items is None:
+        return []
+    if not isinstance(items, list):
+        return [(field, f"must be a list of tools' names, or of objects with name and arguments, not {items!r:.60}")]
+    if len(items) > _MAX_TOOLS:
+        return [(field, f"has {len(items):,} calls, more than {_MAX_TOOLS:,}")]
+    return [
+        (f"{field}[{index}]{part}", problem)
+        for index, item in enumerate(items)
+        for part, problem in read_expected_tool(item)[1]
+    ]

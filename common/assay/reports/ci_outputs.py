@@ -36,7 +36,7 @@ class CiOutputs:
         junit: The JUnit file, which is replaced.
         summary: The job's summary, which the report is added to.
         comment_file: The text of a comment, which is replaced; its first line names spec and key.
-        comment_key: Tells comments of one spec apart.
+        comment_key: Distinguishes the comments of one spec.
         annotations: Whether annotations are printed.
     """
 

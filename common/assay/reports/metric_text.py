@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from assay.model.run import CaseResult, MetricSummary, RunSettings, Score
 
 _MOST_REASONS = 3  # of a metric that was not computed; the rows hold all
+_MOST_KEPT = 100
+_MOST_REASON_CHARS = 300
 
 
 def units_of(settings: RunSettings) -> dict[str, str]:
@@ -55,7 +57,8 @@ def partial_text(finished: int, total: int) -> str:
 
 def reason_text(score: Score) -> str:
     """Return why a score has no value, untrusted: the sentence that comes with it, or its reason in words."""
-    said = score.detail.get("message") if score.status is ScoreStatus.SKIPPED else None
+    is_said = score.status is ScoreStatus.SKIPPED or "function" in score.detail
+    said = score.detail.get("message") if is_said else None
     return str(said or score.reason.replace("_", " "))
 
 
@@ -73,7 +76,11 @@ class Uncomputed:
         """Take one row."""
         for score in row.scores:
             if score.value is None and score.reason and score.reason not in _TOLD_ELSEWHERE:
-                self._reasons.setdefault((score.metric, score.status), Counter())[reason_text(score)] += 1
+                found = self._reasons.setdefault((score.metric, score.status), Counter())
+                said = reason_text(score)[:_MOST_REASON_CHARS]
+                # What a function raises may be another text on every row: memory must not grow with them.
+                is_kept = said in found or len(found) < _MOST_KEPT
+                found[said if is_kept else score.reason.replace("_", " ")] += 1
 
     def lines(self, metrics: Iterable[MetricSummary]) -> list[str]:
         """Return, for each metric that is skipped or failed on rows, on how many and why."""

@@ -99,7 +99,7 @@ def _of_missing(run: Run, summary: RunSummary) -> Iterator[str]:
 
 
 def _of_certainty(run: Run, summary: RunSummary) -> Iterator[str]:
-    """Tell of a gate on the pass rate that chance alone may have decided, and of what several runs a case show."""
+    """Return advice on a gate on the pass rate that chance alone may have decided, and on several runs a case."""
     if run.settings.repeats == 1 and (interval := wilson(summary.passed, summary.decided)) is not None:
         kinds = {metric.name: metric.kind for metric in run.settings.metrics}
         for expression in run.settings.gates:

@@ -50,7 +50,7 @@ def description_lines(run: Run) -> list[str]:
 
 
 def short(run: Run) -> str:
-    """Return what tells a run from others, in a few words of one line."""
+    """Return what distinguishes a run from others, in a few words of one line."""
     file, first_line = _prompt(run)
     parts = [
         run.settings.name,

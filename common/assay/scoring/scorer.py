@@ -1,6 +1,6 @@
 """Scoring without an agent and without a run: `assay.score`, `assay.score_many`, `assay.score_file`.
 
-The same metrics with the same parameters as in a run, on answers that are there already. `docs/scoring.md` tells
+The same metrics with the same parameters as in a run, on answers that are there already. `docs/scoring.md` says
 more.
 """
 
@@ -23,6 +23,7 @@ from assay.metrics.core.score import Row, keeps_vector, usable_references
 from assay.metrics.rows.row_scores import score_row
 from assay.model.agent_response import AgentResponse, clean_text
 from assay.model.run import CaseResult, MetricSettings, MetricSummary, Score
+from assay.model.run_settings import FUNCTION_METRIC
 from assay.parsing.names import kind_of, unknown_name
 from assay.scoring.evidence import evidence_of, verdicts_of, with_inputs
 from assay.scoring.inputs import BESIDE, NO_QUESTION, answered_file, answered_records, check_answered
@@ -212,6 +213,12 @@ class Scorer:
         given: Mapping[str, Any] | None = None,
     ) -> None:
         kind = metric_kind(metric)
+        if kind == FUNCTION_METRIC:
+            said = (
+                "is a function of your own: call it, or name it under `metrics` of a spec and run `assay run` "
+                "(`assay init --metric` writes one)"
+            )
+            raise SpecError([Problem(said, metric)])
         self.info: MetricInfo = METRICS[kind].info
         self._parameter_names = {parameter.name for parameter in self.info.parameters}
         wanted = {name: value for name, value in (given or {}).items() if name in self._parameter_names}

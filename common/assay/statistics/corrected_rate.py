@@ -31,7 +31,7 @@ def corrected_pass_rate(
         n_passed: Items that people passed, which q1 rests on.
 
     Returns:
-        No value where q0 + q1 is at most 1: such a judge's verdict tells nothing.
+        No value where q0 + q1 is at most 1: such a judge's verdict says nothing.
     """
     if not (n and n_failed and n_passed):
         return Figure(None, n, reason=NOTHING)

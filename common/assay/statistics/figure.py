@@ -76,7 +76,7 @@ def bootstrap_interval(
         seed: Of the drawing.
 
     Returns:
-        None where more than a tenth of the resamples have no value: the rest would tell a biased story.
+        None where more than a tenth of the resamples have no value: the rest would be biased.
 
     Source: B. Efron, "Bootstrap methods: another look at the jackknife", 1979.
     """

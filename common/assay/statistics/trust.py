@@ -4,7 +4,7 @@ The measure is Krippendorff's alpha of judge and people: interval for scores, no
 
     trusted     alpha is at least 0.8, and its interval does not go below 0.667
     tentative   alpha is at least 0.667
-    untrusted   alpha is less, or the judge tells what people pass from what they fail no better than chance
+    untrusted   alpha is less, or the judge separates what people pass from what they fail no better than chance
     unknown     alpha cannot be computed
 
 Fewer than 20 items, more than 5 % invalid verdicts, a preference for a place, or passes and fails that agree with

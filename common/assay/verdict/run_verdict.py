@@ -184,8 +184,14 @@ def _gaps(summary: RunSummary) -> Iterator[str]:
 
 
 def _unmade(summary: RunSummary) -> Iterator[str]:
-    """Yield how many checks of the cases were not made, and why; rows that were stored earlier do not say why."""
+    """Yield how many checks of the cases were not made, and why; rows that were stored earlier do not say why.
+
+    Calls of tools that an answer does not report cannot be compared with the expected ones either.
+    """
     for metric in summary.metrics:
+        if count := metric.detail.get("unreported"):
+            rows = f"the answers of {_counted(count, 'row')}"
+            yield f"{rows} do not report their tool calls (an agent that calls none returns an empty tool_calls)"
         if count := metric.detail.get("not_made"):
             total = count + metric.detail.get("checks", 0)
             yield not_made(metric.detail.get("unmade", {}), total) or f"{count:,} of {total:,} checks are not made"

@@ -107,11 +107,16 @@ def _turn(turn: object, field: str) -> tuple[dict[str, Any], dict[str, Any]]:
     plain = {
         "input": _content_text(parts.take("user_content"), f"{field}.{parts.name('user_content')}"),
         "references": [answer] if answer else [],
-        "expected_tools": inner.tools("tool_uses", where=f"{field}.{parts.name('intermediate_data')}."),
+        "expected_tools": _exact(inner.tools("tool_uses", where=f"{field}.{parts.name('intermediate_data')}.")),
     }
     for name in _RECORDED_WITH:
         parts.take(name)
     return {name: value for name, value in plain.items() if value or name == "input"}, inner.rest() | parts.rest()
+
+
+def _exact(tools: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return expected calls that are compared as by ADK: by name and by exactly these arguments, none where none."""
+    return [{"arguments": {}, **tool, "match": "exact"} for tool in tools]
 
 
 def _content_text(content: object, field: str) -> str:
@@ -182,7 +187,7 @@ def joined(turns: Sequence[object], name: object, field: str = "") -> dict[str, 
         plain = {
             "input": text_of(parts.take("query"), f"{place}.query"),
             "references": parts.texts("reference"),
-            "expected_tools": parts.tools("expected_tool_use", where=f"{place}."),
+            "expected_tools": _exact(parts.tools("expected_tool_use", where=f"{place}.")),
         }
         read.append({key: value for key, value in plain.items() if value})
         kept.append(parts.rest())

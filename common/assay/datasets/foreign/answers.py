@@ -25,12 +25,13 @@ def answer_of(value: object, field: str, **beside: Any) -> dict[str, Any] | None
     Args:
         value: The answer's text, or an object with the fields of an answer.
         field: Where it stands.
-        beside: Further fields of an answer; None and empty lists are left out.
+        beside: Further fields of an answer; None and empty lists are left out, but no list of `tool_calls`: an empty
+            one says that no tool was called.
 
     Raises:
         BadRecordError: It is no text.
     """
-    found = {name: item for name, item in beside.items() if item is not None and item != []}
+    found = {name: item for name, item in beside.items() if item is not None and (item != [] or name == "tool_calls")}
     if is_blank(value) and not found:
         return None
     if isinstance(value, Mapping):

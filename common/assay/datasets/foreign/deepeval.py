@@ -98,10 +98,8 @@ def convert_row(row: Mapping[str, Any]) -> dict[str, Any]:
 def _recorded(parts: Parts) -> dict[str, Any] | None:
     texts = parts.texts("retrieval_context")
     answer = parts.take("actual_output")
-    calls = [
-        called_tool(item, f"{parts.name('tools_called')}[{index}]")
-        for index, item in enumerate(listed(parts.take("tools_called")))
-    ]
+    called = parts.take("tools_called")
+    calls = [called_tool(item, f"{parts.name('tools_called')}[{index}]") for index, item in enumerate(listed(called))]
     if answer is None and not texts and not calls:
         return None
     usage = {name: _number(parts, *names) for name, names in _COUNTS.items()}
@@ -111,7 +109,7 @@ def _recorded(parts: Parts) -> dict[str, Any] | None:
         answer,
         parts.name("actual_output"),
         retrieved=retrieved_items(texts) or None,
-        tool_calls=calls,
+        tool_calls=None if called is None or called == "" else calls,
         latency_ms=None if seconds is None else seconds * 1000,
         usage=usage or None,
     )

@@ -23,7 +23,8 @@ _TYPES = frozenset({
     "levenshtein", "llm-rubric", "max-score", "meteor", "model-graded-closedqa", "model-graded-factuality",
     "moderation", "perplexity", "perplexity-score", "pi", "regex", "rouge-n", "search-rubric", "select-best",
     "similar", "similar:cosine", "similar:dot", "similar:euclidean", "starts-with", "tool-call-f1",
-    "trace-error-spans", "trace-span-count", "trace-span-duration", "trajectory:goal-success", "word-count",
+    "trace-error-spans", "trace-span-count", "trace-span-duration", "trajectory:goal-success",
+    "trajectory:tool-sequence", "trajectory:tool-used", "word-count",
 })  # fmt: skip
 _CODE_TYPES = frozenset({"javascript", "python", "ruby", "webhook"})
 _CODE_CELL = re.compile(r"(not-)?(javascript|fn|eval|python|ruby|webhook|exec)(?:\([^)]*\))?:|file://|package:")

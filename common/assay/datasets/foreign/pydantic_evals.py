@@ -68,7 +68,7 @@ def oddity(record: Mapping[str, Any]) -> str:
     try:
         evaluators = list(map(_evaluator, listed(parts.take("evaluators"))))
         unread = [name for name, arguments in evaluators if _check(name, arguments, expected) is None]
-    except BadRecordError:  # which reading the record tells
+    except BadRecordError:  # reported when the record is read
         return ""
     if not unread:
         return ""

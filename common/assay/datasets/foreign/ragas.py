@@ -46,7 +46,7 @@ def convert(record: Mapping[str, Any]) -> dict[str, Any]:
     """Return the plain record of a sample.
 
     A list of messages that ends with an answer is a conversation: what the user says are its turns, the last answer
-    is recorded, with all calls of tools. One that ends with the user is asked as it stands.
+    is recorded, with all calls of tools. One that ends with the user is asked unchanged.
 
     Raises:
         BadRecordError: It cannot be read.
@@ -101,5 +101,4 @@ def _said(messages: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         for index, message in enumerate(messages)
         for position, call in enumerate(message.get("tool_calls", ()))
     ]
-    said = {"text": answers[-1] if answers else "", "tool_calls": calls, "metadata": {"messages": list(messages)}}
-    return {name: value for name, value in said.items() if value != []}
+    return {"text": answers[-1] if answers else "", "tool_calls": calls, "metadata": {"messages": list(messages)}}

@@ -1,6 +1,6 @@
 """The checks of an answer that a case may bring along, by type; the types have promptfoo's names.
 
-A check grades an answer from 0 to 1 and says whether it holds. Where the answer does not tell (no latency was
+A check grades an answer from 0 to 1 and says whether it holds. Where the answer does not say (no latency was
 measured, say) it is not made, and does neither.
 """
 
@@ -9,14 +9,15 @@ from __future__ import annotations
 import csv
 import json
 import math
+from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from assay.metrics.checks.json_values import json_in, json_values
 from assay.metrics.checks.patterns import MAX_TEXT_CHARS, compile_pattern, pattern_problem, pattern_size, search_work
 from assay.metrics.checks.schema_validation import schema_complaints, schema_problem, schema_validator, validation_work
+from assay.metrics.core.call_matching import json_equal
 from assay.metrics.rouge import rouge, rouge_work
-from assay.metrics.tool_calls import json_equal
 from assay.statistics.thresholds import exceeds, meets
 from assay.text.edit_distance import edit_distance, edit_work
 from assay.text.word_tokens import tokenize
@@ -31,6 +32,7 @@ _DEFAULT_EDITS = 5.0
 _DEFAULT_ROUGE = 0.75
 _WORK_PER_CHECK = 2_000
 _LONGEST_READ_AT_ONCE = 200
+_UNREPORTED = "the answer does not report its tool calls"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +60,8 @@ class Check:
 
     Args:
         summary: What it checks, in a few words.
-        takes: What its value is: "any", "text", "texts", "pattern", "schema", "limit" (a threshold) or "count".
+        takes: What its value is: "any", "text", "texts", "pattern", "schema", "limit" (a threshold), "count", "tools"
+            or "steps" (of a trajectory).
         make: Makes it on an answer.
     """
 
@@ -86,6 +89,10 @@ def value_problem(check: Check, assertion: Assertion) -> str:
             return "needs a threshold"
         case "count" if _count_range(value) is None:
             return "needs a number of words as its value, or {min, max}"
+        case "tools" if _tool_uses(value) is None:
+            return "needs a tool's name as its value, a list of names, or {name, min, max}"
+        case "steps" if _steps(value) is None:
+            return "needs a list of tools' names as its value, or {mode: in_order or exact, steps: [...]}"
     return ""
 
 
@@ -257,6 +264,69 @@ def _has_reason(assertion: Assertion, response: AgentResponse) -> Outcome:
     return _outcome(response.finish_reason == str(assertion.value), response.finish_reason[:40])
 
 
+def _called(response: AgentResponse) -> list[str] | None:
+    """Return the names of the tools called; None where the answer does not report its calls."""
+    return None if response.tool_calls is None else [call.name for call in response.tool_calls]
+
+
+def _uses_tools(assertion: Assertion, response: AgentResponse) -> Outcome:
+    called, uses = _called(response), _tool_uses(assertion.value)
+    if called is None or uses is None:
+        return _outcome(None, _UNREPORTED)
+    counts = Counter(called)
+    used = [name for name, least, most in uses if least <= counts[name] <= most]
+    # The opposite of a list is promptfoo's: that none of the tools is used.
+    holds = bool(used) if assertion.negate else len(used) == len(uses)
+    wrong = [f"{name[:40]} called {counts[name]:,} times" for name, _, _ in uses if name not in used]
+    return _outcome(holds, "; ".join(wrong[:3]))
+
+
+def _calls_in_sequence(assertion: Assertion, response: AgentResponse) -> Outcome:
+    called, steps = _called(response), _steps(assertion.value)
+    if called is None or steps is None:
+        return _outcome(None, _UNREPORTED)
+    mode, names = steps
+    calls = iter(called)
+    holds = called == names if mode == "exact" else all(name in calls for name in names)
+    shown = ", ".join(name[:40] for name in called[:5]) + (", ..." if len(called) > 5 else "")
+    return _outcome(holds, f"called {shown}" if called else "called no tool")
+
+
+def _calls_tools(assertion: Assertion, response: AgentResponse) -> Outcome:
+    called = _called(response)
+    if called is None:
+        return _outcome(None, _UNREPORTED)
+    found, due = set(called), set(_texts(assertion.value))
+    f1 = 2 * len(found & due) / (len(found) + len(due))
+    holds = meets(f1, 1.0 if assertion.threshold is None else assertion.threshold)
+    return Outcome(holds, f1, "" if holds else f"F1 {f1:.3g}")
+
+
+def _tool_uses(value: object) -> list[tuple[str, float, float]] | None:
+    """Return tools with how often each is called, at least and at most; None where the value says neither."""
+    if isinstance(value, dict):
+        name, least, most = value.get("name"), value.get("min", 1), value.get("max", math.inf)
+        are_counts = all(isinstance(count, int | float) and not isinstance(count, bool) for count in (least, most))
+        is_known = value.keys() <= {"name", "min", "max"} and are_counts
+        return [(name, least, most)] if is_known and isinstance(name, str) and name else None
+    names = [value] if isinstance(value, str) else value
+    return [(name, 1, math.inf) for name in names] if _are_names(names) else None
+
+
+def _steps(value: object) -> tuple[str, list[str]] | None:
+    """Return a mode and the names of tools in order; None where the value is no such sequence."""
+    mode, names = "in_order", value
+    if isinstance(value, dict):
+        mode, names = value.get("mode", mode), value.get("steps")
+        if not value.keys() <= {"mode", "steps"} or mode not in ("in_order", "exact"):
+            return None
+    return (mode, names) if _are_names(names) else None
+
+
+def _are_names(names: object) -> TypeGuard[list[str]]:
+    return isinstance(names, list) and bool(names) and all(isinstance(name, str) and name.strip() for name in names)
+
+
 def _count_range(value: object) -> tuple[float, float] | None:
     if isinstance(value, str) and value.strip().isdecimal():
         value = int(value)
@@ -286,6 +356,9 @@ CHECKS: Mapping[str, Check] = {
     "latency": Check("the agent took at most `threshold` milliseconds", "limit", _is_fast),
     "cost": Check("the answer cost at most `threshold` US dollars", "limit", _is_cheap),
     "word-count": Check("the answer has this many words, or from `min` to `max`", "count", _has_words),
+    "trajectory:tool-used": Check("this tool was called, or all of these", "tools", _uses_tools),
+    "trajectory:tool-sequence": Check("these tools were called in this order", "steps", _calls_in_sequence),
+    "tool-call-f1": Check("the F1 of the tools called and these is at least `threshold` (1)", "texts", _calls_tools),
     "finish-reason": Check("the model stopped for this reason", "text", _has_reason),
 }
 """The checks that are made here, by type."""

@@ -66,7 +66,7 @@ def schema_validator(schema_text: str) -> Any:
     compile_pattern("")  # a missing RE2 is reported now, not on the first answer
     schema = json.loads(schema_text)
     for _, part in _parts(schema):
-        # Where a part names its draft, jsonschema would go on with its own keywords in place of ours.
+        # Where a part names its draft, jsonschema would use its own keywords in place of ours.
         part.pop("$schema", None)
     # The registry holds the drafts themselves and fetches nothing.
     return _validator_class()(schema, registry=REGISTRY)

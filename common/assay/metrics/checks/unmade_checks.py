@@ -19,7 +19,7 @@ NEVER_MADE: Mapping[str, str] = {
         ("bleu", "classifier", "contains-html", "contains-sql", "contains-xml", "context-recall", "context-relevance",
          "conversation-relevance", "gleu", "guardrails", "is-html", "is-refusal", "is-sql", "is-valid-function-call",
          "is-valid-openai-function-call", "is-valid-openai-tools-call", "is-xml", "max-score", "meteor", "moderation",
-         "perplexity", "perplexity-score", "pi", "search-rubric", "select-best", "tool-call-f1", "trace-error-spans",
+         "perplexity", "perplexity-score", "pi", "search-rubric", "select-best", "trace-error-spans",
          "trace-span-count", "trace-span-duration", "trajectory:goal-success"),
         _OTHER,
     ),

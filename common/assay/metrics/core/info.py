@@ -82,7 +82,7 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class MetricInfo:
-    """One metric as people and validation see it; the module's docstring tells the rest.
+    """One metric as people and validation see it; the module's docstring has the rest.
 
     Args:
         name: Its name in specs and reports.

@@ -1,4 +1,4 @@
-"""What several runs of each case tell: pass@k, pass^k, and where the variance comes from.
+"""What several runs of each case show: pass@k, pass^k, and where the variance comes from.
 
     pass@k = 1 - C(n - c, k) / C(n, k)     at least one of k runs succeeds
     pass^k = C(c, k) / C(n, k)             all k do

@@ -61,7 +61,7 @@ def _leaves_undecided(score: Score) -> bool:
 
 def _doubt(score: Score) -> str:
     if score.detail.get("undecided"):
-        return f"{score.metric} is undecided: {score.reason}"
+        return f"{score.metric} is undecided: {score.detail.get('message') or score.reason}"
     return f"{score.metric} could not be computed: {score.reason}"
 
 
@@ -73,7 +73,7 @@ def _complaint(score: Score) -> str:
 
 def _complaint_of(score: Score) -> str:
     if score.reason:
-        return f"{score.metric} failed: {score.reason}"
+        return f"{score.metric} failed: {score.detail.get('message') or score.reason}"
     threshold = score.detail.get("threshold")
     if score.value is None or threshold is None:
         return f"{score.metric}: the answer differs from the reference"

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from assay.metrics.core.info import MetricInfo
     from assay.model.agent_response import AgentResponse
     from assay.model.case import Case
+    from assay.model.metric_call import MetricOutcome
     from assay.model.run import CaseResult, MetricSummary
 
 JURY = "jury"
@@ -88,6 +89,7 @@ class Row:
         embeddings: Vectors by model name.
         verdicts: What a judge said, by rubric; empty where no judge was asked.
         scores: Scores of metrics that were computed before, by name; what composites read.
+        outcomes: What functions on the user's side said, by metric; empty where none was called.
         turns: A conversation's turns, each a row that ends with it; empty where only the last answer is scored.
         turn_score: What the turns' values come to: their "mean", or the "worst" of them.
     """
@@ -97,6 +99,7 @@ class Row:
     embeddings: Mapping[str, EmbeddingEvidence] = field(default_factory=dict)
     verdicts: Mapping[str, JudgeEvidence] = field(default_factory=dict)
     scores: Mapping[str, Score] = field(default_factory=dict)
+    outcomes: Mapping[str, MetricOutcome] = field(default_factory=dict)
     turns: tuple[Row, ...] = ()
     turn_score: str = "mean"
 
@@ -118,6 +121,7 @@ class Metric(Protocol):
     `check(parameters)`, a static method that returns (parameter, problem) pairs for what `info` cannot say;
     `inputs`, the names of other metrics of the run whose scores it reads; `embeds_references`, False where
     only the answer's vector is needed; `keeps_vector`, True where the aggregate is computed from vectors;
+    `of_conversation`, True where a conversation is scored as a whole although the metric reads what turns expect;
     `rubric`, under which name it finds the verdict that it needs; `work(row)`, how much work a row is at most where
     that is more than reading its texts once (see `row_work`). One that makes the checks of cases says of each case what
     these need: `compared_texts(case)`, the texts whose vectors it compares with the answer's, and `rubrics(case)`, the

@@ -38,7 +38,7 @@ class _Key:
 
 def usable_sources(case: Case) -> tuple[str, ...]:
     """Return the sources that the case's last turn expects, without those that name nothing."""
-    return tuple(name for name in case.turns[-1].expected_sources if _names_something(_key(name)))
+    return tuple(name for name in case.turns[-1].expected_sources if names_something(name))
 
 
 def first_match(expected: Sequence[str], retrieved: Sequence[Source], k: int | None = None) -> int | None:
@@ -57,6 +57,12 @@ def first_match(expected: Sequence[str], retrieved: Sequence[Source], k: int | N
         if any(wanted.has(_key(name)) for name in (source.title, source.uri, source.id) if name):
             return position
     return None
+
+
+def unmatched(expected: Sequence[str], retrieved: Sequence[Source]) -> list[str]:
+    """Return the expected sources that are not among those retrieved, in order."""
+    named = _Wanted([name for source in retrieved for name in (source.title, source.uri, source.id) if name])
+    return [name for name in expected if not named.has(_key(name))]
 
 
 def matching_work(row: Row) -> int:
@@ -82,7 +88,9 @@ class _Wanted:
         return key.text in self._texts
 
 
-def _names_something(key: _Key) -> bool:
+def names_something(name: str) -> bool:
+    """Return whether a name can be that of a source: it has more than spacing."""
+    key = _key(name)
     return bool(key.text or key.address)
 
 

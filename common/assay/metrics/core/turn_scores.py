@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from assay.metrics.core.score import JURY, score_to_json
@@ -22,7 +23,6 @@ from assay.statistics.thresholds import holds
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from assay.metrics.core.info import MetricInfo
     from assay.metrics.core.score import Metric
 
 TURNS = "turns"
@@ -35,9 +35,9 @@ _VERDICT = "verdict"
 _AGENT_ERROR = "agent_error"
 
 
-def scores_turns(info: MetricInfo) -> bool:
+def scores_turns(metric: Metric) -> bool:
     """Return whether a metric compares an answer with what its turn expects."""
-    return not _OF_A_TURN.isdisjoint(info.reads)
+    return not _OF_A_TURN.isdisjoint(metric.info.reads) and not getattr(metric, "of_conversation", False)
 
 
 def turn_details(detail: Mapping[str, Any]) -> Iterator[tuple[int | None, Mapping[str, Any]]]:
@@ -59,8 +59,9 @@ def conversation_score(metric: Metric, scores: Sequence[Score], turn_score: str)
         turn_score: "mean" or "worst".
     """
     counted = [(index, score) for index, score in enumerate(scores) if score.status is not ScoreStatus.SKIPPED]
+    unknown = next((score for score in scores if score.detail.get("undecided")), None)
     if not counted:
-        return scores[-1]
+        return unknown or scores[-1]
     detail = {TURNS: _documents(counted)}
     errors = [score for _, score in counted if score.status is ScoreStatus.ERROR]
     if errors:
@@ -73,7 +74,12 @@ def conversation_score(metric: Metric, scores: Sequence[Score], turn_score: str)
             reason=first.reason,
             detail={**_plain(first.detail), **detail},
         )
-    return _scored(metric, [score for _, score in counted], turn_score, detail)
+    scored = _scored(metric, [score for _, score in counted], turn_score, detail)
+    if unknown is None or scored.passed is False:
+        return scored
+    # What the other turns say does not decide the row.
+    more = {name: unknown.detail[name] for name in ("undecided", "message") if name in unknown.detail}
+    return replace(scored, passed=None, reason=unknown.reason, detail={**scored.detail, **more})
 
 
 def _scored(metric: Metric, scores: Sequence[Score], turn_score: str, turns: Mapping[str, Any]) -> Score:
@@ -86,6 +92,9 @@ def _scored(metric: Metric, scores: Sequence[Score], turn_score: str, turns: Map
     passed = _passed(metric, value, scores)
     failures = [score.reason for score in scores if score.passed is False and score.reason]
     reason = scores[lowest].reason if passed is None else "" if passed or not failures else failures[0]
+    message = next((score.detail["message"] for score in scores if not score.passed and "message" in score.detail), "")
+    if message and passed is False:
+        detail = {**detail, "message": message}
     return Score(metric.name, ScoreStatus.SCORED, value, passed, reason, {**detail, **turns})
 
 

@@ -76,7 +76,7 @@ def _score_conversation(ordered: Sequence[Metric], row: Row) -> dict[str, Score]
     Metrics that compare an answer with what its turn expects are computed on every turn, with what they read; all
     others once, on the last answer.
     """
-    by_turn = [metric for metric in ordered if scores_turns(metric.info)]
+    by_turn = [metric for metric in ordered if scores_turns(metric)]
     wanted = {metric.name for metric in by_turn}
     for metric in reversed(ordered):
         if metric.name in wanted:

@@ -48,7 +48,7 @@ def _badness(group: Mapping[str, Any]) -> tuple[bool, float, int, str]:
 
 
 def has_intervals(head: Mapping[str, Any]) -> bool:
-    """Tell whether rows are independent; runs of one case are not, and an interval would be too narrow."""
+    """Return whether rows are independent; runs of one case are not, and an interval would be too narrow."""
     return bool(head["config"]["repeats"] == 1)
 
 

@@ -130,6 +130,6 @@ def _draw_column(sheet: Sheet, column: _Column, left: float, right: float) -> No
 
 
 def _is_rtl(text: str) -> bool:
-    """Tell whether a text is written from right to left, as its first letter is."""
+    """Return whether a text is written from right to left, as its first letter is."""
     first = next((kind for char in text if (kind := unicodedata.bidirectional(char)) in ("L", "R", "AL")), "L")
     return first != "L"

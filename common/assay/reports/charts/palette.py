@@ -1,4 +1,4 @@
-"""The colours of charts, which people tell apart whatever their sight; no meaning is in a colour alone.
+"""The colours of charts, which people can distinguish whatever their sight; no meaning is in a colour alone.
 
 Source of the hues: M. Okabe and K. Ito, "Color Universal Design", 2008.
 """

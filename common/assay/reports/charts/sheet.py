@@ -248,7 +248,7 @@ def cut_line(line: str, length: int) -> str:
 
 
 def _belongs(before: str, char: str) -> bool:
-    """Tell whether a character is a part of what stands before it: a mark on it, or joined to it."""
+    """Return whether a character is a part of what stands before it: a mark on it, or joined to it."""
     return unicodedata.category(char) in ("Mn", "Mc", "Me") or char in _JOINERS or before == "\u200d"
 
 

@@ -218,7 +218,7 @@ const assayCase = (() => {
         attempts ? section("Failed attempts", ...attempts.map((one, index) =>
           folded(`Attempt ${index + 1}, ${seconds(one.latency_ms / 1000)}`, ...this.error(one)))) : null,
         sql ? section("SQL", this.code(sql)) : null,
-        calls ? section("Tool calls", ...calls.map((one) => this.call(one))) : null,
+        calls?.length ? section("Tool calls", ...calls.map((one) => this.call(one))) : null,
         sources ? section("Sources", this.sources("Sources", sources)) : null,
         retrieved ? section("Retrieved", this.sources("Retrieved", retrieved)) : null,
         usage ? section("Tokens", pairs(Object.entries(usage).map(([name, value]) => [name.replaceAll("_", " "), number(value)]))) : null,

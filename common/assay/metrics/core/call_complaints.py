@@ -1,0 +1,93 @@
+"""What is wrong with the tool calls of a row, in words: "called search twice, expected once; missing tool book"."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from assay.metrics.core.call_matching import CLOSED, INCOMPLETE
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Sequence
+
+    from assay.model.case import ExpectedTool
+
+_MOST_SAID = 5
+_MOST_NAME_CHARS = 60
+
+
+def surplus(called: Sequence[str], made: Iterable[str]) -> list[str]:
+    """Return the names of the calls that are no expected ones, in order, the latest of each name.
+
+    Args:
+        called: The name of every call.
+        made: The names of the expected calls that were made.
+    """
+    left = Counter(called) - Counter(made)
+    found = []
+    for name in reversed(called):
+        if left[name] > 0:
+            left[name] -= 1
+            found.append(name)
+    return found[::-1]
+
+
+def complaint(
+    *,
+    expected: Sequence[ExpectedTool],
+    called: Sequence[str],
+    made: Collection[int],
+    anywhere: Collection[int],
+    forbidden: Sequence[str],
+    trajectory: str,
+) -> str:
+    """Return what is wrong with the calls of a row, at most five parts of it.
+
+    Args:
+        expected: The calls expected.
+        called: The name of every call.
+        made: Which expected calls were made, by position.
+        anywhere: Which would be, in whatever order.
+        forbidden: The names of calls that are forbidden.
+        trajectory: How calls match expected ones, one of `TRAJECTORIES`.
+    """
+    calls, due = Counter(called), Counter(tool.name for tool in expected)
+    done = Counter(expected[index].name for index in made)
+    unordered = Counter(expected[index].name for index in anywhere)
+    parts = [f"called {_short(name)}, which is forbidden" for name in forbidden]
+    for name in dict.fromkeys((*due, *calls)):
+        missing, further = due[name] - done[name], calls[name] - done[name]
+        if name in forbidden:
+            continue
+        if missing and trajectory not in INCOMPLETE:
+            parts.append(_missing(_short(name), due[name], calls[name], is_order=unordered[name] > done[name]))
+        elif further and trajectory in CLOSED:
+            parts.append(_further(_short(name), due[name], calls[name]))
+    said = "; ".join(parts[:_MOST_SAID])
+    return f"{said}; and {len(parts) - _MOST_SAID} more" if len(parts) > _MOST_SAID else said
+
+
+def _missing(name: str, due: int, called: int, *, is_order: bool) -> str:
+    if not called:
+        return f"missing tool {name}" + (f", expected {_times(due)}" if due > 1 else "")
+    if is_order:
+        return f"called {name} out of order"
+    if called < due:
+        return f"called {name} {_times(called)}, expected {_times(due)}"
+    return f"called {name} with other arguments"
+
+
+def _further(name: str, due: int, called: int) -> str:
+    if not due:
+        return f"called {name}, which is not expected"
+    if called <= due:
+        return f"called {name} with other arguments"
+    return f"called {name} {_times(called)}, expected {_times(due)}"
+
+
+def _times(count: int) -> str:
+    return {1: "once", 2: "twice"}.get(count, f"{count:,} times")
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= _MOST_NAME_CHARS else f"{name[:_MOST_NAME_CHARS]}…"

@@ -1,0 +1,229 @@
+"""Which expected calls of tools were made: the largest matching in any order, and the longest in order."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, deque
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from assay.model.agent_response import ToolCall
+    from assay.model.case import ExpectedTool
+
+TRAJECTORIES = ("any_order", "in_order", "exact", "unordered", "subset")
+"""How the calls of an answer may match the expected ones."""
+IN_ORDER = ("in_order", "exact")
+"""Those that expect an order."""
+CLOSED = ("exact", "unordered", "subset")
+"""Those that allow no further calls."""
+INCOMPLETE = ("subset",)
+"""Those that allow expected calls to be missing."""
+MAX_CALLS = 500
+"""How many calls of an answer are matched with expected ones."""
+_WORK_PER_CALL = 300
+_WORK_PER_PAIR = 100
+_WORK_PER_CHARACTER = 5
+_WORK_PER_SORTED_CHARACTER = 60
+_MAX_DEPTH = 100
+
+
+class Call:
+    """One call with its arguments, read when they are first needed."""
+
+    def __init__(self, call: ToolCall) -> None:
+        self.name = call.name
+        self.arguments_json = call.arguments_json
+
+    @cached_property
+    def arguments(self) -> dict[str, Any] | None:
+        """The arguments; None where they are no JSON object."""
+        return _arguments(self.arguments_json)
+
+    @cached_property
+    def sorted_arguments(self) -> str:
+        """The arguments as one text that does not depend on the order of lists."""
+        return _sorted_text(self.arguments)
+
+
+def argument_test(expected: ExpectedTool) -> Callable[[Call], bool]:
+    """Return the test whether a call of the expected tool has the arguments expected, as its `match` says."""
+    due = expected.arguments
+    if expected.match == "name" or due is None:
+        return lambda call: True
+    if expected.match == "exact":
+        return lambda call: call.arguments is not None and json_equal(call.arguments, due)
+    if expected.match == "unordered":
+        text = _sorted_text(due)
+        return lambda call: call.arguments is not None and call.sorted_arguments == text
+
+    def has_them(call: Call) -> bool:
+        found = call.arguments
+        return found is not None and all(name in found and json_equal(found[name], due[name]) for name in due)
+
+    return has_them
+
+
+def matching_work(calls: Sequence[ToolCall], expected: Sequence[ExpectedTool]) -> int:
+    """Return how much work matching calls is at most; see `row_work`."""
+    chars = sum([len(call.arguments_json) for call in calls])
+    pairs = len(expected) * min(len(calls), MAX_CALLS)
+    is_sorted = any(tool.match == "unordered" for tool in expected)
+    per_character = _WORK_PER_SORTED_CHARACTER if is_sorted else _WORK_PER_CHARACTER
+    return (
+        _WORK_PER_CALL * (len(expected) + len(calls)) + (_WORK_PER_PAIR + len(expected)) * pairs + per_character * chars
+    )
+
+
+def matched(calls: Sequence[Call], expected: Sequence[ExpectedTool]) -> set[int]:
+    """Return the expected calls of a largest matching: no call stands for two, whatever their order.
+
+    Equal calls are one kind with a count, and so are equal expected ones, so that a thousand of the same cost no
+    more than one. Which expected calls are matched does not depend on the paths taken: each is matched exactly
+    where those before it still can be.
+    """
+    known = _Matches(calls, expected)
+    room = Counter(known.call_kinds)
+    holders: dict[int, Counter[int]] = {kind: Counter() for kind in room}
+    hopeless: set[int] = set()
+    made = set()
+    for index, kind in enumerate(known.expected_kinds):
+        if kind in hopeless:
+            continue
+        if _place(kind, known, room, holders):
+            made.add(index)
+        else:
+            hopeless.add(kind)
+    return made
+
+
+def _place(kind: int, known: _Matches, room: Counter[int], holders: dict[int, Counter[int]]) -> bool:
+    """Give an expected call one of the calls, moving others to further ones where that makes room for it."""
+    came: dict[int, int] = {}  # from which kind of expected call each kind of call was reached
+    taken: dict[int, int] = {}  # which kind of call each kind of expected call would leave
+    pending = deque([kind])
+    while pending:
+        mover = pending.popleft()
+        for target in known.calls_of(mover):
+            if target in came:
+                continue
+            came[target] = mover
+            if room[target]:
+                room[target] -= 1
+                while True:
+                    mover = came[target]
+                    holders[target][mover] += 1
+                    if mover == kind:
+                        return True
+                    target = taken[mover]
+                    holders[target][mover] -= 1
+            for other, count in holders[target].items():
+                if count and other not in taken and other != kind:
+                    taken[other] = target
+                    pending.append(other)
+    return False
+
+
+def matched_in_order(calls: Sequence[Call], expected: Sequence[ExpectedTool]) -> set[int]:
+    """Return the expected calls of a longest common subsequence with the calls that were made."""
+    known = _Matches(calls, expected)
+    equal = [set(known.calls_of(kind)) for kind in range(known.expected_count)]
+    rows = [[0] * (len(calls) + 1)]
+    for kind in reversed(known.expected_kinds):
+        below, fits, best = rows[-1], equal[kind], 0
+        row = [0] * (len(calls) + 1)
+        for j in range(len(calls) - 1, -1, -1):
+            best = max(below[j], best)
+            if known.call_kinds[j] in fits and below[j + 1] >= best:
+                best = below[j + 1] + 1
+            row[j] = best
+        rows.append(row)
+    rows.reverse()
+    made, i, j = set(), 0, 0
+    while i < len(expected) and j < len(calls):
+        if known.call_kinds[j] in equal[known.expected_kinds[i]] and rows[i][j] == 1 + rows[i + 1][j + 1]:
+            made.add(i)
+            i, j = i + 1, j + 1
+        elif rows[i + 1][j] >= rows[i][j + 1]:
+            i += 1
+        else:
+            j += 1
+    return made
+
+
+class _Matches:
+    """Which calls match which expected ones, both by kind: each pair of kinds is compared once, and only when asked.
+
+    Args:
+        calls: The calls made.
+        expected: The calls expected.
+    """
+
+    def __init__(self, calls: Sequence[Call], expected: Sequence[ExpectedTool]) -> None:
+        numbers: dict[tuple[str, str], int] = {}
+        self.call_kinds = [numbers.setdefault((call.name, call.arguments_json), len(numbers)) for call in calls]
+        self._calls = dict(zip(self.call_kinds, calls, strict=True))
+        self._by_name: dict[str, list[int]] = {}
+        for number, call in self._calls.items():
+            self._by_name.setdefault(call.name, []).append(number)
+        kinds: dict[tuple[str, str, str], int] = {}
+        self.expected_kinds = [kinds.setdefault(_kind(tool), len(kinds)) for tool in expected]
+        self._expected = dict(zip(self.expected_kinds, expected, strict=True))
+        self._found: dict[int, list[int]] = {}
+
+    @property
+    def expected_count(self) -> int:
+        """How many kinds of expected calls there are."""
+        return len(self._expected)
+
+    def calls_of(self, kind: int) -> list[int]:
+        """Return the kinds of calls that match a kind of expected call."""
+        found = self._found.get(kind)
+        if found is None:
+            tool = self._expected[kind]
+            is_same = argument_test(tool)
+            candidates = self._by_name.get(tool.name, ())
+            found = self._found[kind] = [number for number in candidates if is_same(self._calls[number])]
+        return found
+
+
+def _kind(tool: ExpectedTool) -> tuple[str, str, str]:
+    by_name = tool.match == "name" or tool.arguments is None
+    return tool.name, "name" if by_name else tool.match, "" if by_name else json.dumps(tool.arguments, default=repr)
+
+
+def _arguments(text: str) -> dict[str, Any] | None:
+    if not text.strip():
+        return {}
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _sorted_text(value: Any, depth: int = 0) -> str:
+    """Return a JSON value as a text that is the same for equal values, whatever the order in their lists."""
+    if depth > _MAX_DEPTH:
+        return "..."
+    if isinstance(value, dict):
+        members = sorted([f"{json.dumps(key)}:{_sorted_text(item, depth + 1)}" for key, item in value.items()])
+        return f"{{{','.join(members)}}}"
+    if isinstance(value, list):
+        return f"[{','.join(sorted([_sorted_text(item, depth + 1) for item in value]))}]"
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)  # 1.0 is the number 1
+    return json.dumps(value)
+
+
+def json_equal(first: Any, second: Any) -> bool:
+    """Return whether two JSON values are equal; true is not 1."""
+    if isinstance(first, bool) is not isinstance(second, bool):
+        return False
+    if isinstance(first, dict) and isinstance(second, dict):
+        return first.keys() == second.keys() and all(json_equal(first[key], second[key]) for key in first)
+    if isinstance(first, list) and isinstance(second, list):
+        return len(first) == len(second) and all(map(json_equal, first, second))
+    return bool(first == second)

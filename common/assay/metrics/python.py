@@ -1,0 +1,129 @@
+"""Metrics in Python code of your own: a function that looks at one answer and returns a number.
+
+    value = what the function returns
+
+The function is named as `module:function` or `file.py:function`, found from the folder of the spec, and runs in the
+process of `assay run`, never in a server. It receives what its parameters name: `answer` or `text` (the text of the
+answer), `response` (all of it: sources, tool calls, usage ...), `case` (with references and expectations, which agents
+never see), `reference` (the first reference, or None), `references`, `request` (what the agent was asked), `question`
+(its text). It may be asynchronous; any other function runs in a thread of its own.
+
+It returns
+- a number: the value;
+- True or False: the values 1 and 0, and without a threshold the verdict of the row;
+- `assay.MetricResult(value, reason)`, or a mapping with `value` and `reason`: the reason is kept with the score;
+- None: the metric does not apply to the row, which is skipped (not_applicable).
+
+An exception, more than `timeout_s` seconds, and anything else that it returns, NaN and infinity among it, are errors
+of the row (function_raised, function_timeout, function_malformed), with the message and the traceback. An agent error
+is not scored, and fails where the metric has a threshold. Of a conversation, the function is called for each turn that
+expects something (references, sources or tool calls), and for the last.
+
+A row passes when its value is at least the threshold, or with `higher_is_better: false` at most; without a threshold a
+number gives no verdict. The aggregate is the mean; the threshold applies to it, too.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from typing import TYPE_CHECKING, Any
+
+from assay.metrics.core.fold import MeanFold
+from assay.metrics.core.info import MetricInfo, Parameter
+from assay.metrics.core.score import not_computed, scored, scored_by_threshold
+from assay.model.agent_response import AgentStatus
+from assay.model.metric_call import MAX_REASONING_CHARS
+from assay.model.run import Score, ScoreStatus
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from assay.metrics.core.score import Row
+    from assay.model.metric_call import MetricOutcome
+
+INFO = MetricInfo(
+    "python",
+    "Python",
+    "A function of your own, called on your side with each answer: `metric: module:function` in the spec.",
+    (
+        Parameter("function", "text", None, "The function: module:function or file.py:function.", required=True),
+        Parameter("threshold", "number", None, "Least value of a row, and least mean of the run."),
+        Parameter("higher_is_better", "boolean", True, "Whether larger values are better; false turns the threshold."),
+        Parameter("timeout_s", "number", 60.0, "Longest wait for one call, in seconds.", 0.001, 3_600.0),
+    ),
+    reads=("answer", "references", "case"),
+    values="whatever the function returns; always finite",
+    example={"function": "metrics:helpfulness"},
+)
+_TARGET = re.compile(r"[^\s:][^:\n]*:[^\W\d]\w*(\.[^\W\d]\w*)*")
+_NO_CLIENT = "no_function_value"
+
+
+def names_function(text: object) -> bool:
+    """Return whether a text in a spec is meant as the place of a function, and not as the name of a metric."""
+    return isinstance(text, str) and ":" in text
+
+
+def own_name(target: str) -> str:
+    """Return the name of a metric for which the spec gives a function alone."""
+    return target.rpartition(":")[2].rpartition(".")[2]
+
+
+class Python:
+    """Parameters: `function`, `threshold` (on each row and on the mean), `higher_is_better`, `timeout_s`."""
+
+    info = INFO
+    version = "1"
+    embedding_model: str | None = None
+
+    def __init__(self, name: str, parameters: Mapping[str, Any]) -> None:
+        self.name = name
+        self._function: str = parameters["function"]
+        self._threshold: float | None = parameters["threshold"]
+        self.timeout_s: float = parameters["timeout_s"]
+        if not parameters["higher_is_better"]:
+            self.info = dataclasses.replace(INFO, rule="at_most")
+
+    @staticmethod
+    def check(parameters: Mapping[str, Any]) -> list[tuple[str, str]]:
+        """Return what is wrong with the place of the function, as far as its form shows it."""
+        function = parameters["function"]
+        if _TARGET.fullmatch(function):
+            return []
+        return [("function", f"must be module:function or file.py:function, not {function[:100]!r}")]
+
+    def work(self, row: Row) -> int:
+        """Return how much work it is at most: the function has been called already."""
+        return MAX_REASONING_CHARS
+
+    def score(self, row: Row) -> Score:
+        """Return what the function said of a row."""
+        decides = self._threshold is not None
+        detail: dict[str, Any] = {"version": self.version, "function": self._function}
+        if row.response.status is AgentStatus.ERROR:
+            passed = False if decides else None
+            return Score(self.name, ScoreStatus.ERROR, passed=passed, reason="agent_error", detail=detail)
+        outcome = row.outcomes.get(self.name)
+        if outcome is None:
+            return Score(self.name, ScoreStatus.SKIPPED, reason=_NO_CLIENT, detail=detail)
+        if outcome.error:
+            said = {"message": outcome.message, "traceback": outcome.traceback}
+            detail |= {key: text for key, text in said.items() if text}
+            return not_computed(self.name, outcome.error, decides=True, **detail)
+        if outcome.reasoning:
+            detail["reasoning"] = outcome.reasoning
+        return self._scored(outcome, detail)
+
+    def aggregate(self) -> MeanFold:
+        """Return an empty fold."""
+        return MeanFold(self.name, self._threshold, rule=self.info.rule)
+
+    def _scored(self, outcome: MetricOutcome, detail: Mapping[str, Any]) -> Score:
+        if outcome.value is None:
+            return Score(self.name, ScoreStatus.SKIPPED, reason="not_applicable", detail=detail)
+        if self._threshold is None and outcome.is_boolean:
+            passed = (outcome.value == 1.0) is (self.info.rule != "at_most")
+            said = "" if passed else f"returned_{'true' if outcome.value else 'false'}"
+            return scored(self.name, outcome.value, passed=passed, reason=said, detail=detail)
+        return scored_by_threshold(self, outcome.value, self._threshold, detail=detail)

@@ -1,0 +1,123 @@
+"""Sources: whether the answer names the sources that every answer should name.
+
+    sources = 1 when at least `at_least` sources count and each of `required` is among them, else 0
+
+With `pattern`, only sources whose title, address or id it is found in count; without, all that name something. Two
+sources with the same names are one. A source is a required one as for hit_rate: by its title, its address or its id,
+without regard to case, underscores and spacing. An answer without sources is 0, and so is an agent error, whatever it
+named. Of a conversation, the last answer counts. A row passes with 1. The aggregate is the share of rows; a threshold
+applies to it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from assay.metrics.checks.patterns import compile_pattern, pattern_problem, pattern_size, search_work
+from assay.metrics.contains import ShareFold
+from assay.metrics.core.info import MetricInfo, Parameter
+from assay.metrics.core.score import scored
+from assay.metrics.core.source_matching import matching_work, names_something, unmatched
+from assay.model.agent_response import AgentStatus
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from assay.metrics.core.score import Row
+    from assay.model.agent_response import Source
+    from assay.model.run import Score
+
+INFO = MetricInfo(
+    "sources",
+    "Sources",
+    "Whether the answer names the sources that every answer should name.",
+    (
+        Parameter("at_least", "integer", 1, "How many sources count at least.", 0, 10_000),
+        Parameter("required", "text_list", [], "Titles, addresses or ids, each of which the answer names."),
+        Parameter("pattern", "text", None, "A pattern (RE2) of the sources that count; none for all."),
+        Parameter("threshold", "number", None, "Least share of the run's rows.", 0.0, 1.0),
+    ),
+    reads=("sources",),
+    values="0 or 1",
+    unit="%",
+)
+_MOST_NAMED = 20
+
+
+class Sources:
+    """Parameters: `at_least`, `required`, `pattern`, `threshold` (on the share)."""
+
+    info = INFO
+    version = "1"
+    embedding_model: str | None = None
+
+    def __init__(self, name: str, parameters: Mapping[str, Any]) -> None:
+        self.name = name
+        self._at_least: int = parameters["at_least"]
+        self._required: list[str] = parameters["required"]
+        self._pattern: str | None = parameters["pattern"]
+        self._threshold: float | None = parameters["threshold"]
+
+    @staticmethod
+    def check(parameters: Mapping[str, Any]) -> list[tuple[str, str]]:
+        """Return what is wrong with the pattern, or with names that name nothing."""
+        problems = [
+            (f"required[{index}]", f"names no source: {name[:60]!r}")
+            for index, name in enumerate(parameters["required"])
+            if not names_something(name)
+        ]
+        if not parameters["at_least"] and not parameters["required"]:
+            problems.append(("at_least", "demands nothing with 0 and no `required`"))
+        if parameters["pattern"] is not None and (problem := pattern_problem(parameters["pattern"])):
+            problems.append(("pattern", problem))
+        return problems
+
+    def work(self, row: Row) -> int:
+        """Return how much work looking at the sources is at most."""
+        work = 2 * matching_work(row)
+        if self._pattern is None:
+            return work
+        chars = sum([len(name) for source in row.response.sources for name in _names(source)])
+        return work + search_work(pattern_size(self._pattern), chars)
+
+    def score(self, row: Row) -> Score:
+        """Return 1 or 0."""
+        counted = list(dict.fromkeys(names for source in row.response.sources if (names := self._counted(source))))
+        missing = unmatched(self._required, row.response.sources)
+        detail: dict[str, Any] = {
+            "version": self.version,
+            "sources": len(row.response.sources),
+            "counted": len(counted),
+        }
+        faults = []
+        if len(counted) < self._at_least:
+            what = "sources that match the pattern" if self._pattern is not None else "sources"
+            faults.append(("too_few_sources", f"{len(counted):,} {what}, fewer than {self._at_least:,}"))
+        if missing:
+            detail["missing"] = missing[:_MOST_NAMED]
+            more = f" and {len(missing) - 3:,} more" if len(missing) > 3 else ""
+            shown = ", ".join(name[:60] for name in missing[:3])
+            faults.append(("source_missing", f"missing source {shown}{more}"))
+        if row.response.status is AgentStatus.ERROR:
+            return scored(self.name, 0.0, passed=False, reason="agent_error", detail=detail)
+        if faults:
+            detail["message"] = "; ".join(message for _, message in faults)
+        return scored(
+            self.name, float(not faults), passed=not faults, reason=faults[0][0] if faults else "", detail=detail
+        )
+
+    def aggregate(self) -> ShareFold:
+        """Return an empty fold."""
+        return ShareFold(self.name, self._threshold)
+
+    def _counted(self, source: Source) -> tuple[str, ...]:
+        """Return the names of a source that counts; nothing for another."""
+        names = _names(source)
+        if self._pattern is None:
+            return names if any(map(names_something, names)) else ()
+        compiled = compile_pattern(self._pattern)
+        return names if any(compiled.search(name) is not None for name in names) else ()
+
+
+def _names(source: Source) -> tuple[str, ...]:
+    return tuple(name for name in (source.title, source.uri, source.id) if name)
