@@ -1,6 +1,6 @@
 """What a local judge took from the environment of the command that started it: its keys and its settings.
 
-Another command may have other keys, or other prices. The record beside the judge's socket tells them apart by salted
+Another command may have other keys, or other prices. The record beside the judge's socket distinguishes them by salted
 digests, so that no key and no setting is written anywhere.
 """
 
@@ -25,7 +25,7 @@ _FILES = ("ASSAY_JUDGE_LIMITS", "ASSAY_JUDGE_PRICES", "ASSAY_JUDGE_REPLAY", "ASS
 
 
 def record_variables(path: Path, environment: Mapping[str, str], keys: Sequence[str]) -> None:
-    """Keep what tells the environment of a judge that is started from another one.
+    """Keep what distinguishes the environment of a judge that is started from another one.
 
     Args:
         path: The record, for its owner's eyes only.

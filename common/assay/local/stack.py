@@ -331,7 +331,7 @@ def _life(home: Home, service: str) -> Path:
 
 
 def _judge_record(home: Home) -> Path:
-    """The file that tells with which keys and settings the judge was started."""
+    """The file that records with which keys and settings the judge was started."""
     return home.sockets / "judge.environment"
 
 

@@ -28,7 +28,7 @@ class ServerOptions:
         min_ping_interval_ms: Clients that probe a quiet connection more often are cut off.
         max_message_bytes: Largest message, both ways.
         connection_age_ms: Connections are renewed after this time, so that new servers get work.
-        connection_age_grace_ms: Calls on an aged connection may go on this long.
+        connection_age_grace_ms: Calls on an aged connection may take this long.
         connection_idle_ms: A connection without calls is closed after this time.
         streams_per_connection: Calls at once on one connection; more wait in the client.
         max_concurrent_calls: Calls with one answer that run at once; more are refused.
@@ -82,6 +82,7 @@ class ChannelOptions:
         keepalive_timeout_ms: A server that does not answer a probe for this long is gone.
         max_message_bytes: Largest message, both ways.
         default_timeout_s: Deadline of a call with one request and one answer that names none.
+        connect_timeout_ms: A server that does not complete a connection within this time is tried again.
         reconnect_min_ms: First pause before connecting again.
         reconnect_max_ms: Longest pause before connecting again.
         attempts: Attempts in all of an idempotent call that finds its server unavailable, 1 to 5.
@@ -98,6 +99,7 @@ class ChannelOptions:
     keepalive_timeout_ms: int = 10_000
     max_message_bytes: int = 4 * MIB
     default_timeout_s: float = 10.0
+    connect_timeout_ms: int = 5_000
     reconnect_min_ms: int = 100
     reconnect_max_ms: int = 5_000
     attempts: int = 4
@@ -141,10 +143,10 @@ def channel_arguments(options: ChannelOptions, service_config: str) -> Arguments
     """
     return [
         *_shared_arguments(options),
-        ("grpc.http2.max_pings_without_data", 0),  # 0: probing may go on while nothing is sent
+        ("grpc.http2.max_pings_without_data", 0),  # 0: pings continue while nothing is sent
         ("grpc.keepalive_permit_without_calls", 0),
         ("grpc.initial_reconnect_backoff_ms", options.reconnect_min_ms),
-        ("grpc.min_reconnect_backoff_ms", options.reconnect_min_ms),
+        ("grpc.min_reconnect_backoff_ms", options.connect_timeout_ms),  # in spite of its name
         ("grpc.max_reconnect_backoff_ms", options.reconnect_max_ms),
         ("grpc.enable_http_proxy", 0),  # a proxy in the environment breaks even loopback calls
         ("grpc.service_config_disable_resolution", 1),

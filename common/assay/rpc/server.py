@@ -114,7 +114,7 @@ class RpcServer:
         self._health.set_serving(serving)
 
     def begin_stopping(self) -> None:
-        """Turn health to NOT_SERVING and set `stopping`; calls still go on."""
+        """Turn health to NOT_SERVING and set `stopping`; running calls continue."""
         self.set_serving(False)
         self.stopping.set()
 
@@ -122,7 +122,7 @@ class RpcServer:
         """Refuse new calls, let running ones finish, then cancel the rest.
 
         Args:
-            grace_s: Running calls may go on this long; 0 cancels them at once.
+            grace_s: Running calls may take this long; 0 cancels them at once.
         """
         self.begin_stopping()
         self._health.close()
@@ -165,7 +165,7 @@ async def serve_until_signal(
         address: Where to listen, as in `RpcServer.start`.
         on_ready: Awaited with the bound address before health says SERVING, e.g. to warm up.
         on_drain: Awaited after health says NOT_SERVING and `stopping` is set.
-        grace_s: Running calls may go on this long after the drain.
+        grace_s: Running calls may take this long after the drain.
         also_stop_on: Stops the server like a first signal; a first signal sets it.
 
     Raises:

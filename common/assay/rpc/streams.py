@@ -27,7 +27,7 @@ async def answered(
         requests: The client's stream; read no further while `in_flight` requests are worked on.
         answer: Answers one request; what it raises ends the stream.
         in_flight: Most requests worked on at once.
-        stopping: Once set no further request is read and the stream ends after the answers under way.
+        stopping: Once set no further request is read and the stream ends after the answers in flight.
 
     Raises:
         UnavailableError: The server is stopping (reason STOPPING); what has no answer was not worked on.

@@ -2,26 +2,35 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 from assay.errors import Problem
 from assay.model.command_options import CommandOptions, target_problem
+from assay.model.frameworks import FRAMEWORKS, OBJECT_TARGET
+from assay.model.trace_settings import TRACES_KEY, TraceSettings, without_traces
 from assay.parsing.names import unknown_name
-from assay.spec.urls import has_user
+from assay.spec.headers import read_texts
+from assay.spec.server_options import A2aOptions, AdkServerOptions, check_base_url, check_url
 
 if TYPE_CHECKING:
+    from collections.abc import Container
+
     from assay.model.run import AgentSettings
 
-ADAPTERS = ("python", "command", "http", "grpc", "openai", "anthropic", "replay")
+ADAPTERS = ("python", "command", "http", "grpc", "openai", "anthropic", "adk", "langgraph", "pydantic_ai",
+            "openai_agents", "a2a", "replay")  # fmt: skip
 """Adapters of this version."""
 
-LATER_ADAPTERS = ("adk", "a2a")
-"""Names that are reserved for adapters of later versions."""
+_NO_TRACES = (
+    "traces are read of agents that run on the user's side (python, command and frameworks), and the {} adapter "
+    "reaches one elsewhere or none: remove it"
+)
 
-PYTHON_TARGET = re.compile(r"(?:[^\W\d]\w*(?:\.[^\W\d]\w*)*|[^:\0]+\.py):[^\W\d]\w*(?:\.[^\W\d]\w*)*")
-"""MODULE:FUNCTION or FILE.py:FUNCTION."""
+PYTHON_KEYS = ("map",)
+"""The options of the python adapter."""
+
+_MAX_GROWTH = 1_000_000
+"""How many times larger than an object what an expression makes of it may be: it runs in the client's process."""
 
 
 def check_agent(agent: AgentSettings) -> list[Problem]:
@@ -35,6 +44,11 @@ def check_agent(agent: AgentSettings) -> list[Problem]:
         )
         if message
     ]
+    agent, traces = without_traces(agent)
+    if traces is not None and not agent.is_hosted and agent.adapter in ADAPTERS:
+        problems.append(Problem(_NO_TRACES.format(agent.adapter), f"agent.{TRACES_KEY}"))
+    elif traces is not None:
+        TraceSettings.from_option(traces, problems)
     match agent.adapter:
         case "python":
             problems += _check_python(agent)
@@ -46,6 +60,12 @@ def check_agent(agent: AgentSettings) -> list[Problem]:
             problems += _check_grpc(agent)
         case "openai" | "anthropic":
             problems += _check_prompt(agent)
+        case "a2a":
+            problems += _check_a2a(agent)
+        case "adk" if not agent.is_hosted:
+            problems += _check_adk_server(agent)
+        case _ if agent.adapter in FRAMEWORKS:
+            problems += _check_framework(agent)
         case "replay":
             problems += _refuse(agent, target="replay takes its answers from the dataset: leave the target out")
         case _:
@@ -54,14 +74,40 @@ def check_agent(agent: AgentSettings) -> list[Problem]:
 
 
 def _check_python(agent: AgentSettings) -> list[Problem]:
-    problems = _refuse(agent)
-    if not PYTHON_TARGET.fullmatch(agent.target):
+    problems = _refuse(agent, known=PYTHON_KEYS)
+    if "map" in agent.options:
+        problems += _map_problems(agent.options["map"])
+    if not OBJECT_TARGET.fullmatch(agent.target):
         problems.append(
             Problem(
                 f"must be MODULE:FUNCTION or FILE.py:FUNCTION, e.g. 'agent:answer', not {agent.target!r}",
                 "agent.target",
             )
         )
+    return problems
+
+
+def _map_problems(value: object) -> list[Problem]:
+    from assay.model.response_expressions import expression_problems, growth_of  # imported here: it brings jmespath
+
+    problems: list[Problem] = []
+    expressions = read_texts(value, "agent.map", problems)
+    problems = problems or expression_problems(expressions, "agent.map")
+    return problems or [
+        Problem(f"{text[:80]!r} makes too much of what it finds: nest fewer lists and functions", f"agent.map.{name}")
+        for name, text in expressions.items()
+        if max(growth_of(text)) > _MAX_GROWTH
+    ]
+
+
+def _check_framework(agent: AgentSettings) -> list[Problem]:
+    framework = FRAMEWORKS[agent.adapter]
+    problems = framework.option_problems(agent.options)
+    if not OBJECT_TARGET.fullmatch(agent.target):
+        said = (
+            f"must be MODULE:OBJECT or FILE.py:OBJECT of {framework.accepts}, e.g. 'agent:agent', not {agent.target!r}"
+        )
+        problems.append(Problem(said, "agent.target"))
     return problems
 
 
@@ -76,19 +122,20 @@ def _check_command(agent: AgentSettings) -> list[Problem]:
 def _check_http(agent: AgentSettings) -> list[Problem]:
     from assay.spec.http_options import HttpOptions  # imported here: it brings jmespath
 
-    problems: list[Problem] = []
-    try:
-        parts = urlsplit(agent.target)
-        valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        valid = False
-    if has_user(agent.target):
-        # Before any message that repeats the URL.
-        said = "holds a name or password: send it as the header authorization, with ${NAME} of an environment variable"
-        problems.append(Problem(said, "agent.target"))
-    elif not valid:
-        problems.append(Problem(f"must be an http or https URL, not {agent.target!r}", "agent.target"))
+    problems = check_url(agent.target)
     HttpOptions.from_options(agent.options, problems)
+    return problems
+
+
+def _check_a2a(agent: AgentSettings) -> list[Problem]:
+    problems = check_base_url(agent.target)
+    A2aOptions.from_options(agent.options, problems)
+    return problems
+
+
+def _check_adk_server(agent: AgentSettings) -> list[Problem]:
+    problems = check_base_url(agent.target)
+    AdkServerOptions.from_options(agent.options, problems)
     return problems
 
 
@@ -107,14 +154,17 @@ def _check_prompt(agent: AgentSettings) -> list[Problem]:
     problems: list[Problem] = []
     if not agent.target.strip() or not agent.target.isprintable():
         problems.append(Problem(f"must be the id of a model, not {agent.target!r}", "agent.target"))
-    PromptOptions.from_options(agent.adapter, agent.options, problems)
+    options = PromptOptions.from_options(agent.adapter, agent.options, problems)
+    if not problems:
+        options.price_of(agent.adapter, agent.target, problems)
     return problems
 
 
-def _refuse(agent: AgentSettings, target: str = "") -> list[Problem]:
+def _refuse(agent: AgentSettings, target: str = "", known: Container[str] = ()) -> list[Problem]:
     problems = [
         Problem(f"the {agent.adapter} adapter has no option {name!r}: remove it", f"agent.{name}")
         for name in agent.options
+        if name not in known
     ]
     if target and agent.target:
         problems.append(Problem(target, "agent.target"))
@@ -122,8 +172,6 @@ def _refuse(agent: AgentSettings, target: str = "") -> list[Problem]:
 
 
 def _unknown_adapter(name: str) -> str:
-    if name in LATER_ADAPTERS:
-        return f"adapter {name!r} is not part of this version; this version has {', '.join(ADAPTERS)}"
     if name == "callable":
         return "unknown adapter 'callable'; did you mean 'python'?"
     return unknown_name("adapter", name, ADAPTERS)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from assay.errors import Problem
 from assay.parsing.names import kind_of
 from assay.spec.variables import VARIABLE
@@ -13,13 +15,39 @@ OWN_HEADERS = frozenset({"host", "content-length", "transfer-encoding", "connect
                           "proxy-authorization"})  # fmt: skip
 _CREDENTIAL_HEADERS = frozenset({"authorization", "cookie", "x-api-key", "api-key", "x-auth-token", "x-access-token",
                                  "x-goog-api-key", "ocp-apim-subscription-key", "private-token"})  # fmt: skip
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+
+
+def read_headers(value: object, where: str, problems: list[Problem]) -> dict[str, str]:
+    """Return the headers of HTTP that a spec names; what is wrong is added to `problems`.
+
+    Args:
+        value: What stands in the spec; None for nothing.
+        where: Its field.
+        problems: Of the spec.
+    """
+    headers = read_texts(value, where, problems)
+    problems += [
+        Problem(problem, f"{where}.{name}")
+        for name, text in headers.items()
+        if (problem := _header_problem(name, text))
+    ]
+    return headers
 
 
 def credential_problem(name: str, value: str) -> str:
-    """Return why a header may not have its value: it is a secret as it stands, not a variable that holds one."""
+    """Return why a header may not have its value: it is a secret, not a variable that holds one."""
     if name.lower() in _CREDENTIAL_HEADERS and not VARIABLE.search(value):
         return "holds a secret, which would be stored with the run: put it into an environment variable, as in ${NAME}"
     return ""
+
+
+def _header_problem(name: str, value: str) -> str:
+    if not _HEADER_NAME.fullmatch(name) or "\n" in value or "\r" in value:
+        return "is not a valid header"
+    if name.lower() in OWN_HEADERS:
+        return "is set by Assay, from the target, the body and the connection: remove it"
+    return credential_problem(name, value)
 
 
 def read_texts(value: object, where: str, problems: list[Problem]) -> dict[str, str]:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from assay.errors import Problem
+from assay.model.response_expressions import DELTA, RESPONSE_FIELDS, expression_problem
 from assay.parsing.names import unknown_name
-from assay.spec.headers import OWN_HEADERS, credential_problem, read_texts
+from assay.spec.headers import read_headers, read_texts
 from assay.spec.prompt_template import MAX_FILLED_CHARS, PLACEHOLDER, FilledTooLargeError
-from assay.spec.response_expressions import expression_problem
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,14 +18,11 @@ if TYPE_CHECKING:
     from assay.model.agent_response import AgentRequest
 
 _METHODS = ("POST", "GET", "PUT")
-_OPTIONS = ("method", "headers", "query", "body", "response")
-_RESPONSE_FIELDS = ("text", "status", "error", "output", "sql", "data_rows", "tool_calls", "sources", "retrieved",
-                    "events", "usage", "finish_reason", "model", "reported_latency_ms", "time_to_first_token_ms",
-                    "metadata")  # fmt: skip
+_OPTIONS = ("method", "headers", "query", "body", "stream", "response")
+_STREAMS = ("sse", "jsonl")
 _DEFAULT_BODY = {"input": "{{input}}"}
 _PLAIN_NAMES = ("input", "case_id", "run_id", "history", "messages", "variables", "parameters", "session_id",
                 "idempotency_key")  # fmt: skip
-_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _MAX_DEPTH = 50
 
 
@@ -39,14 +35,16 @@ class HttpOptions:
         headers: Header names to values; `${NAME}` stands for an environment variable where the call is made.
         query: Query parameters; texts may hold placeholders.
         body: A JSON tree whose texts may hold placeholders such as {{input}}.
-        response: JMESPath expressions by answer field; `error` turns a 200 into a failure. Without any, the text is
-            found by its usual names.
+        stream: How the reply comes: "sse" for server-sent events, "jsonl" for lines of JSON, empty for one body.
+        response: JMESPath expressions by answer field; `error` turns a 200 into a failure. Those of a stream are about
+            the list of its events, but `delta` is about each event. Without any, a reply has the names of an answer.
     """
 
     method: str = "POST"
     headers: Mapping[str, str] = field(default_factory=dict)
     query: Mapping[str, str] = field(default_factory=dict)
     body: Any = None
+    stream: str = ""
     response: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
@@ -66,16 +64,14 @@ class HttpOptions:
         _check_template(body, "agent.body", problems)
         query = read_texts(options.get("query"), "agent.query", problems)
         _check_template(query, "agent.query", problems)
-        headers = read_texts(options.get("headers"), "agent.headers", problems)
-        problems += [
-            Problem(problem, f"agent.headers.{name}")
-            for name, value in headers.items()
-            if (problem := _header_problem(name, value))
-        ]
+        headers = read_headers(options.get("headers"), "agent.headers", problems)
+        stream = options.get("stream")
+        if stream is not None and stream not in _STREAMS:
+            problems.append(Problem(unknown_name("stream", stream, _STREAMS), "agent.stream"))
         response = read_texts(options.get("response"), "agent.response", problems)
-        if options.get("response") is not None:
-            _check_response(response, problems)
-        return cls(method=method, headers=headers, query=query, body=body, response=response)
+        if options.get("response") is not None or stream is not None:
+            _check_response(response, stream is not None, problems)
+        return cls(method, headers, query, body, str(stream or ""), response)
 
 
 def render(template: Any, request: AgentRequest) -> Any:
@@ -148,14 +144,6 @@ def _as_text(value: Any) -> str:
     return "" if value is None else str(value)
 
 
-def _header_problem(name: str, value: str) -> str:
-    if not _HEADER_NAME.fullmatch(name) or "\n" in value or "\r" in value:
-        return "is not a valid header"
-    if name.lower() in OWN_HEADERS:
-        return "is set by Assay, from the target, the body and the connection: remove it"
-    return credential_problem(name, value)
-
-
 def _check_template(template: Any, where: str, problems: list[Problem], depth: int = 0) -> None:
     if depth > _MAX_DEPTH:
         problems.append(Problem(f"is nested more than {_MAX_DEPTH} levels deep", where))
@@ -174,11 +162,20 @@ def _check_template(template: Any, where: str, problems: list[Problem], depth: i
                 problems.append(Problem(unknown_name("placeholder", name, names), where))
 
 
-def _check_response(response: Mapping[str, str], problems: list[Problem]) -> None:
+def _check_response(response: Mapping[str, str], is_stream: bool, problems: list[Problem]) -> None:
     for name, expression in response.items():
-        if name not in _RESPONSE_FIELDS:
-            problems.append(Problem(unknown_name("answer field", name, _RESPONSE_FIELDS), f"agent.response.{name}"))
+        if name == DELTA and not is_stream:
+            said = "is about the events of a stream: add stream: sse or stream: jsonl, or remove it"
+            problems.append(Problem(said, f"agent.response.{name}"))
+        elif name != DELTA and name not in RESPONSE_FIELDS:
+            problems.append(Problem(unknown_name("answer field", name, RESPONSE_FIELDS), f"agent.response.{name}"))
         if problem := expression_problem(expression):
             problems.append(Problem(problem, f"agent.response.{name}"))
-    if "text" not in response and not problems:
+    if is_stream and not problems and not {"text", DELTA} & set(response):
+        said = (
+            "must say where the answer's text is: add delta: EXPRESSION for the text that one event adds, "
+            "or text: EXPRESSION over the list of all events"
+        )
+        problems.append(Problem(said, "agent.response"))
+    elif "text" not in response and not is_stream and not problems:
         problems.append(Problem("must say where the answer's text is: add text: EXPRESSION", "agent.response"))

@@ -12,19 +12,22 @@ from assay.errors import InvalidInputError, Problem, SpecError
 from assay.judging.prices import price_problems
 from assay.metrics import complete_parameters, count_problem
 from assay.metrics.formula import with_own_numbers
+from assay.metrics.python import names_function, own_name
 from assay.metrics.rows.order import check_formulas
 from assay.model.case_limits import MAX_REPEATS
 from assay.model.command_options import COMMAND_KEYS, CommandOptions, command_line
+from assay.model.frameworks import FRAMEWORKS
 from assay.model.labels import label_problems
 from assay.model.report_settings import ReportSettings
 from assay.model.run import AgentSettings, JudgeSettings, MetricSettings, RunSettings
 from assay.model.run_limits import MAX_RUN_WEIGHT, MAX_TEAM_CHARS, MIN_RUN_WEIGHT
-from assay.model.run_settings import MAX_ERRORS, TURN_SCORES
+from assay.model.run_settings import FUNCTION_METRIC, MAX_ERRORS, TURN_SCORES
+from assay.model.trace_settings import TRACES_KEY
 from assay.parsing.fields import Fields
 from assay.parsing.names import metric_name_problem, name_problem, unknown_name, writable
 from assay.parsing.percentages import read_share
 from assay.parsing.yaml_nodes import Lines, parse_yaml
-from assay.spec.agents import ADAPTERS, check_agent
+from assay.spec.agents import ADAPTERS, PYTHON_KEYS, check_agent
 from assay.spec.grpc_options import GRPC_KEYS, read_ca_file
 from assay.spec.judging import JudgeReader, missing_key
 from assay.spec.model import Spec, wants_verdicts
@@ -32,6 +35,7 @@ from assay.spec.overrides import apply_override, gate_on_left_out, select_metric
 from assay.spec.presets import PRESETS, preset_gates, preset_metrics, preset_reports
 from assay.spec.prompt_options import PROMPT_KEYS, PROVIDERS, read_prompt_files
 from assay.spec.reports import read_reports
+from assay.spec.server_options import A2A_KEYS, ADK_SERVER_KEYS
 from assay.spec.variables import missing_variables
 from assay.verdict.gates import parse_gate
 
@@ -50,8 +54,11 @@ _KEYS = ("name", "preset", "dataset", "format", "map", "encoding", "on_bad_case"
          "repeats", "reports", "team", "weight", "max_agent_errors", "max_metric_errors", "turns", "labels",
          "note", "variants")  # fmt: skip
 _AGENT_KEYS = ("adapter", "target", "timeout", "concurrency", "retries")
-_HTTP_KEYS = ("method", "headers", "query", "body", "response")
-_OPTION_KEYS = {"http": _HTTP_KEYS, "grpc": GRPC_KEYS, "command": COMMAND_KEYS} | dict.fromkeys(PROVIDERS, PROMPT_KEYS)
+_HTTP_KEYS = ("method", "headers", "query", "body", "stream", "response")
+_OPTION_KEYS = {"http": _HTTP_KEYS, "a2a": A2A_KEYS, "grpc": GRPC_KEYS, "command": COMMAND_KEYS, "python": PYTHON_KEYS}
+_OPTION_KEYS |= dict.fromkeys(PROVIDERS, PROMPT_KEYS)
+_OPTION_KEYS |= {name: tuple(framework.options) for name, framework in FRAMEWORKS.items()}
+_OPTION_KEYS["adk"] += ADK_SERVER_KEYS
 
 
 def find_spec_file(path: Path) -> Path:
@@ -396,7 +403,7 @@ class SpecReader:
         return self._known_agent(adapter, value)
 
     def _known_agent(self, adapter: str, value: dict[str, Any]) -> AgentSettings:
-        option_keys = _OPTION_KEYS.get(adapter, ())
+        option_keys = (*_OPTION_KEYS.get(adapter, ()), TRACES_KEY)
         known = (*_AGENT_KEYS, *option_keys)
         options = {key: item for key, item in value.items() if key in option_keys}
         concurrency = 16
@@ -452,7 +459,7 @@ class SpecReader:
     def _metric(self, item: object, where: str) -> MetricSettings | None:
         given: Any = None
         if isinstance(item, str):
-            name = item
+            name, given = (own_name(item), {"metric": item}) if names_function(item) else (item, None)
         elif isinstance(item, dict) and len(item) == 1:
             name, given = next(iter(item.items()))
             where = f"{where}.{name}"
@@ -467,6 +474,12 @@ class SpecReader:
         # `my_score: {formula: …}` is short for `my_score: {metric: formula, formula: …}`.
         kind = given.get("metric", "formula" if "formula" in given else name)
         parameters = {key: value for key, value in given.items() if key != "metric"}
+        if names_function(kind):
+            # `helpfulness: {metric: "metrics:helpfulness"}` is short for `{metric: python, function: …}`.
+            if "function" in parameters:
+                self._report(f"{where}.function", "is given under `metric` already: leave one of them out")
+                return None
+            kind, parameters["function"] = FUNCTION_METRIC, kind
         if kind == "formula":
             parameters = with_own_numbers(parameters)
         if problem := metric_name_problem(name if isinstance(name, str) and isinstance(kind, str) else ""):

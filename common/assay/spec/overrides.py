@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from assay.errors import Problem
+from assay.metrics.python import names_function, own_name
 from assay.parsing.yaml_nodes import YamlSyntaxError, parse_scalar
 
 if TYPE_CHECKING:
@@ -127,4 +128,6 @@ def _metric(metrics: list[Any], name: str) -> Any:
 
 
 def _metric_name(item: Any) -> Any:
-    return next(iter(item), None) if isinstance(item, dict) else item if isinstance(item, str) else None
+    if isinstance(item, dict):
+        return next(iter(item), None)
+    return own_name(item) if names_function(item) else item if isinstance(item, str) else None

@@ -10,9 +10,13 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from assay.errors import Problem
+from assay.model.model_price import ModelPrice
 from assay.parsing.fields import Fields
+from assay.parsing.model_tables import number_problems
 from assay.parsing.names import kind_of, unknown_name
 from assay.providers.own_services import KEY_VARIABLES
+from assay.providers.prices import PRICE_NUMBERS, find_price, read_prices
+from assay.spec.headers import read_headers, read_texts
 from assay.spec.prompt_template import template_problem, variables_of
 from assay.spec.urls import has_user
 
@@ -20,8 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-PROMPT_KEYS = ("base_url", "api_key", "prompt", "prompt_file", "system", "system_file", "max_tokens", "temperature",
-               "extra")  # fmt: skip
+PROMPT_KEYS = ("api", "base_url", "api_key", "headers", "query", "prompt", "prompt_file", "system", "system_file",
+               "max_tokens", "temperature", "stream", "prices", "extra")  # fmt: skip
 """What a spec may say about a prompt, besides what it may say about every agent."""
 
 _HASHES = ("prompt_sha256", "system_sha256")
@@ -30,6 +34,11 @@ _MAX_TEMPLATE_CHARS = 400_000
 _MAX_EXTRA_BYTES = 100_000
 _MAX_TOKENS = 10_000_000
 _DEFAULT_MAX_TOKENS = 1024
+_OTHER_NAMES = {"model": "target", "messages": "prompt", "input": "prompt", "instructions": "system",
+                "max_output_tokens": "max_tokens", "max_completion_tokens": "max_tokens"}  # fmt: skip
+_LIST = "list"
+_PRICES_EXAMPLE = "{input: 2.5, output: 10} in US dollars per million tokens"
+_PRICE_NUMBERS = tuple(name for name in PRICE_NUMBERS if name != "batch")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,13 +49,13 @@ class Provider:
         name: The adapter's name.
         max_temperature: Highest temperature; the lowest is 0.
         added_paths: Ends of a URL that the adapter adds by itself.
-        own_fields: Fields of a request that the adapter sets, so that `extra` may not.
+        own_fields: By API, the default first: fields of a request that the adapter sets, so that `extra` may not.
     """
 
     name: str
     max_temperature: float
     added_paths: tuple[str, ...]
-    own_fields: tuple[str, ...]
+    own_fields: Mapping[str, tuple[str, ...]]
 
 
 PROVIDERS = {
@@ -55,18 +64,30 @@ PROVIDERS = {
         Provider(
             "openai",
             2.0,
-            ("/chat/completions",),
-            ("model", "messages", "stream", "n", "temperature", "max_tokens", "max_completion_tokens"),
+            ("/chat/completions", "/responses"),
+            {
+                "chat": ("model", "messages", "stream", "stream_options", "n", "temperature", "max_tokens",
+                         "max_completion_tokens"),
+                "responses": ("model", "input", "instructions", "stream", "background", "temperature",
+                              "max_output_tokens"),
+            },
         ),
         Provider(
             "anthropic",
             1.0,
             ("/v1/messages", "/v1"),
-            ("model", "messages", "system", "stream", "temperature", "max_tokens"),
+            {"messages": ("model", "messages", "system", "stream", "temperature", "max_tokens")},
         ),
     )
-}
+}  # fmt: skip
 """Providers by the name of their adapter."""
+
+
+@dataclass(frozen=True, slots=True)
+class _PricedModel:
+    provider: str
+    model: str
+    base_url: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,27 +95,48 @@ class PromptOptions:
     """How a prompt is made and where it goes.
 
     Args:
+        api: Which of the provider's APIs is used: "chat", "responses" or "messages".
         base_url: The service; None for the provider's own.
         api_key: The key as ${NAME} of an environment variable; None for the provider's own service's.
+        headers: Further headers; ${NAME} stands for an environment variable where the call is made.
+        query: Parameters of the URL, likewise.
         prompt: Template of the user's message; None where the case's input is the message.
         system: Template of the system text; None where there is none.
         max_tokens: Most tokens of an answer.
         temperature: Sampling temperature; None where it is not sent.
+        stream: Whether the reply comes in pieces, so that the time to the first token is measured.
+        prices: What tokens cost; "list" for the list price of the provider's own service, None where it is not known.
         extra: Further fields of the request.
     """
 
+    api: str = ""
     base_url: str | None = None
     api_key: str | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+    query: Mapping[str, str] = field(default_factory=dict)
     prompt: str | None = None
     system: str | None = None
     max_tokens: int = _DEFAULT_MAX_TOKENS
     temperature: float | None = None
+    stream: bool = False
+    prices: ModelPrice | str | None = None
     extra: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def templates(self) -> tuple[str, ...]:
         """The templates that there are; without a prompt, the input itself is one."""
         return tuple(text for text in (self.system, "{{input}}" if self.prompt is None else self.prompt) if text)
+
+    def price_of(self, adapter: str, model: str, problems: list[Problem]) -> ModelPrice | None:
+        """Return what a model costs; None where that is not known. What is wrong is added to `problems`."""
+        if not isinstance(self.prices, str):
+            return self.prices
+        price = find_price(read_prices(None), _PricedModel(adapter, model, self.base_url or ""), is_own_file=False)
+        if price is None:
+            here = f"at {self.base_url}" if self.base_url else f"of {model!r}"
+            said = f"there is no list price {here}: write the prices, {_PRICES_EXAMPLE}"
+            problems.append(Problem(said, "agent.prices"))
+        return price
 
     @classmethod
     def from_options(cls, adapter: str, options: Mapping[str, Any], problems: list[Problem]) -> PromptOptions:
@@ -113,14 +155,20 @@ class PromptOptions:
                 Problem("has no {{variable}}, so that every case would be asked the same: write {{input}} where the "
                         "case's question belongs, or the name of one of its variables", _place(options, "prompt"))
             )  # fmt: skip
+        api = fields.choice("api", tuple(provider.own_fields))
         return cls(
+            api=api,
             base_url=_base_url(provider, options.get("base_url"), problems),
             api_key=_api_key(options.get("api_key"), provider, problems),
+            headers=read_headers(options.get("headers"), "agent.headers", problems),
+            query=read_texts(options.get("query"), "agent.query", problems),
             prompt=prompt,
             system=system,
             max_tokens=fields.whole("max_tokens", _DEFAULT_MAX_TOKENS, 1, _MAX_TOKENS),
             temperature=fields.number("temperature", None, 0, provider.max_temperature),
-            extra=_extra(options.get("extra"), provider, problems),
+            stream=fields.flag("stream"),
+            prices=_prices(options.get("prices"), problems),
+            extra=_extra(options.get("extra"), provider, api, problems),
         )
 
 
@@ -239,7 +287,20 @@ def _api_key(value: object, provider: Provider, problems: list[Problem]) -> str 
     return None
 
 
-def _extra(value: object, provider: Provider, problems: list[Problem]) -> dict[str, Any]:
+def _prices(value: object, problems: list[Problem]) -> ModelPrice | str | None:
+    if value is None or value == _LIST:
+        return value
+    if not isinstance(value, dict):
+        said = f"must be a mapping such as {_PRICES_EXAMPLE}, or list, not {kind_of(value)}"
+        problems.append(Problem(said, "agent.prices"))
+        return None
+    found = number_problems(value, _PRICE_NUMBERS, _PRICE_NUMBERS[:2])
+    found += [(str(name), unknown_name("price", name, _PRICE_NUMBERS)) for name in value if name not in _PRICE_NUMBERS]
+    problems += [Problem(message, f"agent.prices.{name}") for name, message in found]
+    return None if found else ModelPrice(**value)
+
+
+def _extra(value: object, provider: Provider, api: str, problems: list[Problem]) -> dict[str, Any]:
     if value is None:
         return {}
     if not isinstance(value, dict):
@@ -254,8 +315,8 @@ def _extra(value: object, provider: Provider, problems: list[Problem]) -> dict[s
         problems.append(Problem("must hold only what JSON can hold", "agent.extra"))
         return {}
     for name in value:
-        if name in provider.own_fields:
-            known = name if name in PROMPT_KEYS else {"model": "target", "messages": "prompt"}.get(name, "")
+        if name in provider.own_fields[api]:
+            known = name if name in PROMPT_KEYS else _OTHER_NAMES.get(name, "")
             hint = f": use agent.{known}" if known else f": the {provider.name} adapter sets it"
             problems.append(Problem(f"may not hold {name!r}{hint}", f"agent.extra.{name}"))
     return value

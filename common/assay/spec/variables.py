@@ -40,7 +40,7 @@ def missing_variables(agent: AgentSettings, environ: Mapping[str, str]) -> list[
 
 def _texts(agent: AgentSettings) -> Iterator[tuple[str, str]]:
     """Yield the texts of an agent's settings in which variables are filled in, each with its field."""
-    if agent.adapter == "http":
+    if agent.is_called_by_url:
         yield agent.target, "agent.target"
         for name in _FILLED:
             yield from _leaves(agent.options.get(name), f"agent.{name}")
@@ -52,6 +52,8 @@ def _texts(agent: AgentSettings) -> Iterator[tuple[str, str]]:
             # The provider's own service takes the provider's own key; another service may take none.
             key = f"${{{KEY_VARIABLES[agent.adapter]}}}"
         yield from _leaves(key, "agent.api_key")
+        for name in ("headers", "query"):
+            yield from _leaves(agent.options.get(name), f"agent.{name}")
 
 
 def _leaves(tree: Any, where: str) -> Iterator[tuple[str, str]]:

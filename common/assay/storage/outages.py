@@ -47,7 +47,7 @@ class Outages:
             gave_up: Set when no caller waits any more: it is then not retried.
 
         Raises:
-            sqlalchemy.exc.DBAPIError: It failed for good.
+            sqlalchemy.exc.DBAPIError: It failed, and another attempt would fail as well.
             psycopg.Error: Likewise.
         """
         failure_count = 0
