@@ -26,10 +26,11 @@ def main() -> None:
     try:
         from assay_cli.commands import assay
         from assay_cli.failures import exit_status
-        from assay_cli.output.streams import escape_unencodable, replace_closed
+        from assay_cli.output.streams import escape_unencodable, keep_stdout, replace_closed
 
         replace_closed()
         escape_unencodable()
+        keep_stdout()
         if interruptible:
             signal.signal(signal.SIGINT, signal.default_int_handler)
         status = exit_status(assay)

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from assay.model.case import Case
     from assay.model.run import CaseResult, Run
 
+    _Answers = tuple[AgentResponse, ...]
+
 _OPTION = "--record"
 _ENDING = ".jsonl"
 
@@ -54,8 +56,8 @@ async def answers_on_the_way(
 ) -> AsyncIterator[CaseResult]:
     """Yield the rows of a run; after the last one their answers are in a file, with their cases, one case a line.
 
-    Errors of the agent are recorded as such. A case is left out where a repeat has no answer, where the dataset no
-    longer has it, or where its line would be longer than a dataset's may be.
+    Errors of the agent are recorded as such, and of a conversation the answers to all turns. A case is left out where a
+    repeat has no answer, where the dataset no longer has it, or where its line would be longer than a dataset's may be.
 
     Args:
         rows: In the order of the dataset.
@@ -67,7 +69,7 @@ async def answers_on_the_way(
         SetupError: The file cannot be written.
     """
     found = RowCases(cases)
-    answers: list[AgentResponse] = []
+    answers: list[_Answers] = []
     index, case = -1, None
     with atomic_writer(path, option=_OPTION) as file:
         recording = _Recording(file, run.settings.repeats)
@@ -75,12 +77,21 @@ async def answers_on_the_way(
             if row.case_index != index:
                 recording.write(case, answers)
                 index, case, answers = row.case_index, found.of(row), []
-            if row.response is not None:
-                answers.append(row.response)
+            if given := _answers(row):
+                answers.append(given)
             yield row
         recording.write(case, answers)
         recording.missing = run.dataset.case_count - recording.cases
     click.echo(f"answers: {recording.summary(path)}", err=True)
+
+
+def _answers(row: CaseResult) -> _Answers:
+    """Return the answers of a row, one a turn; empty where one is missing that the agent gave."""
+    if not row.turns:
+        return (row.response,) if row.response is not None else ()
+    if any(turn.left_out for turn in row.turns):
+        return ()  # they would not fit in a message
+    return tuple(turn.response for turn in row.turns if turn.response is not None)
 
 
 @dataclass(slots=True)
@@ -92,25 +103,24 @@ class _Recording:
     cases: int = 0
     missing: int = 0
     errors: int = 0
-    conversations: int = 0
 
-    def write(self, case: Case | None, answers: list[AgentResponse]) -> None:
+    def write(self, case: Case | None, answers: list[_Answers]) -> None:
         if case is None or len(answers) != self.repeats:
             return
-        line = json_text(case_record(replace(case, recorded=answers[0], recorded_repeats=tuple(answers[1:]))))
+        last = [each[-1] for each in answers]
+        earlier = tuple(each[:-1] for each in answers) if len(case.turns) > 1 else ()
+        case = replace(case, recorded=last[0], recorded_repeats=tuple(last[1:]), recorded_turns=earlier)
+        line = json_text(case_record(case))
         if len(line) >= MAX_RAW_CHARS:
             return
         self.file.write(line + "\n")
         self.cases += 1
-        self.errors += sum(answer.status is AgentStatus.ERROR for answer in answers)
-        self.conversations += len(case.turns) > 1
+        self.errors += sum(answer.status is AgentStatus.ERROR for answer in last)
 
     def summary(self, path: Path) -> str:
         parts = [f"{count_text(self.cases, 'case')} recorded in {clean(str(path))}"]
         if self.errors:
             parts.append(f"{count_text(self.errors, 'error')} of the agent among them, replayed as such")
-        if self.conversations:
-            parts.append(f"{count_text(self.conversations, 'conversation')} with the last answer alone")
         if self.missing:
             parts.append(f"{count_text(self.missing, 'case')} left out, without an answer to each repeat or too long")
         return "; ".join(parts)

@@ -164,6 +164,7 @@ def run_async(main: Coroutine[Any, Any, T]) -> T:
     import asyncio
     import signal
 
+    from assay.agent_host.executor import AgentExecutor
     from assay_cli.agent_process.forks import isolate_forks
 
     async def stoppable() -> T:
@@ -174,6 +175,7 @@ def run_async(main: Coroutine[Any, Any, T]) -> T:
             if task is not None:
                 task.cancel()
 
+        loop.set_default_executor(AgentExecutor())
         loop.add_signal_handler(signal.SIGTERM, stop)
         return await main
 

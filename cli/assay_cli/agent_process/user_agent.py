@@ -1,4 +1,4 @@
-"""The user's agent, loaded into the command's own process, which it must not end."""
+"""The user's agent and metrics, loaded into the command's own process, which they must not end."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from assay.agent_host.protocol import Caller
-    from assay.model.run import AgentSettings
+    from assay.agent_host.opening import UserCode
+    from assay.model.run import RunSettings
 
 
-def load_caller(agent: AgentSettings, folder: Path) -> Caller | None:
-    """Return what asks an agent whose code is found from a folder; None where it is no code on this side.
+def load_user_code(settings: RunSettings, folder: Path) -> UserCode:
+    """Return what of a run is code on this side, found from a folder.
 
     Raises:
         InvalidInputError: It cannot be loaded.
     """
-    from assay.agent_host.opening import open_caller
+    from assay.agent_host.opening import open_user_code
     from assay_cli.agent_process.os_exit import guard_exit
 
-    if agent.adapter == "python":
+    if settings.functions or (settings.agent.is_hosted and settings.agent.adapter != "command"):
         guard_exit()
-    return open_caller(agent, folder)
+    return open_user_code(settings, folder)

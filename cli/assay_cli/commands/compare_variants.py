@@ -7,7 +7,6 @@ import dataclasses
 import functools
 import os
 import re
-import sys
 import tempfile
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -20,11 +19,12 @@ from assay.errors import AssayError, InvalidInputError, Problem
 from assay.text.unsafe_text import clean
 from assay_cli.command_again import command_again
 from assay_cli.options import connect, say_what_is_left_out
+from assay_cli.output.streams import agent_stdout
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
-    from assay.agent_host.protocol import Caller
+    from assay.agent_host.opening import UserCode
     from assay.comparison.model import ComparisonSettings
     from assay.datasets import Dataset
     from assay.reports.report import Report
@@ -238,7 +238,7 @@ def _variants(options: VariantOptions, base: Path) -> tuple[list[Variant], tuple
 
 
 def _prompt_names(files: Sequence[str]) -> list[tuple[str, str]]:
-    """Return files with what they are called: without folder and ending where that tells them apart."""
+    """Return files with what they are called: without folder and ending where that distinguishes them."""
     stems = [PurePath(file).stem for file in files]
     return [(file, stem if stems.count(stem) == 1 else file) for file, stem in zip(files, stems, strict=True)]
 
@@ -255,11 +255,11 @@ def _model(model: str) -> dict[str, Any]:
 
 
 def _agent(agent: str) -> dict[str, Any]:
-    from assay.spec.agents import PYTHON_TARGET
+    from assay.model.frameworks import OBJECT_TARGET
 
     if agent.startswith(("http://", "https://")):
         adapter = "http"
-    elif PYTHON_TARGET.fullmatch(agent) or not re.search(r"[ /]", agent):
+    elif OBJECT_TARGET.fullmatch(agent) or not re.search(r"[ /]", agent):
         adapter = "python"
     else:
         adapter = "command"  # several words, or a file that is no Python function
@@ -317,7 +317,7 @@ async def reports_of_variants(
     for warning in info.warnings:
         click.echo(f"warning: {clean(str(warning))}", err=True)
     say_what_is_left_out(info)
-    callers = [_caller(spec) for spec in specs]
+    codes = [_code(spec) for spec in specs]
     judge_keys = specs[0].judge_keys if specs[0].needs_judge(info.checks) else None
     group_id = options.resume or new_group_id()
     async with AsyncExitStack() as stack:
@@ -328,8 +328,8 @@ async def reports_of_variants(
             runs = await resume_variants(client, specs, group_id, rule)
         else:
             runs = await start_variants(client, specs, cases, info, group_id, stopping)
-        with contextlib.redirect_stdout(sys.stderr), _saying_how_to_continue(group_id):
-            runs = await drive_variants(client, runs, callers, stack=local, hidden=hidden)
+        with agent_stdout(), _saying_how_to_continue(group_id):
+            runs = await drive_variants(client, runs, codes, stack=local, hidden=hidden)
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="assay-compare-")))
         yield [
             await stack.enter_async_context(
@@ -352,10 +352,10 @@ def _open_cases(spec: Spec) -> Dataset:
     )
 
 
-def _caller(spec: Spec) -> Caller | None:
-    from assay_cli.agent_process.user_agent import load_caller
+def _code(spec: Spec) -> UserCode:
+    from assay_cli.agent_process.user_agent import load_user_code
 
-    return load_caller(spec.settings.agent, spec.base_dir)
+    return load_user_code(spec.settings, spec.base_dir)
 
 
 @contextlib.contextmanager

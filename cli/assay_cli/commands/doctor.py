@@ -17,6 +17,7 @@ import click
 
 from assay.errors import AssayError
 from assay.local.install_hint import install_hint
+from assay.model.frameworks import FRAMEWORKS
 from assay.text.unsafe_text import clean
 from assay.version import __version__
 from assay_cli.exit_status import EXIT_INFRASTRUCTURE
@@ -38,6 +39,8 @@ _SOMETIMES = {
     "postgres": (("psycopg", "psycopg_pool", "procrastinate"), "a PostgreSQL database in place of a file"),
     "parquet": (("pyarrow",), "datasets in Parquet"),
     "pandas": (("pandas",), "data frames in Python"),
+    "otel": (("opentelemetry.proto",), "traces of agents over OTLP as protobuf"),
+    **{each.extra: ((each.module,), f"agents of {each.label}") for each in FRAMEWORKS.values()},
 }
 """Extras, with their packages and what needs them: most runs do without."""
 _LOW_DISK_BYTES = 1024**3

@@ -19,6 +19,12 @@ if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
 
 _DEFAULT = "prompt-benchmark"
+_METRIC_ENTRIES = """
+next: add them to `metrics` of the assay.yaml in the same folder, then `assay validate`:
+
+metrics:
+  - helpfulness: {metric: "metrics:helpfulness", threshold: 0.5}
+  - "metrics:is_brief\""""
 
 
 @click.command()
@@ -28,11 +34,19 @@ _DEFAULT = "prompt-benchmark"
 )
 @click.option("--force", is_flag=True, help="Overwrite files that exist.")
 @click.option("--list", "only_list", is_flag=True, help="List the presets, and write nothing.")
-def init(preset: str | None, folder: Path, force: bool, only_list: bool) -> int:
+@click.option("--metric", is_flag=True, help="Write metrics.py alone, with metrics in Python code to start from.")
+def init(preset: str | None, folder: Path, force: bool, only_list: bool, metric: bool) -> int:
     """Write a commented assay.yaml, a small dataset and what else PRESET needs to run as it is, offline.
 
     Without PRESET it is prompt-benchmark. Nothing that exists is overwritten without --force.
     """
+    if metric:
+        if preset is not None or only_list:
+            raise click.UsageError("--metric writes metrics.py alone: leave out PRESET and --list")
+        template = resources.files("assay_cli") / "templates" / "metrics.py"
+        _write_new(folder, {"metrics.py": template.read_text(encoding="utf-8")}, force=force)
+        click.echo(_METRIC_ENTRIES)
+        return 0
     templates = _templates()
     if only_list:
         click.echo(_listing(templates))
@@ -40,7 +54,19 @@ def init(preset: str | None, folder: Path, force: bool, only_list: bool) -> int:
     chosen = preset or _DEFAULT
     if chosen not in templates:
         raise InvalidInputError([Problem(unknown_name("preset", chosen, templates))])
-    files = templates[chosen]
+    _write_new(folder, templates[chosen], force=force)
+    if preset is None:
+        click.echo(f"\n{_listing(templates)}")
+    click.echo(f"\nnext: assay run {clean(shlex.quote(str(folder / 'assay.yaml')))}")
+    return 0
+
+
+def _write_new(folder: Path, files: dict[str, str], *, force: bool) -> None:
+    """Write files, and name each; one that exists is overwritten only by `force`.
+
+    Raises:
+        InvalidInputError: Some exist; holds every problem.
+    """
     if folder.exists() and not folder.is_dir():
         raise InvalidInputError([Problem("is no folder: name another with --dir", file=str(folder))])
     existing = [name for name in files if os.path.lexists(folder / name)]
@@ -54,10 +80,6 @@ def init(preset: str | None, folder: Path, force: bool, only_list: bool) -> int:
     _write(folder, files)
     for name in files:
         click.echo(f"wrote {clean(str(folder / name))}")
-    if preset is None:
-        click.echo(f"\n{_listing(templates)}")
-    click.echo(f"\nnext: assay run {clean(shlex.quote(str(folder / 'assay.yaml')))}")
-    return 0
 
 
 def _templates() -> dict[str, dict[str, str]]:

@@ -42,6 +42,7 @@ def list_metrics(as_json: bool) -> int:
     width = max(len(row[1]) for row in rows)
     click.echo(table([(row[0], row[1].ljust(width), *row[2:]) for row in rows]))
     click.echo("\n`assay metrics show NAME` shows formula, edge cases and parameters.")
+    click.echo("A metric may be a function of your own: `assay init --metric` writes one, `assay metrics show python`.")
     return 0
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import sys
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,7 +13,7 @@ from assay.errors import SpecError
 from assay.text.unsafe_text import clean
 from assay_cli.ci_options import ci_options
 from assay_cli.command_again import command_again
-from assay_cli.commands.runs.follow import OutputOptions, follow_to_end
+from assay_cli.commands.runs.follow import OutputOptions, check_functions, follow_to_end
 from assay_cli.compare_options import CompareOptions, against_options
 from assay_cli.options import (
     bad_case_option,
@@ -32,13 +30,14 @@ from assay_cli.options import (
     use_prices,
 )
 from assay_cli.output.run_documents import Form
+from assay_cli.output.streams import agent_stdout
 from assay_cli.report_options import chosen_reports, report_option
 from assay_cli.run_options import Marks, find_run, marks_options, selection_options
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from assay.agent_host.protocol import Caller
+    from assay.agent_host.opening import UserCode
     from assay.client.client import Client
     from assay.datasets import Dataset, DatasetInfo
     from assay.model.run import CaseResult, CaseSelection, Run
@@ -182,9 +181,9 @@ def run(
         recorded=_recording(checked, cases, info, record_verdicts, record),
         ci=ci,
     )
-    with contextlib.redirect_stdout(sys.stderr):  # what the agent prints: stdout is for results
+    with agent_stdout():  # what the agent prints: stdout is for results
         baseline = _Baseline(against, options)
-        return run_async(_run(checked, cases, info, resume_id, output, baseline, _load_caller(checked)))
+        return run_async(_run(checked, cases, info, resume_id, output, baseline, _load_code(checked)))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -265,7 +264,7 @@ async def _run(
     resume_id: str | None,
     options: OutputOptions,
     baseline: _Baseline,
-    caller: Caller | None,
+    code: UserCode,
 ) -> int:
     from assay_cli.against import read_baseline
 
@@ -278,7 +277,7 @@ async def _run(
         run = await _start(client, spec, dataset, info, resume_id)
         place = options.output_dir or _REPORTS / run.run_id
         options = dataclasses.replace(options, output_dir=place, against=against)
-        return await follow_to_end(client, run, options, caller=caller, stack=stack)
+        return await follow_to_end(client, run, options, code=code, stack=stack)
 
 
 async def _start(client: Client, spec: Spec, dataset: Dataset, info: DatasetInfo, resume_id: str | None) -> Run:
@@ -292,6 +291,7 @@ async def _start(client: Client, spec: Spec, dataset: Dataset, info: DatasetInfo
             f"run {stored.run_id} asks the agent {stored.settings.agent.target!r}, and this spec names "
             f"{spec.settings.agent.target!r}: resume it with the spec that started it"
         )
+    check_functions(stored, spec)
     return stored if stored.finished else await client.resume_run(stored.run_id)
 
 
@@ -319,7 +319,7 @@ def _find_failed(
     return found, failed
 
 
-def _load_caller(spec: Spec) -> Caller | None:
-    from assay_cli.agent_process.user_agent import load_caller
+def _load_code(spec: Spec) -> UserCode:
+    from assay_cli.agent_process.user_agent import load_user_code
 
-    return load_caller(spec.settings.agent, spec.base_dir)
+    return load_user_code(spec.settings, spec.base_dir)

@@ -11,6 +11,7 @@ import click
 from assay.errors import SetupError
 from assay.local.install_hint import install_hint
 from assay.parsing.names import unknown_name
+from assay_cli.output.streams import pass_stdout_on
 
 _MODULES = {"embedder": "assay_embedder", "judge": "assay_judge", "orchestrator": "assay_orchestrator"}
 _NEEDS = {"embedder": "sentence_transformers", "judge": "openai", "orchestrator": "sqlalchemy"}
@@ -31,4 +32,5 @@ def serve(service: str, arguments: tuple[str, ...]) -> None:
         raise click.UsageError(unknown_name("service", service, _MODULES))
     if importlib.util.find_spec(_MODULES[service]) is None or importlib.util.find_spec(_NEEDS[service]) is None:
         raise SetupError(f"the {service} is not installed: {install_hint(service)}")
+    pass_stdout_on()
     os.execv(sys.executable, [sys.executable, "-P", "-m", _MODULES[service], *arguments])  # noqa: S606 - no shell

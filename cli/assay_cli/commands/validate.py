@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import sys
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +12,7 @@ import click
 from assay.datasets.choices import FORMAT_NAMES
 from assay.errors import AssayError, InvalidInputError, Problem
 from assay.model.command_options import command_line
-from assay.model.run_settings import HOSTED_ADAPTERS, AgentSettings
+from assay.model.run_settings import AgentSettings
 from assay.reports.metric_text import count_text
 from assay.text.unsafe_text import clean, json_text
 from assay_cli.exit_status import EXIT_INFRASTRUCTURE
@@ -29,13 +28,14 @@ from assay_cli.options import (
     say_what_is_left_out,
     use_prices,
 )
+from assay_cli.output.streams import agent_stdout
 from assay_cli.run_options import selection_options
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from assay.datasets import DatasetInfo
-    from assay.model.run_settings import CaseSelection
+    from assay.model.run_settings import CaseSelection, MetricSettings
     from assay.spec.model import Spec
 
 
@@ -75,7 +75,7 @@ def validate(
     server: str | None,
     as_json: bool,
 ) -> int:
-    """Check SPEC, its dataset and its agent's code; say what was recognised, or every problem at once.
+    """Check SPEC, its dataset, and the code of its agent and metrics; say what was recognised, or every problem.
 
     SPEC is a file or a folder with an assay.yaml; the default is this folder. The whole dataset is checked, whatever
     cases are selected, except with --limit or --quick alone.
@@ -113,9 +113,15 @@ def validate(
         found.lines.append(f"variants {', '.join(one.settings.labels[VARIANT_LABEL] for one in specs)}")
     _check_cases(found, specs, selection)
     agents = {(one.settings.agent.adapter, one.settings.agent.target): one for one in specs}
-    for (adapter, target), one in agents.items():
-        if adapter in HOSTED_ADAPTERS and found.agent_opens(one.settings.agent, one.base_dir, spec):
+    for (_, target), one in agents.items():
+        if one.settings.agent.is_hosted and found.agent_opens(one.settings.agent, one.base_dir, spec):
             found.lines.append(f"agent    {target}: found")
+    targets: dict[str, str] = {}
+    for one in specs:
+        new = {name: target for name, target in one.settings.function_targets.items() if name not in targets}
+        targets |= new
+        if new and found.metrics_open(one.settings.metrics, one.base_dir, spec):
+            found.lines += [f"metric   {name}: {target} found" for name, target in new.items()]
     return _finish(found, as_json)
 
 
@@ -168,16 +174,26 @@ class _Findings:
 
     def agent_opens(self, agent: AgentSettings, base_dir: Path, spec: Path) -> bool:
         """Take in what is wrong with the agent's code or program; return whether nothing is."""
-        from assay.agent_host.loader import AgentImportError
         from assay.agent_host.opening import open_caller
 
+        return self._opens(lambda: open_caller(agent, base_dir), spec)
+
+    def metrics_open(self, metrics: Sequence[MetricSettings], base_dir: Path, spec: Path) -> bool:
+        """Take in what is wrong with metrics in Python code; return whether nothing is."""
+        from assay.agent_host.metric_functions import load_metric_functions
+
+        return self._opens(lambda: load_metric_functions(metrics, base_dir), spec)
+
+    def _opens(self, load: Callable[[], object], spec: Path) -> bool:
+        from assay.agent_host.loader import AgentImportError
+
         try:
-            with contextlib.redirect_stdout(sys.stderr):  # what it prints while it is imported is no result
-                open_caller(agent, base_dir)
+            with agent_stdout():  # what it prints while it is imported is no result
+                load()
         except InvalidInputError as error:
             self.problems += [replace(problem, file=str(spec)) for problem in error.problems]
             if isinstance(error, AgentImportError):
-                self.agent_traceback = error.user_traceback
+                self.agent_traceback = self.agent_traceback or error.user_traceback
             return False
         return True
 
@@ -201,12 +217,38 @@ def _find_more(found: _Findings, path: Path, overrides: tuple[str, ...], dataset
         found.problems += error.problems
     except AssayError:  # what this machine lacks is reported once the spec is right
         pass
+    if metrics := _named_functions(data):
+        found.metrics_open(metrics, path.parent, path)
     agent = data.get("agent")
-    if not isinstance(agent, dict) or agent.get("adapter") not in tuple(HOSTED_ADAPTERS):
+    if not isinstance(agent, dict) or not isinstance(agent.get("adapter"), str):
         return
     target = command_line(agent.get("target"))
-    if isinstance(target, str) and not any(problem.field == "agent.target" for problem in found.problems):
-        found.agent_opens(AgentSettings(agent["adapter"], target), path.parent, path)
+    if not isinstance(target, str) or any(problem.field == "agent.target" for problem in found.problems):
+        return
+    settings = AgentSettings(agent["adapter"], target)
+    if settings.is_hosted:
+        found.agent_opens(settings, path.parent, path)
+
+
+def _named_functions(data: dict[str, Any]) -> list[MetricSettings]:
+    """Return the metrics in Python code of a spec that is wrong, each at its place; others are of no kind."""
+    from assay.metrics import complete_parameters
+    from assay.metrics.python import names_function, own_name
+    from assay.model.run_settings import FUNCTION_METRIC, MetricSettings
+
+    found = []
+    listed = data.get("metrics")
+    for item in listed if isinstance(listed, list) else ():
+        name, given = next(iter(item.items()), ("", None)) if isinstance(item, dict) else (item, {"metric": item})
+        target = given.get("metric") if isinstance(given, dict) else None
+        name = own_name(name) if names_function(name) else str(name)
+        settings = MetricSettings(name, {}, "none")
+        with contextlib.suppress(InvalidInputError):  # which is reported already
+            if names_function(target):
+                parameters = complete_parameters(FUNCTION_METRIC, {"function": target}, where=name)
+                settings = MetricSettings(name, parameters, FUNCTION_METRIC)
+        found.append(settings)
+    return found if any(metric.is_function for metric in found) else []
 
 
 def _check_dataset(data: dict[str, Any], dataset: Path | None, base_dir: Path) -> None:

@@ -89,6 +89,8 @@ def _value(value: object) -> str:
 
 def _time(row: CaseResult) -> str:
     parts = [f"agent {seconds_text(row.latency_ms / 1000)}"] if row.latency_ms is not None else []
+    if row.response is not None and row.response.cold:
+        parts.append("(first call, cold)")
     if row.duration_ms is not None:
         parts.append(f"whole row {seconds_text(row.duration_ms / 1000)}")
     if row.started_at:
@@ -109,7 +111,7 @@ def _answer(response: AgentResponse) -> Iterator[list[str]]:
             f"{' failed' if call.is_error else ''}{f' -> {call.result_json}' if call.result_json else ''}",
             None,
         )
-        for number, call in enumerate(response.tool_calls, 1)
+        for number, call in enumerate(response.tool_calls or (), 1)
     ]
     yield _block("tool calls", calls)
     yield _part("model", shorten(response.model, None))

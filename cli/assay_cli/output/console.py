@@ -50,7 +50,7 @@ class ConsoleSummary:
 
     @property
     def needs_all_rows(self) -> bool:
-        """Whether the summary tells of rows that did not fail: those that a metric skipped."""
+        """Whether the summary lists rows that did not fail: those that a metric skipped."""
         summary = self._run.summary
         return summary is not None and any(metric.n_skipped or metric.n_error for metric in summary.metrics)
 
@@ -194,7 +194,7 @@ def _rows(run: Run, summary: RunSummary) -> str:
 
 
 def _repeats(repeats: Mapping[str, Any]) -> list[str]:
-    """Return what several runs of each case tell, in one line; its advice is among the recommendations."""
+    """Return what several runs of each case show, in one line; its advice is among the recommendations."""
     if not repeats:
         return []
     runs = repeats["runs_per_case"]

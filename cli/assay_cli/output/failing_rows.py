@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from assay.model.agent_response import AgentStatus
 from assay.reports.judging_text import judge_reasons
 from assay.text.unsafe_text import shorten
-from assay_cli.output.row_text import error_text, row_lines, row_name, traceback_lines
+from assay_cli.output.row_text import error_text, function_reasons, row_lines, row_name, traceback_lines
 
 if TYPE_CHECKING:
     from assay.model.run import CaseResult, Run
@@ -59,7 +59,8 @@ def failing_entry(run: Run, row: CaseResult, width: int | None) -> list[str]:
     lines = [f"  {name}: {shorten(row.reason or 'failed', None if width is None else width - len(name) - 4)}"]
     lines += [f"    {line}" for line in row_lines(row, None if width is None else width - 4)]
     room = None if width is None else max(_REASON_CHARS, width - 4)
-    return [*lines, *(f"    {shorten(reason, room)}" for reason in judge_reasons(row))]
+    reasons = [*judge_reasons(row), *function_reasons(row)]
+    return [*lines, *(f"    {shorten(reason, room)}" for reason in reasons)]
 
 
 @dataclass(slots=True)

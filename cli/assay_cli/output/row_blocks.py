@@ -56,7 +56,8 @@ class RowBlocks:
 
 def _latency(row: CaseResult, seconds: float) -> str:
     # A call that fails at once is not fast: it has no tier.
-    return seconds_text(seconds) if row.status is AgentStatus.ERROR else f"{seconds_text(seconds)} {rating(seconds)}"
+    tier = "" if row.status is AgentStatus.ERROR else f" {rating(seconds)}"
+    return f"{seconds_text(seconds)}{tier}{' (cold)' if row.response is not None and row.response.cold else ''}"
 
 
 def verdict_word(row: CaseResult) -> str:

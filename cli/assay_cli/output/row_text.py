@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from assay.metrics.core.score import score_from_json
-from assay.metrics.core.turn_scores import TURNS
+from assay.metrics.core.turn_scores import TURNS, turn_details
 from assay.model.agent_response import AgentErrorKind, AgentStatus
 from assay.text.unsafe_text import clean, json_text, shorten
 
@@ -85,6 +85,24 @@ def error_text(row: CaseResult) -> str:
 
 
 def traceback_lines(row: CaseResult) -> list[str]:
-    """Return the lines of the traceback of a Python agent's exception, or of a command's log; none without."""
+    """Return the lines of the traceback of a Python agent's exception, or of a command's log; none without.
+
+    Of a row whose agent did not fail, it is that of the first metric in Python code that raised.
+    """
     error = row.response.error if row.response is not None else None
-    return clean(error.traceback, keep_lines=True).split("\n") if error is not None and error.traceback else []
+    of_metrics = (detail.get("traceback") for score in row.scores for _, detail in turn_details(score.detail))
+    found = error.traceback if error is not None else next(filter(None, of_metrics), "")
+    return clean(str(found), keep_lines=True).split("\n") if found else []
+
+
+def function_reasons(row: CaseResult) -> list[str]:
+    """Return what metrics in Python code say of a row that they did not pass, untrusted, each with its name."""
+    found: dict[str, None] = {}
+    for score in row.scores:
+        if score.passed or (score.value is not None and score.passed is None):
+            continue
+        for _, detail in turn_details(score.detail):
+            said = (detail.get("message") or detail.get("reasoning")) if "function" in detail else None
+            if said:
+                found.setdefault(f"{score.metric}: {said}")
+    return list(found)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import io
 import os
 import sys
+from typing import Any
 
 _OUTPUT_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF})
 
@@ -19,6 +21,55 @@ def replace_closed() -> None:
                 os.dup2(nowhere, number)
                 os.close(nowhere)
             setattr(sys, name, os.fdopen(number, "w", encoding="utf-8", closefd=False))
+
+
+def keep_stdout() -> None:
+    """Keep stdout for results: file descriptor 1, which an agent's children and C code write to, becomes stderr."""
+    if not isinstance(sys.stdout, io.TextIOWrapper) or sys.stdout.fileno() != 1:
+        return  # a program that runs the command in its own process has put something else there
+    sys.stdout.flush()
+    kept = os.dup(1)
+    os.dup2(2, 1)
+    sys.stdout = os.fdopen(kept, "w", encoding=sys.stdout.encoding, errors=sys.stdout.errors)
+
+
+def pass_stdout_on() -> None:
+    """Undo `keep_stdout` for a program that takes this one's place."""
+    os.dup2(sys.stdout.fileno(), 1)
+
+
+def agent_stdout() -> contextlib.redirect_stdout[_AgentStdout]:
+    """Return a context in which what the agent prints goes to stderr: stdout is for results."""
+    return contextlib.redirect_stdout(_AgentStdout())
+
+
+class _AgentStdout(io.TextIOBase):
+    """Writes to stderr; an agent that closes it closes nothing."""
+
+    def __init__(self) -> None:
+        self._stderr = sys.stderr
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stderr, name)
+
+    @property
+    def encoding(self) -> str:  # type: ignore[override]  # the base has an attribute that is None
+        return self._stderr.encoding
+
+    def write(self, text: str) -> int:
+        return self._stderr.write(text)
+
+    def flush(self) -> None:
+        self._stderr.flush()
+
+    def fileno(self) -> int:
+        return self._stderr.fileno()
+
+    def isatty(self) -> bool:
+        return self._stderr.isatty()
+
+    def close(self) -> None:
+        self.flush()
 
 
 def escape_unencodable() -> None:

@@ -33,8 +33,17 @@ def receives_text(agent: Callable[..., Any]) -> bool:
     ):
         return False
     first = parameters[0]
-    kind = first.annotation.strip("'\"") if isinstance(first.annotation, str) else first.annotation
+    kind = _plain(first.annotation)
     return kind in _TEXT_TYPES or (kind in _NO_TYPES and first.name in TEXT_PARAMETERS)
+
+
+def is_text_type(annotation: object) -> bool:
+    """Return whether a parameter with this annotation receives a text."""
+    return _plain(annotation) in _TEXT_TYPES
+
+
+def _plain(annotation: object) -> object:
+    return annotation.strip("'\"") if isinstance(annotation, str) else annotation
 
 
 def argument_hint(problem: BaseException, text: str) -> str:

@@ -7,11 +7,14 @@ import dataclasses
 import inspect
 import os
 import time
-from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
-from assay.agent_host.argument import receives_text
+from assay.agent_host.entry import Entry, entry_method
 from assay.agent_host.failures import Failures
+from assay.agent_host.pieces import Pieces, StreamedAnswer
+from assay.agent_host.returned import AnswerMap, plain_value
+from assay.agent_host.sessions import AgentSessions
+from assay.agent_host.tasks import guarded_tasks
 from assay.agent_host.threads import MAX_HUNG, CallThreads
 from assay.model.agent_response import (
     AgentErrorKind,
@@ -20,99 +23,154 @@ from assay.model.agent_response import (
     MalformedAnswerError,
     error_response,
     response_from_json,
-    response_to_json,
 )
-from assay.model.response_limits import MAX_ANSWER_BYTES, AnswerTooLargeError, check_bounds
+from assay.model.response_limits import MAX_ANSWER_BYTES, check_bounds
+from assay.parsing.names import kind_of
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable
+    from collections.abc import Awaitable, Callable, Mapping
 
 
 class AgentCaller:
-    """Calls an agent function and turns whatever comes back, or does not, into an answer.
+    """Calls an agent and turns whatever comes back, or does not, into an answer.
 
     A synchronous function runs in a daemon thread. One that hangs is left behind after the time limit and
     another thread takes its place; it cannot keep the process from ending.
 
     Args:
-        agent: A function of one request, or of its text; synchronous, asynchronous, or an asynchronous generator of
-            texts.
+        agent: A function of one request, or of its text; synchronous or asynchronous, or a generator of texts; or a
+            class with a method of that kind, of which each session gets an object of its own.
+        answer_map: JMESPath expressions by answer field, which find the answer in what the agent returns; None where it
+            returns an answer.
         max_answer_bytes: Largest answer, in bytes of UTF-8.
         max_hung: How many calls may hang past their time limit before the agent is not called again.
+        close: Lets go of what the agent holds open; None where it holds nothing.
     """
 
     def __init__(
-        self, agent: Callable[..., Any], *, max_answer_bytes: int = MAX_ANSWER_BYTES, max_hung: int = MAX_HUNG
+        self,
+        agent: Callable[..., Any],
+        *,
+        answer_map: Mapping[str, str] | None = None,
+        max_answer_bytes: int = MAX_ANSWER_BYTES,
+        max_hung: int = MAX_HUNG,
+        close: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
-        self._agent = agent
-        self._receives_text = receives_text(agent)
+        self._close = close
         self._max_answer_bytes = max_answer_bytes
-        call = agent if inspect.isroutine(agent) else getattr(agent, "__call__", agent)  # noqa: B004
-        # What inspection cannot decide, such as a partial or a lambda, is called in a thread, and what it
-        # returns is awaited here.
-        self._is_async = inspect.iscoroutinefunction(call) or inspect.isasyncgenfunction(call)
+        self._map = AnswerMap(answer_map) if answer_map else None
         self._threads = CallThreads(max_hung=max_hung)
         self._failures = Failures()
+        self._entry = Entry.of(agent)
+        self._sessions: AgentSessions | None = None
+        if isinstance(agent, type) and entry_method(agent):
+            self._sessions = AgentSessions(agent, self._threads, self._failures)
+        self._is_cold = True
 
-    async def call(self, request: AgentRequest, on_piece: Callable[[str], None] = lambda _: None) -> AgentResponse:
+    async def call(self, request: AgentRequest, on_piece: Callable[[str], None] | None = None) -> AgentResponse:
         """Return the agent's answer, with the time it took; never raises but when cancelled.
 
         Args:
             request: The question.
-            on_piece: Called with each text that an asynchronous generator yields.
+            on_piece: Called with each text that a generator yields.
         """
-        failure: AgentResponse | None = None
-        returned: object = None
-        pieces = _Pieces(on_piece, self._max_answer_bytes)
+        response: AgentResponse | None = None
+        is_cold, self._is_cold = self._is_cold, False
+        try:
+            response = await self._respond(request, on_piece)
+        finally:
+            if self._sessions is not None:
+                self._sessions.settle(request, response)
+        return dataclasses.replace(response, cold=True) if is_cold else response
+
+    async def aclose(self) -> None:
+        """Close what the agent holds open, and let idle threads end; a further call starts anew."""
+        if self._sessions is not None:
+            await self._sessions.aclose()
+        self._threads.close()
+        if self._close is not None:
+            await self._close()
+
+    async def _respond(self, request: AgentRequest, on_piece: Callable[[str], None] | None) -> AgentResponse:
+        response: AgentResponse | None = None
+        pieces = Pieces(on_piece, self._max_answer_bytes, takes_any=self._map is not None)
         owner = os.getpid()
         start = time.perf_counter()
+        answered_at: float | None = None
         try:
             async with asyncio.timeout(request.timeout_s) as limit:
-                returned = await self._invoke(request, limit, pieces)
+                with guarded_tasks():
+                    returned = await self._invoke(request, limit, pieces)
+                answered_at = time.perf_counter()
+                if os.getpid() == owner:
+                    response = await self._read(returned, limit)
         except GeneratorExit:
             raise
         except BaseException as problem:  # the boundary of a case: agents raise SystemExit and cancel themselves
             if isinstance(problem, asyncio.CancelledError) and _is_cancelled_from_outside():
                 raise
-            failure = self._failures.of(problem)
+            response = self._failures.of(problem)
+        finally:
+            pieces.close()
         if os.getpid() != owner:
             os._exit(0)  # a process that the agent forked, and that returned: the answer is its parent's
-        latency_ms = (time.perf_counter() - start) * 1000
-        if limit.expired():  # even if the agent took its cancellation for something else
-            failure = error_response(
+        if limit.expired() or response is None:  # even if the agent took its cancellation for something else
+            response = error_response(
                 AgentErrorKind.TIMEOUT, f"no answer within {request.timeout_s:g} s", retryable=True
             )
-        response = dataclasses.replace(failure or self._read(returned), latency_ms=latency_ms)
-        if failure is None and pieces.first_at is not None:
+        latency_ms = ((answered_at or time.perf_counter()) - start) * 1000
+        response = dataclasses.replace(self._failures.redacted_answer(response), latency_ms=latency_ms)
+        if answered_at is not None and pieces.first_at is not None:
             response = dataclasses.replace(response, time_to_first_token_ms=(pieces.first_at - start) * 1000)
         return response
 
-    async def aclose(self) -> None:
-        """Let idle threads end; a further call starts new ones."""
-        self._threads.close()
+    async def _invoke(self, request: AgentRequest, limit: asyncio.Timeout, pieces: Pieces) -> object:
+        entry = self._entry if self._sessions is None else await self._sessions.entry(request, limit)
+        argument = _text_of(request) if entry.receives_text else request
 
-    async def _invoke(self, request: AgentRequest, limit: asyncio.Timeout, pieces: _Pieces) -> object:
-        argument = _text_of(request) if self._receives_text else request
-        if self._is_async:
-            returned = self._agent(argument)
-        else:
-            outcome = await self._threads.run(self._agent, argument, limit)
-            if outcome.error is not None:
-                # Returned, not raised: a coroutine may raise neither StopIteration nor SystemExit unharmed.
-                return self._failures.of(outcome.error)
-            returned = outcome.value
+        def call(argument: object) -> object:
+            found = entry.function(argument)
+            # Read where it was made: what it holds may belong to this thread.
+            return pieces.join_generator(found) if _is_generator(found) else found
+
+        returned = entry.function(argument) if entry.is_async else await self._threads.value(call, argument, limit)
+        if inspect.isawaitable(returned):
+            returned = await returned
         if inspect.isasyncgen(returned):
             return await pieces.join(returned)
-        return await returned if inspect.isawaitable(returned) else returned
+        if _is_generator(returned):
+            return await self._threads.value(pieces.join_generator, returned, limit)
+        return returned
 
-    def _read(self, returned: object) -> AgentResponse:
+    async def _read(self, returned: object, limit: asyncio.Timeout) -> AgentResponse:
+        streamed = returned if isinstance(returned, StreamedAnswer) else None
+        text, answer = ("", returned) if streamed is None else (streamed.text, streamed.answer)
+        if self._map is not None and not isinstance(answer, str):
+            mapped = self._map
+            # In a thread: expressions, and properties of the object, may take their time.
+            response: AgentResponse = await self._threads.value(lambda found: mapped.read(found, text), answer, limit)
+            return response
         try:
-            if isinstance(returned, AgentResponse):
-                returned = response_to_json(returned)
-            check_bounds(returned, self._max_answer_bytes)
-            return response_from_json(returned)
+            data = plain_value(answer)
+            if not isinstance(data, str | dict):
+                raise MalformedAnswerError(_no_answer(data))
+            if text and isinstance(data, dict) and not data.get("text"):
+                data = {**data, "text": text}
+            check_bounds(data, self._max_answer_bytes)
+            return response_from_json(data)
         except Exception as problem:  # noqa: BLE001 - the boundary of a case: reading the user's object may raise
             return self._failures.of_unreadable(problem)
+
+
+def _no_answer(found: object) -> str:
+    return (
+        f"it is {kind_of(found)}: return a text, a mapping with a 'text' field, a data class or a pydantic model, or "
+        "say with agent.map where its parts are"
+    )
+
+
+def _is_generator(found: object) -> bool:
+    return inspect.isgenerator(found) and not inspect.isawaitable(found)
 
 
 def _text_of(request: AgentRequest) -> str:
@@ -122,38 +180,6 @@ def _text_of(request: AgentRequest) -> str:
 
 
 def _is_cancelled_from_outside() -> bool:
-    """Tell a cancellation of this call from an agent that cancelled itself."""
+    """Return whether this call was cancelled, and not the agent by itself."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
-
-
-class _Pieces:
-    """The texts that one answer comes in.
-
-    Args:
-        on_piece: Called with each of them.
-        max_bytes: Most characters of all of them; their bytes are counted once the answer is whole.
-    """
-
-    def __init__(self, on_piece: Callable[[str], None], max_bytes: int) -> None:
-        self._on_piece = on_piece
-        self._max_bytes = max_bytes
-        self.first_at: float | None = None
-
-    async def join(self, pieces: AsyncGenerator[object, Any]) -> str:
-        texts: list[str] = []
-        size = 0
-        async with aclosing(pieces):
-            async for piece in pieces:
-                if not isinstance(piece, str):
-                    raise MalformedAnswerError(
-                        f"it yielded a {type(piece).__name__}, and pieces of an answer are texts"
-                    )
-                size += len(piece)
-                if size > self._max_bytes:
-                    raise AnswerTooLargeError(f"the answer is larger than {self._max_bytes / 1024 / 1024:g} MiB")
-                if piece and self.first_at is None:
-                    self.first_at = time.perf_counter()
-                texts.append(piece)
-                self._on_piece(piece)
-        return "".join(texts)

@@ -3,24 +3,55 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import os
+from typing import TYPE_CHECKING, Any
 
 from assay.agent_host.argument import argument_hint
-from assay.agent_host.threads import TooManyHangError
+from assay.agent_host.tasks import TaskExitError
+from assay.agent_host.threads import CallRaisedError, TooManyHangError
 from assay.agent_host.tracebacks import user_traceback
 from assay.model.agent_response import AgentErrorKind, AgentResponse, MalformedAnswerError, clean_text, error_response
 from assay.model.response_limits import AnswerTooLargeError
 from assay.runtime.redaction import Redactor, secret_values
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 # Errors of the agent's code: the same question raises them again.
 _DETERMINISTIC = (TypeError, LookupError, AttributeError, NameError, ImportError, SyntaxError, NotImplementedError,
                   AssertionError, ArithmeticError, RecursionError)  # fmt: skip
 
 
-class Failures:
-    """Makes answers of exceptions, without the keys and passwords of this process's environment."""
+class PartialAnswerError(Exception):
+    """An agent failed after it had done something.
 
-    def __init__(self) -> None:
+    Args:
+        cause: What it raised.
+        answer: What it had done until then: its tool calls and its usage.
+        details: Fields of AgentError that its framework knows better than the exception shows.
+    """
+
+    def __init__(self, cause: BaseException, answer: AgentResponse, **details: Any) -> None:
+        super().__init__(str(cause))
+        self.cause = cause
+        self.answer = answer
+        self.details = details
+
+
+class SessionLostError(Exception):
+    """The object that answered the earlier turns of a conversation is gone; the message says what to do."""
+
+
+class Failures:
+    """Makes answers of exceptions, without the keys and passwords of this process's environment.
+
+    Args:
+        hint: Returns what to change, of an exception and its text; empty where nothing is known.
+    """
+
+    def __init__(self, hint: Callable[[BaseException, str], str] = argument_hint) -> None:
+        self._hint = hint
         self._secrets: frozenset[str] = frozenset()
         self._redactor = Redactor()
 
@@ -33,11 +64,22 @@ class Failures:
                 return self._malformed(str(problem))
             case TooManyHangError():
                 return error_response(AgentErrorKind.TIMEOUT, str(problem))
+            case SessionLostError():
+                return error_response(AgentErrorKind.RAISED, str(problem), type="SessionLost")
+            case CallRaisedError():
+                return self.of(problem.cause)
+            case PartialAnswerError():
+                cause = self.of(problem.cause)
+                assert cause.error is not None, "it is the answer of an agent that raised"
+                error = dataclasses.replace(cause.error, **problem.details)
+                return dataclasses.replace(problem.answer, status=cause.status, error=error)
             case asyncio.CancelledError():
                 return error_response(AgentErrorKind.RAISED, "the agent cancelled itself", type="CancelledError")
+            case TaskExitError(__cause__=SystemExit() as cause):
+                return self.of(cause)
         return error_response(
             AgentErrorKind.RAISED,
-            self.redacted(_described(problem)),
+            self.described(problem),
             type=type(problem).__name__,
             retryable=isinstance(problem, Exception) and not isinstance(problem, _DETERMINISTIC),
             traceback=user_traceback(problem, self.redacted),
@@ -47,11 +89,28 @@ class Failures:
         """Return the answer of an agent that returned what is no answer."""
         if isinstance(problem, MalformedAnswerError | AnswerTooLargeError):
             return self.of(problem)
-        return self._malformed(_described(problem))
+        return self._malformed(_described(problem, self._hint))
+
+    def described(self, problem: BaseException) -> str:
+        """Return what an exception says, in one sentence."""
+        return self.redacted(_described(problem, self._hint))
 
     def _malformed(self, text: str) -> AgentResponse:
         message = f"the answer of the agent cannot be read: {self.redacted(text)}"
         return error_response(AgentErrorKind.MALFORMED, message)
+
+    def redacted_answer(self, response: AgentResponse) -> AgentResponse:
+        """Return an answer whose errors, its own and those of its tools, have no keys and passwords of this process."""
+        if response.error is not None:
+            message = self.redacted(response.error.message)
+            response = dataclasses.replace(response, error=dataclasses.replace(response.error, message=message))
+        if any(call.is_error for call in response.tool_calls or ()):
+            calls = tuple(
+                dataclasses.replace(call, result_json=self.redacted(call.result_json)) if call.is_error else call
+                for call in response.tool_calls or ()
+            )
+            response = dataclasses.replace(response, tool_calls=calls)
+        return response
 
     def redacted(self, text: str) -> str:
         """Return a text without those keys and passwords."""
@@ -62,7 +121,7 @@ class Failures:
         return self._redactor.redact_long(text)
 
 
-def _described(problem: BaseException) -> str:
+def _described(problem: BaseException, hint_of: Callable[[BaseException, str], str]) -> str:
     try:
         text = clean_text(str(problem))
     except (Exception, SystemExit):  # noqa: BLE001 - even its __str__ is the user's code
@@ -70,6 +129,6 @@ def _described(problem: BaseException) -> str:
     name = type(problem).__name__
     described = f"{name}: {text}" if text else name
     if isinstance(problem, BaseExceptionGroup):
-        described += f": {_described(problem.exceptions[0])}"  # the group itself says only how many there are
-    hint = argument_hint(problem, text)
+        described += f": {_described(problem.exceptions[0], hint_of)}"  # the group itself says only how many there are
+    hint = hint_of(problem, text)
     return f"{described} ({hint})" if hint else described

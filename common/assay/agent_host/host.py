@@ -1,26 +1,29 @@
-"""Holding a ServeAgent stream: the orchestrator asks, the user's code answers here."""
+"""Holding a ServeAgent stream: the orchestrator asks, the user's code answers here, as agent and as metrics."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from assay.agent_host.answer_message import answer_to_wire
 from assay.agent_host.suspension import Suspensions
 from assay.errors import UnavailableError, WrongStateError
 from assay.model.agent_response import AgentErrorKind, error_response
+from assay.model.metric_call import MALFORMED, MetricOutcome
 from assay.rpc.status import translated
 from assay.runtime.failpoints import failpoint
 from assay.v1 import agent_pb2, orchestrator_pb2_grpc
 from assay.v1 import orchestrator_pb2 as pb
 from assay.wire.agent import request_from_wire, response_to_wire, split_by_size
+from assay.wire.metric_call import outcomes_to_wire
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Coroutine
 
     import grpc
 
+    from assay.agent_host.metric_functions import MetricFunctions
     from assay.agent_host.protocol import Caller
 
 _LEAVING_S = 1.0
@@ -31,9 +34,10 @@ _log = logging.getLogger(__name__)
 async def host_agent(
     channel: grpc.aio.Channel,
     run_id: str,
-    caller: Caller,
+    caller: Caller | None,
     *,
     concurrency: int,
+    metrics: MetricFunctions | None = None,
     on_attached: Callable[[], None] = lambda: None,
 ) -> None:
     """Answer a run's questions until the run asks no more.
@@ -43,15 +47,16 @@ async def host_agent(
     Args:
         channel: To the orchestrator.
         run_id: The run; one that has finished asks nothing.
-        caller: The agent.
+        caller: The agent; None where the orchestrator asks it.
         concurrency: Most questions at once.
+        metrics: The metrics of the run that are functions on this side; None where it has none.
         on_attached: Called once the orchestrator has taken the offer.
 
     Raises:
         UnavailableError: The connection was lost; attach again.
         AssayError: The orchestrator refused.
     """
-    host = _Host(caller)
+    host = _Host(caller, metrics)
     stub = orchestrator_pb2_grpc.RunServiceStub(channel)
     call = stub.ServeAgent(host.outgoing(run_id, concurrency))
     watching = asyncio.create_task(host.suspensions.watch())
@@ -73,8 +78,9 @@ async def host_agent(
 
 
 class _Host:
-    def __init__(self, caller: Caller) -> None:
+    def __init__(self, caller: Caller | None, metrics: MetricFunctions | None) -> None:
         self._caller = caller
+        self._metrics = metrics
         self.suspensions = Suspensions()
         self._reported = 0
         self._sent = 0
@@ -82,6 +88,7 @@ class _Host:
         self._reconciliation = asyncio.Event()
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._answers: list[agent_pb2.AgentResponse] = []
+        self._outcomes: list[pb.MetricResponse] = []
         self._moved = asyncio.Event()
         self._closed = False
 
@@ -90,7 +97,10 @@ class _Host:
         match message.WhichOneof("message"):
             case "requests":
                 for request in message.requests.requests:
-                    self._start(request)
+                    self._start(request.request_id, self._answer(request))
+            case "metric_requests":
+                for wanted in message.metric_requests.requests:
+                    self._start(wanted.request_id, self._compute(wanted))
             case "cancelled":
                 for request_id in message.cancelled.request_ids:
                     if (task := self._tasks.get(request_id)) is not None:
@@ -104,7 +114,8 @@ class _Host:
 
     async def outgoing(self, run_id: str, concurrency: int) -> AsyncIterator[pb.ServeAgentRequest]:
         """Yield the messages to the orchestrator."""
-        yield pb.ServeAgentRequest(attach=pb.AttachAgent(run_id=run_id, concurrency=concurrency))
+        attach = pb.AttachAgent(run_id=run_id, concurrency=concurrency, computes_metrics=self._metrics is not None)
+        yield pb.ServeAgentRequest(attach=attach)
         while not self._closed:
             await self._moved.wait()
             self._moved.clear()
@@ -114,6 +125,9 @@ class _Host:
             ready, self._answers = self._answers, []
             for batch in split_by_size(ready):
                 yield pb.ServeAgentRequest(responses=pb.AgentResponses(responses=batch))
+            computed, self._outcomes = self._outcomes, []
+            for outcomes in split_by_size(computed):
+                yield pb.ServeAgentRequest(metric_responses=pb.MetricResponses(responses=outcomes))
 
     async def aclose(self) -> None:
         """Stop calling; an agent that does not let itself be cancelled is left behind."""
@@ -124,11 +138,12 @@ class _Host:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks, timeout=_LEAVING_S)
-        await self._caller.aclose()
+        for code in (self._caller, self._metrics):
+            if code is not None:
+                await code.aclose()
 
-    def _start(self, request: agent_pb2.AgentRequest) -> None:
-        request_id = request.request_id
-        task = asyncio.create_task(self._answer(request))
+    def _start(self, request_id: str, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
         self._tasks[request_id] = task
         task.add_done_callback(lambda _: self._tasks.pop(request_id, None))
 
@@ -137,6 +152,7 @@ class _Host:
         await self._until_reconciled()
         failpoint("host.before_call")
         try:
+            assert self._caller is not None, "the orchestrator asks a client only where the agent is on its side"
             message = answer_to_wire(await self._caller.call(request_from_wire(request)))
         except Exception as problem:  # noqa: BLE001 - the boundary of a case: it alone fails
             _log.exception("answering a question failed: request=%s", request.request_id)
@@ -144,6 +160,21 @@ class _Host:
         message.request_id = request.request_id
         failpoint("host.answer_ready")
         self._answers.append(message)
+        self._moved.set()
+
+    async def _compute(self, request: pb.MetricRequest) -> None:
+        failpoint("host.question_received")
+        await self._until_reconciled()
+        failpoint("host.before_call")
+        assert self._metrics is not None, "the orchestrator sends requests for metrics only to clients that have some"
+        try:
+            message = outcomes_to_wire(request.request_id, await self._metrics.compute(request))
+        except Exception as problem:  # noqa: BLE001 - the boundary of a case: it alone fails
+            _log.exception("computing metrics failed: request=%s", request.request_id)
+            failed = MetricOutcome(error=MALFORMED, message=f"internal error: {type(problem).__name__}")
+            message = outcomes_to_wire(request.request_id, dict.fromkeys(request.metrics, failed))
+        failpoint("host.answer_ready")
+        self._outcomes.append(message)
         self._moved.set()
 
     async def _until_reconciled(self) -> None:

@@ -1,21 +1,22 @@
-"""Finding the user's agent: `module:function` or `file.py:function`."""
+"""Finding the user's code: `module:function` or `file.py:function`, or another object of a module."""
 
 from __future__ import annotations
 
 import importlib
 import importlib.util
-import inspect
 import sys
 import traceback
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from assay.agent_host.entry import callable_problem
 from assay.agent_host.tracebacks import user_traceback
 from assay.errors import InvalidInputError, Problem
 from assay.parsing.names import nearest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from types import ModuleType
 
 
@@ -24,38 +25,74 @@ class AgentImportError(InvalidInputError):
 
     reason = "AGENT_IMPORT_FAILED"
 
-    def __init__(self, target: str, user_traceback: str) -> None:
-        super().__init__([Problem(f"{target!r} failed to import (traceback below)", "agent.target")])
+    def __init__(
+        self,
+        target: str,
+        user_traceback: str,
+        field: str,
+        *,
+        said: str = "failed to import",
+        others: Sequence[Problem] = (),
+    ) -> None:
+        super().__init__([Problem(f"{target!r} {said} (traceback below)", field), *others])
+        self.target = target
+        self.field = field
         self.user_traceback = user_traceback
 
 
 def load_agent(target: str, base_dir: Path) -> Callable[..., Any]:
-    """Return the function that a target names.
+    """Return the function or class that a target names.
 
     Args:
-        target: "module:function" or "file.py:function"; the function may be an attribute path.
+        target: "module:function" or "file.py:function"; the function may be an attribute path, or a class.
         base_dir: The spec's folder; it comes first where modules are looked for.
 
     Raises:
         AgentImportError: The module raised.
         InvalidInputError: There is no such module or function, or it cannot be called with one question.
     """
+    found = load_object(target, base_dir)
+    if problem := callable_problem(found):
+        raise _refusal(f"{target!r} {problem}")
+    return found  # type: ignore[no-any-return]  # it has just been checked
+
+
+def load_object(target: str, base_dir: Path, kind: str = "function", field: str = "agent.target") -> Any:
+    """Return whatever a target names.
+
+    Args:
+        target: "module:object" or "file.py:object"; the object may be an attribute path.
+        base_dir: The spec's folder; it comes first where modules are looked for.
+        kind: What is wanted, in one word for messages.
+        field: The field of the spec that has the target.
+
+    Raises:
+        AgentImportError: The module raised.
+        InvalidInputError: There is no such module or object.
+    """
     module_name, _, attribute = target.rpartition(":")
     if not module_name or not attribute:
-        raise _refusal(f"{target!r} does not name a function: write module:function or file.py:function")
+        raise _refusal(f"{target!r} does not name a {kind}: write module:{kind} or file.py:{kind}", field)
     _put_first(base_dir)
     is_file = module_name.endswith(".py")
-    module = _import_file(base_dir / module_name, target) if is_file else _import(module_name, target, base_dir)
+    place = _Place(target, field)
+    module = _import_file(base_dir / module_name, place) if is_file else _import(module_name, place, base_dir)
     found: Any = module
     for part in attribute.split("."):
         if not hasattr(found, part):
             close = nearest(part, [name for name in dir(found) if not name.startswith("_")])
             hint = f"; did you mean {close!r}?" if close else ""
-            raise _refusal(f"{module_name} has no {part!r}{hint}")
+            raise _refusal(f"{module_name} has no {part!r}{hint}", field)
         found = getattr(found, part)
-    if problem := callable_problem(found):
-        raise _refusal(f"{target!r} {problem}")
-    return found  # type: ignore[no-any-return]  # it has just been checked
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a spec names code, for messages."""
+
+    target: str
+    field: str
 
 
 def _put_first(folder: Path) -> None:
@@ -65,28 +102,28 @@ def _put_first(folder: Path) -> None:
     sys.path.insert(0, text)
 
 
-def _import(name: str, target: str, base_dir: Path) -> ModuleType:
+def _import(name: str, place: _Place, base_dir: Path) -> ModuleType:
     file = base_dir / f"{name}.py"
     loaded = sys.modules.get(name)
     if loaded is not None and file.is_file() and not _is_from(loaded, file):
         # A module of that name is loaded from elsewhere: Python's own, or one of another spec.
-        return _import_file(file, target)
+        return _import_file(file, place)
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
             raise _refusal(
-                f"there is no module {error.name!r} in the spec's folder or among the installed packages"
+                f"there is no module {error.name!r} in the spec's folder or among the installed packages", place.field
             ) from None
-        raise AgentImportError(target, _user_traceback(error)) from None
+        raise AgentImportError(place.target, _user_traceback(error), place.field) from None
     except (Exception, SystemExit) as error:  # noqa: BLE001 - importing runs the user's code
-        raise AgentImportError(target, _user_traceback(error)) from None
+        raise AgentImportError(place.target, _user_traceback(error), place.field) from None
 
 
-def _import_file(path: Path, target: str) -> ModuleType:
+def _import_file(path: Path, place: _Place) -> ModuleType:
     path = path.resolve()
     if not path.is_file():
-        raise _refusal(f"there is no file {path}")
+        raise _refusal(f"there is no file {path}", place.field)
     name = path.stem if path.stem not in sys.modules else f"assay_agent_{path.stem}"
     for known in (path.stem, name):
         if known in sys.modules and _is_from(sys.modules[known], path):
@@ -101,7 +138,7 @@ def _import_file(path: Path, target: str) -> ModuleType:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:  # noqa: BLE001 - importing runs the user's code
         sys.modules.pop(name, None)
-        raise AgentImportError(target, _user_traceback(error)) from None
+        raise AgentImportError(place.target, _user_traceback(error), place.field) from None
     return module
 
 
@@ -114,23 +151,5 @@ def _user_traceback(error: BaseException) -> str:
     return user_traceback(error) or "".join(traceback.format_exception_only(error)).rstrip()
 
 
-def callable_problem(found: object) -> str:
-    """Return why something cannot be called as an agent, with one question; empty where it can."""
-    if inspect.isclass(found):
-        return "is a class: name a function, or an instance that can be called"
-    if not callable(found):
-        return (
-            f"is a value of type {type(found).__name__}, which cannot be called: name a function of one argument, "
-            "the question"
-        )
-    try:
-        inspect.signature(found).bind(object())
-    except ValueError:
-        return ""  # a builtin without a signature: calling it will tell
-    except TypeError:
-        return f"is called with one argument, the question, but it takes {inspect.signature(found)}"
-    return ""
-
-
-def _refusal(message: str) -> InvalidInputError:
-    return InvalidInputError([Problem(message, "agent.target")], reason="AGENT_NOT_FOUND")
+def _refusal(message: str, field: str = "agent.target") -> InvalidInputError:
+    return InvalidInputError([Problem(message, field)], reason="AGENT_NOT_FOUND")

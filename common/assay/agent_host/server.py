@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from assay.agent_host.caller import AgentCaller
-from assay.agent_host.loader import AgentImportError, callable_problem, load_agent
+from assay.agent_host.entry import callable_problem
+from assay.agent_host.executor import AgentExecutor
+from assay.agent_host.loader import AgentImportError, load_agent
 from assay.agent_host.service import AgentService
 from assay.errors import InvalidInputError, Problem
 from assay.rpc.options import ServerOptions
@@ -124,6 +126,7 @@ class AgentServer:
         """
         with ExitStack() as stack:
             loop = asyncio.new_event_loop()
+            loop.set_default_executor(AgentExecutor())
             stack.callback(loop.close)
             thread = threading.Thread(target=loop.run_forever, name="agent server", daemon=True)
             thread.start()
@@ -150,6 +153,7 @@ class AgentServer:
         self._running = None
 
     async def _serve(self) -> None:
+        asyncio.get_running_loop().set_default_executor(AgentExecutor())
         caller = AgentCaller(self._agent)
 
         async def say_where(address: str) -> None:

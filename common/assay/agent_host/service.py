@@ -61,7 +61,7 @@ class AgentService(agent_pb2_grpc.AgentServiceServicer):
 
         answering = asyncio.create_task(self._call(asked, context, add))
         answering.add_done_callback(lambda _: moved.set())
-        was_sent = False
+        sent: list[str] = []
         try:
             while pieces or not answering.done():
                 await moved.wait()
@@ -69,18 +69,18 @@ class AgentService(agent_pb2_grpc.AgentServiceServicer):
                 text = "".join(pieces)
                 pieces.clear()
                 if text:
-                    was_sent = True
+                    sent.append(text)
                     yield agent_pb2.AnswerStreamResponse(piece=text)
             response = answering.result()
-            # All of its text has been sent.
-            response = dataclasses.replace(response, text="") if was_sent else response
+            if response.text == "".join(sent):
+                response = dataclasses.replace(response, text="")  # all of it has been sent
             yield agent_pb2.AnswerStreamResponse(response=_message(asked, response))
         finally:
             answering.cancel()
             await asyncio.gather(answering, return_exceptions=True)
 
     async def _call(
-        self, request: AgentRequest, context: Context, on_piece: Callable[[str], None] = lambda _: None
+        self, request: AgentRequest, context: Context, on_piece: Callable[[str], None] | None = None
     ) -> AgentResponse:
         async with self._free:
             # Read here: the time until a place was free belongs to the caller's wait.

@@ -20,6 +20,18 @@ class TooManyHangError(Exception):
     """So many calls hang past their time limit that no further one is made; the message says so."""
 
 
+class CallRaisedError(Exception):
+    """A function raised in its thread.
+
+    Args:
+        cause: What it raised.
+    """
+
+    def __init__(self, cause: BaseException) -> None:
+        super().__init__(str(type(cause)))
+        self.cause = cause
+
+
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """What a call came to: a value, or whatever it raised."""
@@ -87,6 +99,18 @@ class CallThreads:
                 job.hangs = True
                 self._hung += 1
             raise
+
+    async def value(self, function: Callable[..., Any], argument: object, limit: asyncio.Timeout) -> Any:
+        """Return what a function returns; the arguments are those of `run`.
+
+        Raises:
+            CallRaisedError: It raised; a coroutine may raise neither StopIteration nor SystemExit unharmed.
+            TooManyHangError: As `run` does.
+        """
+        outcome = await self.run(function, argument, limit)
+        if outcome.error is not None:
+            raise CallRaisedError(outcome.error)
+        return outcome.value
 
     def close(self) -> None:
         """Let threads end as soon as they are idle."""

@@ -6,9 +6,11 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from assay.agent_host.loader import callable_problem
+from assay.agent_host.entry import callable_problem
+from assay.agent_host.metric_arguments import bind
 from assay.errors import InvalidInputError, Problem
 from assay.model.run import CaseSelection
+from assay.parsing.names import metric_name_problem
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,6 +20,7 @@ def check_arguments(
     spec: object,
     agent: object,
     *,
+    metrics: object,
     dataset: object,
     select: object,
     server: object,
@@ -33,6 +36,7 @@ def check_arguments(
     problems = [
         *_of_spec(spec),
         *_of_agent(agent),
+        *_of_metrics(metrics),
         *_of_dataset(dataset),
         *_unless(
             select is None or isinstance(select, CaseSelection), "select", "an assay.model.run.CaseSelection", select
@@ -59,6 +63,20 @@ def _of_agent(agent: object) -> Iterator[Problem]:
         yield Problem(f"must be a function of one question, not a text: the spec names code, as {example}", "agent")
     elif problem := callable_problem(agent):
         yield Problem(problem, "agent")
+
+
+def _of_metrics(metrics: object) -> Iterator[Problem]:
+    if metrics is None:
+        return
+    if not isinstance(metrics, Mapping):
+        due = "a mapping of names to functions, such as {'helpfulness': helpfulness}"
+        yield from _unless(False, "metrics", due, metrics)
+        return
+    for name, function in metrics.items():
+        if problem := metric_name_problem(name if isinstance(name, str) else ""):
+            yield Problem(f"{problem}, not {name!r}", "metrics")
+        elif isinstance(binding := bind(function), str):
+            yield Problem(binding, f"metrics.{name}")
 
 
 def _of_dataset(dataset: object) -> Iterator[Problem]:

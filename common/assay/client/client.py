@@ -36,6 +36,7 @@ from assay.wire.run import ATTEMPT, DATASET, RUN, SETTINGS, event_from_wire, res
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Mapping
 
+    from assay.agent_host.metric_functions import MetricFunctions
     from assay.agent_host.protocol import Caller
     from assay.filters.run_filter import RunOrder
     from assay.model.case import Case
@@ -113,7 +114,7 @@ class Client(ComparisonCalls):
         return run
 
     async def get_run(self, run_id: str, *, partial: bool = True) -> Run:
-        """Return a run as it stands.
+        """Return a run in its present state.
 
         Args:
             partial: Whether to have a summary over the rows there are, marked as partial, while there is no final one.
@@ -204,7 +205,7 @@ class Client(ComparisonCalls):
         return RunPage([RUN.from_wire(run) for run in response.runs], response.next_page_token, total)
 
     async def cancel_run(self, run_id: str) -> Run:
-        """Stop a run for good; what is stored stays.
+        """Cancel a run; what is stored stays.
 
         Raises:
             WrongStateError: The run has already ended.
@@ -216,8 +217,8 @@ class Client(ComparisonCalls):
         """Let a run's questions in flight end and ask nothing more, until `resume_run`.
 
         Returns:
-            The run as it stands: PAUSED, or RUNNING still where questions in flight take longer than a few seconds;
-            `watch_run` tells when they have ended.
+            The run in its state then: PAUSED, or RUNNING where questions in flight take longer than a few seconds;
+            `watch_run` shows when they have ended.
 
         Raises:
             WrongStateError: The run has already ended.
@@ -456,8 +457,16 @@ class Client(ComparisonCalls):
 
         return await self._call(fetch)
 
-    async def host_agent(self, run_id: str, caller: Caller, *, concurrency: int) -> None:
-        """Answer a run's questions with an agent on this side, until the run asks no more.
+    async def host_agent(
+        self, run_id: str, caller: Caller | None, *, concurrency: int, metrics: MetricFunctions | None = None
+    ) -> None:
+        """Answer a run's questions with an agent, and metrics, on this side, until the run asks no more.
+
+        Args:
+            run_id: The run.
+            caller: The agent; None where the orchestrator asks it.
+            concurrency: Most questions at once.
+            metrics: The metrics of the run that are functions on this side; None where it has none.
 
         Raises:
             UnavailableError: The orchestrator stayed away longer than the client's patience.
@@ -466,7 +475,14 @@ class Client(ComparisonCalls):
         while True:
             try:
                 async with self._explained():
-                    await host_agent(self._channel, run_id, caller, concurrency=concurrency, on_attached=patience.renew)
+                    await host_agent(
+                        self._channel,
+                        run_id,
+                        caller,
+                        concurrency=concurrency,
+                        metrics=metrics,
+                        on_attached=patience.renew,
+                    )
                 return
             except UnavailableError as problem:
                 await self._lost(problem, patience)

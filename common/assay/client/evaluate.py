@@ -11,9 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
-from assay.agent_host.caller import AgentCaller
-from assay.agent_host.opening import open_caller
-from assay.agent_host.protocol import Caller
+from assay.agent_host.opening import UserCode, open_user_code
 from assay.client.arguments import check_arguments
 from assay.client.client import Client
 from assay.client.evaluation import Evaluation
@@ -59,6 +57,7 @@ def evaluate(
     spec: str | Path | Mapping[str, Any],
     agent: Callable[..., Any] | None = None,
     *,
+    metrics: Mapping[str, Callable[..., Any]] | None = None,
     dataset: str | Path | Iterable[Mapping[str, Any]] | None = None,
     select: CaseSelection | None = None,
     server: str | None = None,
@@ -74,6 +73,8 @@ def evaluate(
     Args:
         spec: The file of a spec, or a mapping in the shape of one.
         agent: A function of one request, or of its text, called in this process in place of the spec's agent.
+        metrics: Functions by the name of the metric, called in this process in place of those that the spec names; a
+            mapping of a spec may leave them out.
         dataset: A file, or cases as mappings, in place of the spec's dataset.
         select: Which cases of the dataset to run; None for all of them.
         server: An orchestrator's address; None for the local stack.
@@ -93,13 +94,14 @@ def evaluate(
         >>> result = evaluate({"metrics": ["exact_match"]}, agent=answer, dataset=cases)  # doctest: +SKIP
         >>> result.summary.pass_rate  # doctest: +SKIP
     """
-    return run_to_end(_checked(spec, agent, dataset, select, server, on_event, progress, output_dir, reports))
+    return run_to_end(_checked(spec, agent, metrics, dataset, select, server, on_event, progress, output_dir, reports))
 
 
 async def evaluate_async(
     spec: str | Path | Mapping[str, Any],
     agent: Callable[..., Any] | None = None,
     *,
+    metrics: Mapping[str, Callable[..., Any]] | None = None,
     dataset: str | Path | Iterable[Mapping[str, Any]] | None = None,
     select: CaseSelection | None = None,
     server: str | None = None,
@@ -109,12 +111,13 @@ async def evaluate_async(
     reports: Sequence[str] | None = None,
 ) -> Evaluation:
     """Do what `evaluate` does, in the running event loop, in which an asynchronous agent is called too."""
-    return await _checked(spec, agent, dataset, select, server, on_event, progress, output_dir, reports)
+    return await _checked(spec, agent, metrics, dataset, select, server, on_event, progress, output_dir, reports)
 
 
 def _checked(
     spec: str | Path | Mapping[str, Any],
     agent: Callable[..., Any] | None,
+    metrics: Mapping[str, Callable[..., Any]] | None,
     dataset: str | Path | Iterable[Mapping[str, Any]] | None,
     select: CaseSelection | None,
     server: str | None,
@@ -127,6 +130,7 @@ def _checked(
     check_arguments(
         spec,
         agent,
+        metrics=metrics,
         dataset=dataset,
         select=select,
         server=server,
@@ -134,7 +138,7 @@ def _checked(
         progress=progress,
         output_dir=output_dir,
     )
-    checked = _spec(spec, agent, dataset, (environment_for(server), environment_for(server, "judge")))
+    checked = _spec(spec, agent, metrics, dataset, (environment_for(server), environment_for(server, "judge")))
     if reports is not None:
         checked = replace(checked, reports=_reports(reports))
     shown = on_event is None if progress is None else progress
@@ -147,7 +151,8 @@ def _checked(
             check_folder(folder, option="output_dir")
             check_formats(checked.reports)
         warn_of_dataset(info)
-        return _Job(checked, cases, info, _caller(checked, agent), server, folder, on_event, shown)
+        code = open_user_code(checked.settings, checked.base_dir, agent=agent, metrics=metrics)
+        return _Job(checked, cases, info, code, server, folder, on_event, shown)
 
     if select is not None and select.failed_of:
         return _run_failed_of(select, server, job)
@@ -170,7 +175,7 @@ class _Job:
     spec: Spec
     dataset: Dataset
     info: DatasetInfo
-    caller: Caller | None
+    code: UserCode
     server: str | None
     output_dir: Path | None
     on_event: Callable[[Run | StateChange | CaseResult], None] | None
@@ -189,7 +194,7 @@ class _Job:
                         self.on_event(event)
 
                 async with telling_of_start(stack, progress):
-                    run = await drive_run(client, run, self.caller, take, stack)
+                    run = await drive_run(client, run, self.code, take, stack)
             if run.summary is None:
                 raise AssayError(f"run {run.run_id} {run.state.value}: {run.state_reason}", reason="RUN_UNFINISHED")
             return Evaluation(run, await self._rows(client, run))
@@ -227,6 +232,7 @@ async def connected(
 def _spec(
     spec: str | Path | Mapping[str, Any],
     agent: object,
+    metrics: Mapping[str, Callable[..., Any]] | None,
     dataset: object,
     environs: tuple[Mapping[str, str] | None, Mapping[str, str] | None],
 ) -> Spec:
@@ -234,14 +240,47 @@ def _spec(
     file = Path(dataset) if isinstance(dataset, str | Path) else None
     if isinstance(spec, str | Path):
         overrides = ["agent={adapter: python, target: 'caller:agent'}"] if agent is not None else []
-        return load_spec(Path(spec), overrides=overrides, dataset=file, environ=environ, judge_environ=judge_environ)
-    data = dict(spec)
+        found = load_spec(Path(spec), overrides=overrides, dataset=file, environ=environ, judge_environ=judge_environ)
+        _check_named(found, metrics or {})
+        return found
+    data = _with_metrics(spec, metrics or {})
     given = data.get("agent") or {}
     if agent is not None and isinstance(given, Mapping):
         data["agent"] = {**given, "adapter": "python", "target": "caller:agent"}
     return spec_from_mapping(
         data, dataset=file, needs_dataset=dataset is None, environ=environ, judge_environ=judge_environ
     )
+
+
+def _with_metrics(spec: Mapping[str, Any], metrics: Mapping[str, object]) -> dict[str, Any]:
+    """Return the spec with metrics that are functions of the caller's; those that it lists keep their parameters."""
+    data = dict(spec)
+    listed = data.get("metrics") or []
+    if not metrics or not isinstance(listed, list):
+        return data
+    found: list[Any] = []
+    missing = dict.fromkeys(metrics)
+    for item in listed:
+        name = next(iter(item), None) if isinstance(item, dict) else item
+        if not isinstance(name, str) or name not in metrics:
+            found.append(item)
+            continue
+        missing.pop(name, None)
+        given = item[name] if isinstance(item, dict) else None
+        found.append({name: {"metric": f"caller:{name}", **(given or {})}})
+    return {**data, "metrics": [*found, *({name: {"metric": f"caller:{name}"}} for name in missing)]}
+
+
+def _check_named(spec: Spec, metrics: Mapping[str, object]) -> None:
+    """Raise unless a spec's file lists the metrics for which functions are given."""
+    named = spec.settings.function_targets
+    problems = [
+        Problem(f"is no metric in Python code of the spec: list it as `- {name}: {{metric: 'metrics:{name}'}}`", name)
+        for name in metrics
+        if name not in named
+    ]
+    if problems:
+        raise SpecError(problems)
 
 
 def _reports(names: Sequence[str]) -> tuple[ReportSettings, ...]:
@@ -277,7 +316,3 @@ def _dataset(
         on_bad_case=spec.on_bad_case,
         format=spec.dataset_format,
     )
-
-
-def _caller(spec: Spec, agent: Callable[..., Any] | None) -> Caller | None:
-    return AgentCaller(agent) if agent is not None else open_caller(spec.settings.agent, spec.base_dir)

@@ -10,6 +10,8 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from assay.agent_host.executor import AgentExecutor
+
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterator
 
@@ -27,8 +29,14 @@ def run_to_end(work: Coroutine[Any, Any, T]) -> T:
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return asyncio.run(work)
+        return asyncio.run(_hosting(work))
     return _run_in_thread(work)
+
+
+async def _hosting(work: Coroutine[Any, Any, T]) -> T:
+    """Await it in an event loop of our own, where agents are called."""
+    asyncio.get_running_loop().set_default_executor(AgentExecutor())
+    return await work
 
 
 def _run_in_thread(work: Coroutine[Any, Any, T]) -> T:
@@ -43,7 +51,7 @@ def _run_in_thread(work: Coroutine[Any, Any, T]) -> T:
 
     def run() -> None:
         try:
-            outcome.set_result(asyncio.run(main()))
+            outcome.set_result(asyncio.run(_hosting(main())))
         except BaseException as problem:  # noqa: BLE001 - the boundary of a task: raised in the thread that waits
             outcome.set_exception(problem)
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _PLAIN_EVERY_S = 5.0
 _LIVE_EVERY_S = 0.1
 _BAR_WIDTH = 24
-_LEAST_SPAN_S = 0.5  # rows that come all at once tell no rate
+_LEAST_SPAN_S = 0.5  # rows that arrive together give no rate
 
 
 class StartProgress(Protocol):

@@ -23,7 +23,7 @@ from assay.spec.prompt_template import case_problems
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from assay.agent_host.protocol import Caller
+    from assay.agent_host.opening import UserCode
     from assay.client.client import Client
     from assay.datasets import Dataset, DatasetInfo
     from assay.local.stack import LocalStack
@@ -219,35 +219,35 @@ def _reading(info: DatasetInfo) -> DatasetReading:
 async def drive_run(
     client: Client,
     run: Run,
-    caller: Caller | None,
+    code: UserCode,
     listener: Callable[[Run | StateChange | CaseResult], None],
     stack: LocalStack | None = None,
     *,
     resume: bool = True,
     include_answers: bool = False,
 ) -> Run:
-    """Answer the run's questions, if its agent is on this side, and follow it until it ends or pauses.
+    """Answer the run's questions, if its agent or metrics are on this side, and follow it until it ends or pauses.
 
     Args:
         client: To the orchestrator.
         run: The active run.
-        caller: The agent on this side; None where the orchestrator asks it.
+        code: The agent and the metrics on this side.
         listener: Called with every snapshot and event.
         stack: The local stack, watched for services that end by themselves.
         resume: Whether the run is continued where a restart of the orchestrator interrupts it.
         include_answers: Whether the rows that the listener gets have questions, answers and references.
 
     Returns:
-        The run as it stands then.
+        The run in its state by then.
     """
     watching = asyncio.ensure_future(
         follow(client, run.run_id, listener, resume=resume, include_answers=include_answers)
     )
     tasks: set[asyncio.Future[None]] = {watching}
-    if caller is not None:
-        tasks.add(
-            asyncio.ensure_future(client.host_agent(run.run_id, caller, concurrency=run.settings.agent.concurrency))
-        )
+    if not code.is_empty:
+        concurrency = run.settings.agent.concurrency
+        hosting = client.host_agent(run.run_id, code.agent, concurrency=concurrency, metrics=code.metrics)
+        tasks.add(asyncio.ensure_future(hosting))
     if stack is not None:
         tasks.add(asyncio.ensure_future(guard_stack(stack)))
     try:

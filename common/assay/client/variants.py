@@ -19,7 +19,7 @@ from assay.spec.variants import MAX_VARIANTS, VARIANT_LABEL, shared_first
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Sequence
 
-    from assay.agent_host.protocol import Caller
+    from assay.agent_host.opening import UserCode
     from assay.client.client import Client
     from assay.comparison.model import ComparisonSettings
     from assay.datasets import Dataset, DatasetInfo
@@ -136,6 +136,11 @@ async def resume_variants(client: Client, specs: Sequence[Spec], group_id: str, 
         for name, spec in zip(names, specs, strict=True)
         if (run := runs[name]).settings.agent.target != spec.settings.agent.target
     ]
+    problems += [
+        Problem("has other metrics in Python code than these: resume the group with the spec that started it", name)
+        for name, spec in zip(names, specs, strict=True)
+        if runs[name].settings.function_targets != spec.settings.function_targets
+    ]
     problems += _rule_problems(runs[names[0]], group_id, stop_early)
     if problems:
         raise SpecError(problems)
@@ -154,7 +159,7 @@ def _rule_problems(run: Run, group_id: str, stop_early: str) -> list[Problem]:
 async def drive_variants(
     client: Client,
     runs: Sequence[Run],
-    callers: Sequence[Caller | None],
+    codes: Sequence[UserCode],
     *,
     stack: LocalStack | None = None,
     hidden: bool = False,
@@ -164,7 +169,7 @@ async def drive_variants(
     Args:
         client: To the orchestrator.
         runs: One per variant.
-        callers: The agent of each on this side; None where the orchestrator asks it.
+        codes: The agent and the metrics of each on this side.
         stack: The local stack, watched for services that end by themselves.
         hidden: Whether no progress is shown.
 
@@ -177,13 +182,13 @@ async def drive_variants(
     names = {run.settings.labels.get(VARIANT_LABEL, run.run_id): run for run in runs}
     with GroupProgress(names, hidden=hidden) as progress:
 
-        async def drive(run: Run, caller: Caller | None) -> Run:
+        async def drive(run: Run, code: UserCode) -> Run:
             if run.finished:
                 return await client.get_run(run.run_id, partial=False)
-            return await drive_run(client, run, caller, progress.taker(run.run_id))
+            return await drive_run(client, run, code, progress.taker(run.run_id))
 
         async with telling_of_start(stack, progress):
-            ended = await _all([drive(run, caller) for run, caller in zip(runs, callers, strict=True)], stack)
+            ended = await _all([drive(run, code) for run, code in zip(runs, codes, strict=True)], stack)
     unfinished = [
         f"run {run.run_id} ({name}) {run.state.value}: {run.state_reason or 'no summary'}"
         for name, run in zip(names, ended, strict=True)

@@ -65,7 +65,7 @@ class JudgeAccess:
         replay: Recorded verdicts for the provider "replay", of a service that is started here.
         prices: Prices of models for a service that is started here.
         spend_cap_usd: Most that this command may spend; None for no cap.
-        concurrency: Most verdicts under way.
+        concurrency: Most verdicts in flight.
     """
 
     address: str = ""

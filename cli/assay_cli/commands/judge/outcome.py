@@ -230,7 +230,7 @@ async def calibrated(access: JudgeAccess, asked: Asked) -> Outcome:
 
 
 def gathered(work: Callable[[], Any], problems: list[Problem]) -> Any:
-    """Return what a check returns; keep its problems and go on where it finds any."""
+    """Return what a check returns; keep its problems and continue where it finds any."""
     try:
         return work()
     except InvalidInputError as error:

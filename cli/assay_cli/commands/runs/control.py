@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from assay.model.report_settings import DEFAULT_REPORTS
-from assay.model.run_settings import HOSTED_ADAPTERS
-from assay_cli.commands.runs.follow import OutputOptions, caller_of, conclude, follow_to_end, say_state
+from assay_cli.commands.runs.follow import OutputOptions, code_of, conclude, follow_to_end, say_state
 from assay_cli.exit_status import EXIT_INFRASTRUCTURE
 from assay_cli.options import (
     connect,
@@ -79,7 +78,7 @@ async def _take_up(client: Client, stack: LocalStack | None, run: Run) -> Run:
     """Continue a run that was interrupted because the command went, which had kept the local stack going."""
     from assay.model.run import PauseCause
 
-    if stack is None or run.pause_cause is not PauseCause.INTERRUPTED or run.settings.agent.adapter in HOSTED_ADAPTERS:
+    if stack is None or run.pause_cause is not PauseCause.INTERRUPTED or run.settings.needs_host:
         return run
     _start_services(stack, run)
     click.echo("the run was interrupted: resuming it", err=True)
@@ -194,14 +193,14 @@ def resume(
         async with connect(server) as (client, stack):
             run = await client.get_run(await find_run(client, run_id), partial=False)
             asks = retry_errors or not (run.finished or _awaits_verdicts(run))
-            caller = caller_of(run, spec, target) if asks or spec or target else None
+            code = code_of(run, spec, target) if asks or spec or target else None
             if stack is not None:
                 _start_services(stack, run)
             run = await client.resume_run(run.run_id, retry_errors=retry_errors, spend_cap=cap)
             if run.finished:
                 click.echo("no row has an error that can be tried again", err=True)
                 return await conclude(client, run, options)
-            return await follow_to_end(client, run, options, caller=caller, stack=stack)
+            return await follow_to_end(client, run, options, code=code, stack=stack)
 
     return run_async(main())
 
@@ -216,7 +215,7 @@ def _print(run: Run, as_json: bool) -> None:
 def _awaits_verdicts(run: Run) -> bool:
     from assay.model.run import PauseCause
 
-    return run.pause_cause is PauseCause.JUDGE
+    return run.pause_cause is PauseCause.JUDGE and not run.settings.functions
 
 
 def _spend_cap(text: str | None) -> SpendCap | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import sys
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -15,16 +14,16 @@ import click
 from assay.errors import AssayError
 from assay.model.report_settings import DEFAULT_REPORTS, ReportSettings
 from assay.model.run import PauseCause
-from assay.model.run_settings import HOSTED_ADAPTERS
 from assay.text.unsafe_text import clean, shorten
 from assay_cli.exit_status import EXIT_INFRASTRUCTURE, EXIT_INTERRUPTED
 from assay_cli.options import print_document, print_line
 from assay_cli.output.run_documents import Form, event_document, full
+from assay_cli.output.streams import agent_stdout
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from assay.agent_host.protocol import Caller
+    from assay.agent_host.opening import UserCode
     from assay.client.client import Client
     from assay.local.stack import LocalStack
     from assay.model.run import CaseResult, Run, StateChange
@@ -74,7 +73,8 @@ class OutputOptions:
         if self.again:
             return f"Continue with: {self.again} --resume {run.run_id}"
         where = f" --server {self.server}" if self.server else ""
-        asks = run.settings.agent.adapter in HOSTED_ADAPTERS and run.pause_cause is not PauseCause.JUDGE
+        is_answered = run.pause_cause is PauseCause.JUDGE
+        asks = bool(run.settings.functions) or (run.settings.agent.is_hosted and not is_answered)
         code = " --spec SPEC" if asks else ""
         return f"Continue with: assay runs resume {run.run_id}{code}{where}"
 
@@ -84,19 +84,19 @@ async def follow_to_end(
     run: Run,
     options: OutputOptions,
     *,
-    caller: Caller | None = None,
+    code: UserCode | None = None,
     stack: LocalStack | None = None,
 ) -> int:
     """Follow an active run until it ends or pauses, print its summary and write its report; return the exit status.
 
     Args:
         client: To the orchestrator.
-        caller: The agent on this side; None where the orchestrator or another client asks it.
+        code: The agent and the metrics on this side; None where the orchestrator or another client has them.
         stack: The local stack, watched for services that end by themselves.
     """
-    is_own = bool(options.again) or caller is not None or stack is not None
+    is_own = bool(options.again) or code is not None or stack is not None
     try:
-        run = await _drive(client, run, options, caller, stack, is_own=is_own)
+        run = await _drive(client, run, options, code, stack, is_own=is_own)
     except asyncio.CancelledError:
         click.echo("", err=True)
         how = f"interrupted: what is done is stored. {options.how_to_continue(run)}"
@@ -115,11 +115,12 @@ async def _drive(
     client: Client,
     run: Run,
     options: OutputOptions,
-    caller: Caller | None,
+    code: UserCode | None,
     stack: LocalStack | None,
     *,
     is_own: bool,
 ) -> Run:
+    from assay.agent_host.opening import UserCode
     from assay.client.progress import make_progress
     from assay.client.run_driver import drive_run
     from assay.client.starting import telling_of_start
@@ -129,7 +130,7 @@ async def _drive(
     hidden = quiet or (options.form is not Form.TEXT and not sys.stderr.isatty())
     shown = VerboseProgress(run, options.out) if options.verbose else make_progress(run, hidden=hidden)
     # What the agent prints goes to stderr: stdout is for results.
-    with contextlib.redirect_stdout(sys.stderr), shown as progress:
+    with agent_stdout(), shown as progress:
 
         def take(event: Run | StateChange | CaseResult) -> None:
             progress.take(event)
@@ -137,7 +138,8 @@ async def _drive(
                 print_line(event_document(event), options.out)
 
         async with telling_of_start(stack, progress):
-            return await drive_run(client, run, caller, take, stack, resume=is_own, include_answers=options.verbose)
+            code = code or UserCode()
+            return await drive_run(client, run, code, take, stack, resume=is_own, include_answers=options.verbose)
 
 
 async def conclude(client: Client, run: Run, options: OutputOptions) -> int:
@@ -197,16 +199,16 @@ def _compare_and_write(options: OutputOptions, report: Report) -> None:
 
 
 async def read_for(console: ConsoleSummary, client: Client, run: Run) -> None:
-    """Hand a summary the stored rows that it tells of."""
+    """Hand a summary the stored rows that it names."""
     async for row in client.list_results(run.run_id, failed_only=not console.needs_all_rows):
         console.take(row)
 
 
-def caller_of(run: Run, spec: Path | None, target: str | None) -> Caller | None:
-    """Return the run's agent where it is code on this side.
+def code_of(run: Run, spec: Path | None, target: str | None) -> UserCode | None:
+    """Return the run's agent and metrics where they are code on this side; None where neither is.
 
     Args:
-        spec: The spec that started it: its agent is found from that file's folder.
+        spec: The spec that started it: agent and metrics are found from that file's folder.
         target: The agent as module:function, or as a command line, found from the current folder; wins over the spec.
 
     Raises:
@@ -214,13 +216,19 @@ def caller_of(run: Run, spec: Path | None, target: str | None) -> Caller | None:
     """
     from assay.errors import InvalidInputError, SpecError
 
-    if run.settings.agent.adapter not in HOSTED_ADAPTERS:
+    settings = run.settings
+    if not settings.needs_host:
         return None
-    from assay_cli.agent_process.user_agent import load_caller
+    from assay_cli.agent_process.user_agent import load_user_code
 
-    wanted = run.settings.agent.target
-    if target is not None:
-        return load_caller(replace(run.settings.agent, target=target), Path.cwd())
+    wanted = settings.agent.target
+    if settings.functions and spec is None:
+        named = ", ".join(f"{name} ({place})" for name, place in settings.function_targets.items())
+        raise InvalidInputError(
+            f"metrics of run {run.run_id} are code on your side: {named}. Name the spec that started it with --spec"
+        )
+    if target is not None and not settings.functions:
+        return load_user_code(replace(settings, agent=replace(settings.agent, target=target)), Path.cwd())
     if spec is None:
         raise InvalidInputError(
             f"the agent of run {run.run_id} is code on your side ({wanted}): name the spec that started the run with "
@@ -229,12 +237,36 @@ def caller_of(run: Run, spec: Path | None, target: str | None) -> Caller | None:
     from assay.spec.loader import load_spec
 
     loaded = load_spec(spec)
-    if loaded.settings.agent.target != wanted:
+    if target is None and loaded.settings.agent.target != wanted:
         raise SpecError(
             f"run {run.run_id} asks the agent {wanted!r}, and {spec} names {loaded.settings.agent.target!r}: name the "
             "spec that started the run"
         )
-    return load_caller(loaded.settings.agent, loaded.base_dir)
+    check_functions(run, loaded)
+    agent = loaded.settings.agent if target is None else replace(settings.agent, target=target)
+    return load_user_code(replace(settings, agent=agent), loaded.base_dir)
+
+
+def check_functions(run: Run, spec: Spec) -> None:
+    """Raise unless a spec names the functions that are metrics of a run: no server says which code runs here.
+
+    Raises:
+        SpecError: It does not; holds every problem.
+    """
+    from assay.errors import Problem, SpecError
+
+    own = spec.settings.function_targets
+    problems = [
+        Problem(
+            f"is {target!r} in run {run.run_id}, and {own.get(name, 'no function')!r} in this spec: name the spec that "
+            "started the run",
+            name,
+        )
+        for name, target in run.settings.function_targets.items()
+        if own.get(name) != target
+    ]
+    if problems:
+        raise SpecError(problems)
 
 
 def say_state(run: Run) -> str:

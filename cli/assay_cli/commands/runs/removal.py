@@ -175,7 +175,7 @@ async def _unless_changed(run: Run, deleting: Awaitable[Deletion]) -> list[_Foun
 
 
 def _refused(found: Sequence[_Found], yes: bool) -> int | None:
-    """Ask whether to go on; return the exit status where not."""
+    """Ask whether to continue; return the exit status where not."""
     if yes:
         return None
     if not sys.stdin.isatty():

@@ -14,7 +14,7 @@ EVENTS = [
 ]  # fmt: skip
 VENUES = [("قاعة الواحة", 1200), ("قاعة النخيل", 450), ("المسرح الكبير", 3000)]
 REFUSAL = "عذرا، لا أستطيع الإجابة عن هذا السؤال لأنه خارج نطاق بيانات الفعاليات والقاعات."
-# What a question must hold, the SQL that answers it, and the sentence that tells the result.
+# What a question must hold, the SQL that answers it, and the sentence that states the result.
 RULES = [
     (("الفعاليات", "الرياض"), "SELECT COUNT(*) FROM events WHERE city = 'الرياض'",
      "يبلغ عدد الفعاليات المسجلة في مدينة الرياض {} فعاليات."),

@@ -14,7 +14,7 @@ from assay.model.agent_response import AgentErrorKind, AgentResponse, error_resp
 from assay.model.command_options import command_words, target_problem
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from assay.agent_host.command.process import AgentProcess
@@ -70,11 +70,13 @@ class Launcher:
     Args:
         words: The program and its arguments.
         folder: The folder that they run in.
+        environment: Variables that they have beside those of this process.
     """
 
-    def __init__(self, words: Sequence[str], folder: Path) -> None:
+    def __init__(self, words: Sequence[str], folder: Path, environment: Mapping[str, str]) -> None:
         self._words = words
         self._folder = folder
+        self._environment = environment
         self._processes: set[AgentProcess] = set()
         self._stopping: set[asyncio.Task[None]] = set()
         self._fruitless = 0
@@ -82,8 +84,8 @@ class Launcher:
         self.guard = GroupGuard()
         self.failures = Failures()
 
-    async def start(self, process: AgentProcess) -> None:
-        """Start a process, with the environment of this one.
+    async def start(self, process: AgentProcess, **variables: str) -> None:
+        """Start a process, with the environment of this one and further variables.
 
         Raises:
             NotStartedError: It cannot be started, or too many before it have ended without an answer.
@@ -94,7 +96,11 @@ class Launcher:
         self._processes.add(process)
         try:
             await asyncio.get_running_loop().subprocess_exec(
-                lambda: process, *self._words, cwd=self._folder, start_new_session=True
+                lambda: process,
+                *self._words,
+                cwd=self._folder,
+                start_new_session=True,
+                env={**os.environ, **self._environment, **variables},
             )
         except OSError as problem:
             self._processes.discard(process)

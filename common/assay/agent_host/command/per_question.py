@@ -41,7 +41,7 @@ class PerQuestionCaller:
             response = self._launcher.failure(AgentErrorKind.TIMEOUT, said, question.process, retryable=True)
         finally:
             question.close()
-        return dataclasses.replace(response, latency_ms=(time.perf_counter() - start) * 1000)
+        return dataclasses.replace(response, latency_ms=(time.perf_counter() - start) * 1000, cold=True)
 
     async def aclose(self) -> None:
         """End what still runs."""
@@ -60,7 +60,8 @@ class _Question:
         self.process = AgentProcess(self, launcher.guard)
 
     async def answer(self) -> AgentResponse:
-        await self._launcher.start(self.process)
+        traceparent = self._request.traceparent
+        await self._launcher.start(self.process, **({"TRACEPARENT": traceparent} if traceparent else {}))
         self.process.write(question_line(self._request))
         self.process.close_stdin()
         await self._is_over.wait()

@@ -24,7 +24,7 @@ _NAMES = {0: "stdin", 1: "stdout"}
 
 
 class ProcessListener(Protocol):
-    """What is told of a process; nothing after its end."""
+    """Receives a process's output and its end, and nothing afterwards."""
 
     def take_output(self, data: bytes) -> None:
         """Take bytes of its standard output."""
@@ -40,7 +40,7 @@ class AgentProcess(asyncio.SubprocessProtocol):
     """A process that leads a group of its own; its standard error is read always, and its end kept.
 
     Args:
-        listener: Is told of output and end.
+        listener: Receives its output and its end.
         guard: Kills the group where this process dies first.
     """
 

@@ -95,6 +95,7 @@ class _Session:
         self._odd_count = 0
         self._odd: AgentResponse | None = None
         self._has_answered = False
+        self._is_cold = True
         self.process = AgentProcess(self, launcher.guard)
         self.is_over = False
 
@@ -105,6 +106,7 @@ class _Session:
             return odd
         if self.is_over:
             return self._ended()
+        is_cold, self._is_cold = self._is_cold, False
         answer: asyncio.Future[AgentResponse] = asyncio.get_running_loop().create_future()
         self._asked[request.request_id] = answer
         start = time.perf_counter()
@@ -121,7 +123,8 @@ class _Session:
             if not self._asked:
                 self._stop(_unreachable("its process was ended"))  # or it would work on, and the next question wait
             raise
-        return dataclasses.replace(response, latency_ms=(time.perf_counter() - start) * 1000)
+        latency_ms = (time.perf_counter() - start) * 1000
+        return dataclasses.replace(response, latency_ms=latency_ms, cold=is_cold or response.cold)
 
     async def wait_for_end(self) -> None:
         await self.process.wait(STOP_S)

@@ -1,0 +1,29 @@
+"""Metrics of your own. The spec names them as `metrics:FUNCTION`; docs/metrics.md of Assay has the rules.
+
+A function receives what its parameters name:
+
+    answer       the text of the answer (also: text)
+    response     the whole answer: sources, tool_calls, usage, sql, output, latency_ms ...
+    case         the case with references and expectations, which agents never see
+    reference    the first reference, or None (also: references, all of them)
+    request      what the agent was asked; question is its text
+
+and returns a number, True or False, an assay.MetricResult with a reason, or None where it does not apply. What it
+raises is an error of the row, with the traceback in the report. It may be `async def`, e.g. to ask a service.
+"""
+
+import assay
+
+
+def helpfulness(answer: str, reference: str | None) -> assay.MetricResult:
+    """Return the share of the reference's words that the answer has, and the words that it lacks."""
+    if not reference:
+        return assay.MetricResult(None, "the case has no reference")
+    due = set(reference.lower().split())
+    missing = sorted(due - set(answer.lower().split()))
+    return assay.MetricResult(1 - len(missing) / len(due), f"lacks {', '.join(missing) or 'nothing'}")
+
+
+async def is_brief(answer: str) -> bool:
+    """Return whether the answer has at most 100 words: without a threshold, a row passes where this is true."""
+    return len(answer.split()) <= 100

@@ -1,0 +1,1 @@
+"""Agents of frameworks, called in process on the user's side: one module a framework, imported when it is used."""

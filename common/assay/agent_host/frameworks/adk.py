@@ -1,0 +1,274 @@
+"""Agents of Google's ADK, in process: each row has a session of its own, which the turns of a conversation share."""
+
+from __future__ import annotations
+
+import logging
+import uuid
+import warnings
+from collections import OrderedDict
+from contextlib import aclosing, suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from google.adk.agents.invocation_context import LlmCallsLimitExceededError
+from google.adk.agents.run_config import RunConfig
+from google.adk.apps.app import App
+from google.adk.artifacts import InMemoryArtifactService
+from google.adk.events.event import Event
+from google.adk.memory import BaseMemoryService, InMemoryMemoryService
+from google.adk.runners import Runner
+from google.adk.sessions import BaseSessionService, InMemorySessionService
+from google.adk.workflow import BaseNode, Workflow
+from google.genai import types
+
+from assay.agent_host.failures import PartialAnswerError
+from assay.agent_host.frameworks.adk_events import EventReader, error_details
+from assay.agent_host.frameworks.opening import made_by_factory, wrong_object
+from assay.errors import InvalidInputError, Problem
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from assay.model.agent_request import AgentRequest
+    from assay.model.agent_response import AgentResponse
+
+MAX_IDLE = 1_024
+"""Sessions that are kept between the turns of conversations: more than a run with its default settings has open."""
+_RUNNERS_OWN = ("session_service", "memory_service", "app_name")
+_REMEDIES = {
+    "google-cloud-agentplatform": "pip install google-cloud-agentplatform (the extra google-adk[gcp] brings other "
+    "packages, which need an older protobuf than Assay)"
+}
+_LOGGERS = ("google_adk", "google_genai", "opentelemetry")
+
+# ADK loads most of itself when it first runs, which would count as the latency of the first answer.
+_LOADED_EARLY = (Workflow,)
+
+
+def prepare() -> None:
+    """Keep ADK's log and its notices off the console, unless the process logs anyway.
+
+    ADK logs the traceback of each failure, which is in the row, and warns of features that may still change.
+    """
+    warnings.filterwarnings("ignore", message=r"\[(EXPERIMENTAL|WIP)\]", category=UserWarning)
+    if not logging.getLogger().handlers:
+        for name in _LOGGERS:
+            logger = logging.getLogger(name)
+            logger.addHandler(logging.NullHandler())
+            logger.propagate = False
+
+
+def connect(found: object, options: Mapping[str, Any]) -> AdkAgent:
+    """Return what asks an agent of ADK.
+
+    Args:
+        found: An agent or another node, an app, a runner, or a function without parameters that returns one of them.
+        options: Checked options of the adapter; services are objects, or functions that return them.
+
+    Raises:
+        AgentImportError: A function raised.
+        InvalidInputError: Something is of another type.
+    """
+    found = made_by_factory(found, (BaseNode, App, Runner), "agent.target", _REMEDIES)
+    if not isinstance(found, BaseNode | App | Runner):
+        raise wrong_object(found, "adk")
+    problems: list[Problem] = []
+    services = {
+        "session_service": _service(options, "session_service", BaseSessionService, problems),
+        "memory_service": _service(options, "memory_service", BaseMemoryService, problems),
+    }
+    if isinstance(found, Runner):
+        problems += [
+            Problem("belongs to the runner that agent.target names: set it there", f"agent.{name}")
+            for name in _RUNNERS_OWN
+            if name in options
+        ]
+    try:
+        RunConfig(max_llm_calls=options.get("max_llm_calls", 1))
+    except ValueError:
+        problems.append(Problem("is larger than ADK allows", "agent.max_llm_calls"))
+    if problems:
+        raise InvalidInputError(problems)
+    return AdkAgent(found, options, services)
+
+
+class AdkAgent:
+    """Asks an agent of ADK.
+
+    A runner is used as it is. For an agent or an app each session has a runner with services of its own, in memory,
+    where the options name none: no row sees what another one left in the state of a user or an app.
+
+    Args:
+        found: The agent or another node, the app, or the runner.
+        options: Options of the adapter.
+        services: The services of `options`, None for those of each session's own.
+        max_idle: Sessions that are kept between turns.
+    """
+
+    def __init__(
+        self,
+        found: BaseNode | App | Runner,
+        options: Mapping[str, Any],
+        services: Mapping[str, object | None],
+        *,
+        max_idle: int = MAX_IDLE,
+    ) -> None:
+        self._found = found
+        self._app_name = options.get("app_name")
+        self._user_id = options.get("user_id")
+        self._limits = {name: options[name] for name in ("max_llm_calls",) if name in options}
+        self._services = services
+        self._max_idle = max_idle
+        self._idle: OrderedDict[str, _Session] = OrderedDict()
+
+    async def __call__(self, request: AgentRequest) -> AgentResponse:
+        """Return the answer to one question.
+
+        Raises:
+            PartialAnswerError: ADK, a model or a tool raised.
+        """
+        reader = EventReader()
+        try:
+            session = await self._session(request)
+            try:
+                await session.ask(request.input, RunConfig(**self._limits), reader)
+            finally:
+                await self._keep(request.session_id, session)
+        except Exception as problem:
+            details = error_details(problem)
+            if isinstance(problem, LlmCallsLimitExceededError):
+                details = {"retryable": False}
+            raise PartialAnswerError(problem, reader.response(is_interrupted=True), **details) from problem
+        return reader.response()
+
+    async def aclose(self) -> None:
+        """Close the sessions that are kept, the agents' toolsets, and plugins; a further call opens them again."""
+        while self._idle:
+            await self._idle.popitem()[1].delete()
+        with suppress(RuntimeError):  # of plugins that cannot be closed, which ADK has logged
+            await self._runner().close()
+
+    async def _session(self, request: AgentRequest) -> _Session:
+        """Return the session of the earlier turns, without what a failed attempt at this one left; or a new one."""
+        session = self._idle.pop(request.session_id, None)
+        if session is not None:
+            if 0 < request.turn_index == session.turn_count:
+                await session.rewind()
+                return session
+            await session.delete()
+        runner = self._runner()
+        state = request.parameters.get("state")
+        created = await runner.session_service.create_session(
+            app_name=runner.app_name,
+            user_id=self._user_id or f"assay-{uuid.uuid4().hex[:12]}",
+            state={**request.variables, **(state if isinstance(state, dict) else {})},
+        )
+        session = _Session(runner, created.user_id, created.id, request.turn_index)
+        if request.history:
+            # Messages of the case before its first turn; or of turns before this process hosted the agent.
+            await session.recall([(message.role == "assistant", message.content) for message in request.history])
+        return session
+
+    async def _keep(self, session_id: str, session: _Session) -> None:
+        """Keep the session for the next turn, if there is one, which the request does not say."""
+        self._idle[session_id] = session
+        while len(self._idle) > self._max_idle:
+            await self._idle.popitem(last=False)[1].delete()
+
+    def _runner(self) -> Runner:
+        found = self._found
+        if isinstance(found, Runner):
+            return found
+        named = {"app": found} if isinstance(found, App) else {"node": found}
+        return Runner(
+            **named,
+            app_name=self._app_name,
+            artifact_service=InMemoryArtifactService(),
+            session_service=self._services["session_service"] or InMemorySessionService(),
+            memory_service=self._services["memory_service"] or InMemoryMemoryService(),
+        )
+
+
+@dataclass(slots=True)
+class _Session:
+    """One session of ADK.
+
+    Args:
+        runner: The runner that has it.
+        user_id: Its user.
+        session_id: Its id at the session service.
+        turn_count: Turns that were answered, or are recalled.
+        last_invocation_id: The invocation of the last of them.
+        is_clean: Whether nothing came after it.
+    """
+
+    runner: Runner
+    user_id: str
+    session_id: str
+    turn_count: int
+    last_invocation_id: str = ""
+    is_clean: bool = True
+
+    async def ask(self, text: str, config: RunConfig, reader: EventReader) -> None:
+        """Ask the next turn and read its events."""
+        self.is_clean = False
+        message = types.Content(role="user", parts=[types.Part(text=text)])
+        events = self.runner.run_async(
+            user_id=self.user_id, session_id=self.session_id, new_message=message, run_config=config
+        )
+        async with aclosing(events):
+            async for event in events:
+                reader.add(event)
+        self.is_clean, self.last_invocation_id = True, reader.invocation_id
+        self.turn_count += 1
+
+    async def recall(self, messages: list[tuple[bool, str]]) -> None:
+        """Add messages of earlier turns.
+
+        Args:
+            messages: Whether each is the agent's, and its text. All others are the user's: a session has no further
+                roles.
+        """
+        service = self.runner.session_service
+        session = await self._stored()
+        self.last_invocation_id = f"assay-{uuid.uuid4().hex}"
+        for is_agents, text in messages:
+            content = types.Content(role="model" if is_agents else "user", parts=[types.Part(text=text)])
+            author = self.runner.agent.name if is_agents else "user"
+            event = Event(invocation_id=self.last_invocation_id, author=author, content=content)
+            await service.append_event(session, event)
+
+    async def rewind(self) -> None:
+        """Undo the turn that was asked last and failed: its messages, and its changes of the state."""
+        if self.is_clean:
+            return
+        session = await self._stored()
+        asked = [event.invocation_id for event in session.events if event.author == "user"]
+        if asked and asked[-1] != self.last_invocation_id:
+            await self.runner.rewind_async(
+                user_id=self.user_id, session_id=self.session_id, rewind_before_invocation_id=asked[-1]
+            )
+        self.is_clean = True
+
+    async def delete(self) -> None:
+        """Delete the session where it is in memory; others stay for whom they are kept."""
+        service = self.runner.session_service
+        if isinstance(service, InMemorySessionService):
+            await service.delete_session(
+                app_name=self.runner.app_name, user_id=self.user_id, session_id=self.session_id
+            )
+
+    async def _stored(self) -> Any:
+        return await self.runner.session_service.get_session(
+            app_name=self.runner.app_name, user_id=self.user_id, session_id=self.session_id
+        )
+
+
+def _service(options: Mapping[str, Any], name: str, kind: type, problems: list[Problem]) -> object | None:
+    if name not in options:
+        return None
+    found = made_by_factory(options[name], (kind,), f"agent.{name}", _REMEDIES)
+    if not isinstance(found, kind):
+        said = f"names a {type(found).__module__}.{type(found).__qualname__}, not a {kind.__name__} of Google ADK"
+        problems.append(Problem(said, f"agent.{name}"))
+    return found

@@ -1,0 +1,171 @@
+"""Agents with state: an object of the user's class for each conversation, closed after its last question."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import inspect
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from assay.agent_host.entry import Entry, entry_method, is_asynchronous
+from assay.agent_host.failures import SessionLostError
+from assay.model.agent_response import AgentErrorKind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from assay.agent_host.failures import Failures
+    from assay.agent_host.threads import CallThreads
+    from assay.model.agent_response import AgentRequest, AgentResponse
+
+MAX_IDLE = 1_000
+"""Conversations between two turns whose objects are kept; of callers that never say how many turns there are, too."""
+
+_CLOSE_S = 10.0
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Session:
+    """One object of the class.
+
+    Args:
+        made: The object.
+        entry: How it is asked.
+        is_async: Whether it was made on the event loop.
+    """
+
+    made: Any
+    entry: Entry
+    is_async: bool
+
+
+class AgentSessions:
+    """Makes an object of a class for each session of questions, and closes it after the last.
+
+    The object is closed by the context manager that it is, else by `aclose` or `close`, where it has one of them.
+
+    Args:
+        agent: A class with one of `ENTRY_METHODS`; its objects are made without arguments.
+        threads: Where synchronous code of theirs runs.
+        failures: Shows what closing raises without secrets.
+    """
+
+    def __init__(self, agent: type, threads: CallThreads, failures: Failures) -> None:
+        self._agent = agent
+        self._method = entry_method(agent)
+        self._is_async = is_asynchronous(getattr(agent, self._method))
+        self._threads = threads
+        self._failures = failures
+        self._idle: dict[str, _Session] = {}
+        self._busy: dict[str, _Session] = {}
+        self._closing: set[asyncio.Task[None]] = set()
+
+    async def entry(self, request: AgentRequest, limit: asyncio.Timeout) -> Entry:
+        """Return how the object of a question's session is asked; it is made with the first turn.
+
+        Raises:
+            SessionLostError: A later turn comes, and its object is gone.
+            BaseException: Whatever making it raises.
+        """
+        session = self._idle.pop(_key(request), None)
+        if request.turn_index == 0:
+            if session is not None:
+                self._close(session)  # of an attempt that failed
+            session = await self._make(limit)
+        if session is None:
+            raise SessionLostError(
+                f"the {self._agent.__name__} object that answered the earlier turns of this conversation is gone: its "
+                "process ended, or another client had it; `assay runs resume --retry-errors` asks from the first turn"
+            )
+        self._busy[request.request_id] = session
+        return session.entry
+
+    def settle(self, request: AgentRequest, response: AgentResponse | None) -> None:
+        """Keep the object of a session for its next turn, or close it after the last.
+
+        Args:
+            request: The question.
+            response: The answer; None where the call was cancelled.
+        """
+        session = self._busy.pop(request.request_id, None)
+        if session is None:
+            return
+        if response is None or _is_last(request, response):
+            self._close(session)
+            return
+        self._idle[_key(request)] = session
+        if len(self._idle) > MAX_IDLE:
+            self._close(self._idle.pop(next(iter(self._idle))))
+
+    async def aclose(self) -> None:
+        """Close every object; each gets ten seconds."""
+        while self._idle:
+            self._close(self._idle.popitem()[1])
+        await asyncio.gather(*self._closing)
+
+    async def _make(self, limit: asyncio.Timeout) -> _Session:
+        # An asynchronous agent may need the loop when it is made: clients and locks bind to it.
+        made = self._agent() if self._is_async else await self._in_thread(self._agent, limit)
+        asked = made
+        if hasattr(type(made), "__aenter__"):
+            asked = await made.__aenter__()
+        elif hasattr(type(made), "__enter__"):
+            asked = made.__enter__() if self._is_async else await self._in_thread(made.__enter__, limit)
+        method = getattr(asked if hasattr(asked, self._method) else made, self._method)
+        return _Session(made, Entry.of(method), self._is_async)
+
+    async def _in_thread(self, function: Callable[..., Any], limit: asyncio.Timeout) -> Any:
+        return await self._threads.value(lambda _: function(), None, limit)
+
+    def _close(self, session: _Session) -> None:
+        task = asyncio.create_task(self._closed(session))
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)
+
+    async def _closed(self, session: _Session) -> None:
+        close = _closer(session.made)
+        if close is None:
+            return
+        try:
+            async with asyncio.timeout(_CLOSE_S) as limit:
+                is_async = session.is_async or inspect.iscoroutinefunction(close)
+                closing = close() if is_async else await self._in_thread(close, limit)
+                if inspect.isawaitable(closing):
+                    await closing
+        except (Exception, SystemExit) as problem:  # noqa: BLE001 - the boundary of a case, which is answered already
+            said = self._failures.of(problem).error
+            _log.warning("closing the agent failed: class=%s: %s", self._agent.__name__, said.message if said else "")
+
+
+def _key(request: AgentRequest) -> str:
+    return request.session_id or request.request_id
+
+
+def _is_last(request: AgentRequest, response: AgentResponse) -> bool:
+    """Return whether no further question of the session can use the object.
+
+    A first turn that failed is asked again of a new one, and so is nothing after an error that is not retried. What ran
+    out of time may still be at work in the object.
+    """
+    if response.error is not None:
+        late = response.error.kind is AgentErrorKind.TIMEOUT
+        return request.turn_index == 0 or late or not response.error.retryable
+    return not request.session_id or 0 < request.turn_count <= request.turn_index + 1
+
+
+def _closer(made: Any) -> Callable[[], Any] | None:
+    """Return what closes an object; None where nothing does."""
+    kind = type(made)
+    if hasattr(kind, "__aenter__") and hasattr(kind, "__aexit__"):
+        return functools.partial(_leave, made)
+    if hasattr(kind, "__enter__") and hasattr(kind, "__exit__"):
+        return lambda: made.__exit__(None, None, None)
+    return next((close for name in ("aclose", "close") if callable(close := getattr(made, name, None))), None)
+
+
+async def _leave(made: Any) -> None:
+    await made.__aexit__(None, None, None)

@@ -1,0 +1,81 @@
+"""Tasks that an agent starts: `sys.exit` in one of them fails the agent's call, not the process that hosts it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterator
+
+_is_agent: ContextVar[bool] = ContextVar("assay_is_agent", default=False)
+
+
+class TaskExitError(Exception):
+    """A task of an agent raised SystemExit, the cause of this."""
+
+
+@contextmanager
+def guarded_tasks() -> Iterator[None]:
+    """Let tasks that are started within, or by those tasks, raise TaskExitError in place of SystemExit.
+
+    asyncio ends its event loop with a SystemExit that a task raises, whatever awaits the task: every other call would
+    end with it, and the process as if all were well.
+    """
+    loop = asyncio.get_running_loop()
+    factory = loop.get_task_factory()
+    if not isinstance(factory, _TaskFactory):
+        loop.set_task_factory(_TaskFactory(factory))
+    token = _is_agent.set(True)
+    try:
+        yield
+    finally:
+        _is_agent.reset(token)
+
+
+def is_agent() -> bool:
+    """Return whether the code that calls this is an agent's, or was called by it."""
+    return _is_agent.get()
+
+
+class _TaskFactory:
+    def __init__(self, inner: Callable[..., Any] | None) -> None:
+        self._inner: Callable[..., Any] = inner or _new_task
+
+    def __call__(self, loop: asyncio.AbstractEventLoop, coroutine: Any, **options: Any) -> Any:
+        return self._inner(loop, _Guarded(coroutine) if _is_agent.get() else coroutine, **options)
+
+
+def _new_task(loop: asyncio.AbstractEventLoop, coroutine: Any, **options: Any) -> asyncio.Task[Any]:
+    return asyncio.Task(coroutine, loop=loop, **options)
+
+
+class _Guarded(Coroutine[Any, Any, Any]):
+    """A coroutine that raises TaskExitError in place of SystemExit, and is the same otherwise."""
+
+    def __init__(self, inner: Any) -> None:
+        self._inner = inner
+
+    def send(self, value: Any) -> Any:
+        try:
+            return self._inner.send(value)
+        except SystemExit as problem:
+            raise TaskExitError(str(problem)) from problem
+
+    def throw(self, *problem: Any) -> Any:
+        try:
+            return self._inner.throw(*problem)
+        except SystemExit as raised:
+            raise TaskExitError(str(raised)) from raised
+
+    def close(self) -> None:
+        self._inner.close()
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        return self._inner.__await__()  # type: ignore[no-any-return]  # of a coroutine
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)  # what debuggers and other libraries read of a coroutine

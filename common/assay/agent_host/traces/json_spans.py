@@ -1,0 +1,174 @@
+"""Spans as JSON: OTLP's, as the collector's file exporter writes it, and that of the SDKs' console exporters."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from assay.agent_host.traces.span import MAX_VALUE_DEPTH, MalformedSpanError, Span
+
+_ERROR_CODES = (2, "STATUS_CODE_ERROR", "ERROR")
+_PLAIN = {"stringValue": str, "boolValue": bool}
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def spans_from_json(data: object) -> tuple[list[Span], int]:
+    """Return the spans of a JSON object, and how many more it has that are malformed.
+
+    Args:
+        data: An export request, `{"resourceSpans": […]}`, or one span as `ReadableSpan.to_json` of the Python SDK
+            writes it. Unknown fields are ignored.
+
+    Raises:
+        MalformedSpanError: It is neither.
+    """
+    if not isinstance(data, dict):
+        raise MalformedSpanError("it is no JSON object")
+    if "context" in data:
+        return [_sdk_span(data)], 0
+    if "resourceSpans" not in data:
+        raise MalformedSpanError("it has neither 'resourceSpans', as OTLP has, nor the 'context' of a span")
+    spans, malformed = [], 0
+    for resource in _items(data, "resourceSpans"):
+        for scope in _items(resource, "scopeSpans"):
+            for span in _items(scope, "spans"):
+                try:
+                    spans.append(_otlp_span(span))
+                except MalformedSpanError:
+                    malformed += 1
+    return spans, malformed
+
+
+def _otlp_span(data: object) -> Span:
+    span = _mapping(data, "a span")
+    return Span(
+        trace_id=_id(span.get("traceId")),
+        span_id=_id(span.get("spanId")),
+        parent_id=_id(span.get("parentSpanId")),
+        name=_text(span.get("name")),
+        start_ns=_whole(span.get("startTimeUnixNano")),
+        end_ns=_whole(span.get("endTimeUnixNano")),
+        attributes=_pairs(span.get("attributes"), 0),
+        is_error=_is_error(span, "code"),
+    )
+
+
+def _sdk_span(data: dict[str, Any]) -> Span:
+    context = _mapping(data["context"], "its context")
+    return Span(
+        trace_id=_id(context.get("trace_id")),
+        span_id=_id(context.get("span_id")),
+        parent_id=_id(data.get("parent_id")),
+        name=_text(data.get("name")),
+        start_ns=_instant_ns(data.get("start_time")),
+        end_ns=_instant_ns(data.get("end_time")),
+        attributes=_shallow(_mapping(data.get("attributes") or {}, "its attributes"), 0),
+        is_error=_is_error(data, "status_code"),
+    )
+
+
+def _is_error(span: dict[str, Any], key: str) -> bool:
+    status = span.get("status")
+    return isinstance(status, dict) and status.get(key) in _ERROR_CODES
+
+
+def _id(value: object) -> str:
+    """Return an id; that of no parent, which some write as zeros, is empty."""
+    text = _text(value).lower().removeprefix("0x")
+    return text if text.strip("0") else ""
+
+
+def _text(value: object) -> str:
+    if value is not None and not isinstance(value, str):
+        raise MalformedSpanError("a name or an id is no text")
+    return value or ""
+
+
+def _whole(value: object) -> int:
+    """Return a whole number, which JSON of protobuf has as a text."""
+    if value is None:
+        return 0
+    with contextlib.suppress(ValueError):
+        if isinstance(value, str) and len(value) <= 20:
+            value = int(value)
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise MalformedSpanError("a number is no whole number")
+    if not -(2**63) <= value < 2**64:
+        raise MalformedSpanError("a number has more than 64 bits")
+    return value
+
+
+def _instant_ns(value: object) -> int:
+    text = _text(value)
+    if not text:
+        return 0
+    try:
+        return (datetime.fromisoformat(text) - _EPOCH) // timedelta(microseconds=1) * 1000
+    except (ValueError, TypeError):
+        raise MalformedSpanError("a time is none in the form of ISO 8601 with a time zone") from None
+
+
+def _pairs(value: object, depth: int) -> dict[str, Any]:
+    """Return attributes, which OTLP has as a list of keys with values."""
+    found = {}
+    for pair in _list(value, "attributes"):
+        one = _mapping(pair, "an attribute")
+        found[_text(one.get("key"))] = _any_value(one.get("value"), depth + 1)
+    return found
+
+
+def _any_value(value: object, depth: int) -> Any:
+    if depth > MAX_VALUE_DEPTH:
+        raise MalformedSpanError(f"an attribute is nested more than {MAX_VALUE_DEPTH} levels deep")
+    if value is None:
+        return None
+    one = _mapping(value, "the value of an attribute")
+    for key, kind in _PLAIN.items():
+        if isinstance(one.get(key), kind):
+            return one[key]
+    if "intValue" in one:
+        return _whole(one["intValue"])
+    if "doubleValue" in one:
+        return _float(one["doubleValue"])
+    if "arrayValue" in one:
+        array = _mapping(one["arrayValue"], "an array")
+        return [_any_value(item, depth + 1) for item in _list(array.get("values"), "an array")]
+    if "kvlistValue" in one:
+        return _pairs(_mapping(one["kvlistValue"], "a mapping").get("values"), depth + 1)
+    return None
+
+
+def _float(value: object) -> float | None:
+    """Return a finite number; protobuf writes others as texts."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    with contextlib.suppress(OverflowError):
+        if is_number and math.isfinite(value):  # type: ignore[arg-type]  # it is a number
+            return float(value)  # type: ignore[arg-type]  # it is a number
+    return None
+
+
+def _shallow(value: Any, depth: int) -> Any:
+    """Return a value of JSON where it is not too deep."""
+    if depth > MAX_VALUE_DEPTH:
+        raise MalformedSpanError(f"an attribute is nested more than {MAX_VALUE_DEPTH} levels deep")
+    for item in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        _shallow(item, depth + 1)
+    return value
+
+
+def _items(holder: object, key: str) -> list[Any]:
+    return _list(_mapping(holder, f"the holder of {key}").get(key), key)
+
+
+def _list(value: object, what: str) -> list[Any]:
+    if value is not None and not isinstance(value, list):
+        raise MalformedSpanError(f"{what} is no list")
+    return value or []
+
+
+def _mapping(value: object, what: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise MalformedSpanError(f"{what} is no mapping")
+    return value

@@ -1,0 +1,78 @@
+"""OpenTelemetry in this process, where an agent uses it: its spans get their parent here, and are sent when due."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import logging
+from typing import TYPE_CHECKING
+
+from assay.agent_host.threads import CallThreads, TooManyHangError
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Iterator
+
+    from assay.agent_host.traces.trace import Trace
+
+_MAX_HUNG = 4
+
+_log = logging.getLogger(__name__)
+
+
+def is_available() -> bool:
+    """Return whether the API of OpenTelemetry is installed here."""
+    try:
+        return importlib.util.find_spec("opentelemetry.trace") is not None
+    except ImportError:
+        return False
+
+
+@contextlib.contextmanager
+def parent_span(trace: Trace) -> Iterator[None]:
+    """Make the root of a trace the parent of the spans that begin in the context of this task."""
+    from opentelemetry import context
+    from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags, set_span_in_context
+
+    root = SpanContext(
+        trace_id=int(trace.trace_id, 16),
+        span_id=int(trace.root_id, 16),
+        is_remote=True,
+        trace_flags=TraceFlags(TraceFlags.SAMPLED),
+    )
+    token = context.attach(set_span_in_context(NonRecordingSpan(root)))
+    try:
+        yield
+    finally:
+        context.detach(token)
+
+
+class SpanFlush:
+    """Makes the tracer provider of this process send what has ended."""
+
+    def __init__(self) -> None:
+        self._threads = CallThreads(max_hung=_MAX_HUNG)
+
+    async def run(self, limit: asyncio.Timeout, timeout_s: float) -> bool:
+        """Flush the provider; return whether there is one that was flushed.
+
+        Args:
+            limit: The time limit that the caller is under.
+            timeout_s: What is left of it, in seconds.
+        """
+        from opentelemetry.trace import get_tracer_provider
+
+        flush = getattr(get_tracer_provider(), "force_flush", None)
+        if flush is None:
+            return False
+        try:
+            outcome = await self._threads.run(flush, round(timeout_s * 1000), limit)
+        except TooManyHangError:
+            return False
+        if outcome.error is not None:
+            _log.warning("flushing the spans of the agent failed: problem=%r", outcome.error)
+        return outcome.error is None and outcome.value is not False
+
+    def close(self) -> None:
+        """Let idle threads end."""
+        self._threads.close()

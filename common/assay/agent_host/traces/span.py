@@ -1,0 +1,68 @@
+"""One span of a trace, whichever encoding it came in."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+MAX_VALUE_DEPTH = 32
+"""Of arrays and mappings in one attribute."""
+
+_TRACE_ID = re.compile(r"[0-9a-f]{32}")
+_SPAN_ID = re.compile(r"[0-9a-f]{16}")
+
+
+class MalformedSpanError(ValueError):
+    """What should be a span is none; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A span that has ended.
+
+    Args:
+        trace_id: 32 hexadecimal digits, lower case.
+        span_id: 16 hexadecimal digits, lower case.
+        parent_id: That of the span above it; empty for none.
+        name: Its name.
+        start_ns: When it began, in nanoseconds since 1970.
+        end_ns: When it ended, in nanoseconds since 1970.
+        attributes: Plain values: texts, numbers, truth values, None, lists and mappings of them.
+        is_error: Whether its status is an error.
+
+    Raises:
+        MalformedSpanError: An id is none.
+    """
+
+    trace_id: str
+    span_id: str
+    parent_id: str = ""
+    name: str = ""
+    start_ns: int = 0
+    end_ns: int = 0
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+    is_error: bool = False
+
+    def __post_init__(self) -> None:
+        """Check the ids, by which spans are joined."""
+        if not _TRACE_ID.fullmatch(self.trace_id):
+            raise MalformedSpanError("its trace id is not 32 hexadecimal digits")
+        if not _SPAN_ID.fullmatch(self.span_id) or not (self.parent_id == "" or _SPAN_ID.fullmatch(self.parent_id)):
+            raise MalformedSpanError("its span id or that of its parent is not 16 hexadecimal digits")
+
+    @property
+    def size(self) -> int:
+        """About how much memory its texts take, in bytes."""
+        return len(self.name) + _size(self.attributes)
+
+
+def _size(value: Any) -> int:
+    if isinstance(value, str | bytes):
+        return len(value)
+    if isinstance(value, dict):
+        return sum(len(key) + _size(item) for key, item in value.items())
+    return sum(map(_size, value)) + 8 if isinstance(value, list) else 8

@@ -1,0 +1,120 @@
+"""Tokens of a trace: the sum over its calls of models, each counted once however many spans repeat it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+from assay.agent_host.traces.span_kinds import SpanKind, kind_of_span, value_at
+from assay.model.agent_response import Usage
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from assay.agent_host.traces.span import Span
+
+_NAMES: Mapping[str, tuple[str, ...]] = {
+    "input_tokens": ("gen_ai.usage.input_tokens", "gen_ai.usage.prompt_tokens", "llm.token_count.prompt"),
+    "output_tokens": ("gen_ai.usage.output_tokens", "gen_ai.usage.completion_tokens", "llm.token_count.completion"),
+    "total_tokens": ("gen_ai.usage.total_tokens", "llm.token_count.total"),
+    "cache_read_tokens": (
+        "gen_ai.usage.cache_read.input_tokens",
+        "gen_ai.usage.cache_read_tokens",
+        "gen_ai.usage.details.cache_read_tokens",
+        "llm.token_count.prompt_details.cache_read",
+    ),
+    "cache_write_tokens": (
+        "gen_ai.usage.cache_creation.input_tokens",
+        "gen_ai.usage.cache_write_tokens",
+        "gen_ai.usage.details.cache_write_tokens",
+        "llm.token_count.prompt_details.cache_write",
+    ),
+    "reasoning_tokens": (
+        "gen_ai.usage.reasoning.output_tokens",
+        "gen_ai.usage.reasoning_tokens",
+        "gen_ai.usage.details.reasoning_tokens",
+        "llm.token_count.completion_details.reasoning",
+    ),
+}
+_WHOLE = ("input_tokens", "output_tokens", "total_tokens")
+"""Counts that each call has; of the others a call without any says nothing."""
+_MAX_TOKENS = 2**53
+
+
+def usage_of_trace(spans: Sequence[Span]) -> tuple[Usage | None, str]:
+    """Return the tokens of a trace, and why they are not known where they cannot be.
+
+    A span counts where none below it has counts: an agent's span repeats the sum of its calls, and two
+    instrumentations write one call twice. A call that failed may have none.
+    """
+    counts = {span.span_id: found for span in spans if (found := _counts(span))}
+    parents = {span.span_id: span.parent_id for span in spans}
+    above = _above(counts, parents)
+    counted = [counts[span_id] for span_id in counts if span_id not in above]
+    below = _below(counts.keys() - above, parents)
+    uncounted = [
+        span
+        for span in spans
+        if kind_of_span(span) is SpanKind.MODEL
+        and not span.is_error
+        and span.span_id not in counts
+        and span.span_id not in above
+        and span.span_id not in below
+    ]
+    if uncounted:
+        said = f"calls of a model without token counts: {len(uncounted)} of {len(uncounted) + len(counted)}"
+        return None, f"{said}, so that their sum is not known"
+    if not counted:
+        return None, ""
+    return Usage(**_sums(counted)), ""
+
+
+def _counts(span: Span) -> dict[str, int]:
+    """Return the counts of a span; those of embeddings are none of an answer's."""
+    if kind_of_span(span) is SpanKind.EMBEDDING:
+        return {}
+    found = {}
+    for name, attributes in _NAMES.items():
+        value = value_at(span, *attributes)
+        if isinstance(value, float) and value.is_integer():
+            value = int(value)
+        if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < _MAX_TOKENS:
+            found[name] = value
+    return found if any(name in found for name in _WHOLE) else {}
+
+
+def _sums(counted: Sequence[Mapping[str, int]]) -> dict[str, int]:
+    sums = {}
+    for name in _NAMES:
+        values = [counts[name] for counts in counted if name in counts]
+        if values and (name not in _WHOLE or len(values) == len(counted)):
+            sums[name] = sum(values)
+    if "total_tokens" not in sums and "input_tokens" in sums and "output_tokens" in sums:
+        sums["total_tokens"] = sums["input_tokens"] + sums["output_tokens"]
+    return sums
+
+
+def _above(marked: Mapping[str, object], parents: Mapping[str, str]) -> set[str]:
+    """Return the spans that have a marked one below them."""
+    above: set[str] = set()
+    for span_id in marked:
+        parent = parents[span_id]
+        while parent in parents and parent not in above:
+            above.add(parent)
+            parent = parents[parent]
+    return above
+
+
+def _below(marked: set[str], parents: Mapping[str, str]) -> set[str]:
+    """Return the spans that have a marked one above them."""
+    children = defaultdict(list)
+    for span_id, parent in parents.items():
+        children[parent].append(span_id)
+    below: set[str] = set()
+    pending = list(marked)
+    while pending:
+        for child in children[pending.pop()]:
+            if child not in below:
+                below.add(child)
+                pending.append(child)
+    return below

@@ -1,0 +1,140 @@
+"""An agent whose answers are completed by the spans that it emits."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import time
+from typing import TYPE_CHECKING, Any
+
+from assay.agent_host.failures import Failures
+from assay.agent_host.traces.process_tracing import SpanFlush, is_available, parent_span
+from assay.agent_host.traces.trace import EXPORT_DELAY_S, MAX_SPANS, MAX_TRACE_BYTES
+from assay.agent_host.traces.trace_content import TraceContent, content_of_trace
+from assay.model.agent_response import AgentStatus, MalformedAnswerError
+from assay.model.response_limits import MAX_ANSWER_BYTES
+from assay.wire.agent import response_to_wire
+
+if TYPE_CHECKING:
+    from assay.agent_host.protocol import Caller
+    from assay.agent_host.traces.span_file import SpanFile
+    from assay.agent_host.traces.trace import Trace, TraceBook
+    from assay.model.agent_request import AgentRequest
+    from assay.model.agent_response import AgentResponse
+
+METADATA_KEY = "assay_trace"
+"""Where the metadata of an answer says what came of its trace."""
+
+_SETTLE_S = EXPORT_DELAY_S + 0.25
+"""Without a flush, a trace is complete once no further span has arrived for so long: an exporter sends what it has once
+in each delay."""
+_FILE_POLL_S = 0.05
+_LARGEST_PART = 0.9
+"""Of the largest answer: the rest is for its metadata, which the caller's note adds to."""
+
+
+class TracedCaller:
+    """Asks another caller, and adds what spans say to its answers; what an answer has itself stays.
+
+    Args:
+        caller: Asks the agent.
+        source: Where the spans of this trace come from: a file, or the traces of a receiver.
+        wait_s: How long an answer waits for its spans at most, in seconds; never longer than its time limit.
+        in_process: Whether the agent runs in this process, whose OpenTelemetry is its own.
+    """
+
+    def __init__(self, caller: Caller, source: SpanFile | TraceBook, *, wait_s: float, in_process: bool) -> None:
+        from assay.agent_host.traces.span_file import SpanFile
+
+        self._caller = caller
+        self._file = source if isinstance(source, SpanFile) else None
+        self._traces = source.traces if isinstance(source, SpanFile) else source
+        self._wait_s = wait_s
+        self._has_api = in_process and is_available()
+        self._flush = SpanFlush()
+        self._failures = Failures()
+
+    async def call(self, request: AgentRequest) -> AgentResponse:
+        """Return the agent's answer with what its spans add, and the time that the agent took without them."""
+        trace = self._traces.open()
+        deadline = time.monotonic() + request.timeout_s
+        try:
+            with parent_span(trace) if self._has_api else contextlib.nullcontext():
+                response = await self._caller.call(dataclasses.replace(request, traceparent=trace.traceparent))
+            # An answer that failed waits for nothing: its spans may never end.
+            wait_s = 0.0 if response.status is AgentStatus.ERROR else self._wait_s
+            wait_s = max(0.0, min(wait_s, deadline - time.monotonic()))
+            await self._gather(trace, wait_s)
+        finally:
+            self._traces.close(trace)
+        return self._failures.redacted_answer(_completed(response, trace, wait_s))
+
+    async def aclose(self) -> None:
+        """Let go of the agent's threads and processes; a receiver stays for later questions."""
+        self._flush.close()
+        await self._caller.aclose()
+
+    async def _gather(self, trace: Trace, wait_s: float) -> None:
+        """Wait until the spans of a trace are complete, or the time is over."""
+        if wait_s <= 0:
+            await self._read_file()
+            return
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(wait_s) as limit:
+                was_flushed = self._has_api and await self._flush.run(limit, wait_s)
+                settle_s = 0.0 if was_flushed else _SETTLE_S
+                await self._read_file()
+                while True:
+                    count, is_connected = trace.span_count, trace.is_connected
+                    poll_s = wait_s if self._file is None else _FILE_POLL_S
+                    has_changed = await trace.wait_for_change(settle_s if is_connected else poll_s)
+                    await self._read_file()
+                    if is_connected and not has_changed and trace.span_count == count:
+                        return
+
+    async def _read_file(self) -> None:
+        if self._file is not None:
+            await self._file.read()
+
+
+def _completed(response: AgentResponse, trace: Trace, wait_s: float) -> AgentResponse:
+    """Return an answer with what its trace adds, and with what of it is missing."""
+    spans = trace.spans
+    content, problems = TraceContent(), []
+    if trace.is_too_large:
+        limit_mib = MAX_TRACE_BYTES // 1024**2
+        problems.append(f"the trace has more than {MAX_SPANS:,} spans or {limit_mib} MiB: nothing of it is used")
+    else:
+        content = content_of_trace(spans)
+    if response.status is not AgentStatus.ERROR:
+        if not spans:
+            problems.append(f"no span of this trace arrived within {wait_s:g} s")
+        elif orphans := trace.orphan_count:
+            said = f"spans whose parent did not arrive within {wait_s:g} s: {orphans}; what came later is left out"
+            problems.append(said)
+    problems += [content.problem] if content.problem and response.usage is None else []
+    # A trace that is whole and has no call says that none was made; of another, calls may be missing, and tokens.
+    is_whole = bool(spans) and not trace.is_too_large and not trace.orphan_count
+    has_all_calls = is_whole and response.status is not AgentStatus.ERROR
+    completed = dataclasses.replace(
+        response,
+        tool_calls=response.tool_calls or content.tool_calls or (() if has_all_calls else response.tool_calls),
+        sources=response.sources or content.sources,
+        usage=response.usage or (content.usage if is_whole else None),
+        model=response.model or content.model,
+    )
+    if not _fits(completed):
+        problems.append("its tool calls and sources are larger than an answer may be: they are left out")
+        completed = dataclasses.replace(completed, tool_calls=response.tool_calls, sources=response.sources)
+    note: dict[str, Any] = {"trace_id": trace.trace_id, "spans": len(spans)}
+    if problems:
+        note["problems"] = problems
+    return dataclasses.replace(completed, metadata={**response.metadata, METADATA_KEY: note})
+
+
+def _fits(response: AgentResponse) -> bool:
+    try:
+        return response_to_wire(response).ByteSize() <= MAX_ANSWER_BYTES * _LARGEST_PART
+    except (MalformedAnswerError, ValueError):
+        return True  # of the agent's own parts: the answer is refused where it is sent
