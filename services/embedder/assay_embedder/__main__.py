@@ -60,7 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the process; return its exit code: 0 stopped, 2 wrong settings, 3 cannot serve here."""
     configure_logging()
     logging.getLogger("sentence_transformers").setLevel(logging.WARNING)
-    # Its warnings tell each attempt at a hub that cannot be reached, twice; what comes of them is told by ourselves.
+    # It warns twice of each attempt at a hub that cannot be reached; the outcome is logged here.
     logging.getLogger("huggingface_hub").setLevel(logging.ERROR)
     try:
         settings = Settings.read(sys.argv[1:] if arguments is None else arguments, os.environ)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Protocol
 
-from assay.errors import InvalidInputError, Problem, UnavailableError
+from assay.errors import InvalidInputError, Problem, UnavailableError, WrongStateError
+from assay.model.agent_request import AgentRequest
 from assay.model.agent_response import AgentErrorKind, error_response, response_from_json, response_to_json
-from assay.model.run_settings import HOSTED_ADAPTERS
+from assay.model.metric_call import MetricRequest
 from assay.v1 import orchestrator_pb2 as pb
 from assay.wire.agent import plain_response, request_to_wire, response_from_wire, split_by_size
+from assay.wire.metric_call import metric_request_to_wire, outcomes_from_wire
 from assay_orchestrator.agents.hosted import Cancelled, Detached, Questions, Reconciled
 
 if TYPE_CHECKING:
@@ -58,7 +60,8 @@ class AgentStreams:
         """Yield what a client is sent, until it leaves, its run asks no more, or the process stops.
 
         Raises:
-            InvalidInputError: The first message attaches to no run whose agent a client hosts.
+            InvalidInputError: The first message attaches to no run whose agent or metrics a client hosts.
+            WrongStateError: The run has metrics that the client does not compute.
             NotFoundError: The scope reaches no such run.
             UnavailableError: The process stops.
         """
@@ -87,9 +90,16 @@ class AgentStreams:
         if not 1 <= attach.concurrency <= _MAX_CONCURRENCY:
             raise InvalidInputError([Problem(f"must be 1 to {_MAX_CONCURRENCY}", "attach.concurrency")])
         run = await self._runs.get(self._scope, attach.run_id)
-        if run.settings.agent.adapter not in HOSTED_ADAPTERS:
+        if not run.settings.needs_host:
             raise InvalidInputError(
                 [Problem(f"run {run.run_id} uses the {run.settings.agent.adapter} adapter, which no client hosts")]
+            )
+        if run.settings.functions and not attach.computes_metrics:
+            names = ", ".join(metric.name for metric in run.settings.functions)
+            raise WrongStateError(
+                f"run {run.run_id} has metrics in Python code ({names}), which this client does not compute: use the "
+                "client of the server's version, and `assay runs resume RUN --spec SPEC`",
+                reason="METRICS_NOT_HOSTED",
             )
         return attach, run
 
@@ -99,6 +109,8 @@ async def _deliver(incoming: AsyncIterator[pb.ServeAgentRequest], attachment: At
         if message.HasField("suspended"):
             attachment.suspended(message.suspended.number)
         attachment.deliver((response.request_id, _received(response)) for response in message.responses.responses)
+        computed = message.metric_responses.responses
+        attachment.deliver((response.request_id, outcomes_from_wire(response)) for response in computed)
 
 
 def _received(message: agent_pb2.AgentResponse) -> AgentResponse:
@@ -114,8 +126,12 @@ def _received(message: agent_pb2.AgentResponse) -> AgentResponse:
 
 def _outgoing_to_wire(message: Questions | Cancelled | Reconciled | Detached) -> Iterator[pb.ServeAgentResponse]:
     if isinstance(message, Questions):
-        for requests in split_by_size([request_to_wire(request) for request in message.requests]):
-            yield pb.ServeAgentResponse(requests=pb.AgentRequests(requests=requests))
+        asked = [request for request in message.requests if isinstance(request, AgentRequest)]
+        scored = [request for request in message.requests if isinstance(request, MetricRequest)]
+        for questions in split_by_size(map(request_to_wire, asked)):
+            yield pb.ServeAgentResponse(requests=pb.AgentRequests(requests=questions))
+        for requests in split_by_size(map(metric_request_to_wire, scored)):
+            yield pb.ServeAgentResponse(metric_requests=pb.MetricRequests(requests=requests))
     elif isinstance(message, Cancelled):
         yield pb.ServeAgentResponse(cancelled=pb.CancelledRequests(request_ids=message.request_ids))
     elif isinstance(message, Reconciled):

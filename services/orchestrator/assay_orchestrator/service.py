@@ -135,11 +135,11 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
     ) -> pb.CreateRunResponse:
         """Accept a run."""
         try:
-            settings = SETTINGS.from_wire(request.spec)
+            asked = SETTINGS.from_wire(request.spec)
         except ValueError as refusal:
             raise SpecError([Problem(str(refusal), "spec")]) from None
         # In a thread: a schema of 64 kB takes half a second to check.
-        settings = await asyncio.to_thread(check_settings, settings, self._settings)
+        settings = await asyncio.to_thread(check_settings, asked, self._settings)
         await self._manager.preflight(settings)
         if request.validate_only:
             return pb.CreateRunResponse()
@@ -150,7 +150,7 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
             raise NotFoundError(
                 f"there is no dataset {request.dataset_id!r}: upload it first", reason="DATASET_NOT_FOUND"
             )
-        run = await self._manager.create(self._scope, request.request_id, settings, dataset)
+        run = await self._manager.create(self._scope, request.request_id, settings, dataset, asked)
         return pb.CreateRunResponse(run=self._to_wire(run))
 
     async def GetRun(  # noqa: N802
@@ -424,7 +424,7 @@ class _Upload:
         if problems := [Problem(problem, f"header.{field}") for field, problem in found.items() if problem]:
             raise DatasetError(problems)
         self._header = header
-        # Equal cases under another name are another dataset: no answer tells the name that another client gave them.
+        # Equal cases under another name are another dataset: no answer reveals the name that another client gave them.
         self._hash.update(json.dumps([header.name, header.format]).encode() + b"\n")
 
     async def add(self, messages: Sequence[pb.Case]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from assay.spec.prompt_options import PROVIDERS
+from assay_orchestrator.agents.dry_run import DryRun
 from assay_orchestrator.agents.protocol import NotAskedError
 from assay_orchestrator.agents.replay import ReplayAgent
 from assay_orchestrator.agents.retrying import RetryingAgent
@@ -13,32 +14,34 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Sequence
 
+    from assay.errors import Problem
     from assay.model.run import AgentSettings
+    from assay_orchestrator.agents.access import AgentAccess
     from assay_orchestrator.agents.hosted import HostedAgent
     from assay_orchestrator.agents.protocol import Agent
     from assay_orchestrator.scoring.pool import ScorerPool
 
-__all__ = ["NotAskedError", "RetryingAgent", "build_agent"]
+__all__ = ["NotAskedError", "RetryingAgent", "agent_problems", "build_agent"]
 
 
 def build_agent(
     settings: AgentSettings,
+    access: AgentAccess,
     *,
     hosted: HostedAgent | None,
-    allowed_hosts: Sequence[str],
-    allowed_env: Sequence[str],
     pausing: asyncio.Event | None = None,
     scorers: ScorerPool | None = None,
+    has_answers: bool = False,
 ) -> RetryingAgent:
     """Return the agent of a run, retrying as its settings say.
 
     Args:
         settings: Checked settings.
+        access: Which hosts may be called, and which environment variables named.
         hosted: The broker of a client-hosted agent; None for the other adapters.
-        allowed_hosts: Patterns of hosts that agents may have.
-        allowed_env: Patterns of environment variables that agents may name.
         pausing: Set when nothing more is to be asked.
         scorers: Read replies that are much work to read; None to read all of them here.
+        has_answers: Whether the run has answers already.
 
     Raises:
         InvalidInputError: The agent may not be reached, or an environment variable is missing.
@@ -47,19 +50,66 @@ def build_agent(
     if hosted is not None:
         agent = hosted
     elif settings.adapter == "http":
-        # Imported here: httpx2 is needed by this adapter alone.
+        # Imported here, and below: httpx2 is needed by these adapters alone.
         from assay_orchestrator.agents.http import HttpAgent
 
-        agent = HttpAgent(settings, allowed_hosts=allowed_hosts, allowed_env=allowed_env, scorers=scorers)
+        agent = HttpAgent(settings, access, scorers=scorers)
+    elif settings.adapter == "a2a":
+        from assay_orchestrator.agents.a2a import A2aAgent
+
+        agent = A2aAgent(settings, access)
+    elif settings.adapter == "adk":
+        from assay_orchestrator.agents.adk_server import AdkServerAgent
+
+        agent = AdkServerAgent(settings, access)
     elif settings.adapter == "grpc":
         from assay_orchestrator.agents.grpc import GrpcAgent  # imported here: most runs call no such service
 
-        agent = GrpcAgent(settings, allowed_hosts=allowed_hosts, allowed_env=allowed_env)
+        agent = GrpcAgent(settings, access)
     elif settings.adapter in PROVIDERS:
         # Imported here: most runs fill no prompt. The provider's package follows with the first question.
         from assay_orchestrator.agents.prompt import PromptAgent
 
-        agent = PromptAgent(settings, allowed_hosts=allowed_hosts, allowed_env=allowed_env)
+        agent = PromptAgent(settings, access)
     # A recorded error is the same however often it is read.
     retries = settings.retries if settings.adapter != "replay" else 0
-    return RetryingAgent(agent, retries, pausing=pausing)
+    marks_cold = hosted is None and settings.adapter != "replay"
+    dry_run = DryRun(is_right=has_answers) if settings.adapter == "http" else None
+    return RetryingAgent(agent, retries, pausing=pausing, marks_cold=marks_cold, dry_run=dry_run)
+
+
+async def agent_problems(settings: AgentSettings, access: AgentAccess) -> Sequence[Problem]:
+    """Return why the service that is an agent will not answer; nothing is asked that costs anything.
+
+    Args:
+        settings: Checked settings.
+        access: Which hosts may be called, and which environment variables named.
+
+    Raises:
+        InvalidInputError: The agent may not be reached, or an environment variable is missing.
+    """
+    # Imported here, each: most runs call no such service.
+    if settings.adapter == "grpc":
+        from assay_orchestrator.agents.grpc import GrpcAgent
+        from assay_orchestrator.agents.grpc_preflight import service_problems
+
+        service = GrpcAgent(settings, access)
+        try:
+            return await service_problems(service)
+        finally:
+            await service.aclose()
+    checked: A2aAgent | AdkServerAgent
+    if settings.adapter == "a2a":
+        from assay_orchestrator.agents.a2a import A2aAgent
+
+        checked = A2aAgent(settings, access)
+    elif settings.adapter == "adk" and not settings.is_hosted:
+        from assay_orchestrator.agents.adk_server import AdkServerAgent
+
+        checked = AdkServerAgent(settings, access)
+    else:
+        return ()
+    try:
+        return await checked.problems()
+    finally:
+        await checked.aclose()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -33,11 +32,10 @@ from assay_orchestrator.agents.http_hosts import check_grpc_target
 from assay_orchestrator.agents.secrets import Secrets
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from assay.model.agent_response import AgentRequest
     from assay.model.case import Case
     from assay.model.run import AgentSettings
+    from assay_orchestrator.agents.access import AgentAccess
 
 SERVICE = "assay.v1.AgentService"
 
@@ -59,29 +57,20 @@ class GrpcAgent:
 
     Args:
         settings: Checked settings; metadata may name environment variables as ${NAME}.
-        allowed_hosts: Patterns of hosts that may be called.
-        allowed_env: Patterns of environment variables that may be named.
-        environ: Where the variables are.
+        access: What may be called and named.
 
     Raises:
         InvalidInputError: The host is not allowed, or a variable is missing or not allowed.
     """
 
-    def __init__(
-        self,
-        settings: AgentSettings,
-        *,
-        allowed_hosts: Sequence[str],
-        allowed_env: Sequence[str],
-        environ: Mapping[str, str] = os.environ,
-    ) -> None:
+    def __init__(self, settings: AgentSettings, access: AgentAccess) -> None:
         problems: list[Problem] = []
         options = GrpcOptions.from_options(settings.options, problems)
         self.target = settings.target
         if problem := target_problem(self.target):
             problems.append(Problem(problem, "agent.target"))
-        problems += check_grpc_target(self.target, allowed_hosts)
-        self._secrets = Secrets(allowed_env, environ, problems)
+        problems += check_grpc_target(self.target, access.hosts)
+        self._secrets = Secrets(access.env, access.variables, problems)
         metadata: dict[str, str] = self._secrets.resolve_tree(options.metadata, "agent.metadata")
         problems += [problem for name, value in metadata.items() for problem in _check_value(name, value)]
         if problems:
@@ -93,7 +82,7 @@ class GrpcAgent:
             credentials = grpc.ssl_channel_credentials(options.ca_pem.encode("latin-1") or None)
         # Named as a host: what looks like the name of another resolver is none.
         self.channel = open_channel(f"dns:///{self.target}", dataclasses.replace(_CHANNEL, credentials=credentials))
-        # Replies are read here, so that one which is no message is told from a connection that broke.
+        # Replies are read here, so that a reply which is no message is not taken for a broken connection.
         self._answer: grpc.aio.UnaryUnaryMultiCallable[Any, bytes] = self.channel.unary_unary(
             f"/{SERVICE}/Answer", request_serializer=agent_pb2.AnswerRequest.SerializeToString
         )

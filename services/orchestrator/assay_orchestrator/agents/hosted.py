@@ -1,31 +1,40 @@
-"""The orchestrator's end of ServeAgent: questions of one run, spread over the clients that answer them."""
+"""The orchestrator's end of ServeAgent: questions of one run, spread over the clients that answer them.
+
+A question is one to the agent, or one to metrics that are functions on the user's side.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import dataclasses
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from assay.model.agent_response import AgentErrorKind, AgentResponse, error_response
+from assay.model.metric_call import MALFORMED, TIMEOUT, MetricOutcome
 from assay.wire.agent import request_to_wire
+from assay.wire.metric_call import metric_request_to_wire
 from assay_orchestrator.agents.protocol import NotAskedError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable
+    from collections.abc import AsyncIterator, Iterable, Mapping
 
     from assay.model.agent_response import AgentRequest
     from assay.model.case import Case
+    from assay.model.metric_call import MetricRequest
 
 _MAX_QUESTION_BYTES = 3_670_016
 _MAX_BATCH = 64
 
+HostedRequest: TypeAlias = "AgentRequest | MetricRequest"
+HostedAnswer: TypeAlias = "AgentResponse | Mapping[str, MetricOutcome]"
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Questions:
-    """Questions for a client."""
+    """Questions for a client, to the agent and to metrics."""
 
-    requests: list[AgentRequest]
+    requests: list[HostedRequest]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -51,8 +60,8 @@ class Reconciled:
 
 @dataclasses.dataclass(slots=True, eq=False)
 class _Question:
-    request: AgentRequest
-    answer: asyncio.Future[AgentResponse]
+    request: HostedRequest
+    answer: asyncio.Future[HostedAnswer]
     limit: asyncio.Timeout
     holder: Attachment | None = None
     is_waiting: bool = False
@@ -101,20 +110,54 @@ class HostedAgent:
         if request.history and request_to_wire(request).ByteSize() > _MAX_QUESTION_BYTES:
             message = f"question and history are larger than {_MAX_QUESTION_BYTES / 1024 / 1024:g} MiB: end it earlier"
             return error_response(AgentErrorKind.TOO_LARGE, message)
-        loop = asyncio.get_running_loop()
+        try:
+            answer = await self._ask(request)
+        except TimeoutError:
+            response = error_response(
+                AgentErrorKind.TIMEOUT, f"no answer within {request.timeout_s:g} s", retryable=True
+            )
+            return dataclasses.replace(response, latency_ms=request.timeout_s * 1000)
+        if not isinstance(answer, AgentResponse):
+            return error_response(AgentErrorKind.MALFORMED, "the client sent values of metrics in place of an answer")
+        return answer
+
+    async def compute(self, request: MetricRequest) -> dict[str, MetricOutcome]:
+        """Return what functions on a client's side say of an answer, by metric.
+
+        Raises:
+            NotAskedError: The run is being paused, and no client has the request.
+        """
+        if self._held:
+            raise NotAskedError
+        error, message = MALFORMED, "the client sent no value of this metric"
+        found: Mapping[str, MetricOutcome] = {}
+        if metric_request_to_wire(request).ByteSize() > _MAX_QUESTION_BYTES:
+            message = (
+                f"case, history and answer are larger than {_MAX_QUESTION_BYTES / 1024 / 1024:g} MiB: shorten them"
+            )
+        else:
+            try:
+                answer = await self._ask(request)
+                found = {} if isinstance(answer, AgentResponse) else answer
+            except TimeoutError:
+                error, message = TIMEOUT, f"the client sent no value within {request.timeout_s:g} s"
+        return {name: found.get(name) or MetricOutcome(error=error, message=message) for name in request.metrics}
+
+    async def _ask(self, request: HostedRequest) -> HostedAnswer:
+        """Return what a client says to a request.
+
+        Raises:
+            NotAskedError: The run is being paused, and no client has the request.
+            TimeoutError: A client has had it for longer than its time limit.
+        """
         limit = asyncio.timeout(None)
-        question = _Question(request, loop.create_future(), limit)
+        question = _Question(request, asyncio.get_running_loop().create_future(), limit)
         try:
             async with limit:
                 question.is_waiting = True
                 self._waiting.append(question)
                 self._spread()
                 return await question.answer
-        except TimeoutError:
-            response = error_response(
-                AgentErrorKind.TIMEOUT, f"no answer within {request.timeout_s:g} s", retryable=True
-            )
-            return dataclasses.replace(response, latency_ms=request.timeout_s * 1000)
         finally:
             self._forget(question)
 
@@ -184,7 +227,7 @@ class Attachment:
         self._agent = agent
         self._concurrency = concurrency
         self._asked: dict[str, _Question] = {}
-        self._outgoing: list[AgentRequest] = []
+        self._outgoing: list[HostedRequest] = []
         self._cancelled: list[str] = []
         self._suspension = 0
         self._detached: str | None = None
@@ -230,7 +273,7 @@ class Attachment:
         self._detached = reason
         self._moved.set()
 
-    def deliver(self, answers: Iterable[tuple[str, AgentResponse]]) -> None:
+    def deliver(self, answers: Iterable[tuple[str, HostedAnswer]]) -> None:
         """Take the client's answers by request id; late and unknown ones are ignored."""
         for request_id, response in answers:
             question = self._asked.pop(request_id, None)

@@ -4,78 +4,102 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import os
 import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from assay.errors import InvalidInputError, Problem
 from assay.local.install_hint import install_hint
 from assay.model.agent_response import AgentErrorKind, AgentResponse, MalformedAnswerError, error_response
 from assay.model.response_limits import AnswerTooLargeError
-from assay.providers.client import connect, missing_package
+from assay.providers.client import Service, connect, missing_package
 from assay.providers.errors import MalformedReplyError, ProviderStatusError, ReplyTooLargeError, UnreachableError
 from assay.providers.messages import Request
 from assay.providers.own_services import KEY_VARIABLES, OWN_URLS
-from assay.providers.parameters import LearnedParameters, Parameters, token_field_of
+from assay.providers.parameters import LearnedParameters, Parameters, refuses, token_field_of
 from assay.spec.prompt_options import PromptOptions
+from assay.spec.variables import VARIABLE
 from assay_orchestrator.agents.http_hosts import check_prompt_host
 from assay_orchestrator.agents.prompt_response import refused_status, response_from_reply
 from assay_orchestrator.agents.prompt_template import ConversationError, build_conversation
 from assay_orchestrator.agents.secrets import Secrets
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from assay.model.agent_response import AgentRequest
     from assay.model.case import Case
     from assay.model.run import AgentSettings
     from assay.providers.client import ModelClient
+    from assay_orchestrator.agents.access import AgentAccess
     from assay_orchestrator.agents.prompt_template import Conversation
 
-_NO_KEY = "no-key"
+
+@dataclass(frozen=True, slots=True)
+class _PromptParameters(Parameters):
+    """Parameters of a prompt, some of which a service may refuse.
+
+    Args:
+        stream_usage: Whether a reply in pieces is asked for its usage.
+    """
+
+    stream_usage: bool = True
+
+    def without_refused(self, refusal: ProviderStatusError) -> _PromptParameters | None:
+        """Return other parameters where a refusal says that one of these is unknown, else None."""
+        # By name: a dataclass with slots is another class than the one that super() without arguments refers to.
+        return Parameters.without_refused(self, refusal) or self._without_stream_usage(refusal)
+
+    def _without_stream_usage(self, refusal: ProviderStatusError) -> _PromptParameters | None:
+        if self.stream_usage and refuses(refusal, "stream_options"):
+            return dataclasses.replace(self, stream_usage=False)
+        return None
 
 
 class PromptAgent:
     """One attempt is one call of the model, but for a first one that refuses a parameter, which is left out then.
 
     The provider's package is imported and connected to with the first question, off the event loop and outside
-    the measured time. Of the environment nothing is used but the variable that holds the key.
+    the measured time. Of the environment nothing is used but the variables that the spec names, and the provider's key.
 
     Args:
         settings: Checked settings.
-        allowed_hosts: Patterns of hosts that may be called.
-        allowed_env: Patterns of environment variables that may be named.
-        environ: Where the variables are.
+        access: What may be called and named.
 
     Raises:
         InvalidInputError: The provider's package is missing, its host is not allowed, or the key's variable is
             missing or not allowed.
     """
 
-    def __init__(
-        self,
-        settings: AgentSettings,
-        *,
-        allowed_hosts: Sequence[str],
-        allowed_env: Sequence[str],
-        environ: Mapping[str, str] = os.environ,
-    ) -> None:
+    def __init__(self, settings: AgentSettings, access: AgentAccess) -> None:
         problems: list[Problem] = []
         self._settings = settings
         self._options = PromptOptions.from_options(settings.adapter, settings.options, problems)
-        self._secrets = Secrets(allowed_env, environ, problems)
+        self._secrets = Secrets(access.env, access.variables, problems)
         self._url = self._options.base_url or OWN_URLS[settings.adapter]
-        problems += check_prompt_host(settings, allowed_hosts)
+        problems += check_prompt_host(settings, access.hosts)
         # The provider's own key is for the provider's own service: another one gets the key that the spec names for it.
         own_key = None if self._options.base_url else f"${{{KEY_VARIABLES[settings.adapter]}}}"
-        self._key_name = self._options.api_key or own_key
-        self._key = self._secrets.resolve(self._key_name, "agent.api_key") if self._key_name else _NO_KEY
-        if not (self._key.isascii() and self._key.isprintable()) or " " in self._key:
+        key_name = self._options.api_key or own_key
+        self._key = self._secrets.resolve(key_name, "agent.api_key") if key_name else ""
+        if not _is_sendable(self._key) or " " in self._key:
             problems.append(Problem("is not a key: it must be printable ASCII without spaces", "agent.api_key"))
+        # What a refusal of the key names: a service may have it in a header of its own.
+        of_headers = (found[0] for value in self._options.headers.values() for found in VARIABLE.finditer(value))
+        self._key_names = " or ".join(filter(None, (key_name, *of_headers)))
+        self._price = self._options.price_of(settings.adapter, settings.target, problems)
+        self._service = Service(
+            self._url,
+            self._key,
+            self._secrets.resolve_tree(self._options.headers, "agent.headers"),
+            self._secrets.resolve_tree(self._options.query, "agent.query"),
+            self._options.api,
+        )
+        problems += _unsendable_headers(self._service.headers)
         problems += _missing_package(settings.adapter)
         if problems:
             raise InvalidInputError(problems)
-        self._wanted = Parameters(
+        self._wanted = _PromptParameters(
             self._options.max_tokens, self._options.temperature, token_field_of(self._options.base_url)
         )
         self._learned = LearnedParameters()
@@ -127,22 +151,24 @@ class PromptAgent:
                         sent,
                         system=conversation.system,
                         extra=self._options.extra,
+                        stream=self._options.stream,
+                        stream_usage=sent.stream_usage,
                     )
                 )
             except ProviderStatusError as refusal:
                 adapted = sent.without_refused(refusal)
                 if adapted is None:
-                    return refused_status(refusal, self._settings.target, self._url, self._key_name)
+                    return refused_status(refusal, self._settings.target, self._url, self._key_names)
                 self._learned.learn(sent, adapted)
                 sent = adapted
                 continue
-            return response_from_reply(reply, sent.temperature)
+            return response_from_reply(reply, sent.temperature, self._price)
 
     async def _connected(self) -> ModelClient:
         async with self._connecting:
             if self._client is None:
                 self._client = await asyncio.to_thread(
-                    connect, self._settings.adapter, self._url, self._key, self._settings.concurrency
+                    connect, self._settings.adapter, self._service, self._settings.concurrency
                 )
             return self._client
 
@@ -156,6 +182,19 @@ class _Stopwatch:
 
     def elapsed_ms(self) -> float:
         return (time.perf_counter() - self._start) * 1000
+
+
+def _is_sendable(text: str) -> bool:
+    return text.isascii() and text.isprintable()
+
+
+def _unsendable_headers(headers: Mapping[str, str]) -> list[Problem]:
+    # Without the value: it may be a key.
+    return [
+        Problem("is not a header's value: it must be printable ASCII", f"agent.headers.{name}")
+        for name, value in headers.items()
+        if not _is_sendable(value)
+    ]
 
 
 def _missing_package(adapter: str) -> list[Problem]:

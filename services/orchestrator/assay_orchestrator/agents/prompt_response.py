@@ -15,12 +15,14 @@ from assay.model.agent_response import (
 )
 from assay.model.response_limits import check_bounds
 from assay.providers.messages import Stop
+from assay.providers.prices import cost_of
 from assay.providers.retry_after import retry_after_s
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from assay.model.agent_response import AgentResponse
+    from assay.model.model_price import ModelPrice
     from assay.providers.errors import ProviderStatusError
     from assay.providers.messages import Reply, TokenUsage
 
@@ -34,12 +36,13 @@ _STOPPED = {
 }
 
 
-def response_from_reply(reply: Reply, temperature: float | None) -> AgentResponse:
+def response_from_reply(reply: Reply, temperature: float | None, price: ModelPrice | None = None) -> AgentResponse:
     """Return the answer that a model's reply is; a failed one, with its text, where it is not complete.
 
     Args:
         reply: The reply.
         temperature: The temperature that was sent; None where none was.
+        price: What the model costs; None where that is not known.
 
     Raises:
         MalformedAnswerError: A field has another type than it should.
@@ -49,9 +52,11 @@ def response_from_reply(reply: Reply, temperature: float | None) -> AgentRespons
     found = {
         "text": reply.text,
         "tool_calls": list(reply.tool_calls),
-        "usage": _usage(reply.tokens),
+        "sources": list(reply.citations),
+        "usage": _usage(reply.tokens, price),
         "finish_reason": reply.finish_reason,
         "model": reply.model,
+        "time_to_first_token_ms": None if reply.first_text_s is None else reply.first_text_s * 1000,
         "metadata": {**({"request_id": request_id} if request_id else {}), "temperature": temperature},
     }
     check_bounds(found)
@@ -65,21 +70,21 @@ def response_from_reply(reply: Reply, temperature: float | None) -> AgentRespons
     return _failed(response, "empty", f"the model answered without a word{reason}")
 
 
-def refused_status(refusal: ProviderStatusError, model: str, url: str, key_name: str | None) -> AgentResponse:
+def refused_status(refusal: ProviderStatusError, model: str, url: str, key_names: str) -> AgentResponse:
     """Return the failure that an HTTP error of a provider is.
 
     Args:
         refusal: The error.
         model: The model that was asked for.
         url: The service.
-        key_name: The key's variable as the spec writes it; None where no key was sent.
+        key_names: The key's variables as the spec writes them; empty where no key was sent.
     """
     status = refusal.status
     match status:
-        case 401 | 403 if key_name is None:
+        case 401 | 403 if not key_names:
             what = "the service wants a key and none was sent: name its variable with api_key: ${NAME}"
         case 401 | 403:
-            what = f"the service does not accept the key in {key_name}"
+            what = f"the service does not accept the key in {key_names}"
         case 404:
             what = f"model {model!r} is not available at {url}: check agent.target and agent.base_url"
         case _ if 300 <= status < 400:
@@ -108,8 +113,8 @@ def _request_id(headers: Mapping[str, str]) -> str:
     return clean_text(headers.get("x-request-id") or headers.get("request-id") or "")[:200]
 
 
-def _usage(tokens: TokenUsage | None) -> dict[str, Any] | None:
+def _usage(tokens: TokenUsage | None, price: ModelPrice | None) -> dict[str, Any] | None:
     if tokens is None:
         return None
     counts = {f"{name}_tokens": count for name, count in dataclasses.asdict(tokens).items() if count is not None}
-    return {**counts, "requests": 1}
+    return {**counts, "requests": 1, "cost_usd": None if price is None else cost_of(price, tokens)}

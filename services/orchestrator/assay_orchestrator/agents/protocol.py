@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+from assay.errors import InvalidInputError
+
 if TYPE_CHECKING:
     from assay.model.agent_response import AgentRequest, AgentResponse
     from assay.model.case import Case
@@ -11,6 +13,12 @@ if TYPE_CHECKING:
 
 class NotAskedError(Exception):
     """The run is being paused, and this question has not gone out: it is asked when the run is resumed."""
+
+
+class UnmappedAgentError(InvalidInputError):
+    """No reply of the agent could be mapped so far: the spec is wrong, and further questions would be paid in vain."""
+
+    reason = "AGENT_REPLY_UNMAPPED"
 
 
 class Agent(Protocol):

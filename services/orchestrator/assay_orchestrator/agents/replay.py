@@ -15,7 +15,9 @@ class ReplayAgent:
     """Answers with what was recorded, its latency included; of several answers, each repeat has its own."""
 
     async def answer(self, request: AgentRequest, case: Case) -> AgentResponse:
-        """Return the recorded answer; to an earlier turn, which is not scored, its reference."""
+        """Return the recorded answer; to an earlier turn without one, which is not scored, its reference."""
+        if conversation := case.recorded_conversation(request.repeat_index):
+            return conversation[request.turn_index]
         if request.turn_index < len(case.turns) - 1:
             return AgentResponse(text=next(iter(case.turns[request.turn_index].references), ""))
         if case.recorded is None:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from assay.model.agent_response import AgentRequest, AgentResponse
     from assay.model.case import Case
+    from assay_orchestrator.agents.dry_run import DryRun
     from assay_orchestrator.agents.protocol import Agent
 
 _BASE_S = 0.25
@@ -26,10 +27,15 @@ _ASKED_CAP_S = 60.0
 _log = logging.getLogger(__name__)
 
 
+def is_retry(request: AgentRequest) -> bool:
+    """Return whether an earlier attempt at this question may have reached the agent."""
+    return request.request_id != f"{request.idempotency_key}#0"
+
+
 class RetryingAgent:
     """Asks again after retryable errors, with exponential back-off and full jitter.
 
-    Where a server said how long it wants to be left alone, that comes on top, up to a minute.
+    The wait that a server asks for is added, up to a minute.
     Every attempt has a request id of its own and the same idempotency key. The answer's latency is that of
     its own attempt; earlier ones are in `attempts`. A defect in an adapter fails its own case alone.
 
@@ -39,6 +45,8 @@ class RetryingAgent:
         pausing: Set when nothing more is to be asked: a question whose attempt failed is then given up unanswered.
         sleep: How to wait some seconds; None to wait until then or until `pausing`.
         jitter: Returns a number in [0, 1).
+        marks_cold: Whether the first attempt is the agent's first call; not where it is hosted, or recorded.
+        dry_run: Checks the first reply before others are asked; None where no reply is mapped.
     """
 
     def __init__(
@@ -49,12 +57,16 @@ class RetryingAgent:
         pausing: asyncio.Event | None = None,
         sleep: Callable[[float], Awaitable[None]] | None = None,
         jitter: Callable[[], float] = random.random,
+        marks_cold: bool = False,
+        dry_run: DryRun | None = None,
     ) -> None:
         self._agent = agent
         self._retries = retries
         self._pausing = pausing if pausing is not None else asyncio.Event()
         self._sleep = sleep if sleep is not None else self._wait
         self._jitter = jitter
+        self._is_cold = marks_cold
+        self._dry_run = dry_run
 
     async def answer(
         self, request: AgentRequest, case: Case, before: Callable[[], Awaitable[None]] | None = None
@@ -64,12 +76,14 @@ class RetryingAgent:
         Args:
             request: The question.
             before: Called before each attempt; what it raises ends the question.
+
+        Raises:
+            NotAskedError: Nothing more is to be asked.
+            UnmappedAgentError: The first reply shows that the spec is wrong.
         """
         failed: list[Attempt] = []
         while True:
-            if before is not None:
-                await before()
-            response = await self._attempt(request, case)
+            response = await self._checked_attempt(request, case, before)
             error = response.error
             if error is None or not error.retryable or len(failed) >= self._retries:
                 return dataclasses.replace(response, attempts=tuple(failed)) if failed else response
@@ -89,9 +103,23 @@ class RetryingAgent:
             async with asyncio.timeout(seconds):
                 await self._pausing.wait()
 
+    async def _checked_attempt(
+        self, request: AgentRequest, case: Case, before: Callable[[], Awaitable[None]] | None
+    ) -> AgentResponse:
+        async with contextlib.AsyncExitStack() as stack:
+            has_waited = self._dry_run is not None and await stack.enter_async_context(self._dry_run.turn())
+            if has_waited and self._pausing.is_set():
+                raise NotAskedError
+            if before is not None:  # after the wait, in which the shard may have gone to another worker
+                await before()
+            response = await self._attempt(request, case)
+            return response if self._dry_run is None else self._dry_run.check(response)
+
     async def _attempt(self, request: AgentRequest, case: Case) -> AgentResponse:
+        is_cold, self._is_cold = self._is_cold, False
         try:
-            return await self._agent.answer(request, case)
+            response = await self._agent.answer(request, case)
+            return dataclasses.replace(response, cold=True) if is_cold else response
         except NotAskedError:
             raise
         except Exception as problem:  # noqa: BLE001 - the boundary of a case

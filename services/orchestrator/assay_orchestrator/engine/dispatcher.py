@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from assay_orchestrator.store.shards import ShardJob
 
     Work = Callable[[str, int, int], Awaitable[None]]
-    """Takes a run's id, a shard's index and the job's ticket; when it returns, the job is over for good."""
+    """Takes a run's id, a shard's index and the job's ticket; when it returns, the job is over and is not run again."""
 
 FENCED_STATUS = 70
 """The exit status of a process whose work another process has."""

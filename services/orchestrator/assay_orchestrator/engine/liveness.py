@@ -15,7 +15,7 @@ class Liveness:
     """Since when a process has reached the database without a break, and what it may conclude from that.
 
     An outage frees the locks of all workers and lets all their heartbeats grow old, and a process that was suspended
-    cannot tell for how long the others were. Either way it begins to count with its first success afterwards.
+    does not know for how long the others were. Either way it begins to count with its first success afterwards.
 
     Args:
         beat_s: How often each process beats, in seconds.

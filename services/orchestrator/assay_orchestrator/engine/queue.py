@@ -222,7 +222,7 @@ class QueueDispatcher:
             self._tasks[queue] = asyncio.create_task(self._run(queue), name=f"queue {queue}")
 
     async def _run(self, queue: str) -> None:
-        """Work on a queue for good; a worker that ends, because the database went away, say, is followed by another."""
+        """Work on a queue until cancelled; one that ends, because the database went away, say, is replaced."""
         task = asyncio.current_task()
         while not self._closed and self._tasks.get(queue) is task:
             worker = queue_worker.Worker(

@@ -46,7 +46,7 @@ class _Waiting:
 class EmbeddingClient:
     """Gathers the vectors of the texts of a run, or of the runs of a group, from the embedder, for one model.
 
-    While calls are under way, further texts gather and leave together in the next one. Vectors are kept for a
+    While calls are in flight, further texts gather and leave together in the next one. Vectors are kept for a
     while, so that a text that comes again, as the reference of a case's next repeat or the same answer of another
     variant, is embedded once and has the same vector.
 

@@ -179,7 +179,7 @@ class RunJudge:
 
     async def _verdict(self, request: judge_pb2.GradeRequest, use: RubricUse) -> JudgeEvidence:
         evidence = await self._asked(request, use)
-        if evidence.error in _EITHER and not self._judge.batch:  # one of a batch would be ordered and wait once more
+        if evidence.error in _EITHER and not self._judge.batch:  # one of a batch would be ordered and wait again
             await self._prove_that_it_judges(evidence)
             evidence = await self._asked(request, use)
         # A judge that has judged an answer of the run does not refuse all of them.

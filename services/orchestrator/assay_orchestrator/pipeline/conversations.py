@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from assay.metrics.core.score import EmbeddingEvidence, JudgeEvidence, Metric
     from assay.model.case import Case
+    from assay.model.metric_call import MetricOutcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +67,7 @@ def scored_turns(
                 case, last, answers[:-1], wanted_models(metrics, case, last), wanted_rubrics(metrics, case, last)
             )
         ]
-    by_turn = [metric for metric in metrics if scores_turns(metric.info)]
+    by_turn = [metric for metric in metrics if scores_turns(metric)]
     unasked = AgentResponse(status=last.status, error=last.error)
     given = [*answers, *[unasked] * (len(case.turns) - len(answers))]
     turns = []
@@ -86,6 +87,7 @@ def scored_row(
     turns: Sequence[ScoredTurn],
     evidence: Sequence[tuple[Mapping[str, EmbeddingEvidence], Mapping[str, JudgeEvidence]]],
     turn_score: str,
+    outcomes: Sequence[Mapping[str, MetricOutcome]],
 ) -> Row:
     """Return the row that metrics look at.
 
@@ -95,10 +97,11 @@ def scored_row(
         turns: What `scored_turns` returned.
         evidence: Vectors and verdicts of each of them.
         turn_score: As above.
+        outcomes: What functions on the user's side said of each of the turns.
     """
     rows = [
-        Row(case=turn.case, response=turn.response, embeddings=embeddings, verdicts=verdicts)
-        for turn, (embeddings, verdicts) in zip(turns, evidence, strict=True)
+        Row(case=turn.case, response=turn.response, embeddings=embeddings, verdicts=verdicts, outcomes=said)
+        for turn, (embeddings, verdicts), said in zip(turns, evidence, outcomes, strict=True)
     ]
     if len(rows) == 1:
         return rows[0]
@@ -109,6 +112,8 @@ def scored_row(
 def _whole_answer(answers: Sequence[AgentResponse], turn_score: str) -> AgentResponse:
     """Return the last answer with what all took: tokens and cost summed up, the mean or the longest of the times.
 
+    It is cold where one of them is.
+
     What is not known of every answer is not known of all of them. A failed call has its own times.
     """
     last = answers[-1]
@@ -117,7 +122,7 @@ def _whole_answer(answers: Sequence[AgentResponse], turn_score: str) -> AgentRes
         field.name: _sum(getattr(usage, field.name) for usage in usages) for field in dataclasses.fields(Usage)
     }
     usage = Usage(**total) if any(value is not None for value in total.values()) else None
-    whole = dataclasses.replace(last, usage=usage)
+    whole = dataclasses.replace(last, usage=usage, cold=any(answer.cold for answer in answers))
     if last.status is AgentStatus.ERROR:
         return whole
     return dataclasses.replace(

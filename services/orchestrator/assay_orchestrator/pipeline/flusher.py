@@ -44,7 +44,7 @@ class _Entry:
 class Flusher:
     """Stores the answers and results of one run's shards in this process.
 
-    One transaction is under way at a time; whatever arrives meanwhile goes into the next. It runs in a
+    One transaction is open at a time; whatever arrives meanwhile goes into the next. It runs in a
     task of its own that no case's cancellation reaches, so a batch is stored whole or not at all.
 
     Args:

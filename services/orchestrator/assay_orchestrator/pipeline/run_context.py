@@ -12,9 +12,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from assay.metrics.core.score import Metric
+    from assay.model.case import Case
     from assay_orchestrator.agents import RetryingAgent
     from assay_orchestrator.evidence.embedding_client import EmbeddingClient
     from assay_orchestrator.evidence.jury import RunJury
+    from assay_orchestrator.pipeline.function_metrics import FunctionMetrics
     from assay_orchestrator.scoring.row_scorer import RowScorer
     from assay_orchestrator.store.stops import StopLook
 
@@ -38,8 +40,10 @@ class RunContext:
         max_attempts: Attempts at a row before it is a dead letter.
         turns: How many rows a round of the event loop may start and score, of all runs of the process.
         turn_score: What the value of a conversation is, one of `assay.model.run_settings.TURN_SCORES`.
+        is_replay: Whether the answers are those that the dataset recorded.
         stop_look: Looks whether the run stops early; None where it asks all cases.
         stopped: Set when it has: no row is asked that has not begun.
+        functions: The metrics that are functions on the user's side; None where there are none.
     """
 
     run_id: str
@@ -56,5 +60,11 @@ class RunContext:
     max_attempts: int = 3
     turns: Turns = field(default_factory=Turns)
     turn_score: str = "mean"
+    is_replay: bool = False
     stop_look: StopLook | None = None
     stopped: asyncio.Event = field(default_factory=asyncio.Event)
+    functions: FunctionMetrics | None = None
+
+    def turn_score_of(self, case: Case) -> str:
+        """Return what the value of a case's conversation is: of one that recorded its last answer alone, that."""
+        return "last" if self.is_replay and not case.recorded_turns else self.turn_score

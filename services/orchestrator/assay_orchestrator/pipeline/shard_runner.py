@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Container, Iterator, Mapping, Sequence
 
     from assay.model.case import Case
+    from assay.model.metric_call import MetricOutcome
     from assay_orchestrator.evidence.jury import RunJury
     from assay_orchestrator.pipeline.conversations import ScoredTurn
     from assay_orchestrator.pipeline.session import Session
@@ -42,6 +43,7 @@ _MAX_PENDING_POLLS = 64
 """How many rows may have no verdict yet before the shard stops polling until the next timer."""
 
 _Evidence: TypeAlias = "tuple[Mapping[str, EmbeddingEvidence], Mapping[str, JudgeEvidence]]"
+_Outcomes: TypeAlias = "Mapping[str, MetricOutcome]"
 _UNJUDGED = JudgeEvidence(None, skipped="judge_not_configured", detail={"message": NO_JUDGE})
 _NO_EMBEDDER = EmbeddingEvidence(None, skipped="no_embedder")
 
@@ -87,7 +89,7 @@ class ShardRunner:
         store: Where datasets, answers and results are.
         session: What the shards of the run share in this process.
         shard: Which rows, and by what right they are stored.
-        is_ordered: Whether all verdicts that it needs were ordered before. Then some that are not there yet tell
+        is_ordered: Whether all verdicts that it needs were ordered before. Then some that are not there yet show
             enough about the others.
     """
 
@@ -193,10 +195,12 @@ class ShardRunner:
             answers, fresh = await self._converse(work)
             work.clock.start()  # of a row whose answer was stored before
             await self._journal(work)
-            turns = scored_turns(work.case, answers, self._context.metrics, self._context.turn_score)
+            turns = scored_turns(work.case, answers, self._context.metrics, self._context.turn_score_of(work.case))
             evidence: list[_Evidence] | None = [({}, {})] * len(turns)
-            if any(turn.models or turn.rubrics for turn in turns):  # most rows need neither
-                if fresh is not None and (self._context.judge is not None or any(turn.models for turn in turns)):
+            calls_functions = self._context.functions is not None
+            if calls_functions or any(turn.models or turn.rubrics for turn in turns):  # most rows need none of them
+                has_evidence = self._context.judge is not None or any(turn.models for turn in turns)
+                if fresh is not None and (calls_functions or has_evidence):
                     # Durable before any further work is paid for it.
                     await self._put(fresh, None)
                     fresh = None
@@ -206,7 +210,9 @@ class ShardRunner:
                 self._unjudged += 1
                 return
             self.has_judged |= any(verdicts for _, verdicts in evidence)
-            result = await self._result(work, answers, turns, evidence)
+            # Last, so that no function is called for a row that has yet to wait for its verdicts.
+            outcomes = await self._outcomes(work, turns)
+            result = await self._result(work, answers, turns, evidence, outcomes)
             if evidence[-1][1] and self._canaries is not None:
                 result = await self._canaries.observed(result, _judged(work, turns[-1]))
             await self._put(fresh, work.clock.stamped(result))
@@ -266,13 +272,14 @@ class ShardRunner:
         self._journaled.add(key)
         await self._session.flusher.journal(self._shard, (*key, work.attempts.retried + work.attempts.interrupted))
 
-    async def _ask(self, work: _Work, earlier: Sequence[AgentResponse]) -> AgentResponse:
+    def _question(self, work: _Work, earlier: Sequence[AgentResponse]) -> AgentRequest:
+        """Return the question of the turn after some answers."""
         context, case, turn_index = self._context, work.case, len(earlier)
         row = f"{context.run_id}/{work.case_index}/{work.repeat_index}"
         if work.attempts.retried:
             row += f"@{work.attempts.retried}"  # another question to a server that remembers what it answered
         key = row if len(case.turns) == 1 else f"{row}/{turn_index}"
-        request = AgentRequest(
+        return AgentRequest(
             request_id=f"{key}#0",
             run_id=context.run_id,
             case_id=case.case_id,
@@ -285,8 +292,12 @@ class ShardRunner:
             variables=case.variables,
             parameters=case.parameters,
             timeout_s=context.timeout_s,
+            turn_count=len(case.turns),
         )
-        response = await context.agent.answer(request, case, self._may_ask)
+
+    async def _ask(self, work: _Work, earlier: Sequence[AgentResponse]) -> AgentResponse:
+        context = self._context
+        response = await context.agent.answer(self._question(work, earlier), work.case, self._may_ask)
         failpoint("agent.after_answer")
         attempt_count = work.attempts.retried + 1
         if response.status is AgentStatus.ERROR and 1 < attempt_count >= context.max_attempts:
@@ -363,14 +374,23 @@ class ShardRunner:
         await self._session.require(self._shard)
         return await judge.gather(_judged(work, turn), turn.response, turn.rubrics)
 
+    async def _outcomes(self, work: _Work, turns: Sequence[ScoredTurn]) -> Sequence[_Outcomes]:
+        """Return what functions on the user's side say of each turn."""
+        if self._context.functions is None:
+            return [{} for _ in turns]
+        await self._session.require(self._shard)
+        return await self._context.functions.outcomes(turns, lambda turn: self._question(work, turn.earlier))
+
     async def _result(
         self,
         work: _Work,
         answers: Sequence[AgentResponse],
         turns: Sequence[ScoredTurn],
         evidence: Sequence[_Evidence],
+        outcomes: Sequence[_Outcomes],
     ) -> CaseResult:
-        row = scored_row(work.case, answers, turns, evidence, self._context.turn_score)
+        turn_score = self._context.turn_score_of(work.case)
+        row = scored_row(work.case, answers, turns, evidence, turn_score, outcomes)
         await self._context.turns.take()
         scores = await self._context.scorer.score(row)
         return CaseResult(

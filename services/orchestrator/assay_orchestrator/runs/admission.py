@@ -51,7 +51,7 @@ def check_settings(settings: RunSettings, limits: Settings) -> RunSettings:
     problems += _check_size("dataset", settings.dataset, "leave warnings out")
     problems += _check_size("selection", settings.selection, "select fewer cases by their ids, or use patterns")
     problems += check_agent(settings.agent)
-    if settings.agent.adapter == "http":
+    if settings.agent.is_called_by_url:
         problems += check_http_target(settings.agent.target, limits.http_hosts)
     if settings.agent.adapter == "grpc":
         problems += check_grpc_target(settings.agent.target, limits.http_hosts)

@@ -11,7 +11,6 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from assay.errors import ConflictError, OverloadedError, Problem, SpecError
-from assay.model.run_settings import HOSTED_ADAPTERS
 from assay.runtime.failpoints import failpoint
 from assay.storage.times import now
 from assay.version import __version__
@@ -47,20 +46,29 @@ class Creation:
         self._worker = worker
         self._settings = settings
 
-    async def create(self, scope: Scope, request_id: str, settings: RunSettings, dataset: DatasetRef) -> str:
+    async def create(
+        self, scope: Scope, request_id: str, settings: RunSettings, dataset: DatasetRef, asked: RunSettings
+    ) -> str:
         """Accept a run and return its id; a repeated request returns that of the first.
+
+        Args:
+            scope: Whose run it is.
+            request_id: Of the request.
+            settings: Checked and completed settings.
+            dataset: Its dataset.
+            asked: The settings as the request has them: versions complete them differently.
 
         Raises:
             ConflictError: The request id was used for something else.
             OverloadedError: Too many runs are active.
             SpecError: The run does not fit its group, or its dataset is not that of its stopping settings.
         """
-        content = json.dumps([settings_to_json(settings), dataset.dataset_id], sort_keys=True)
-        request_hash = hashlib.sha256(content.encode()).hexdigest()
+        request_hash = _request_hash(asked, dataset)
         existing = await self._database.read(lambda c: runs.get_by_request(c, scope, request_id))
         if existing is None:
             existing = await self._accept(scope, request_id, request_hash, settings, dataset)
-        if existing.request_hash != request_hash:
+        # Versions before compared what they had completed.
+        if existing.request_hash not in (request_hash, _request_hash(settings, dataset)):
             raise ConflictError(f"request id {request_id!r} was used for another spec or dataset: use a new request id")
         return existing.run_id
 
@@ -82,7 +90,7 @@ class Creation:
             team=scope.team,
             agent_key=agent_key(agent, self._settings.agent_limits),
             concurrency=agent.concurrency,
-            hosted=agent.adapter in HOSTED_ADAPTERS,
+            hosted=settings.needs_host,
             fair_share=settings.team,
             weight=settings.weight,
             group_id=settings.group_id,
@@ -147,3 +155,8 @@ def _new_run_id(name: str) -> str:
     """Return a readable id that is unique and safe as a file name."""
     slug = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:40].strip("-") or "run"
     return f"{slug}-{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
+
+
+def _request_hash(settings: RunSettings, dataset: DatasetRef) -> str:
+    content = json.dumps([settings_to_json(settings), dataset.dataset_id], sort_keys=True)
+    return hashlib.sha256(content.encode()).hexdigest()

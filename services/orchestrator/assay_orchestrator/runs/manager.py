@@ -144,14 +144,16 @@ class RunManager:
                 await self._pause_stored(record.run_id, Command.INTERRUPT, _INTERRUPTED)
             failpoint("recovery.run_continued")
 
-    async def create(self, scope: Scope, request_id: str, settings: RunSettings, dataset: DatasetRef) -> Run:
-        """Accept a run and start it; a repeated request returns the run of the first.
+    async def create(
+        self, scope: Scope, request_id: str, settings: RunSettings, dataset: DatasetRef, asked: RunSettings
+    ) -> Run:
+        """Accept a run and start it; a repeated request returns the run of the first. See `Creation.create`.
 
         Raises:
             ConflictError: The request id was used for something else.
             OverloadedError: Too many runs are active.
         """
-        return await self.get(scope, await self._creation.create(scope, request_id, settings, dataset))
+        return await self.get(scope, await self._creation.create(scope, request_id, settings, dataset, asked))
 
     async def preflight(self, settings: RunSettings) -> None:
         """Raise unless the services that a run needs would work for it: its agent's, and the judge.
@@ -188,7 +190,7 @@ class RunManager:
         return dataclasses.replace(found, runs=list(map(self.shown, found.runs)))
 
     async def cancel(self, scope: Scope, run_id: str) -> Run:
-        """Stop a run for good; what is stored stays.
+        """Cancel a run; what is stored stays.
 
         Raises:
             WrongStateError: The run has already ended in another way.

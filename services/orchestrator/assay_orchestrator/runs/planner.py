@@ -8,11 +8,12 @@ from weakref import WeakValueDictionary
 
 from assay.errors import InvalidInputError, WrongStateError
 from assay.metrics import build_metric
-from assay.model.run_settings import HOSTED_ADAPTERS
 from assay.spec.grpc_options import target_host
 from assay.spec.model import checks_of, wants_verdicts
-from assay_orchestrator.agents import build_agent
+from assay_orchestrator.agents import agent_problems, build_agent
+from assay_orchestrator.agents.access import AgentAccess
 from assay_orchestrator.agents.hosted import HostedAgent
+from assay_orchestrator.pipeline.function_metrics import function_metrics
 from assay_orchestrator.pipeline.run_context import RunContext
 from assay_orchestrator.pipeline.turns import Turns
 from assay_orchestrator.scoring.pool import ScorerPool
@@ -56,6 +57,7 @@ class Planner:
         judge: JudgeServiceAsyncStub | None = None,
     ) -> None:
         self._settings = settings
+        self._access = AgentAccess(settings.http_hosts, settings.agent_env)
         self._embedder = embedder
         self._judge = judge
         self._hosted: dict[str, HostedAgent] = {}
@@ -74,6 +76,7 @@ class Planner:
             WrongStateError: The run needs an embedder or a judge, and this orchestrator has none.
         """
         wanted = run.settings
+        host = self.hosted_agent(run.run_id) if wanted.needs_host else None
         metrics = [build_metric(metric) for metric in wanted.metrics]
         models = sorted({metric.embedding_model for metric in metrics if metric.embedding_model is not None})
         # Only the cases show whether their checks need vectors: without an embedder such a check is skipped.
@@ -91,21 +94,22 @@ class Planner:
             timeout_s=wanted.agent.timeout_s,
             agent=build_agent(
                 wanted.agent,
-                hosted=self.hosted_agent(run.run_id) if wanted.agent.adapter in HOSTED_ADAPTERS else None,
-                allowed_hosts=self._settings.http_hosts,
-                allowed_env=self._settings.agent_env,
+                self._access,
+                hosted=host if wanted.agent.is_hosted else None,
                 pausing=pausing,
                 scorers=self._scorers,
+                has_answers=run.counts.finished > run.counts.agent_errors,
             ),
             pausing=pausing,
             max_attempts=self._settings.row_try_limit,
             turns=self._turns,
-            # Of a conversation, a dataset records the last answer alone.
-            turn_score="last" if wanted.agent.adapter == "replay" else wanted.turns,
+            turn_score=wanted.turns,
+            is_replay=wanted.agent.adapter == "replay",
             metrics=metrics,
             scorer=RowScorer(self._scorers, run.run_id, wanted.metrics, metrics),
             embedders=self._embedders(wanted, models),
             judge=self._run_judge(run, pausing, pause_count),
+            functions=function_metrics(host, metrics) if host is not None else None,
             stop_look=StopLook(run.run_id, wanted) if wanted.stopping is not None else None,
         )
 
@@ -114,22 +118,13 @@ class Planner:
         await self._scorers.aclose()
 
     async def agent_problems(self, settings: RunSettings) -> Sequence[Problem]:
-        """Return why the service that is a run's agent will not answer; none for other agents."""
-        if settings.agent.adapter != "grpc" or self._settings.role == "api":
+        """Return why the service that is a run's agent will not answer; none for agents that are not asked before."""
+        if self._settings.role == "api":
             return ()  # where workers call the agent, only they know whether it can be reached
-        # Imported here: most runs call no such service.
-        from assay_orchestrator.agents.grpc import GrpcAgent
-        from assay_orchestrator.agents.grpc_preflight import service_problems
-
-        allowed_hosts, allowed_env = self._settings.http_hosts, self._settings.agent_env
         try:
-            agent = GrpcAgent(settings.agent, allowed_hosts=allowed_hosts, allowed_env=allowed_env)
+            return await agent_problems(settings.agent, self._access)
         except InvalidInputError as refusal:
             return refusal.problems
-        try:
-            return await service_problems(agent)
-        finally:
-            await agent.aclose()
 
     async def judge_problems(self, settings: RunSettings) -> Sequence[Problem]:
         """Return why the judge service will not judge for a run, as far as it can be asked."""

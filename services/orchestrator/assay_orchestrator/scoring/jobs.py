@@ -35,16 +35,29 @@ class ScoreRow:
 
 
 @dataclass(frozen=True, slots=True)
+class ReplyEvents:
+    """A reply that came as a stream of events.
+
+    Args:
+        events: The JSON of each, in order.
+        arrived_ms: When each was complete, in milliseconds from the question.
+    """
+
+    events: tuple[bytes, ...]
+    arrived_ms: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class MapReply:
     """Read an HTTP agent's reply as an answer.
 
     Args:
         expressions: JMESPath expressions by answer field.
-        body: The reply.
+        reply: The body of the reply, or its events.
     """
 
     expressions: tuple[tuple[str, str], ...]
-    body: bytes
+    reply: bytes | ReplyEvents
 
 
 def reply_of(result: Any, *, failure: str = "", is_last: bool = False) -> bytes:

@@ -2,83 +2,120 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING, Any
 
-import jmespath
-from jmespath.exceptions import JMESPathError
-
 from assay.model.agent_response import AgentResponse, AgentStatus, MalformedAnswerError, response_from_json
-from assay.model.response_fields import excerpt
+from assay.model.response_expressions import DELTA, ResponseExpressions, growth_of
+from assay.model.response_fields import UnmappedReplyError, excerpt, shown
 from assay.model.response_limits import check_bounds
-from assay.model.response_text import find_text_key, missing_text
+from assay.parsing.names import kind_of
 from assay.parsing.strict_json import REPLY_DECODER, DuplicateKeyError
-from assay.spec.response_expressions import growth_of
+from assay_orchestrator.scoring.jobs import ReplyEvents
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _WORK_PER_VALUE = 100
-_CONTENT_FIELDS = ("text", "output", "sql", "tool_calls", "retrieved", "events")
+_STATUSES = frozenset(status.value for status in AgentStatus)
+_SHOWN_FIELDS = 8
 
 
 class ReplyMapping:
     """How replies of one agent are read.
 
     Args:
-        expressions: JMESPath expressions by answer field; `error` turns a reply into a failure. Without any, the
-            text is found by the usual names.
+        expressions: JMESPath expressions by answer field; `error` turns a reply into a failure. `delta` finds the
+            text of one event of a stream; the others are about a reply or about the list of a stream's events.
+            Without any, a reply has the names of an answer.
     """
 
     def __init__(self, expressions: Mapping[str, str]) -> None:
-        self._texts = expressions
         growths = [growth_of(text) for text in expressions.values()]
         self._size, self._visits = sum(size for size, _ in growths), sum(visits for _, visits in growths)
-        self._expressions = {name: jmespath.compile(text) for name, text in expressions.items()}
+        self._has_delta = DELTA in expressions
+        self._expressions = (
+            ResponseExpressions(expressions, "agent.response", "the reply", _fields_of) if expressions else None
+        )
 
-    def work(self, body: bytes) -> int:
+    def work(self, reply: bytes | ReplyEvents) -> int:
         """Return how much work reading a reply is at most, in units of `assay.metrics.core.row_work`."""
-        values = 1 + sum(body.count(mark) for mark in (b",", b":", b"[", b"{"))
-        return (2 + self._visits) * len(body) + _WORK_PER_VALUE * (1 + self._size) * values
+        parts = reply.events if isinstance(reply, ReplyEvents) else (reply,)
+        size = sum(map(len, parts))
+        values = len(parts) + sum(part.count(mark) for part in parts for mark in (b",", b":", b"[", b"{"))
+        return (2 + self._visits) * size + _WORK_PER_VALUE * (1 + self._size) * values
 
-    def read(self, body: bytes) -> AgentResponse:
+    def read(self, reply: bytes | ReplyEvents) -> AgentResponse:
         """Return the answer that a reply holds.
 
         Raises:
-            MalformedAnswerError: The reply is not JSON, or an expression does not fit it.
+            MalformedAnswerError: The reply is not JSON.
+            UnmappedReplyError: An expression does not fit it, or finds no text.
             AnswerTooLargeError: What was found is too large.
         """
+        if isinstance(reply, ReplyEvents):
+            data: Any = [_event(body, number) for number, body in enumerate(reply.events, 1)]
+            beginning = b"[%s" % b", ".join(reply.events[:_SHOWN_FIELDS])
+        else:
+            data, beginning = self._decoded(reply), reply
+        if self._expressions is None:
+            response = _usual_answer(data)
+        else:
+            found = self._expressions.find(data)
+            if isinstance(reply, ReplyEvents) and not found.get("error"):
+                found = self._read_pieces(self._expressions, data, reply.arrived_ms) | found
+            response = self._expressions.answer(found, lambda: f"{excerpt(beginning)}{_fields_of(data)}")
+        return dataclasses.replace(response, attempts=())
+
+    def _decoded(self, body: bytes) -> Any:
         try:
-            data = REPLY_DECODER.decode(body.decode("utf-8-sig"))
+            return REPLY_DECODER.decode(body.decode("utf-8-sig"))
         except DuplicateKeyError as error:
             raise MalformedAnswerError(f"in the reply {error}: {excerpt(body)}") from None
         except (ValueError, RecursionError):
             data = None if self._expressions else _plain_text(body)
             if data is None:
                 raise MalformedAnswerError(f"the reply is not JSON: {excerpt(body)}") from None
-        found = {name: self._find(name, data) for name in self._expressions} or _usual_text(data)
-        try:
-            check_bounds(found)
-            # The text is where the expression says, or nowhere.
-            response = response_from_json(found if found.get("text") is not None else {**found, "text": ""})
-        except MalformedAnswerError as problem:
-            raise MalformedAnswerError(f"the reply does not fit agent.response: {problem}") from None
-        if response.status is AgentStatus.SUCCESS and all(found.get(name) is None for name in _CONTENT_FIELDS):
-            where = f"agent.response.text ({self._texts.get('text', '')})"
-            raise MalformedAnswerError(f"{where} finds nothing in {excerpt(body)}{_fields_of(data)}")
-        return response
+            return data
 
-    def _find(self, name: str, data: Any) -> Any:
-        try:
-            return self._expressions[name].search(data)
-        # The library lets some errors of its functions through as they are.
-        except (JMESPathError, ArithmeticError, AttributeError, RecursionError, TypeError, ValueError) as problem:
-            raise MalformedAnswerError(
-                f"agent.response.{name} ({self._texts[name]}) does not fit the reply: {problem}"
-            ) from None
+    def _read_pieces(
+        self, expressions: ResponseExpressions, events: list[Any], arrived_ms: tuple[float, ...]
+    ) -> dict[str, Any]:
+        """Return the text that the pieces in a stream's events are, and when the first came."""
+        pieces: list[str] = []
+        first_ms = None
+        for index, event in enumerate(events) if self._has_delta else ():
+            piece = _piece(expressions, event, index)
+            if piece and first_ms is None:
+                first_ms = arrived_ms[index]
+            pieces.append(piece)
+        return {"text": "".join(pieces) if first_ms is not None else None, "time_to_first_token_ms": first_ms}
+
+
+def _piece(expressions: ResponseExpressions, event: Any, index: int) -> str:
+    found = expressions.find_field(DELTA, event)
+    if found is None or found is False:
+        return ""
+    parts = found if isinstance(found, list) else [found]
+    if any(not isinstance(part, str) for part in parts):
+        raise UnmappedReplyError(
+            f"{expressions.shown(DELTA)} must find a text, a list of texts or nothing, not {kind_of(found)}: "
+            f"in event {index + 1} of the stream it finds {shown(found)}"
+        )
+    return "".join(parts)
+
+
+def _event(body: bytes, number: int) -> Any:
+    try:
+        return REPLY_DECODER.decode(body.decode())
+    except DuplicateKeyError as error:
+        raise MalformedAnswerError(f"in event {number} of the stream {error}: {excerpt(body)}") from None
+    except (ValueError, RecursionError):
+        raise MalformedAnswerError(f"event {number} of the stream is not JSON: {excerpt(body)}") from None
 
 
 def _plain_text(body: bytes) -> str | None:
-    """Return a reply that is a text as it stands; None for broken JSON, a page, or nothing."""
+    """Return a reply that is a text, unchanged; None for broken JSON, a page, or nothing."""
     try:
         text = body.decode("utf-8-sig").strip()
     except UnicodeDecodeError:
@@ -86,17 +123,37 @@ def _plain_text(body: bytes) -> str | None:
     return text if text and text[0] not in "{[<" else None
 
 
-def _usual_text(data: Any) -> dict[str, Any]:
-    """Return the text of a reply that no expression is given for."""
+def _usual_answer(data: Any) -> AgentResponse:
+    found = _usual_fields(data)
+    try:
+        check_bounds(found)
+        return response_from_json(found)
+    except MalformedAnswerError as problem:
+        said = f"the reply does not fit the names of an answer: {problem}; or say in agent.response where each is"
+        raise UnmappedReplyError(said) from None
+
+
+def _usual_fields(data: Any) -> dict[str, Any]:
+    """Return the answer in a reply that no expression is given for: it has the names that a Python agent returns.
+
+    A status that is none of an answer's is a word of the agent's own, such as "ok".
+    """
     if isinstance(data, str):
         return {"text": data}
     if not isinstance(data, dict):
-        raise MalformedAnswerError("the reply is no JSON object: say in agent.response where its text is")
-    key = find_text_key(data)
-    if key is None:
-        raise MalformedAnswerError(f"in the reply {missing_text(data)}; or say in agent.response where it is")
-    return {"text": data[key]}
+        raise UnmappedReplyError("the reply is no JSON object: say in agent.response where its text is")
+    status, metadata = data.get("status"), data.get("metadata")
+    if status is None or (isinstance(status, str) and status.strip().lower() in _STATUSES):
+        return data
+    kept = {"status": status, **metadata} if isinstance(metadata, dict) else metadata or {"status": status}
+    return data | {"status": None, "metadata": kept}
 
 
 def _fields_of(data: Any) -> str:
-    return f"; fields found: {', '.join(map(repr, list(data)[:8]))}" if isinstance(data, dict) and data else ""
+    what = "fields found"
+    if isinstance(data, list) and data:
+        data, what = data[-1], f"fields of the last of {len(data)} entries"
+    if not isinstance(data, dict) or not data:
+        return f"; it is {kind_of(data)}" if not isinstance(data, dict) else ""
+    more = ", …" if len(data) > _SHOWN_FIELDS else ""
+    return f"; {what}: {', '.join(map(shown, list(data)[:_SHOWN_FIELDS]))}{more}"

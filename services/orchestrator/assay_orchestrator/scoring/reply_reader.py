@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from assay.model.agent_response import AgentErrorKind, MalformedAnswerError, error_response, response_from_json
+from assay.model.response_fields import UnmappedReplyError
 from assay.model.response_limits import AnswerTooLargeError
 from assay_orchestrator.scoring.jobs import MapReply
 from assay_orchestrator.scoring.pool import ScoringFailedError
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from assay.model.agent_response import AgentResponse
+    from assay_orchestrator.scoring.jobs import ReplyEvents
     from assay_orchestrator.scoring.pool import ScorerPool
 
 _THREADED_BYTES = 64 * 1024
@@ -34,22 +36,23 @@ class ReplyReader:
         self._expressions = tuple(expressions.items())
         self._pool = pool
 
-    async def read(self, body: bytes, run_id: str) -> AgentResponse:
+    async def read(self, reply: bytes | ReplyEvents, run_id: str) -> AgentResponse:
         """Return the answer that a reply to a question of a run holds.
 
         Raises:
-            MalformedAnswerError: The reply is not JSON, or an expression does not fit it.
+            MalformedAnswerError: The reply is not JSON.
+            UnmappedReplyError: An expression does not fit it, or finds no text.
             AnswerTooLargeError: What was found is too large.
         """
-        work = self._mapping.work(body)
+        work = self._mapping.work(reply)
         if self._pool is None or work <= WORK_AT_ONCE:
-            return self._mapping.read(body)
+            return self._mapping.read(reply)
         if work <= WORK_HERE:
             async with self._pool.turn:
                 await asyncio.sleep(0)
-                return self._mapping.read(body)
+                return self._mapping.read(reply)
         try:
-            found = await self._pool.do(run_id, MapReply(self._expressions, body))
+            found = await self._pool.do(run_id, MapReply(self._expressions, reply))
         except ScoringFailedError as problem:
             return error_response(
                 AgentErrorKind.MALFORMED,
@@ -58,13 +61,16 @@ class ReplyReader:
                 f"{self._pool.limits.memory_mib} MiB of memory",
                 type=problem.failure,
             )
-        return await asyncio.to_thread(_answer, found) if len(body) > _THREADED_BYTES else _answer(found)
+        size = len(reply) if isinstance(reply, bytes) else sum(map(len, reply.events))
+        return await asyncio.to_thread(_answer, found) if size > _THREADED_BYTES else _answer(found)
 
 
 def _answer(found: Any) -> AgentResponse:
     """Return the answer that a scorer read, or raise what it found wrong."""
     if not isinstance(found, dict):
         raise MalformedAnswerError("the reply cannot be read")
+    if "unmapped" in found:
+        raise UnmappedReplyError(str(found["unmapped"]))
     if "malformed" in found:
         raise MalformedAnswerError(str(found["malformed"]))
     if "too_large" in found:

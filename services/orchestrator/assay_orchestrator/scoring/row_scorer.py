@@ -56,7 +56,7 @@ class RowScorer:
                 await asyncio.sleep(0)
                 return scores
         # What the dataset recorded is the answer already, or none of this row's.
-        case = dataclasses.replace(row.case, recorded=None, recorded_repeats=(), verdicts=())
+        case = dataclasses.replace(row.case.without_answers(), verdicts=())
         job = ScoreRow(self._settings, dataclasses.replace(row, case=case))
         try:
             return self._read(await self._pool.do(self._run_id, job))

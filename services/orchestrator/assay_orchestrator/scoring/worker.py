@@ -157,10 +157,13 @@ def _metrics(settings: bytes) -> list[Metric]:
 
 def _answer(job: MapReply) -> dict[str, Any]:
     from assay.model.agent_response import MalformedAnswerError, response_to_json
+    from assay.model.response_fields import UnmappedReplyError
     from assay.model.response_limits import AnswerTooLargeError
 
     try:
-        return {"answer": response_to_json(_mapping(job.expressions).read(job.body))}
+        return {"answer": response_to_json(_mapping(job.expressions).read(job.reply))}
+    except UnmappedReplyError as problem:
+        return {"unmapped": str(problem)}
     except MalformedAnswerError as problem:
         return {"malformed": str(problem)}
     except AnswerTooLargeError as problem:

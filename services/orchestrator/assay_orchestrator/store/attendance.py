@@ -1,4 +1,4 @@
-"""Queries about which runs have clients that host their agents, over all processes."""
+"""Queries about which runs have clients that host their agents and metrics, over all processes."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from assay.storage.times import now
 from assay_orchestrator.store import runs, schema
 from assay_orchestrator.store.lifecycle import Command
 from assay_orchestrator.store.run_conditions import is_active, is_runnable
+from assay_orchestrator.store.settings_json import settings_from_json
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -50,7 +51,7 @@ def pause_unattended(connection: sa.Connection, limit_s: float) -> list[str]:
     for run_id in _unattended(connection, before):
         runs.lock_phase(connection, run_id)
         if run_id in _unattended(connection, before) and runs.apply_command(
-            connection, run_id, Command.PAUSE_UNATTENDED, reason=_reason(run_id, limit_s)
+            connection, run_id, Command.PAUSE_UNATTENDED, reason=_reason(connection, run_id, limit_s)
         ):
             paused.append(run_id)
     return paused
@@ -70,8 +71,14 @@ def _unattended(connection: sa.Connection, before: str) -> list[str]:
     return list(connection.execute(query).scalars())
 
 
-def _reason(run_id: str, limit_s: float) -> str:
+def _reason(connection: sa.Connection, run_id: str, limit_s: float) -> str:
+    record = runs.load_run(connection, run_id)
+    settings = settings_from_json(record.spec) if record is not None else None
+    functions = settings.functions if settings is not None else ()
+    missing = ["the run's agent"] if settings is None or settings.agent.is_hosted else []
+    if functions:
+        missing.append(f"its metrics in Python code ({', '.join(metric.name for metric in functions)})")
     return (
-        f"no client has hosted the run's agent for {limit_s / 60:g} min: host it again with "
-        f"`assay runs resume {run_id} --spec SPEC`"
+        f"no client has hosted {' and '.join(missing)} for {limit_s / 60:g} min: host {'them' if functions else 'it'} "
+        f"again with `assay runs resume {run_id} --spec SPEC`"
     )

@@ -45,7 +45,7 @@ class Resumption:
 
 
 def cancel(connection: sa.Connection, scope: Scope, run_id: str) -> bool:
-    """End a run for good; return False where there is no such run.
+    """End a run; return False where there is no such run.
 
     Raises:
         WrongStateError: The run has ended in another way.

@@ -20,7 +20,7 @@ from assay.model.run import PauseCause, Run, RunState
 
 
 class Phase(Enum):
-    """A state of a run as the store tells them apart."""
+    """A state of a run as the store distinguishes them."""
 
     PENDING = "pending"
     RUNNING = "running"

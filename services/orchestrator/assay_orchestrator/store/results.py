@@ -119,7 +119,7 @@ def _stored_keys(
 
 
 def remove_rows(connection: sa.Connection, run_id: str, rows: Sequence[CaseResult]) -> None:
-    """Take results back, so that their rows are unfinished again; the answers of agents that erred go with them."""
+    """Take results back, so that their rows are unfinished again; failed answers of agents go with them."""
     table = schema.results
     _remove_values(connection, run_id, rows)
     removed = connection.execute(
@@ -358,7 +358,7 @@ def read_all(connection: sa.Connection, run_id: str, page_size: int = 1000) -> I
 
 
 def _position(key: RowKey) -> sa.Tuple:
-    # Typed by hand: PostgreSQL would be told that small numbers are 32-bit.
+    # Typed by hand: PostgreSQL would take small numbers for 32-bit ones.
     return sa.tuple_(*(sa.literal(index, sa.BigInteger) for index in key))
 
 

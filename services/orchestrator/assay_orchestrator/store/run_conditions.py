@@ -1,4 +1,4 @@
-"""SQL conditions on runs: whether a scope reaches them, and their state, as `lifecycle` tells the states apart."""
+"""SQL conditions on runs: whether a scope reaches them, and their state, as `lifecycle` distinguishes the states."""
 
 from __future__ import annotations
 

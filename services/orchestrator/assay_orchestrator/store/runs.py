@@ -64,12 +64,12 @@ class RunRecord:
 
     @property
     def finished(self) -> bool:
-        """Whether the run has ended for good."""
+        """Whether the run has succeeded, failed or was cancelled."""
         return self.state in FINISHED_STATES
 
     @property
     def phase(self) -> Phase:
-        """The state of the run as the store tells them apart."""
+        """The state of the run as the store distinguishes them."""
         return phase_of(self.state, self.pause_cause)
 
 

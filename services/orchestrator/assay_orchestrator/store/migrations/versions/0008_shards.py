@@ -14,7 +14,7 @@ _HOSTED = "python"
 
 
 def upgrade() -> None:
-    """Add tables and columns; runs that are not over are divided when they go on."""
+    """Add tables and columns; runs that are not over are divided when they are resumed."""
     connection = op.get_bind()
     for column in (
         sa.Column("team", sa.String(64), nullable=False, server_default=""),

@@ -1,0 +1,184 @@
+"""The a2a adapter: an agent that speaks the protocol Agent2Agent 1.0, as JSON-RPC over HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import uuid
+from typing import TYPE_CHECKING, Any
+
+import httpx2
+
+from assay.errors import Problem
+from assay.model.agent_response import AgentErrorKind, AgentResponse, MalformedAnswerError, error_response
+from assay.model.response_limits import AnswerTooLargeError
+from assay.parsing.names import kind_of
+from assay.spec.server_options import A2aOptions
+from assay_orchestrator.agents.a2a_card import CardRefusedError, Interface, card_url, interface_of
+from assay_orchestrator.agents.a2a_reply import ENDED_STATES, failure_of, response_from_result, state_of
+from assay_orchestrator.agents.http_connection import FailedRequestError, HttpConnection
+from assay_orchestrator.agents.retrying import is_retry
+
+if TYPE_CHECKING:
+    from assay.model.agent_response import AgentRequest
+    from assay.model.case import Case
+    from assay.model.run import AgentSettings
+    from assay_orchestrator.agents.access import AgentAccess
+
+_PREFLIGHT_TIMEOUT_S = 10.0
+_VERSION_HEADER = {"a2a-version": "1.0"}
+_OUTPUT_MODES = ["text/plain", "application/json"]
+_FIRST_POLL_S, _SLOWEST_POLL_S, _POLL_TIMEOUT_S = 0.1, 5.0, 10.0
+_NAMESPACE = uuid.UUID("5d0f1c1e-7a83-4be4-9d64-6f8f7e5f6c1a")
+"""Of the ids of contexts and messages, which are made from the rows' own."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Conversation:
+    """What the turns of a row share.
+
+    Args:
+        context_id: Where its messages belong.
+        task_id: The task that awaits the user's next message; empty for none.
+    """
+
+    context_id: str
+    task_id: str = ""
+
+
+class A2aAgent:
+    """One attempt is one SendMessage, and GetTask until its task ends; reading the card is no part of the latency.
+
+    Each attempt at a first turn has a context of its own, which the further turns of its conversation share. That of
+    a first attempt follows from the row, so that a run that is resumed elsewhere goes to the same. The message of a
+    turn has the same id in each attempt, by which an agent can recognise it.
+
+    Args:
+        settings: Checked settings; headers and URL may name environment variables as ${NAME}.
+        access: What may be called and named.
+        poll_timeout_s: How long one GetTask may take, in seconds, before it is sent again.
+
+    Raises:
+        InvalidInputError: The host is not allowed, or a variable is missing or not allowed.
+    """
+
+    def __init__(
+        self, settings: AgentSettings, access: AgentAccess, *, poll_timeout_s: float = _POLL_TIMEOUT_S
+    ) -> None:
+        problems: list[Problem] = []
+        options = A2aOptions.from_options(settings.options, problems)
+        self._connection = HttpConnection(settings, access, problems, headers=options.headers)
+        self._poll_timeout_s = poll_timeout_s
+        self._interface: Interface | None = None
+        self._reading = asyncio.Lock()
+        self._conversations: dict[str, _Conversation] = {}
+        """By session, those that have a further turn."""
+
+    async def answer(self, request: AgentRequest, case: Case) -> AgentResponse:
+        """Return the answer of one question."""
+        if request.turn_index == 0 and request.history:
+            said = "the case has messages before its question, which an A2A agent cannot be given: make them turns"
+            return error_response(AgentErrorKind.RAISED, said, type="history")
+        is_last = request.turn_index == len(case.turns) - 1
+        conversation = self._conversation_of(request)
+
+        async def ask(request: AgentRequest) -> Any:
+            return await self._send(request, conversation)
+
+        async def read(result: Any, request: AgentRequest) -> AgentResponse:
+            response, task_id = response_from_result(result, may_continue=not is_last)
+            # Not before a result is there: a retry of this turn goes to the same task.
+            self._conversations[request.session_id] = dataclasses.replace(conversation, task_id=task_id)
+            if is_last:
+                del self._conversations[request.session_id]
+            return response
+
+        return await self._connection.attempt(request, ask, read, self._prepare)
+
+    async def problems(self) -> list[Problem]:
+        """Return why the agent will not answer: it cannot be reached, or its card offers no way that is spoken here."""
+        try:
+            async with asyncio.timeout(_PREFLIGHT_TIMEOUT_S):
+                await self._known_interface()
+        except CardRefusedError as refusal:
+            said = str(refusal)
+        except (FailedRequestError, MalformedAnswerError, AnswerTooLargeError) as problem:
+            said = f"there is no agent card at {card_url(self._connection.url)}: {problem}"
+        except (httpx2.HTTPError, TimeoutError) as problem:
+            why = str(problem) or f"no answer within {_PREFLIGHT_TIMEOUT_S:g} s"
+            said = f"{self._connection.url} cannot be reached: start the agent, or correct the URL ({why})"
+        else:
+            return []
+        return [Problem(self._connection.redact(said), "agent.target")]
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self._connection.aclose()
+
+    async def _prepare(self) -> None:
+        try:
+            await self._known_interface()
+        except CardRefusedError as refusal:
+            raise MalformedAnswerError(str(refusal)) from None
+
+    async def _known_interface(self) -> Interface:
+        async with self._reading:
+            if self._interface is None:
+                card = await self._connection.json("GET", card_url(self._connection.url), headers=_VERSION_HEADER)
+                self._interface = interface_of(card, self._connection.url)
+            return self._interface
+
+    def _conversation_of(self, request: AgentRequest) -> _Conversation:
+        is_fresh = request.turn_index == 0 and is_retry(request)
+        name = request.request_id if is_fresh else f"{request.session_id}#0"
+        first = _Conversation(str(uuid.uuid5(_NAMESPACE, name)))
+        return first if request.turn_index == 0 else self._conversations.get(request.session_id, first)
+
+    async def _send(self, request: AgentRequest, conversation: _Conversation) -> Any:
+        message = {
+            "messageId": str(uuid.uuid5(_NAMESPACE, request.idempotency_key)),
+            "contextId": conversation.context_id,
+            "role": "ROLE_USER",
+            "parts": [{"text": request.input}],
+        }
+        if conversation.task_id:
+            message["taskId"] = conversation.task_id
+        parameters = {"message": message, "configuration": {"acceptedOutputModes": _OUTPUT_MODES}}
+        result = await self._call("SendMessage", parameters, request)
+        task = result.get("task") if isinstance(result, dict) else None
+        wait_s = _FIRST_POLL_S
+        # The protocol has the agent answer when the task has ended; one that answers at once is asked until it has.
+        while isinstance(task, dict) and state_of(task) not in ENDED_STATES:
+            await asyncio.sleep(wait_s)
+            wait_s = min(_SLOWEST_POLL_S, wait_s * 1.5)
+            task = await self._poll(task, request)
+            result = {"task": task}
+        return result
+
+    async def _poll(self, task: dict[str, Any], request: AgentRequest) -> Any:
+        """Return a task as it is now; as it was where asking failed and may not fail again.
+
+        The task runs on: were the attempt to fail, its retry would start and pay another.
+        """
+        try:
+            async with asyncio.timeout(self._poll_timeout_s):
+                return await self._call("GetTask", {"id": task.get("id")}, request)
+        except FailedRequestError as failure:
+            if failure.response.error is None or not failure.response.error.retryable:
+                raise
+        except (httpx2.HTTPError, TimeoutError):
+            pass  # the next poll, or the attempt's time limit
+        return task
+
+    async def _call(self, method: str, parameters: dict[str, Any], request: AgentRequest) -> Any:
+        interface = await self._known_interface()
+        tenant = {"tenant": interface.tenant} if interface.tenant else {}
+        call = {"jsonrpc": "2.0", "id": request.request_id, "method": method, "params": {**tenant, **parameters}}
+        reply = await self._connection.json("POST", interface.url, call, headers=_VERSION_HEADER)
+        if not isinstance(reply, dict) or (reply.get("error") is None and "result" not in reply):
+            raise MalformedAnswerError(f"the reply must be an object of JSON-RPC with a result, not {kind_of(reply)}")
+        if reply.get("error") is not None:
+            raise FailedRequestError(failure_of(reply["error"]))
+        if reply.get("id") != request.request_id:
+            raise MalformedAnswerError(f"the reply is to another request, {str(reply.get('id'))[:100]!r}")
+        return reply["result"]

@@ -1,0 +1,113 @@
+"""Messages and tasks of A2A read as answers, and its errors as failures."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from assay.model.agent_response import (
+    AgentErrorKind,
+    AgentResponse,
+    MalformedAnswerError,
+    clean_text,
+    error_response,
+    response_from_json,
+)
+from assay.model.response_fields import as_items, shown
+from assay.model.response_limits import check_bounds
+from assay.parsing.names import kind_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+_STATE = "TASK_STATE_"
+_COMPLETED, _INPUT_REQUIRED = f"{_STATE}COMPLETED", f"{_STATE}INPUT_REQUIRED"
+_FAILED = {
+    f"{_STATE}FAILED": "the task failed",
+    f"{_STATE}REJECTED": "the agent rejected the task",
+    f"{_STATE}CANCELED": "the task was cancelled at the agent",
+    f"{_STATE}AUTH_REQUIRED": "the agent wants further credentials: give them with agent.headers",
+    _INPUT_REQUIRED: "the agent wants further input, and the case has no further turn",
+}
+ENDED_STATES = frozenset({_COMPLETED, *_FAILED})
+"""States in which a task waits for nothing that the agent does."""
+
+_BY_AGREEMENT = ("usage", "sources", "tool_calls", "model")
+"""Fields of an answer that A2A has no place for: they are read from the metadata of messages and tasks."""
+_INTERNAL_ERROR, _NO_METHOD, _NO_VERSION = -32603, -32601, -32009
+
+
+def state_of(task: Mapping[str, Any]) -> str:
+    """Return the state of a task.
+
+    Raises:
+        MalformedAnswerError: It has none.
+    """
+    status = task.get("status")
+    state = status.get("state") if isinstance(status, dict) else None
+    if not isinstance(state, str) or not state.startswith(_STATE):
+        raise MalformedAnswerError(f"the task has no state of A2A 1.0: {shown(state)}")
+    return state
+
+
+def response_from_result(result: Any, *, may_continue: bool) -> tuple[AgentResponse, str]:
+    """Return the answer that a result of SendMessage is, and the id of the task that awaits the next message.
+
+    Args:
+        result: A message, or a task that has ended.
+        may_continue: Whether the case has a further turn, which gives the agent the input that it wants.
+
+    Raises:
+        MalformedAnswerError: It is neither.
+        AnswerTooLargeError: It is larger than an answer may be.
+    """
+    check_bounds(result)
+    if not isinstance(result, dict):
+        raise MalformedAnswerError(f"the result must be an object with a message or a task, not {kind_of(result)}")
+    message, task = result.get("message"), result.get("task")
+    if isinstance(message, dict):
+        return response_from_json(_found([message], message)), ""
+    if not isinstance(task, dict):
+        raise MalformedAnswerError(f"the result has neither message nor task, but {', '.join(map(shown, result))}")
+    state, said = state_of(task), task["status"].get("message")
+    artifacts = task.get("artifacts")
+    holders = [each for each in artifacts if isinstance(each, dict)] if isinstance(artifacts, list) else []
+    found = _found([*holders, *([said] if isinstance(said, dict) and not holders else [])], task)
+    if state == _COMPLETED:
+        return response_from_json(found), ""
+    explanation = _found([said], {})["text"] if isinstance(said, dict) else ""
+    if state == _INPUT_REQUIRED and may_continue:
+        return response_from_json(found | {"text": explanation or found["text"]}), str(task.get("id") or "")
+    why = f"{_FAILED[state]}{': ' + explanation if explanation else ''}"
+    kind = state.removeprefix(_STATE).lower()
+    return response_from_json(found | {"error": {"message": why, "type": kind}}), ""
+
+
+def failure_of(error: Any) -> AgentResponse:
+    """Return the failed answer that an error of JSON-RPC is."""
+    data = error if isinstance(error, dict) else {}
+    code, message = data.get("code"), clean_text(str(data.get("message") or "(no explanation)"))
+    hint = {
+        _NO_METHOD: "; the agent may speak another version of A2A than 1.0",
+        _NO_VERSION: "; the agent does not speak A2A 1.0",
+    }.get(code if isinstance(code, int) else 0, "")
+    said = f"the agent replied with error {shown(code)}: {message[:1000]}{hint}"
+    return error_response(AgentErrorKind.RAISED, said, type=str(code)[:200], retryable=code == _INTERNAL_ERROR)
+
+
+def _found(holders: Sequence[Mapping[str, Any]], result: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of an answer: texts are joined, the first structured part is its output."""
+    parts = [part for holder in holders for part in as_items(holder.get("parts"), "parts") if isinstance(part, dict)]
+    metadata = [each.get("metadata") for each in (result, *holders)]
+    agreed: dict[str, Any] = {}
+    for each in metadata:
+        if isinstance(each, dict):
+            agreed = {name: each[name] for name in _BY_AGREEMENT if each.get(name) is not None} | agreed
+    links = [{"uri": part["url"], "title": part.get("filename")} for part in parts if isinstance(part.get("url"), str)]
+    ids = {"context_id": result.get("contextId"), "task_id": result.get("id")}
+    return {
+        "text": "\n".join(part["text"] for part in parts if isinstance(part.get("text"), str)),
+        "output": next((part["data"] for part in parts if "data" in part), None),
+        "sources": links or None,
+        "metadata": {name: value for name, value in ids.items() if isinstance(value, str)},
+        **agreed,
+    }

@@ -1,0 +1,246 @@
+"""What the adapters that speak HTTP have in common: a checked target, headers, and failures as answers."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import json
+import logging
+import time
+from contextlib import asynccontextmanager
+from http.cookiejar import CookieJar, DefaultCookiePolicy
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import urlsplit
+
+import httpx2
+
+from assay.errors import InvalidInputError, Problem
+from assay.http.transport import HttpTransport
+from assay.model.agent_response import AgentErrorKind, AgentResponse, MalformedAnswerError, clean_text, error_response
+from assay.model.response_fields import UnmappedReplyError, excerpt
+from assay.model.response_limits import AnswerTooLargeError
+from assay.parsing.strict_json import REPLY_DECODER, DuplicateKeyError
+from assay.providers.retry_after import retry_after_s
+from assay.spec.prompt_template import FilledTooLargeError
+from assay_orchestrator.agents.dry_run import MAPPING
+from assay_orchestrator.agents.http_body import read_beginning, read_body
+from assay_orchestrator.agents.http_hosts import check_http_target
+from assay_orchestrator.agents.secrets import Secrets
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+
+    from assay.model.agent_response import AgentRequest
+    from assay.model.run import AgentSettings
+    from assay_orchestrator.agents.access import AgentAccess
+
+_RETRYABLE_STATUSES = frozenset({408, 425, 429})
+_KEEPALIVE_S = 60.0
+_THREADED_BYTES = 64 * 1024
+
+_Reply = TypeVar("_Reply")
+
+
+class FailedRequestError(Exception):
+    """A request that failed; `response` is the answer that it is."""
+
+    def __init__(self, response: AgentResponse) -> None:
+        super().__init__(response.error.message if response.error else "")
+        self.response = response
+
+
+class HttpConnection:
+    """Requests to the server of one agent. Redirects are not followed, cookies not kept.
+
+    Proxies of the environment are not used.
+
+    Args:
+        settings: Checked settings; the target may name environment variables as ${NAME}.
+        access: What may be called and named.
+        problems: What was found wrong with the options.
+        headers: Sent with each request; their values may name variables.
+        accept: The media types that are asked for, unless `headers` name others.
+        templates: Further trees whose texts may name variables, by their field of the spec.
+
+    Raises:
+        InvalidInputError: The options are wrong, the host is not allowed, or a variable is missing or not allowed.
+    """
+
+    def __init__(
+        self,
+        settings: AgentSettings,
+        access: AgentAccess,
+        problems: list[Problem],
+        *,
+        headers: Mapping[str, str],
+        accept: str = "application/json",
+        templates: Mapping[str, Any] | None = None,
+    ) -> None:
+        self._secrets = Secrets(access.env, access.variables, problems)
+        self.templates = {name: self._secrets.resolve_tree(tree, name) for name, tree in (templates or {}).items()}
+        self.url = self._secrets.resolve(settings.target, "agent.target")
+        problems += check_http_target(self.url, access.hosts) or url_problems(self.url)
+        resolved: dict[str, str] = self._secrets.resolve_tree(headers, "agent.headers")
+        problems += [problem for name, value in resolved.items() for problem in _check_header(name, value)]
+        if problems:
+            raise InvalidInputError(problems)
+        for name in ("httpx2", "httpcore2"):
+            # Below warnings they log the URL with its query, which may hold a key, and what the agent replied.
+            logging.getLogger(name).setLevel(logging.WARNING)
+        self._client = httpx2.AsyncClient(
+            headers={
+                "content-type": "application/json",
+                "accept": accept,
+                "accept-encoding": "identity",
+                **{name.lower(): value for name, value in resolved.items()},
+            },
+            # A jar that keeps nothing: with the cookie of an earlier row an agent would answer in that row's session.
+            cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),
+            timeout=None,
+            transport=HttpTransport(settings.concurrency, keepalive_s=_KEEPALIVE_S),
+            follow_redirects=False,
+            trust_env=False,
+        )
+
+    async def attempt(
+        self,
+        request: AgentRequest,
+        ask: Callable[[AgentRequest], Awaitable[_Reply]],
+        read: Callable[[_Reply, AgentRequest], Awaitable[AgentResponse]],
+        prepare: Callable[[], Awaitable[None]] | None = None,
+    ) -> AgentResponse:
+        """Return the answer of one attempt, failed or not, with its latency and without the values of variables.
+
+        Args:
+            request: The question; its time limit bounds `prepare` and `ask`.
+            ask: Returns what the agent replied.
+            read: Reads it as an answer, which is no part of the latency.
+            prepare: What is done before the question, which is no part of the latency either.
+        """
+        start, latency_ms = time.perf_counter(), None
+        try:
+            # A total limit: httpx2's own restarts with every byte that drips in.
+            async with asyncio.timeout(request.timeout_s):
+                if prepare is not None:
+                    await prepare()
+                    start = time.perf_counter()
+                reply = await ask(request)
+            latency_ms = ms_since(start)
+            response = await read(reply, request)
+        except TimeoutError:
+            response = error_response(
+                AgentErrorKind.TIMEOUT, f"no answer within {request.timeout_s:g} s", retryable=True
+            )
+        except FailedRequestError as failure:
+            response = failure.response
+        except UnmappedReplyError as problem:
+            response = error_response(AgentErrorKind.MALFORMED, str(problem), type=MAPPING)
+        except MalformedAnswerError as problem:
+            response = error_response(AgentErrorKind.MALFORMED, str(problem))
+        except (AnswerTooLargeError, FilledTooLargeError) as problem:
+            response = error_response(AgentErrorKind.TOO_LARGE, str(problem))
+        except httpx2.HTTPError as problem:
+            response = error_response(
+                AgentErrorKind.UNREACHABLE,
+                f"{self.url} cannot be reached: {problem or 'the connection broke'}",
+                type=type(problem).__name__,
+                retryable=True,
+            )
+        if latency_ms is None:
+            latency_ms = ms_since(start)
+        return dataclasses.replace(self._secrets.redact_answer(response), latency_ms=latency_ms)
+
+    @asynccontextmanager
+    async def stream(
+        self,
+        method: str,
+        url: httpx2.URL | str,
+        content: bytes | None,
+        headers: Mapping[str, str] | None = None,
+    ) -> AsyncIterator[httpx2.Response]:
+        """Send a request; its reply, whose body is to be read, has a status of success.
+
+        Raises:
+            FailedRequestError: It has another one.
+            httpx2.HTTPError: The connection failed.
+        """
+        async with self._client.stream(method, url, content=content, headers=headers) as reply:
+            if not reply.is_success:
+                beginning = await read_beginning(reply)
+                raise FailedRequestError(_failed(reply.status_code, beginning, retry_after_s(reply.headers)))
+            yield reply
+
+    async def json(self, method: str, url: str, data: Any = None, headers: Mapping[str, str] | None = None) -> Any:
+        """Send JSON and return that of the reply.
+
+        Raises:
+            FailedRequestError: The status of the reply is none of success.
+            MalformedAnswerError: The reply is not JSON.
+            AnswerTooLargeError: It is larger than 4 MiB.
+            httpx2.HTTPError: The connection failed.
+        """
+        content = None if data is None else json_bytes(data)
+        async with self.stream(method, url, content, headers) as reply:
+            body = await read_body(reply)
+        return await asyncio.to_thread(_decoded, body) if len(body) > _THREADED_BYTES else _decoded(body)
+
+    def redact(self, text: str) -> str:
+        """Return a message without the values of variables."""
+        return self._secrets.redact(text)
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self._client.aclose()
+
+
+def json_bytes(data: Any) -> bytes:
+    """Return JSON as it is sent."""
+    return clean_text(json.dumps(data, ensure_ascii=False)).encode()
+
+
+def ms_since(start: float) -> float:
+    """Return the milliseconds since a moment of `time.perf_counter`."""
+    return (time.perf_counter() - start) * 1000
+
+
+def _decoded(body: bytes) -> Any:
+    try:
+        return REPLY_DECODER.decode(body.decode("utf-8-sig"))
+    except DuplicateKeyError as error:
+        raise MalformedAnswerError(f"in the reply {error}: {excerpt(body)}") from None
+    except (ValueError, RecursionError):
+        raise MalformedAnswerError(f"the reply is not JSON: {excerpt(body)}") from None
+
+
+def _failed(status: int, beginning: bytes, wait_s: float | None) -> AgentResponse:
+    hint = " (redirects are not followed: use the final URL)" if 300 <= status < 400 else ""
+    return error_response(
+        AgentErrorKind.HTTP_STATUS,
+        f"HTTP {status}{hint}: {excerpt(beginning)}",
+        http_status=status,
+        retryable=status in _RETRYABLE_STATUSES or status >= 500,
+        retry_after_s=wait_s,
+    )
+
+
+def url_problems(url: str) -> list[Problem]:
+    """Return why requests cannot be sent to a URL: the parser that sends them reads it otherwise, or not at all."""
+    try:
+        parsed = httpx2.URL(url)
+    except (httpx2.InvalidURL, UnicodeError):
+        return [Problem("is not a valid URL", "agent.target")]
+    if parsed.scheme not in ("http", "https") or not parsed.host:
+        return [Problem("must be an http:// or https:// URL with a host", "agent.target")]
+    if parsed.userinfo:
+        return [Problem("must not hold a name or password: send it as a header", "agent.target")]
+    if parsed.host != urlsplit(url).hostname:
+        # What was checked against the allowed hosts must be what is called.
+        return [Problem("must name its host in plain lower-case ASCII", "agent.target")]
+    return []
+
+
+def _check_header(name: str, value: str) -> list[Problem]:
+    if value.isascii() and value.isprintable():
+        return []
+    # Without the value: it may be a secret.
+    return [Problem("must be printable ASCII once its variables are filled in", f"agent.headers.{name}")]
