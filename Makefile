@@ -1,6 +1,7 @@
 # `make demo` and `make test` do everything on a fresh machine with Python 3.11 or later, make and a C compiler.
 PYTHON ?=
 BIN := .venv/bin
+FRAMEWORKS_BIN := .venv-frameworks/bin
 PACKAGES := -p assay -p assay_pytest -p assay_cli -p assay_embedder -p assay_judge -p assay_orchestrator
 EXAMPLE ?= examples/product-manual
 KILLS ?= 500
@@ -11,7 +12,7 @@ BASE ?=
 # Without byte code, each of the many processes that tests start would compile all it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-unit test-browser check chaos compat fuzz mutants protos bench lock clean
+.PHONY: demo test test-unit test-browser test-frameworks check chaos compat fuzz mutants protos bench lock clean
 .DELETE_ON_ERROR:
 
 demo: .venv/run.stamp          ## run an evaluation on a real example
@@ -26,6 +27,9 @@ test-unit: .venv/dev.stamp     ## run the unit tests alone, in a minute
 
 test-browser: .venv/dev.stamp  ## run the tests that drive Chromium, which must be on PATH with its chromedriver
 	$(BIN)/python -m pytest -m browser tests/browser
+
+test-frameworks: .venv-frameworks/frameworks.stamp  ## run the tests against real frameworks of agents, in an environment of their own
+	$(FRAMEWORKS_BIN)/python -m pytest -m frameworks -rs tests/frameworks
 
 check: .venv/dev.stamp .venv-protos/protos.stamp  ## lint, types, import contracts, protos and their stubs
 	$(BIN)/ruff check .
@@ -61,13 +65,16 @@ lock: .venv-lock/lock.stamp    ## write the lists in requirements/ anew; UPGRADE
 	.venv-lock/bin/python tools/lock.py $(if $(UPGRADE),--upgrade)
 
 clean:                         ## remove everything that was set up
-	rm -rf .venv .venv-protos .venv-lock .mutants
+	rm -rf .venv .venv-frameworks .venv-protos .venv-lock .mutants
 
 .venv/run.stamp: pyproject.toml requirements/run.txt requirements/build.txt tools/install tools/install-locked
 	@tools/install .venv run "$(PYTHON)"
 
 .venv/dev.stamp: pyproject.toml requirements/dev.txt requirements/build.txt tools/install tools/install-locked
 	@tools/install .venv dev "$(PYTHON)"
+
+.venv-frameworks/frameworks.stamp: pyproject.toml requirements/frameworks.txt requirements/build.txt tools/install tools/install-locked
+	@tools/install .venv-frameworks frameworks "$(PYTHON)"
 
 .venv-protos/protos.stamp: requirements/protos.txt tools/install tools/install-locked
 	@tools/install .venv-protos protos "$(PYTHON)"

@@ -41,7 +41,7 @@ settings.register_profile("untimed", deadline=None, max_examples=50, suppress_he
 settings.load_profile("untimed")
 
 # Slow files first, so that no process of the tests is left alone with one of them in the end.
-SLOWEST_FIRST = ("chaos", "compat", "e2e", "browser", "fuzz", "integration", "unit")
+SLOWEST_FIRST = ("chaos", "compat", "frameworks", "e2e", "browser", "fuzz", "integration", "unit")
 GIVEN_URL = "ASSAY_TEST_DATABASE_URL"
 _OLDEST_VERSION = 15
 _START_S = 90.0

@@ -106,7 +106,10 @@ NOT_RUN = {
     },
     "examples/city-events/README.md": {"assay run": "`test_cli_examples.py` runs it"},
     "examples/encyclopaedia-research/README.md": {"assay run": "`test_cli_examples.py` runs it"},
-    "examples/product-manual/README.md": {"assay run": "`test_cli_examples.py` runs it"},
+    "examples/product-manual/README.md": {
+        "assay run examples/product-manual/adk.yaml": "needs Google ADK: `tests/frameworks/test_adk.py` runs it",
+        "assay run": "`test_cli_examples.py` runs it",
+    },
     "examples/prompt-quality/README.md": {
         "assay compare": "needs the stand-in model: `test_compare_examples.py`",
         "assay run": "`test_cli_examples.py` runs it",

@@ -12,9 +12,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 RUN_BY = {
-    "aimock": "the command at the top of tests/integration/judge/test_judge_aimock.py",
+    "aimock": "the command at the top of tests/aimock.py",
     "browser": "`make test-browser`, with Chromium and its chromedriver on PATH",
     "chaos": "`make chaos`",
+    "frameworks": "`make test-frameworks`",
 }
 """What runs the tests with a marker that others leave out."""
 _KEY = "left_out"

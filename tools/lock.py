@@ -27,6 +27,8 @@ LISTS = {
     "embedder": ("embedder",),
     "judge": ("judge", "postgres"),
 }
+# Frameworks of agents need some packages in older versions than the others' newest: the first list does not bind it.
+APART = {"frameworks": ("all", "dev", "frameworks")}
 # What is installed by itself: lists of names beside these.
 TOOLS = ("build", "protos", "lock")
 # What torch needs on Linux where it is not a CPU build. tools/install-locked installs it where torch asks for it.
@@ -57,6 +59,10 @@ def main(arguments: list[str]) -> None:
             "pyproject.toml",
             {key: everything.get(key, text) for key, text in chosen.items() if not CUDA.match(key)},
         )
+    for name in APART:
+        resolved = entries_of(compiled(name, [*extras(name), *options], like="dev"))
+        entries = {key: everything.get(key, text) for key, text in resolved.items()}
+        write(name, "pyproject.toml", {key: text for key, text in entries.items() if not CUDA.match(key)})
     for name in TOOLS:
         source = f"requirements/{name}.in"
         # What builds is installed beside what is built.
@@ -66,16 +72,23 @@ def main(arguments: list[str]) -> None:
 
 def extras(name: str) -> list[str]:
     """Return uv's arguments for a list of the project."""
-    return ["pyproject.toml", *(part for extra in LISTS[name] for part in ("--extra", extra))]
+    return ["pyproject.toml", *(part for extra in {**LISTS, **APART}[name] for part in ("--extra", extra))]
 
 
-def compiled(name: str, arguments: list[str]) -> str:
-    """Return the text of a list as uv resolves it for all platforms."""
+def compiled(name: str, arguments: list[str], like: str = "") -> str:
+    """Return the text of a list as uv resolves it for all platforms.
+
+    Args:
+        name: The list.
+        arguments: What uv resolves.
+        like: Another list whose versions are preferred where the list itself has none.
+    """
     options = ["--universal", "--python-version", OLDEST_PYTHON, "--generate-hashes", "--no-header", "--no-annotate"]
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "list.txt"
         # uv keeps the versions of the list that it writes over. CUDA's are in a list of their own.
-        kept = [FOLDER / f"{name}.txt", *([FOLDER / "cuda.txt"] if name == "dev" else [])]
+        names = [name, *([like] if like else []), *(["cuda"] if "dev" in (name, like) else [])]
+        kept = [FOLDER / f"{each}.txt" for each in names]
         path.write_text("".join(each.read_text(encoding="utf-8") for each in kept if each.exists()), encoding="utf-8")
         command = [str(Path(sys.executable).with_name("uv")), "pip", "compile", "--quiet", *options, *arguments]
         subprocess.run([*command, "--output-file", str(path)], cwd=ROOT, check=True, stdout=subprocess.DEVNULL)

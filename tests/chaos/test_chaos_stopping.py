@@ -1,4 +1,4 @@
-"""Kills around the decision that stops two runs early: it is the one of the rows, whoever stores it."""
+"""Kills around the decision that stops two runs early: it depends on the rows alone, not on who stores it."""
 
 from __future__ import annotations
 

@@ -8,6 +8,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 import psutil
+from tests.same_scores import PROGRAM
 
 import assay
 
@@ -23,18 +24,6 @@ def answer(request):
             "sources": [{"title": f"page {number % 5}"}, "other"], "retrieved": [], "output": {"n": [number, None]},
             "tool_calls": [{"name": "search", "arguments": {"n": number}}],
             "metadata": {"repeat": request.repeat_index}}
-"""
-PROGRAM = """\
-import json, sys
-from types import SimpleNamespace
-from agent import answer
-for line in sys.stdin:
-    question = json.loads(line)
-    try:
-        found = answer(SimpleNamespace(**question))
-    except RuntimeError as problem:
-        found = {"error": str(problem)}
-    print(json.dumps({**found, "request_id": question["request_id"]}), flush=True)
 """
 METRICS = ["exact_match", "rouge", "tokens", "hit_rate", "tool_calls", "latency"]
 

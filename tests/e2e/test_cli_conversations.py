@@ -42,10 +42,11 @@ PLAIN = [
 AGENT = """
 def answer(request):
     if request.turn_index == 1:
-        return "Done."
+        return {last}
     return {first}
 """
-RUDE = '"I do not know, go away"'
+RUDE = '{"text": "I do not know, go away", "tool_calls": []}'
+LAST = '{"text": "Done.", "tool_calls": []}'
 GOOD = '{"text": "Yes, two copies.", "tool_calls": [{"name": "search", "arguments": {"title": "Emma"}}]}'
 SPEC: dict[str, Any] = {
     "name": "talks",
@@ -55,10 +56,12 @@ SPEC: dict[str, Any] = {
 }
 
 
-def asked(cli: Cli, dataset: object, first: str, *, status: int, **spec: Any) -> tuple[dict[str, Any], str]:
+def asked(
+    cli: Cli, dataset: object, first: str, *, status: int, last: str = '"Done."', **spec: Any
+) -> tuple[dict[str, Any], str]:
     """Run over a dataset with an agent whose answer to the first turn is given; return the report and the output."""
     cli.write("talks.json", json.dumps(dataset))
-    cli.write("agent.py", AGENT.format(first=first))
+    cli.write("agent.py", AGENT.format(first=first, last=last))
     cli.write("assay.yaml", {**SPEC, "dataset": "talks.json", **spec})
     shutil.rmtree(cli.folder / "out", ignore_errors=True)  # a report replaces none of another run
     done = cli.run("run", "assay.yaml", "--output-dir", "out", status=status)
@@ -74,7 +77,7 @@ def test_a_wrong_first_turn_fails_the_conversation(shared_cli: Cli, dataset: obj
     assert row["passed"] is False
     assert (row["scores"]["exact_match"]["value"], row["scores"]["tool_calls"]["value"]) == (0.5, 0.0)
     assert row["reason"] == (
-        "exact_match: the answer differs from the reference (turn 1); tool_calls failed: call_missing (turn 1)"
+        "exact_match: the answer differs from the reference (turn 1); tool_calls failed: missing tool search (turn 1)"
     )
     assert "verdict  FAIL" in console
     failing = console[console.index("  borrow: exact_match") :].splitlines()
@@ -104,6 +107,20 @@ def test_a_conversation_passes_with_all_its_turns(shared_cli: Cli, dataset: obje
     (row,) = report["rows"]
     assert (row["passed"], row["scores"]["exact_match"]["value"], row["scores"]["tool_calls"]["value"]) == (True, 1, 1)
     assert [call["name"] for call in row["turns"][0]["response"]["tool_calls"]] == ["search"]
+
+
+def test_an_adk_eval_set_is_scored_as_by_adk(shared_cli: Cli) -> None:
+    """1 or 0 a turn by name and exact arguments, the mean over all turns: those that expect no call count, too."""
+    rule = {"tool_calls": {"trajectory": "exact", "score": "match", "without_expected": "no_calls"}}
+    further = GOOD.replace('"Emma"}', '"Emma", "n": 1}')
+    for first, value in ((GOOD, 1.0), (further, 0.5), ('{"text": "Yes.", "tool_calls": []}', 0.5)):
+        report, _ = asked(shared_cli, ADK, first, status=0, metrics=[rule], gates=["agent_errors <= 0"], last=LAST)
+        (row,) = report["rows"]
+        assert row["scores"]["tool_calls"]["value"] == value
+        assert row["passed"] is (value == 1.0)
+    report, console = asked(shared_cli, ADK, GOOD, status=3, metrics=[rule], gates=["tool_calls >= 0"])
+    assert "do not report their tool calls" in console  # the second turn is answered with a plain text
+    assert report["rows"][0]["passed"] is None
 
 
 def test_a_spec_chooses_mean_worst_or_last(shared_cli: Cli) -> None:

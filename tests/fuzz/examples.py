@@ -12,6 +12,7 @@ from assay.filters.row_text import parse_row_filter
 from assay.metrics import complete_parameters
 from assay.model.agent_response import AgentResponse, Source, ToolCall, Usage
 from assay.model.case import Assertion, Case, ExpectedTool, Turn
+from assay.model.metric_call import MetricOutcome
 from assay.model.run import AgentSettings, MetricSettings, RunSettings
 from assay.model.stopping import StoppingSettings
 from assay.v1 import embedder_pb2, judge_pb2
@@ -19,6 +20,7 @@ from assay.v1 import orchestrator_pb2 as pb
 from assay.wire.agent import response_to_wire
 from assay.wire.case import case_to_wire
 from assay.wire.filters import row_filter_to_wire
+from assay.wire.metric_call import outcomes_to_wire
 from assay.wire.run import SETTINGS
 
 if TYPE_CHECKING:
@@ -26,6 +28,10 @@ if TYPE_CHECKING:
 
     from google.protobuf.message import Message
 
+_OUTCOMES = {
+    "m": MetricOutcome(0.5, reasoning="why"),
+    "n": MetricOutcome(error="function_raised", message="m", traceback="t"),
+}
 _ANSWER = AgentResponse(
     text="a",
     output={"a": [1, {"b": None}]},
@@ -53,6 +59,7 @@ CASES = [
         expected={"category": "x"},
         metadata={"m": [1]},
         recorded=_ANSWER,
+        recorded_turns=((),),
         assertions=(Assertion("contains", "a", threshold=0.5, weight=1.0),),
         thresholds={"exact_match": 0.5},
         weight=1.0,
@@ -105,7 +112,9 @@ EXAMPLES: Mapping[str, Sequence[Message]] = {
     ],
     "assay.v1.ServeAgentRequest": [
         pb.ServeAgentRequest(attach=pb.AttachAgent(run_id="r", concurrency=2)),
+        pb.ServeAgentRequest(attach=pb.AttachAgent(run_id="r", concurrency=2, computes_metrics=True)),
         pb.ServeAgentRequest(responses=pb.AgentResponses(responses=[response_to_wire(_ANSWER)])),
+        pb.ServeAgentRequest(metric_responses=pb.MetricResponses(responses=[outcomes_to_wire("r", _OUTCOMES)])),
     ],
     "assay.v1.EmbedRequest": [_TEXTS],
     "assay.v1.EmbedStreamRequest": [embedder_pb2.EmbedStreamRequest(request_id="1", embed=_TEXTS)],

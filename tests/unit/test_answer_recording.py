@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,7 +13,7 @@ from assay.datasets.records import MAX_RAW_CHARS
 from assay.errors import InvalidInputError
 from assay.model.agent_response import AgentErrorKind, AgentResponse, AgentStatus, error_response
 from assay.model.case import Case, Turn
-from assay.model.run import AgentSettings, CaseResult, DatasetRef, Run, RunCounts, RunSettings, RunState
+from assay.model.run import AgentSettings, CaseResult, DatasetRef, Run, RunCounts, RunSettings, RunState, TurnResult
 from assay_cli.answer_recording import answers_on_the_way, check_record_file
 
 if TYPE_CHECKING:
@@ -49,14 +50,32 @@ async def test_what_is_recorded_and_what_is_left_out(tmp_path: Path, capsys: pyt
     late = error_response(AgentErrorKind.TIMEOUT, "late", retryable=True)
     huge = AgentResponse(text="x" * MAX_RAW_CHARS)
     rows = [row(0, AgentResponse(text="a")), row(1, late), row(2, None), row(3, huge), row(5, AgentResponse(text="b"))]
-    cases = [case(0, turns=2), case(1), case(2), case(3), case(4), Case("other", (Turn("q"),))]
+    cases = [case(0), case(1), case(2), case(3), case(4), Case("other", (Turn("q"),))]
     assert await record(file, rows, cases) == rows
     found = {one.case_id: one.recorded for one in open_dataset(file).cases()}
-    assert found == {"c0": AgentResponse(text="a"), "c1": late}
+    assert found == {"c1": late, "c0": AgentResponse(text="a")}
     assert capsys.readouterr().err == (
-        f"answers: 2 cases recorded in {file}; 1 error of the agent among them, replayed as such; 1 conversation with "
-        "the last answer alone; 4 cases left out, without an answer to each repeat or too long\n"
+        f"answers: 2 cases recorded in {file}; 1 error of the agent among them, replayed as such; "
+        "4 cases left out, without an answer to each repeat or too long\n"
     )
+
+
+async def test_conversations_are_recorded_turn_by_turn(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """All answers are recorded, up to the one that failed; a conversation with a text that is left out is not."""
+    file = tmp_path / "answers.jsonl"
+    said, late = [AgentResponse(text=text, cold=True) for text in "ab"], error_response(AgentErrorKind.TIMEOUT, "late")
+
+    def talk(number: int, *answers: AgentResponse | None, left_out: bool = False) -> CaseResult:
+        turns = [TurnResult(f"q{index}", response=answer) for index, answer in enumerate(answers)]
+        turns[0] = dataclasses.replace(turns[0], left_out=left_out)
+        return dataclasses.replace(row(number, [each for each in answers if each][-1]), turns=turns)
+
+    rows = [talk(0, *said), talk(1, late, None), talk(2, None, said[1], left_out=True)]
+    await record(file, rows, [case(number, turns=2) for number in range(3)])
+    found = {one.case_id: one.recorded_conversation(0) for one in open_dataset(file).cases()}
+    assert found == {"c0": tuple(said), "c1": (late,)}
+    assert "2 cases recorded" in (said_of := capsys.readouterr().err)
+    assert "1 case left out" in said_of
 
 
 async def test_each_repeat_has_its_answer(tmp_path: Path) -> None:

@@ -26,6 +26,8 @@ from assay.model.agent_response import (
     response_to_json,
 )
 from assay.model.response_text import TEXT_KEYS
+from assay.v1 import agent_pb2
+from assay.wire.agent import response_from_wire, response_to_wire
 
 LONE = "a\ud800b"
 
@@ -216,7 +218,7 @@ def test_what_no_store_takes_is_replaced_everywhere() -> None:
     assert response.text == "a\ufffdb\ufffd😀"
     assert response.output == {"a\ufffdb": ["a\ufffdb"]}
     assert response.metadata == {"extra": "a\ufffdb"}
-    assert response.tool_calls[0].result_json == '"a\ufffdb"'
+    assert (response.tool_calls or ())[0].result_json == '"a\ufffdb"'
     json.dumps(response_to_json(response), ensure_ascii=False).encode()
 
 
@@ -252,6 +254,7 @@ FULL = AgentResponse(
     latency_ms=0.0,
     reported_latency_ms=1.5,
     time_to_first_token_ms=0.5,
+    cold=True,
     finish_reason="stop",
     model="m",
     attempts=(Attempt(0.0, AgentError(AgentErrorKind.HTTP_STATUS, "no", "E", 503, True)),),
@@ -282,3 +285,15 @@ def test_what_is_absent_is_left_out() -> None:
 def test_all_about_an_answer_comes_from_one_module(name: str) -> None:
     """Whoever writes an agent imports from assay.model.agent_response, wherever a name is defined."""
     assert getattr(answers, name).__module__.startswith("assay.")
+
+
+def test_no_calls_are_not_unknown_calls() -> None:
+    """An empty list of tool calls is kept in JSON and on the wire; an answer without one says nothing of its calls."""
+    for data, calls in (({"text": "a"}, None), ({"text": "a", "tool_calls": None}, None), ({"tool_calls": []}, ())):
+        answer = response_from_json(data)
+        assert answer.tool_calls == calls
+        assert response_from_json(response_to_json(answer)).tool_calls == calls
+        assert response_from_wire(response_to_wire(answer)).tool_calls == calls
+    assert response_from_json("a").tool_calls is None
+    foreign = agent_pb2.AgentResponse(tool_calls=[agent_pb2.ToolCall(name="search")])
+    assert response_from_wire(foreign).tool_calls == (ToolCall("search"),), "a call says that calls are reported"

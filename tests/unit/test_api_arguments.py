@@ -23,13 +23,6 @@ def answer(question: str) -> str:
     return question
 
 
-class Agent:
-    """An agent that has to be made before it can be called."""
-
-    def __call__(self, question: str) -> str:
-        return question
-
-
 class Frame:
     """What a data frame looks like from outside."""
 
@@ -71,7 +64,7 @@ def test_a_spec_is_a_file_or_a_mapping(spec: object, kind: str) -> None:
     ("agent", "sentence"),
     [
         ("agent:answer", "must be a function of one question, not a text: the spec names code"),
-        (Agent, "is a class: name a function, or an instance that can be called"),
+        (str, "is a class without a method __call__, answer or run"),
         (3, "is a value of type int, which cannot be called"),
         (lambda: "x", "is called with one argument, the question, but it takes ()"),
         (lambda question, history: "x", "is called with one argument, the question, but it takes (question, history)"),
@@ -90,6 +83,33 @@ def test_an_agent_of_the_spec_that_is_no_mapping_is_a_problem_of_the_spec() -> N
 
 
 @pytest.mark.parametrize(
+    ("metrics", "problem"),
+    [
+        ([len], "metrics: must be a mapping of names to functions, such as {'helpfulness': helpfulness}, not list"),
+        ({"two words": answer}, "metrics: a metric's name has letters, digits and _, and starts with a letter, not"),
+        ({3: answer}, "metrics: a metric's name has letters, digits and _, and starts with a letter, not 3"),
+        ({"m": lambda zzz: 1}, "metrics.m: has the parameter 'zzz', and a metric receives answer, text"),
+        ({"m": Frame}, "metrics.m: is a class: name a function, or an instance that can be called"),
+    ],
+)
+def test_metrics_are_functions_by_name(metrics: object, problem: str) -> None:
+    """What could not be called is refused before a case is asked."""
+    (said,) = refusals(SPEC, answer, dataset=CASES, metrics=metrics)
+    assert said.startswith(problem)
+
+
+def test_a_function_takes_the_place_of_one_that_the_spec_names(tmp_path: Path) -> None:
+    """A file's spec must list the metric, with its threshold; one that it does not list is refused."""
+    (tmp_path / "d.jsonl").write_text('{"question": "q"}\n')
+    spec = tmp_path / "assay.yaml"
+    spec.write_text("dataset: d.jsonl\nagent: {adapter: replay}\nmetrics: [latency, 'metrics:m']\n")
+    (problem,) = refusals(spec, answer, metrics={"m": lambda answer: 1, "other": lambda answer: 1})
+    assert problem == (
+        "other: is no metric in Python code of the spec: list it as `- other: {metric: 'metrics:other'}`"
+    )
+
+
+@pytest.mark.parametrize(
     ("dataset", "sentence"),
     [
         (3, "must be a file's name, or a list of cases such as [{'question': '2 + 2?', 'answer': '4'}], not int"),
@@ -105,9 +125,9 @@ def test_a_dataset_is_a_file_or_a_list_of_cases(dataset: object, sentence: str) 
 
 def test_all_problems_come_at_once() -> None:
     """One for each argument that is wrong."""
-    problems = refusals(3, 3, dataset=3, select=3, server=3, on_event=3, progress="no", output_dir=3)
+    problems = refusals(3, 3, metrics=3, dataset=3, select=3, server=3, on_event=3, progress="no", output_dir=3)
     assert [problem.partition(":")[0] for problem in problems] == [
-        "spec", "agent", "dataset", "select", "server", "on_event", "progress", "output_dir",
+        "spec", "agent", "metrics", "dataset", "select", "server", "on_event", "progress", "output_dir",
     ]  # fmt: skip
 
 
@@ -118,7 +138,7 @@ def test_a_report_that_could_not_be_written_is_refused_at_once(tmp_path: Path) -
     assert problem.endswith("is not a folder): choose another place with output_dir")
 
 
-@pytest.mark.parametrize(("name", "hint"), [("agnet", "did you mean 'agent'?"), ("zzz", "known: spec, agent, dataset")])
+@pytest.mark.parametrize(("name", "hint"), [("agnet", "did you mean 'agent'?"), ("zzz", "known: spec, agent, metrics")])
 def test_an_unknown_argument_is_named_with_what_there_is(name: str, hint: str) -> None:
     """A TypeError, as of every function, with a way on."""
     unknown: dict[str, Any] = {name: answer}

@@ -16,6 +16,7 @@ PUBLIC = {
     "ComparisonResult",
     "DatasetWarning",
     "Evaluation",
+    "MetricResult",
     "Score",
     "Scorer",
     "__version__",

@@ -14,8 +14,8 @@ from assay.metrics import build_metric, complete_parameters
 from assay.metrics.core.row_verdict import row_reason, row_verdict
 from assay.metrics.core.score import JudgeEvidence, Metric, Row
 from assay.metrics.rows.row_scores import score_row
-from assay.model.agent_response import AgentError, AgentErrorKind, AgentResponse, AgentStatus
-from assay.model.case import Assertion, Case, Turn
+from assay.model.agent_response import AgentError, AgentErrorKind, AgentResponse, AgentStatus, ToolCall
+from assay.model.case import Assertion, Case, ExpectedTool, Turn
 from assay.model.run import CaseResult, MetricSettings, RunSummary
 from assay.verdict.run_verdict import RunVerdict, VerdictStatus, criteria_of, run_verdict
 from assay_orchestrator.store.settings_json import summary_from_json, summary_to_json
@@ -238,6 +238,25 @@ def test_a_summary_that_does_not_say_why_checks_were_not_made() -> None:
     detail = {"checks": 1, "held": 1, "not_made": 3}
     older = dataclasses.replace(summary, metrics=[dataclasses.replace(summary.metrics[0], detail=detail)])
     assert run_verdict(older).reasons[0] == "3 of 4 checks are not made"
+
+
+def test_unreported_tool_calls_make_a_run_incomplete() -> None:
+    """A gate that holds on the answers that report their calls does not pass the run for those that do not."""
+    chosen = metrics("tool_calls")
+    case = Case("c", (Turn("q", expected_tools=(ExpectedTool("search"),)),))
+
+    def called(calls: tuple[ToolCall, ...] | None, index: int) -> CaseResult:
+        scores = tuple(score_row(chosen, Row(case, AgentResponse(tool_calls=calls))))
+        verdict = row_verdict(AgentStatus.SUCCESS, scores)
+        return CaseResult(f"c{index}", index, 0, "", AgentStatus.SUCCESS, verdict, scores, 1.0, "")
+
+    rows = [called(None, 0), *(called((ToolCall("search"),), number) for number in range(1, 30))]
+    verdict = run_verdict(summarise(rows, chosen, ["pass_rate >= 1", "tool_calls >= 1"]))
+    assert (verdict.status, verdict.status.exit_status) == ("INCOMPLETE", 3)
+    (reason,) = verdict.reasons
+    assert reason.startswith("the answers of 1 row do not report their tool calls")
+    known = [called((), 0), *rows[1:]]
+    assert run_verdict(summarise(known, chosen, ["tool_calls >= 1"])).status is VerdictStatus.FAIL
 
 
 def test_a_partial_summary_has_no_verdict() -> None:

@@ -237,7 +237,13 @@ def test_every_metric_defines_itself(name: str) -> None:
     assert info.summary.endswith(".")
 
 
-@pytest.mark.parametrize("name", METRICS)
+def test_a_function_is_scored_in_a_run() -> None:
+    """Scoring without a run refuses a metric in Python code, and says where it is computed."""
+    with pytest.raises(InvalidInputError, match="python: is a function of your own: call it, or name"):
+        assay.score("python", "answer", function="metrics:helpfulness")
+
+
+@pytest.mark.parametrize("name", [name for name in METRICS if name != "python"])
 def test_every_metric_takes_an_empty_answer(name: str) -> None:
     """No metric raises on an answer that is nothing at all."""
     example = METRICS[name].info.example

@@ -83,7 +83,7 @@ def test_a_list_holds_nothing_but_exact_versions_with_hashes(name: str) -> None:
 
 def test_there_is_a_list_for_everything_that_is_installed() -> None:
     """The lists that `make lock` writes are there, and no others."""
-    assert set(LISTS) == {*LOCK.LISTS, *LOCK.TOOLS, "cuda"}
+    assert set(LISTS) == {*LOCK.LISTS, *LOCK.APART, *LOCK.TOOLS, "cuda"}
     used = (ROOT / "Makefile").read_text(encoding="utf-8") + "".join(
         path.read_text(encoding="utf-8") for path in (ROOT / "services").glob("*/Dockerfile")
     )
@@ -91,10 +91,10 @@ def test_there_is_a_list_for_everything_that_is_installed() -> None:
         assert f"requirements/{name}.txt" in used
 
 
-@pytest.mark.parametrize("name", LOCK.LISTS)
+@pytest.mark.parametrize("name", [*LOCK.LISTS, *LOCK.APART])
 def test_a_list_has_what_its_extras_require(name: str) -> None:
     """After a change of pyproject.toml: run `make lock`."""
-    for key, requirement in required(LOCK.LISTS[name]).items():
+    for key, requirement in required((LOCK.LISTS | LOCK.APART)[name]).items():
         assert key in LOCKED[name], f"{key} is not in requirements/{name}.txt: run 'make lock'"
         assert requirement.specifier.contains(LOCKED[name][key]), f"{requirement}: run 'make lock'"
 

@@ -84,13 +84,14 @@ RESPONSE = st.builds(
     output=VALUE,
     sql=or_none(TEXT),
     data_rows=or_none(COUNT),
-    tool_calls=tuples_of(TOOL_CALL),
+    tool_calls=or_none(tuples_of(TOOL_CALL)),
     sources=tuples_of(SOURCE),
     retrieved=or_none(tuples_of(SOURCE)),
     usage=or_none(USAGE),
     latency_ms=or_none(NUMBER),
     reported_latency_ms=or_none(NUMBER),
     time_to_first_token_ms=or_none(NUMBER),
+    cold=st.booleans(),
     finish_reason=TEXT,
     model=TEXT,
     attempts=tuples_of(st.builds(Attempt, NUMBER, ERROR)),
@@ -111,6 +112,7 @@ REQUEST = st.builds(
     parameters=OBJECT,
     metadata=st.dictionaries(TEXT, TEXT, max_size=3),
     timeout_s=st.integers(1, 3_600_000).map(lambda ms: ms / 1000),
+    turn_count=st.integers(0, 100),
 )
 TOOL = st.builds(ExpectedTool, TEXT, or_none(OBJECT), st.sampled_from(["name", "subset", "exact"]))
 ASSERTION = st.builds(Assertion, TEXT, VALUE, or_none(NUMBER), TEXT, NUMBER, FLAG)
@@ -132,7 +134,16 @@ CASE = st.builds(
     labels=OBJECT,
     metadata=OBJECT,
     recorded=or_none(RESPONSE),
+    recorded_turns=tuples_of(tuples_of(RESPONSE)),
 )
+
+
+def with_answers(case: Case, texts: list[list[str]]) -> Case:
+    """Return a case whose recorded answers are those of texts: others are completed where they are read."""
+    turns = tuple(tuple(AgentResponse(text=text) for text in each) for each in texts)
+    return dataclasses.replace(case, recorded=None, recorded_turns=turns)
+
+
 SETTINGS = st.builds(
     results.RunSettings,
     name=TEXT,
@@ -308,7 +319,7 @@ def test_cases_travel_whole(case: Case) -> None:
 
 
 @some
-@given(CASE.map(lambda case: dataclasses.replace(case, recorded=None)))
+@given(st.builds(with_answers, CASE, st.lists(st.lists(TEXT, max_size=2), max_size=2)))
 def test_cases_are_stored_whole(case: Case) -> None:
     """A case is the same after the store."""
     assert case_from_json(case_to_json(case)) == case

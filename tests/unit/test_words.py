@@ -35,6 +35,9 @@ NEVER = re.compile(
     re.IGNORECASE,
 )
 
+NEVER_READ = re.compile(f"{NEVER.pattern}|\\btold\\b", re.IGNORECASE)
+"""Of docstrings: processes publish and return, they do not tell."""
+
 
 def texts(tree: ast.AST) -> Iterator[ast.Constant]:
     """Yield the strings of a module that users may see: all but docstrings, of which commands show theirs as help."""
@@ -48,6 +51,15 @@ def texts(tree: ast.AST) -> Iterator[ast.Constant]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in hidden:
             yield node
+
+
+def docstrings(tree: ast.AST) -> Iterator[str]:
+    """Yield the docstrings of a module, its classes, functions and attributes."""
+    for node in ast.walk(tree):
+        body = getattr(node, "body", None)
+        if isinstance(body, list):
+            parts = [part.value for part in body if isinstance(part, ast.Expr)]
+            yield from (str(part.value) for part in parts if isinstance(part, ast.Constant))
 
 
 def test_pages_name_actors_and_events() -> None:
@@ -67,4 +79,13 @@ def test_texts_of_the_program_name_actors_and_events() -> None:
     for path in SOURCES:
         shown = texts(ast.parse(path.read_text(encoding="utf-8")))
         found += [f"{path}:{one.lineno}: {one.value!r}" for one in shown if NEVER.search(str(one.value))]
+    assert found == []
+
+
+def test_docstrings_name_actors_and_events() -> None:
+    """No docstring of the product has one of the words."""
+    found = []
+    for path in SOURCES:
+        shown = docstrings(ast.parse(path.read_text(encoding="utf-8")))
+        found += [f"{path}: {one.splitlines()[0]}: {word[0]}" for one in shown for word in NEVER_READ.finditer(one)]
     assert found == []

@@ -13,6 +13,7 @@ import pytest
 import uvloop
 
 from assay.model.run import AgentSettings
+from assay_orchestrator.agents.access import AgentAccess
 from assay_orchestrator.agents.http import HttpAgent
 
 if TYPE_CHECKING:
@@ -121,9 +122,7 @@ async def agent_of() -> AsyncIterator[Callable[..., HttpAgent]]:
             url = target.url if isinstance(target, LocalServer) else str(target)
             agent = HttpAgent(
                 AgentSettings("http", url, options=options),
-                allowed_hosts=("127.0.0.1",),
-                allowed_env=("BOT_*",),
-                environ=environ or {},
+                AgentAccess(("127.0.0.1",), ("BOT_*",), environ or {}),
             )
             stack.push_async_callback(agent.aclose)
             return agent

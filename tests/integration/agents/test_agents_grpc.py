@@ -23,6 +23,7 @@ from assay.model.agent_response import AgentErrorKind, AgentRequest, AgentRespon
 from assay.model.case import Case, Turn
 from assay.model.run import AgentSettings
 from assay.v1 import agent_pb2 as pb
+from assay_orchestrator.agents.access import AgentAccess
 from assay_orchestrator.agents.grpc import GrpcAgent
 from assay_orchestrator.agents.grpc_preflight import service_problems
 
@@ -115,9 +116,7 @@ async def agent_of() -> AsyncIterator[Callable[..., GrpcAgent]]:
         def make(address: str, environ: dict[str, str] | None = None, **options: Any) -> GrpcAgent:
             agent = GrpcAgent(
                 AgentSettings("grpc", address, options=options),
-                allowed_hosts=("127.0.0.1", "localhost"),
-                allowed_env=("BOT_*",),
-                environ=environ or {},
+                AgentAccess(("127.0.0.1", "localhost"), ("BOT_*",), environ or {}),
             )
             stack.push_async_callback(agent.aclose)
             return agent
@@ -408,9 +407,7 @@ def test_variables_that_cannot_be_sent_are_refused(metadata: dict[str, str], fie
     with pytest.raises(InvalidInputError) as refusal:
         GrpcAgent(
             AgentSettings("grpc", "10.0.0.1:1", options={"metadata": metadata}),
-            allowed_hosts=("127.0.0.1",),
-            allowed_env=("BOT_*",),
-            environ={"BOT_LINES": "one\ntwo", "OTHER": "x"},
+            AgentAccess(("127.0.0.1",), ("BOT_*",), {"BOT_LINES": "one\ntwo", "OTHER": "x"}),
         )
     assert {problem.field for problem in refusal.value.problems} == {"agent.target", field}
     assert "two" not in str(refusal.value)

@@ -113,6 +113,17 @@ async def test_a_lone_surrogate_in_a_variable_harms_nothing(
     assert server.received[0].json == "a\ufffd"
 
 
+async def test_no_row_carries_the_cookies_of_another(listen: Listen, agent_of: AgentOf, reply_of: ReplyOf) -> None:
+    """What a server sets is not sent back: its session of one row is not that of the next; the spec's is sent."""
+    server = await listen(reply_of(OK, set_cookie="sid=1; Path=/"))
+    plain = agent_of(server)
+    fixed = agent_of(server, {"BOT_COOKIE": "team=blue"}, headers={"cookie": "${BOT_COOKIE}"})
+    for agent in (plain, fixed):
+        for row in range(3):
+            assert (await answer(agent, asked(str(row)))).text == "yes"
+    assert [request.headers.get("cookie") for request in server.received] == [None] * 3 + ["team=blue"] * 3
+
+
 async def test_the_request_carries_its_key_and_its_query(listen: Listen, agent_of: AgentOf, reply_of: ReplyOf) -> None:
     """A GET has no body, its query joins that of the URL, and the idempotency key is a header."""
     server = await listen(reply_of(OK))
@@ -166,7 +177,7 @@ async def test_without_a_mapping_the_usual_names_are_read(
     ("reply", "said"),
     [
         ({"reply": "yes", "id": 1}, "its fields are 'reply', 'id'"),
-        ({"output": {"answer": "yes"}}, "its fields are 'output'"),
+        ({"reply": "yes", "sources": ["a"]}, "its fields are 'reply', 'sources'"),
         (["yes"], "say in agent.response where its text is"),
         (None, "say in agent.response where its text is"),
     ],
@@ -177,6 +188,39 @@ async def test_without_a_text_the_fields_are_named(
     """A reply without a text under a usual name is an error, never an empty answer."""
     server = await listen(reply_of(json.dumps(reply).encode()))
     assert said in message_of(await answer(agent_of(server)), AgentErrorKind.MALFORMED)
+
+
+async def test_a_reply_with_the_names_of_an_answer_keeps_them(
+    listen: Listen, agent_of: AgentOf, reply_of: ReplyOf
+) -> None:
+    """Without a mapping a reply has the keys of a Python agent's answer; a status of the agent's own is metadata."""
+    reply = {
+        "answer": "yes",
+        "status": "ok",
+        "events": ["e1"],
+        "sources": [{"title": "s", "score": 0.5}],
+        "tool_calls": [{"name": "find", "arguments": {"q": 1}}],
+        "usage": {"prompt_tokens": 3, "completion_tokens": 4},
+        "attempts": [{"latency_ms": 1}],
+        "trace": "t-1",
+    }
+    server = await listen(reply_of(json.dumps(reply).encode()))
+    response = await answer(agent_of(server))
+    assert (response.text, response.status) == ("yes", AgentStatus.SUCCESS)
+    assert response.retrieved is not None
+    assert [event.title for event in response.retrieved] == ["e1"]
+    assert [(source.title, source.score) for source in response.sources] == [("s", 0.5)]
+    assert [(call.name, call.arguments_json) for call in response.tool_calls or ()] == [("find", '{"q": 1}')]
+    assert response.usage is not None
+    assert (response.usage.input_tokens, response.usage.output_tokens) == (3, 4)
+    assert (response.metadata, response.attempts) == ({"status": "ok", "trace": "t-1"}, ())
+
+
+async def test_an_error_needs_nothing_of_an_answer(listen: Listen, agent_of: AgentOf, reply_of: ReplyOf) -> None:
+    """Where `error` finds something, expressions that do not fit the reply are no further error."""
+    server = await listen(reply_of(b'{"fault": {"message": "no quota"}}'))
+    response = await answer(agent_of(server, response={"text": "join('', texts)", "error": "fault"}))
+    assert message_of(response, AgentErrorKind.RAISED) == "no quota"
 
 
 async def test_a_mapping_reads_every_part_of_an_answer(listen: Listen, agent_of: AgentOf, reply_of: ReplyOf) -> None:
@@ -194,6 +238,18 @@ async def test_a_mapping_reads_every_part_of_an_answer(listen: Listen, agent_of:
     assert [source.title for source in response.sources] == ["A", "B"]
     assert response.usage is not None
     assert (response.text, response.data_rows, response.usage.input_tokens, response.retrieved) == ("yes", 0, 0, ())
+
+
+async def test_a_mapping_of_tool_calls_that_finds_none_reports_none(
+    listen: Listen, agent_of: AgentOf, reply_of: ReplyOf
+) -> None:
+    """A reply that was searched for tool calls says that no tool was called; without a mapping nothing is known."""
+    server = await listen(reply_of(b'{"out": "yes"}'))
+    mapped = await answer(agent_of(server, response={"text": "out", "tool_calls": "calls"}))
+    assert mapped.tool_calls == ()
+    assert (await answer(agent_of(server, response={"text": "out"}))).tool_calls is None
+    nothing = await answer(agent_of(server, response={"text": "other", "tool_calls": "calls"}))
+    assert nothing.error is not None, "a reply in which nothing was found is no answer"
 
 
 @pytest.mark.parametrize("status", [408, 425, 429, 500, 503])

@@ -55,7 +55,7 @@ for line in sys.stdin:
         case "hold": held.append(q)
         case "release": [say(one, "held") for one in (q, *reversed(held))]
         case "debug": print("got it\\x1b[31m"); say(q)
-        case "other": say({"request_id": "nobody"})
+        case "other": say({"request_id": "no-such-request"})
         case "no id": print(json.dumps({"text": "hi"}), flush=True)
         case "list": print("[1]", flush=True)
         case "number": print(json.dumps({"request_id": q["request_id"], "text": ["a"]}), flush=True)
@@ -86,7 +86,7 @@ q = json.load(sys.stdin)
 match q["input"]:
     case "pretty": print(json.dumps({"text": q["case_id"], "usage": {"total_tokens": 3}}, indent=2))
     case "id": print(json.dumps({"request_id": q["request_id"], "text": "t"}))
-    case "other": print(json.dumps({"request_id": "nobody", "text": "t"}))
+    case "other": print(json.dumps({"request_id": "no-such-request", "text": "t"}))
     case "none": pass
     case "text": print("Paris")
     case "exit": print("{}"); sys.exit("no luck")
@@ -191,7 +191,7 @@ async def test_questions_are_spread_over_processes(tmp_path: Path) -> None:
     ("behaviour", "said"),
     [
         ("debug", "line 2 of its stdout is not JSON: it begins 'got it"),
-        ("other", "line 2 of its stdout answers 'nobody', which is no question in flight"),
+        ("other", "line 2 of its stdout answers 'no-such-request', which is no question in flight"),
         ("no id", "line 2 of its stdout has no request_id"),
         ("list", "line 2 of its stdout is a list, not an object"),
         ("latin", "line 2 of its stdout is not UTF-8"),
@@ -338,7 +338,7 @@ async def test_closing_ends_processes_that_do_not_want_to(tmp_path: Path) -> Non
 
 
 async def test_a_closed_caller_may_be_asked_again(tmp_path: Path) -> None:
-    """A client that has lost its connection closes its agent, and goes on with new processes."""
+    """A client that has lost its connection closes its agent, and answers with new processes."""
     async with opened(tmp_path) as caller:
         first = await caller.call(question("pid"))
         await caller.aclose()
@@ -391,7 +391,7 @@ async def test_a_process_for_each_question(tmp_path: Path, behaviour: str, text:
 @pytest.mark.parametrize(
     ("behaviour", "kind", "said"),
     [
-        ("other", AgentErrorKind.MALFORMED, "its stdout answers 'nobody', which is another question"),
+        ("other", AgentErrorKind.MALFORMED, "its stdout answers 'no-such-request', which is another question"),
         ("none", AgentErrorKind.MALFORMED, "wrote no answer"),
         ("text", AgentErrorKind.MALFORMED, "its stdout is not JSON: it begins 'Paris'"),
         ("exit", AgentErrorKind.UNREACHABLE, "exit status 1; its last line on stderr: no luck"),

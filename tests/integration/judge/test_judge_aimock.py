@@ -1,18 +1,12 @@
-"""The judge against @copilotkit/aimock, a server of the providers' protocols that we have not written.
-
-npm install @copilotkit/aimock
-ASSAY_AIMOCK=node_modules/@copilotkit/aimock pytest -m aimock tests/integration/judge/test_judge_aimock.py
-"""
+"""The judge against @copilotkit/aimock, a server of its protocols that we have not written (tests/aimock.py)."""
 
 from __future__ import annotations
 
-import os
-import shutil
-import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.aimock import serving
 
 from assay.v1 import judge_pb2 as pb
 from assay_judge.judges import JudgeChoice
@@ -29,17 +23,8 @@ both_protocols = pytest.mark.parametrize("protocol", ["openai", "anthropic"])
 @pytest.fixture(scope="module")
 def server() -> Iterator[str]:
     """The URL of the other server; its process ends when its input does."""
-    folder, node = os.environ.get("ASSAY_AIMOCK", ""), shutil.which("node")
-    if node is None:
-        pytest.skip("node is not installed: it runs @copilotkit/aimock")
-    if not (Path(folder) / "dist" / "index.js").is_file():
-        pytest.skip("npm install @copilotkit/aimock, and name its folder in ASSAY_AIMOCK")
-    command = [node, str(Path(__file__).with_name("aimock_judge.mjs")), str(Path(folder).resolve())]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        yield process.stdout.readline().strip()
-        assert process.stdin is not None
-        process.stdin.close()
+    with serving(Path(__file__).with_name("aimock_judge.mjs")) as url:
+        yield url
 
 
 def judge_at(url: str, protocol: str) -> JudgeChoice:

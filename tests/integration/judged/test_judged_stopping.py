@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from assay.agent_host.caller import AgentCaller
+from assay.agent_host.opening import UserCode
 from assay.client.variants import check_variants, drive_variants, plan_stopping, start_variants
 from assay.comparison.model import ComparisonSettings
 from assay.datasets import records_dataset
@@ -49,7 +50,9 @@ async def decided(stage: Stage, *, count: int, batch: bool = False) -> tuple[lis
     quick = {"batch_base_urls": ("*",), "batch_wait_s": 0.3, "batch_poll_s": 0.05} if batch else {}
     async with stage.judge(**quick), stage.orchestrator() as client:
         runs = await start_variants(client, specs, dataset, info, "group-1", stopping)
-        ended = await drive_variants(client, runs, [AgentCaller(stage.agent), AgentCaller(polite)], hidden=True)
+        ended = await drive_variants(
+            client, runs, [UserCode(AgentCaller(stage.agent)), UserCode(AgentCaller(polite))], hidden=True
+        )
         rows = [await stage.rows(client, run) for run in ended]
     for run, own in zip(ended, rows, strict=True):
         assert run.state is RunState.SUCCEEDED

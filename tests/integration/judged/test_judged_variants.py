@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from assay.agent_host.caller import AgentCaller
+from assay.agent_host.opening import UserCode
 from assay.client.variants import check_variants, drive_variants, resume_variants, start_variants
 from assay.datasets import records_dataset
 from assay.errors import NotFoundError, SpecError
@@ -46,9 +47,9 @@ async def test_variants_share_dataset_group_and_verdicts(set_up: SetUp, capsys: 
     async with stage.judge(), stage.orchestrator() as client:
         runs = await start_variants(client, specs, dataset, info, "group-1")
         # One after the other: each of two runs that ask at the same moment pays for its own call.
-        callers = [AgentCaller(stage.agent), AgentCaller(polite)]
-        await drive_variants(client, runs[:1], callers[:1], hidden=True)
-        ended = await drive_variants(client, [await client.get_run(run.run_id) for run in runs], callers)
+        codes = [UserCode(AgentCaller(stage.agent)), UserCode(AgentCaller(polite))]
+        await drive_variants(client, runs[:1], codes[:1], hidden=True)
+        ended = await drive_variants(client, [await client.get_run(run.run_id) for run in runs], codes)
         assert [run.state for run in ended] == [RunState.SUCCEEDED] * 2
         assert {run.dataset.dataset_id for run in ended} == {runs[0].dataset.dataset_id}
         found = await client.list_runs(where="group:group-1")

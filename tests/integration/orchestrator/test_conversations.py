@@ -188,6 +188,45 @@ async def test_replay_scores_the_recorded_answer_alone(serve: Serve, settings_of
     assert (row.status, row.scores[0].value, row.passed) == (AgentStatus.SUCCESS, 0.0, False)
 
 
+async def test_recorded_conversations_replay_to_the_same_scores(serve: Serve, settings_of: SettingsOf) -> None:
+    """Rows whose answers are recorded turn by turn come back from replay with equal values, errors among them."""
+
+    async def agent(request: AgentRequest) -> AgentResponse:
+        if request.repeat_index == 1 and request.input == "two":
+            raise KeyError("down")
+        usage = Usage(total_tokens=10 + request.turn_index)
+        return AgentResponse(text="one!" if request.turn_index == 0 else f"{len(request.history)}", usage=usage)
+
+    async with serve() as client:
+        for turns in ("mean", "worst", "last"):
+            dataset = await client.upload_dataset([TALK], name="d")
+            settings = dataclasses.replace(settings_of("python", "m:f", retries=0), repeats=2, turns=turns)
+            metrics = (*settings.metrics, MetricSettings("tokens"))
+            settings = dataclasses.replace(settings, metrics=metrics)
+            run = await host(client, await client.create_run(settings, dataset.dataset_id), agent)
+            rows = [row async for row in client.list_results(run.run_id)]
+            given = [[turn.response for turn in row.turns if turn.response is not None] for row in rows]
+            recorded = dataclasses.replace(
+                TALK,
+                recorded=given[0][-1],
+                recorded_repeats=(given[1][-1],),
+                recorded_turns=tuple(tuple(answers[:-1]) for answers in given),
+            )
+            dataset = await client.upload_dataset([recorded], name="r")
+            replay = dataclasses.replace(settings, agent=settings_of().agent)
+            created = await client.create_run(replay, dataset.dataset_id)
+            again = await waiting.until(lambda: client.get_run(created.run_id), lambda seen: seen.state in FINISHED)  # noqa: B023
+            replayed = [row async for row in client.list_results(again.run_id)]
+            assert [len(answers) for answers in given] == [3, 2]
+            assert [row.scores for row in replayed] == [row.scores for row in rows]
+            assert [row.turns for row in replayed] == [row.turns for row in rows]
+            assert [(row.status, row.latency_ms, row.passed) for row in replayed] == [
+                (row.status, row.latency_ms, row.passed) for row in rows
+            ]
+            assert rows[0].turns[0].response is not None
+            assert rows[0].turns[0].response.cold or (rows[1].turns[0].response or AgentResponse()).cold
+
+
 async def test_an_unknown_word_for_turns_is_refused(serve: Serve, settings_of: SettingsOf) -> None:
     """The orchestrator checks what a client sends."""
     async with serve() as client:

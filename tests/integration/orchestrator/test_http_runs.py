@@ -5,22 +5,120 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
+import pytest
+
+from assay.errors import InvalidInputError
 from assay.model.case import Case, Turn
 from assay.model.run import RunState
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import AsyncIterator, Callable
     from contextlib import AbstractAsyncContextManager
 
     from assay.client.client import Client
-    from assay.model.run import RunSettings
+    from assay.model.run import Run, RunSettings
 
     Serve = Callable[..., AbstractAsyncContextManager[Client]]
     SettingsOf = Callable[..., RunSettings]
 
 ROWS = 300
+
+
+@asynccontextmanager
+async def answering(reply_to: Callable[[str], object]) -> AsyncIterator[tuple[str, list[str]]]:
+    """Serve JSON replies to inputs; yields the URL and the inputs that came."""
+    asked: list[str] = []
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while head := await reader.readuntil(b"\r\n\r\n"):
+                length = int(head.lower().split(b"content-length: ")[1].split(b"\r\n")[0])
+                asked.append(json.loads(await reader.readexactly(length))["input"])
+                reply = reply_to(asked[-1])
+                status = b"200 OK" if not isinstance(reply, int) else b"%d Word" % reply
+                body = json.dumps(reply).encode()
+                writer.write(b"HTTP/1.1 %s\r\ncontent-length: %d\r\n\r\n" % (status, len(body)) + body)
+                await writer.drain()
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass  # the agent's caller has hung up, as it may
+        finally:
+            writer.close()
+
+    listener = await asyncio.start_server(answer, "127.0.0.1", 0)
+    try:
+        yield f"http://127.0.0.1:{listener.sockets[0].getsockname()[1]}/", asked
+    finally:
+        listener.close()
+
+
+async def ended(client: Client, settings: RunSettings, cases: list[Case]) -> Run:
+    """Return a run over cases when it has ended."""
+    dataset = await client.upload_dataset(cases, name="d")
+    run = await client.create_run(settings, dataset.dataset_id)
+    async for _ in client.watch_run(run.run_id):
+        pass
+    return await client.get_run(run.run_id)
+
+
+CASES = [Case(f"c{i}", (Turn(f"q{i}", references=("yes",)),)) for i in range(40)]
+
+
+async def test_a_wrong_mapping_costs_one_question(serve: Serve, settings_of: SettingsOf) -> None:
+    """The first reply in which the mapping finds nothing ends the run, naming expression and keys."""
+    async with answering(lambda _: {"reply": {"says": "yes"}, "\x1b[31mid": 1}) as (url, asked), serve() as client:
+        wanted = settings_of("http", url, concurrency=16, options={"response": {"text": "reply.said"}})
+        run = await ended(client, wanted, CASES)
+    assert run.state is RunState.FAILED
+    assert len(asked) == 1
+    for said in ("agent.response.text (reply.said) finds nothing", "'reply'", "\\x1b[31mid", "Correct agent.response"):
+        assert said in run.state_reason
+
+
+async def test_a_reply_that_differs_later_is_an_error_of_its_row(serve: Serve, settings_of: SettingsOf) -> None:
+    """Once a reply could be mapped, the mapping is right; before, other failures show nothing about it."""
+    async with (
+        answering(lambda text: {"q0": 404, "q20": {"reply": None}}.get(text, {"reply": "yes"})) as (url, asked),
+        serve() as client,
+    ):
+        wanted = settings_of("http", url, concurrency=4, retries=0, options={"response": {"text": "reply"}})
+        run = await ended(client, wanted, CASES)
+    assert (run.state, len(asked)) == (RunState.SUCCEEDED, len(CASES))
+    assert (run.counts.passed, run.counts.agent_errors) == (len(CASES) - 2, 2)
+
+
+async def test_a_run_with_answers_has_no_dry_run(serve: Serve, settings_of: SettingsOf) -> None:
+    """Retried rows whose replies cannot be mapped are errors: the stored answers show that the mapping is right."""
+    async with (
+        answering(lambda text: {"reply": None if text == "q20" else "yes"}) as (url, asked),
+        serve() as client,
+    ):
+        wanted = settings_of("http", url, retries=0, options={"response": {"text": "reply"}})
+        run = await ended(client, wanted, CASES)
+        await client.resume_run(run.run_id, retry_errors=True)
+        async for _ in client.watch_run(run.run_id):
+            pass
+        run = await client.get_run(run.run_id)
+    assert (run.state, len(asked)) == (RunState.SUCCEEDED, len(CASES) + 1)
+    assert (run.counts.passed, run.counts.agent_errors) == (len(CASES) - 1, 1)
+
+
+@pytest.mark.parametrize(("adapter", "options"), [("a2a", {}), ("adk", {"app_name": "a"})])
+async def test_a_service_that_is_not_there_has_no_run(
+    serve: Serve, settings_of: SettingsOf, adapter: str, options: dict[str, str]
+) -> None:
+    """It is refused like a wrong spec, and so is a host that the operator does not allow."""
+    async with serve() as client:
+        dataset = await client.upload_dataset(CASES, name="d")
+        for target, said in (
+            ("http://127.0.0.1:9", "cannot be reached"),
+            ("http://10.0.0.1", "may not call '10.0.0.1'"),
+        ):
+            with pytest.raises(InvalidInputError, match=said) as refusal:
+                await client.create_run(settings_of(adapter, target, options=options), dataset.dataset_id)
+            assert {problem.field for problem in refusal.value.problems} == {"agent.target"}
 
 
 async def test_an_agent_that_answers_twice_shifts_no_row(serve: Serve, settings_of: SettingsOf) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from assay.agent_host.caller import AgentCaller
+from assay.agent_host.opening import UserCode
 from assay.client.variants import check_variants, drive_variants, plan_stopping, resume_variants, start_variants
 from assay.comparison.model import ComparisonSettings, Verdict
 from assay.comparison.stopping import first_stop, shuffled
@@ -75,7 +76,9 @@ class Pair:
     async def drive(self, client: Client, runs: Sequence[Run]) -> list[Run]:
         """Answer until both have ended."""
         async with asyncio.timeout(120):
-            return await drive_variants(client, runs, [AgentCaller(agent) for agent in self.agents], hidden=True)
+            return await drive_variants(
+                client, runs, [UserCode(AgentCaller(agent)) for agent in self.agents], hidden=True
+            )
 
     def expected(self) -> Stop | None:
         """Return the decision from the answers of both agents to all cases."""
@@ -222,14 +225,14 @@ async def test_retried_rows_move_no_stop(serve: Callable[..., Any], settings_of:
             raise RuntimeError("out of order")
         return said
 
-    callers = [AgentCaller(pair.agents[0]), AgentCaller(answer)]
+    codes = [UserCode(AgentCaller(pair.agents[0])), UserCode(AgentCaller(answer))]
     async with serve() as client, asyncio.timeout(120):
-        ended = await drive_variants(client, await pair.start(client), callers, hidden=True)
+        ended = await drive_variants(client, await pair.start(client), codes, hidden=True)
         failed = ended[1].counts.agent_errors
         assert failed > 0
         is_broken, before = False, len(pair.agents[1].asked)
         resumed = await client.resume_run(ended[1].run_id, retry_errors=True)
-        (again,) = await drive_variants(client, [resumed], callers[1:], hidden=True)
+        (again,) = await drive_variants(client, [resumed], codes[1:], hidden=True)
     assert len(pair.agents[1].asked) == before + failed
     assert (again.state, again.counts.agent_errors) == (RunState.SUCCEEDED, 0)
     assert again.counts.finished == again.counts.total == ended[1].counts.total

@@ -11,6 +11,7 @@ from assay.model.agent_response import AgentRequest, AgentResponse
 from assay.model.case import Case, Turn
 from assay.model.run import AgentSettings
 from assay.testing.providers import ScriptedProvider
+from assay_orchestrator.agents.access import AgentAccess
 from assay_orchestrator.agents.prompt import PromptAgent
 
 if TYPE_CHECKING:
@@ -43,9 +44,7 @@ async def agent_at() -> AsyncIterator[Callable[..., PromptAgent]]:
                 provider = provider.openai_url if adapter == "openai" else provider.url
             agent = PromptAgent(
                 AgentSettings(adapter, target, concurrency=concurrency, options={"base_url": provider, **options}),
-                allowed_hosts=("127.0.0.1",),
-                allowed_env=("BOT_*",),
-                environ=environ or {},
+                AgentAccess(("127.0.0.1",), ("BOT_*",), environ or {}),
             )
             stack.push_async_callback(agent.aclose)
             return agent

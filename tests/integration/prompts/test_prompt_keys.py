@@ -17,6 +17,7 @@ from assay.local.install_hint import install_hint
 from assay.model.agent_response import AgentResponse, response_to_json
 from assay.model.run import AgentSettings, MetricSettings, RunSettings
 from assay.testing.providers import ProviderRequest, Reply, ScriptedProvider
+from assay_orchestrator.agents.access import AgentAccess
 from assay_orchestrator.agents.prompt import PromptAgent
 from assay_orchestrator.agents.retrying import RetryingAgent
 from assay_orchestrator.runs.admission import check_settings
@@ -47,7 +48,7 @@ async def test_a_key_goes_to_the_service_that_it_is_for_and_into_no_message(
     for name in ("OPENAI_CUSTOM_HEADERS", "ANTHROPIC_CUSTOM_HEADERS"):
         monkeypatch.setenv(name, "x-team: environment-secret")
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
-    provider = provide(lambda request: Reply(f"wrong key {request.headers['authorization']}", status=401))
+    provider = provide(lambda request: Reply(f"wrong key {request.headers.get('authorization')}", status=401))
     response = await ask(agent_at(adapter, provider))
     assert response.error is not None
     assert "environment-secret" not in str(provider.requests)
@@ -100,9 +101,7 @@ def test_an_operator_decides_which_hosts_and_keys_are_used(
     with pytest.raises(InvalidInputError, match=words) as caught:
         PromptAgent(
             AgentSettings(adapter, "m", options=options),
-            allowed_hosts=("127.0.0.1",),
-            allowed_env=("BOT_*",),
-            environ={"BOT_BAD": "a\nb", "BOT_SPACE": "sk-1 sk-2"},
+            AgentAccess(("127.0.0.1",), ("BOT_*",), {"BOT_BAD": "a\nb", "BOT_SPACE": "sk-1 sk-2"}),
         )
     assert [problem.field for problem in caught.value.problems] == [field]
 
@@ -137,7 +136,7 @@ def test_a_server_admits_prompts_to_hosts_that_its_operator_allows(
 def test_the_providers_own_service_needs_its_host_allowed_and_its_key_set(adapter: str) -> None:
     """Without a base URL everything that is missing is told at once."""
     with pytest.raises(InvalidInputError) as caught:
-        PromptAgent(AgentSettings(adapter, "m"), allowed_hosts=(), allowed_env=("*",), environ={})
+        PromptAgent(AgentSettings(adapter, "m"), AgentAccess((), ("*",), {}))
     assert [problem.field for problem in caught.value.problems] == ["agent.base_url", "agent.api_key"]
     assert f"api.{adapter}.com" in str(caught.value)
     assert f"{adapter.upper()}_API_KEY" in str(caught.value)
@@ -148,9 +147,9 @@ def test_the_packages_are_imported_by_the_first_question_only() -> None:
     program = (
         "import sys, assay_orchestrator.__main__, assay_orchestrator.service, assay_orchestrator.runs.planner\n"
         "from assay.model.run import AgentSettings\n"
+        "from assay_orchestrator.agents.access import AgentAccess\n"
         "from assay_orchestrator.agents.prompt import PromptAgent\n"
-        "PromptAgent(AgentSettings('openai', 'm', options={'base_url': 'http://x'}), allowed_hosts=['*'],"
-        " allowed_env=[])\n"
+        "PromptAgent(AgentSettings('openai', 'm', options={'base_url': 'http://x'}), AgentAccess(['*'], []))\n"
         "print(sorted({'openai', 'anthropic', 'httpx2', 'pydantic'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
@@ -161,9 +160,7 @@ def test_a_missing_package_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> Non
     """The extra to install is named before anything runs."""
     monkeypatch.setitem(sys.modules, "openai", None)
     with pytest.raises(InvalidInputError, match=re.escape(install_hint("providers"))):
-        PromptAgent(
-            AgentSettings("openai", "m", options={"base_url": "http://x"}), allowed_hosts=("*",), allowed_env=()
-        )
+        PromptAgent(AgentSettings("openai", "m", options={"base_url": "http://x"}), AgentAccess(("*",), ()))
 
 
 @pytest.mark.parametrize(("adapter", "version"), [("openai", "2.14.0"), ("anthropic", "1.9")])
@@ -176,7 +173,7 @@ def test_a_package_that_is_too_old_is_a_sentence(
     metadata.write_text(f"Metadata-Version: 2.1\nName: {adapter}\nVersion: {version}\n")
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(InvalidInputError, match=re.escape(f"runs, not {version}: {install_hint('providers')}")):
-        PromptAgent(AgentSettings(adapter, "m", options={"base_url": "http://x"}), allowed_hosts=("*",), allowed_env=())
+        PromptAgent(AgentSettings(adapter, "m", options={"base_url": "http://x"}), AgentAccess(("*",), ()))
 
 
 def test_a_closed_provider_lets_go_of_who_waits() -> None:

@@ -89,9 +89,9 @@ class Wire:
         """Return a channel from the product's factory."""
         return await self._stack.enter_async_context(open_channel(address, options or ChannelOptions()))
 
-    async def proxy(self, address: str) -> SilentProxy:
-        """Put a proxy in front of a server."""
-        return await self._stack.enter_async_context(_running_proxy(address))
+    async def proxy(self, address: str, connects_after_s: float = 0.0) -> SilentProxy:
+        """Put a proxy in front of a server, which may pass each connection on late, as a slow network does."""
+        return await self._stack.enter_async_context(_running_proxy(address, connects_after_s))
 
 
 @dataclass
@@ -110,7 +110,7 @@ class SilentProxy:
 
 
 @asynccontextmanager
-async def _running_proxy(upstream: str) -> AsyncIterator[SilentProxy]:
+async def _running_proxy(upstream: str, connects_after_s: float) -> AsyncIterator[SilentProxy]:
     proxy, tasks = SilentProxy(), set[asyncio.Task[Any]]()
     host, _, port = upstream.rpartition(":")
 
@@ -118,6 +118,7 @@ async def _running_proxy(upstream: str) -> AsyncIterator[SilentProxy]:
         task = asyncio.current_task()
         assert task is not None, "this runs in one"
         tasks.add(task)
+        await asyncio.sleep(connects_after_s)
         up_reader, up_writer = await asyncio.open_connection(host, int(port))
         try:
             await asyncio.gather(proxy.pump(reader, up_writer), proxy.pump(up_reader, writer), return_exceptions=True)

@@ -48,6 +48,15 @@ async def test_a_redirection_is_not_followed() -> None:
     assert status == 307
 
 
+async def test_a_cookie_does_not_come_back() -> None:
+    """No question depends on the answer to another one."""
+    with ScriptedProvider(Reply("yes", headers={"set-cookie": "session=1; Path=/"})) as provider:
+        async with connection_to(provider.url, 1) as client:
+            for _ in range(2):
+                await client.post(f"{provider.url}/v1/messages", json={})
+    assert ["cookie" in request.headers for request in provider.requests] == [False, False]
+
+
 def test_a_host_is_what_it_seems() -> None:
     """A host that two libraries read differently is refused."""
     with pytest.raises(ValueError, match="plain lower-case ASCII"):

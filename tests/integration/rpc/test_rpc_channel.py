@@ -64,6 +64,13 @@ async def test_other_call_is_made_once(wire: Any, service: str, method: str) -> 
     assert flaky.attempts == 1
 
 
+async def test_a_connection_may_be_slow(wire: Any) -> None:
+    """A server that takes longer to connect to than the first pause between connections is no dead one."""
+    server = await wire.serve({"Grade": ("unary_unary", Flaky(failures=0).one)}, service="assay.v1.JudgeService")
+    channel = await wire.channel((await wire.proxy(server, connects_after_s=0.6)).address)
+    assert await channel.unary_unary("/assay.v1.JudgeService/Grade")(b"") == b"answer"
+
+
 async def test_upload_is_made_once(wire: Any) -> None:
     """gRPC does not replay a stream that its caller has already spent."""
     flaky = Flaky(failures=1)

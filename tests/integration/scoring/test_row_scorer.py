@@ -14,8 +14,10 @@ from assay.metrics.core.score import EmbeddingEvidence, JudgeEvidence, score_to_
 from assay.metrics.rows.row_scores import score_row
 from assay.model.agent_response import Source, ToolCall
 from assay.model.case import Assertion, ExpectedTool
+from assay.model.response_fields import UnmappedReplyError
 from assay.model.run import ScoreStatus
 from assay_orchestrator.scoring import row_scorer
+from assay_orchestrator.scoring.jobs import ReplyEvents
 from assay_orchestrator.scoring.reply_reader import ReplyReader
 
 if TYPE_CHECKING:
@@ -244,6 +246,28 @@ async def test_replies_are_the_same_answers_wherever_they_are_read(
     assert len(jobs) == 1
     assert answer == await ReplyReader(expressions, None).read(body, "run")
     assert answer.output[-1] == 2999
+
+
+async def test_streams_are_the_same_answers_wherever_they_are_read(
+    make_pool: Callable[..., ScorerPool], jobs_of: Callable[[ScorerPool], list[object]]
+) -> None:
+    """The events of a stream that is much work to read are read elsewhere, with the same outcome, failed or not."""
+    pool = make_pool()
+    jobs = jobs_of(pool)
+    reader = {"delta": "t", "output": "sort_by([?n], &n)[*].n"}
+    events = ReplyEvents(tuple(b'{"t": "a", "n": %d}' % index for index in range(1, 3000)), tuple(range(2999)))
+    elsewhere, here = ReplyReader(reader, pool), ReplyReader(reader, None)
+    answer = await elsewhere.read(events, "run")
+    assert len(jobs) == 1
+    assert answer == await here.read(events, "run")
+    assert (len(answer.text), answer.time_to_first_token_ms) == (2999, 0)
+    wrong = ReplyEvents((b'{"t": 1}',) * 3000, tuple(range(3000)))
+    problems = []
+    for one in (elsewhere, here):
+        with pytest.raises(UnmappedReplyError, match="must find a text") as caught:
+            await one.read(wrong, "run")
+        problems.append(str(caught.value))
+    assert (len(jobs), problems[0]) == (2, problems[1])
 
 
 def test_the_bound_of_ordinary_rows_is_small(full_row: Row, scorer_of: Callable[..., RowScorer]) -> None:

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from assay.errors import InvalidInputError
-from assay.model.agent_response import AgentErrorKind, AgentRequest, AgentResponse
+from assay.model.agent_response import AgentErrorKind, AgentRequest, AgentResponse, error_response
 from assay.model.run import AgentSettings
 from assay_orchestrator.agents import build_agent
+from assay_orchestrator.agents.access import AgentAccess
 from assay_orchestrator.agents.hosted import HostedAgent
 from assay_orchestrator.agents.protocol import NotAskedError
 from assay_orchestrator.agents.replay import ReplayAgent
@@ -48,6 +49,40 @@ async def test_a_cancelled_question_is_not_tried_again(case: Case, question: Que
     assert cancelled.asked == 1
 
 
+class Answering:
+    """An agent that fails as often as it is to, and then answers."""
+
+    def __init__(self, failures: int) -> None:
+        self.failures = failures
+
+    async def answer(self, request: AgentRequest, case: Case) -> AgentResponse:
+        """Answer."""
+        self.failures -= 1
+        if self.failures >= 0:
+            return error_response(AgentErrorKind.TIMEOUT, "late", retryable=True)
+        return AgentResponse(text="a", cold=request.input == "cold")
+
+    async def aclose(self) -> None:
+        """Nothing to let go of."""
+
+
+@pytest.mark.parametrize(
+    ("failures", "marks_cold", "marks"),
+    [(0, True, [True, False]), (1, True, [False, False]), (0, False, [False, False])],
+)
+async def test_the_first_attempt_is_cold(
+    case: Case, question: Question, failures: int, marks_cold: bool, marks: list[bool]
+) -> None:
+    """The answer to a run's first attempt is marked; hosts mark theirs, and an agent's own mark stays."""
+
+    async def wait(seconds: float) -> None:
+        """Wait no time."""
+
+    agent = RetryingAgent(Answering(failures), 2, marks_cold=marks_cold, sleep=wait)
+    assert [(await agent.answer(question(), case)).cold for _ in range(2)] == marks
+    assert (await agent.answer(question(input="cold"), case)).cold
+
+
 async def test_a_recorded_answer_is_replayed_as_it_is(case: Case, question: Question) -> None:
     """Replay keeps everything, the latency included; a case without a recorded answer is an error."""
     recorded = AgentResponse(text="a", latency_ms=12.5, retrieved=())
@@ -74,10 +109,12 @@ async def test_each_repeat_replays_its_own_answer(case: Case, question: Question
 
 
 async def test_each_adapter_is_built(case: Case, question: Question) -> None:
-    """python asks clients, replay the dataset, http a host that is allowed; other hosts are refused at once."""
+    """python asks clients, replay the dataset, others a host that is allowed; other hosts are refused at once."""
 
     def build(adapter: str, target: str = "", hosted: HostedAgent | None = None) -> RetryingAgent:
-        return build_agent(AgentSettings(adapter, target), hosted=hosted, allowed_hosts=["*.example"], allowed_env=())
+        options = {"app_name": "a"} if adapter == "adk" else {}
+        settings = AgentSettings(adapter, target, options=options)
+        return build_agent(settings, AgentAccess(["*.example"], ()), hosted=hosted)
 
     recorded = AgentResponse(text="a")
     assert await build("replay").answer(question(), dataclasses.replace(case, recorded=recorded)) == recorded
@@ -85,6 +122,7 @@ async def test_each_adapter_is_built(case: Case, question: Question) -> None:
     hosted.hold()
     with pytest.raises(NotAskedError):
         await build("python", "m:f", hosted).answer(question(), case)
-    await build("http", "https://a.example/ask").aclose()
-    with pytest.raises(InvalidInputError, match=r"other\.test"):
-        build("http", "http://other.test/ask")
+    for adapter in ("http", "a2a", "adk"):
+        await build(adapter, "https://a.example/ask").aclose()
+        with pytest.raises(InvalidInputError, match=r"other\.test"):
+            build(adapter, "http://other.test/ask")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import httpx2
 import pytest
 
-from assay_orchestrator.agents.http import _check_url
+from assay_orchestrator.agents.http_connection import url_problems
 from assay_orchestrator.agents.http_hosts import check_http_target
 
 
@@ -28,7 +28,7 @@ from assay_orchestrator.agents.http_hosts import check_http_target
 )
 def test_an_address_that_is_read_in_two_ways_is_refused(url: str) -> None:
     """The allow-list and the connection would see different hosts."""
-    assert [problem.field for problem in _check_url(url)] == ["agent.target"]
+    assert [problem.field for problem in url_problems(url)] == ["agent.target"]
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def test_an_address_that_is_read_in_two_ways_is_refused(url: str) -> None:
 )
 def test_a_plain_address_is_accepted(url: str, host: str) -> None:
     """The host that the allow-list is asked about is the host that is called."""
-    assert _check_url(url) == []
+    assert url_problems(url) == []
     assert check_http_target(url, [host]) == []
     assert [problem.field for problem in check_http_target(url, ["other.example"])] == ["agent.target"]
     assert httpx2.URL(url).host == host

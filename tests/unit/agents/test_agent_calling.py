@@ -171,7 +171,8 @@ class Hostile(dict[str, Any]):
         (AgentResponse(text="a", output=object()), "output"),
         (AgentResponse(status="fine"), "AttributeError"),  # type: ignore[arg-type]  # wrong on purpose
         (Hostile(), "ZeroDivisionError"),
-        ((piece for piece in "abc"), "generator"),
+        ((piece for piece in (1, 2)), "it yielded a int"),
+        (object(), "agent.map"),
     ],
 )
 async def test_what_is_no_answer_is_malformed(returned: object, named: str, question: Question) -> None:

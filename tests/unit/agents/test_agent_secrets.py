@@ -9,6 +9,7 @@ import pytest
 from assay.errors import InvalidInputError, Problem
 from assay.model.run import AgentSettings
 from assay.spec.agents import check_agent
+from assay_orchestrator.agents.access import AgentAccess
 from assay_orchestrator.agents.http import HttpAgent
 from assay_orchestrator.agents.http_hosts import check_http_target
 from assay_orchestrator.agents.secrets import Secrets
@@ -108,7 +109,7 @@ def test_an_agent_that_cannot_be_called_is_refused_at_once(
     """Hosts that are not allowed, URLs that are none and unusable headers are refused before any call."""
     settings = AgentSettings("http", target, options=options)
     with pytest.raises(InvalidInputError) as refusal:
-        HttpAgent(settings, allowed_hosts=["127.0.0.1", ""], allowed_env=["AGENT_*"], environ=ENV)
+        HttpAgent(settings, AgentAccess(["127.0.0.1", ""], ["AGENT_*"], ENV))
     assert {problem.field for problem in refusal.value.problems} == {field}
     assert "1234" not in refusal.value.message
 
@@ -154,7 +155,7 @@ def test_a_host_that_two_parsers_read_differently_is_refused(url: str) -> None:
     """What was checked against the allowed hosts is what is called, and no URL holds a login."""
     environ = {"AGENT_USER": "user:word"}
     with pytest.raises(InvalidInputError) as refusal:
-        HttpAgent(AgentSettings("http", url), allowed_hosts=["*"], allowed_env=["AGENT_*"], environ=environ)
+        HttpAgent(AgentSettings("http", url), AgentAccess(["*"], ["AGENT_*"], environ))
     assert {problem.field for problem in refusal.value.problems} == {"agent.target"}
 
 
@@ -163,7 +164,7 @@ def test_a_host_that_two_parsers_read_differently_is_refused(url: str) -> None:
 )
 async def test_a_plain_host_is_accepted(url: str) -> None:
     """Whatever stands behind it."""
-    await HttpAgent(AgentSettings("http", url), allowed_hosts=["*"], allowed_env=[], environ={}).aclose()
+    await HttpAgent(AgentSettings("http", url), AgentAccess(["*"], [], {})).aclose()
     assert not check_agent(AgentSettings("http", url))
 
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from assay.datasets import open_dataset
 from assay.datasets.case_record import case_record
+from assay.errors import DatasetError
 from assay.model.agent_response import (
     AgentError,
     AgentErrorKind,
@@ -62,6 +63,7 @@ _ANSWERS = st.builds(
     usage=st.none() | st.builds(Usage, total_tokens=st.integers(0, 99), cost_usd=st.none() | _NUMBER),
     latency_ms=st.none() | _NUMBER,
     time_to_first_token_ms=st.none() | _NUMBER,
+    cold=st.booleans(),
     finish_reason=_TEXT,
     model=_TEXT,
     attempts=st.sampled_from([(), (_ATTEMPT,)]),
@@ -105,6 +107,51 @@ def test_a_record_is_read_as_its_case(case: Case, answers: list[AgentResponse]) 
     if answers:
         case = replace(case, recorded=answers[0], recorded_repeats=tuple(answers[1:]))
     assert read_again(case) == case
+
+
+@given(_CASES.filter(lambda case: len(case.turns) > 1), st.lists(st.tuples(_ANSWERS, _ANSWERS), min_size=1, max_size=3))
+@settings(max_examples=30)
+def test_a_recorded_conversation_is_read_as_it_was(
+    case: Case, conversations: list[tuple[AgentResponse, AgentResponse]]
+) -> None:
+    """The answers of every repeat to every turn survive the file; one that failed at its first turn has that alone."""
+    given = [(first, last) if first.error is None else (first,) for first, last in conversations]
+    case = replace(
+        case,
+        recorded=given[0][-1],
+        recorded_repeats=tuple(each[-1] for each in given[1:]),
+        recorded_turns=tuple(each[:-1] for each in given),
+    )
+    found = read_again(case)
+    assert found == case
+    assert [found.recorded_conversation(index) for index in range(len(given))] == given
+
+
+TALK = {"turns": [{"input": "one"}, {"input": "two"}]}
+FAILED = {"status": "error", "error": "down"}
+
+
+@pytest.mark.parametrize(
+    ("recorded", "place", "said"),
+    [
+        ({"turns": []}, "recorded.turns", "is empty"),
+        ({"turns": ["a"]}, "recorded", "has 1 answers to 2 turns"),
+        ({"turns": ["a", "b", "c"]}, "recorded", "has 3 answers to 2 turns"),
+        ({"turns": [FAILED, "b"]}, "recorded.turns[0]", "a conversation ends there"),
+        ({"turns": ["a", {"text": [1]}]}, "recorded.turns[1]", "text must be a string"),
+        ([{"turns": ["a", "b"]}, "b"], "recorded[1]", "has 1 answers to 2 turns"),
+    ],
+)
+def test_a_recorded_conversation_that_is_wrong_is_refused(
+    tmp_path: Path, recorded: object, place: str, said: str
+) -> None:
+    """Each turn has one answer, until the agent fails at one; the message names repeat and turn."""
+    file = tmp_path / "talk.jsonl"
+    file.write_text(json.dumps({"id": "t", **TALK, "recorded": recorded}) + "\n", encoding="utf-8")
+    with pytest.raises(DatasetError) as refusal:
+        open_dataset(file).check()
+    assert place in str(refusal.value)
+    assert said in str(refusal.value)
 
 
 @pytest.mark.parametrize("answer", ["", "[1]", '{"text": "a"}'])

@@ -107,11 +107,11 @@ _HUGE = 10**400
         ({"choices": {"a": 1}}, "choices: must be a string"),
         ({"expected_tools": [3]}, "expected_tools[0]: must be a tool's name, or an object"),
         ({"expected_tools": [{"args": {}}]}, "expected_tools[0].args: unknown field of a tool call"),
-        ({"expected_tools": [{"name": " "}]}, 'expected_tools[0].name: must be a tool\'s name, not " "'),
+        ({"expected_tools": [{"name": " "}]}, "expected_tools[0].name: must be a tool's name, not ' '"),
         ({"expected_tools": [{"name": "t", "arguments": [1]}]}, "expected_tools[0].arguments: must be an object"),
         (
             {"expected_tools": [{"name": "t", "match": "exactly"}]},
-            "expected_tools[0].match: must be name, subset, exact",
+            "expected_tools[0].match: must be one of name, subset, exact, unordered",
         ),
         ({"assertions": ["contains"]}, "assertions[0]: must be a check"),
         ({"assertions": [{"value": "x"}]}, "assertions[0]: must be a check"),

@@ -85,7 +85,7 @@ def _look_at_eval_set(lamp: Case, hello: Case) -> None:
     assert [turn.input for turn in lamp.turns] == ["Turn off device_2 in the bedroom.", "And the door?"]
     assert [turn.references for turn in lamp.turns] == [("I have set device_2 to off.",), ("The door is locked.",)]
     arguments = {"device_id": "device_2", "status": "OFF"}
-    assert lamp.turns[0].expected_tools == (ExpectedTool("set_device_info", arguments, "subset"),)
+    assert lamp.turns[0].expected_tools == (ExpectedTool("set_device_info", arguments, "exact"),)
     assert lamp.turns[1].expected_tools == ()
     assert lamp.parameters == {"state": {"room": "bedroom"}}
     assert (hello.input, hello.references, hello.parameters) == ("Hi", (), {})
@@ -134,7 +134,7 @@ def test_calls_in_recorded_events(write: Write, wired: Read) -> None:
         "intermediate_data": {"invocation_events": [{"author": "a", "content": {"parts": [call], "role": "model"}}]},
     }
     (case,) = wired(write("x.json", {"eval_set_id": "s", "eval_cases": [{"eval_id": "a", "conversation": [turn]}]}))
-    assert case.turns[0].expected_tools == (ExpectedTool("weather", {"city": "Riyadh"}, "subset"),)
+    assert case.turns[0].expected_tools == (ExpectedTool("weather", {"city": "Riyadh"}, "exact"),)
     assert case.references == ("It is hot.",)
 
 
@@ -161,7 +161,7 @@ def test_an_earlier_eval_file(write: Write, wired: Read) -> None:
     roll, bye = wired(write("dice.evalset.json", OLD_FILE))
     assert (roll.case_id, bye.case_id) == ("roll_and_check", "bye")
     assert [turn.input for turn in roll.turns] == ["Roll a die", "Is it prime?"]
-    assert roll.turns[0].expected_tools == (ExpectedTool("roll_die", {"sides": 6}, "subset"),)
+    assert roll.turns[0].expected_tools == (ExpectedTool("roll_die", {"sides": 6}, "exact"),)
     assert roll.references == ("No.",)
     assert roll.parameters == {"state": {"rolls": []}}
     assert open_dataset("dice.evalset.json").check().format == "adk/json"

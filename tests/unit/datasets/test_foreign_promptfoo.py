@@ -376,6 +376,7 @@ is-refusal is-sql is-valid-function-call is-valid-openai-function-call is-valid-
 levenshtein llm-rubric max-score meteor model-graded-closedqa model-graded-factuality moderation perplexity
 perplexity-score pi regex rouge-n search-rubric select-best similar similar:cosine similar:dot similar:euclidean
 starts-with tool-call-f1 trace-error-spans trace-span-count trace-span-duration trajectory:goal-success word-count
+trajectory:tool-sequence trajectory:tool-used
 """
 
 

@@ -77,8 +77,8 @@ def test_a_conversation(write: Write, wired: Read) -> None:
     assert case.expected == {"reference_topics": ["booking"]}
     assert case.recorded is not None
     assert case.recorded.text == "Booked."
-    assert [call.name for call in case.recorded.tool_calls] == ["find_table"]
-    assert json.loads(case.recorded.tool_calls[0].arguments_json) == {"people": 2}
+    assert [call.name for call in case.recorded.tool_calls or ()] == ["find_table"]
+    assert json.loads((case.recorded.tool_calls or ())[0].arguments_json) == {"people": 2}
 
 
 def test_a_conversation_that_ends_with_the_user(write: Write, wired: Read) -> None:

@@ -20,6 +20,7 @@ from assay.model.case import Case, Turn
 from assay.spec.loader import spec_from_mapping
 from assay.spec.prompt_template import case_problems, fill, variables_of
 from assay.testing.providers import ScriptedProvider
+from assay_orchestrator.agents.access import AgentAccess
 from assay_orchestrator.agents.prompt import PromptAgent
 
 if TYPE_CHECKING:
@@ -122,7 +123,7 @@ def test_the_agents_in_comments_work_against_the_stand_in(
     case = CASES[0]
 
     async def ask() -> Any:
-        agent = PromptAgent(settings, allowed_hosts=("*",), allowed_env=("*",))
+        agent = PromptAgent(settings, AgentAccess(("*",), ("*",)))
         try:
             return await agent.answer(AgentRequest("r", "run", "c", ""), Case("c", (Turn(""),), case.variables))
         finally:

@@ -15,12 +15,35 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 AGENT = """
+import abc
 def answer(request):
     return "hello"
 
 class Bot:
     async def reply(self, request):
         return "hi"
+
+class Asked(Bot):
+    def run(self, request):
+        return "later"
+
+    def answer(self, request):
+        return "first"
+
+class Abstract(Asked, abc.ABC):
+    @abc.abstractmethod
+    def more(self): ...
+
+class NeedsModel(Asked):
+    def __init__(self, model): ...
+
+class TakesNothing:
+    def answer(self): ...
+
+class Static:
+    @staticmethod
+    def run(question):
+        return "static"
 
 bot = Bot()
 number = 3
@@ -76,6 +99,12 @@ def test_a_function_with_further_defaults_is_taken(folder: Path) -> None:
     assert load_agent("loadable_agent:with_default", folder)(None) == "default"
 
 
+@pytest.mark.parametrize("name", ["Asked", "Static"])
+def test_a_class_whose_objects_can_be_asked_is_taken(folder: Path, name: str) -> None:
+    """A class is a target where its objects are made without arguments and have a method of one question."""
+    assert load_agent(f"loadable_agent:{name}", folder).__name__ == name
+
+
 def test_a_builtin_without_a_signature_is_taken(folder: Path) -> None:
     """What does not tell its signature is not refused for it."""
     assert load_agent("builtins:dir", folder) is dir
@@ -90,7 +119,13 @@ def test_a_builtin_without_a_signature_is_taken(folder: Path) -> None:
         ("no_such_module:answer", "no module 'no_such_module'"),
         ("loadable_package.missing:answer", "no module 'loadable_package.missing'"),
         ("missing.py:answer", "there is no file"),
-        ("loadable_agent:Bot", "is a class: name a function"),
+        ("loadable_agent:Bot", "is a class without a method __call__, answer or run"),
+        ("loadable_agent:Abstract", "is an abstract class"),
+        ("loadable_agent:NeedsModel", "made without arguments, one for each conversation, but it takes (model)"),
+        (
+            "loadable_agent:TakesNothing",
+            "has a method answer, called with one argument, the question, but it takes (self)",
+        ),
         ("loadable_agent:number", "a value of type int, which cannot be called"),
         ("loadable_agent:no_argument", "called with one argument, the question, but it takes ()"),
         ("loadable_agent:two_arguments", "but it takes (request, other)"),

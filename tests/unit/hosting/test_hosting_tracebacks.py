@@ -10,7 +10,14 @@ import pytest
 
 import assay
 from assay.agent_host.caller import AgentCaller
-from assay.model.agent_response import AgentError, AgentRequest, response_from_json, response_to_json
+from assay.model.agent_response import (
+    AgentError,
+    AgentRequest,
+    AgentResponse,
+    ToolCall,
+    response_from_json,
+    response_to_json,
+)
 from assay.model.response_limits import MAX_TRACEBACK_CHARS
 from assay.wire.agent import response_from_wire, response_to_wire
 
@@ -138,3 +145,17 @@ async def test_what_assay_raises_has_no_traceback() -> None:
     """An answer that cannot be read is explained by its sentence alone."""
     error = await error_of(lambda question: 3)
     assert (error.kind.value, error.traceback) == ("malformed", "")
+
+
+async def test_keys_in_errors_of_tools_are_redacted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a tool raised is stored with its call; results of calls that succeeded stay."""
+    monkeypatch.setenv("SERVICE_API_KEY", "sk-verysecret-0123456789")
+    text = '"401 for key=sk-verysecret-0123456789"'
+
+    def answer(question: str) -> AgentResponse:
+        calls = tuple(ToolCall("search", "1", "{}", text, is_error) for is_error in (True, False))
+        return AgentResponse(text="a", tool_calls=calls)
+
+    response = await AgentCaller(answer).call(AgentRequest("r", "run", "c", "q"))
+    failed, succeeded = response.tool_calls or ()
+    assert (failed.result_json, succeeded.result_json) == ('"401 for key=[redacted]"', text)

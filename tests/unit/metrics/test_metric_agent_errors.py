@@ -52,6 +52,7 @@ TABLE: dict[str, tuple[Any, Any]] = {
     "tool_calls": (WRONG, (ScoreStatus.SCORED, 1.0, False)),
     "retrieval_accuracy": (WRONG, (ScoreStatus.SCORED, 1.0, True)),
     "generation_fidelity": (WRONG, WRONG),
+    "sources": (WRONG, WRONG),
     "hit_rate": (WRONG, (ScoreStatus.SCORED, 1.0, True)),
     "mrr": (ZERO, (ScoreStatus.SCORED, 1.0, None)),
     "quality": (NOT_SCORED, NOT_SCORED),
@@ -64,6 +65,7 @@ TABLE: dict[str, tuple[Any, Any]] = {
     "tokens": (SKIPPED, (ScoreStatus.SCORED, 150.0, None)),
     "cost": (SKIPPED, (ScoreStatus.SCORED, 0.01, None)),
     "formula": (NO_VERDICT, NO_VERDICT),
+    "python": (NO_VERDICT, NO_VERDICT),
 }
 
 

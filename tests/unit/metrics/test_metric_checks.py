@@ -15,8 +15,8 @@ from assay.metrics import complete_parameters
 from assay.metrics.assertions import assertion_problem
 from assay.metrics.core.score import Metric, Row
 from assay.metrics.cost import cost_usd
-from assay.model.agent_response import AgentError, AgentErrorKind, AgentResponse, AgentStatus, ToolCall, Usage
-from assay.model.case import Assertion, Case, ExpectedTool, Turn
+from assay.model.agent_response import AgentError, AgentErrorKind, AgentResponse, AgentStatus, Usage
+from assay.model.case import Assertion, Case, Turn
 from assay.model.run import ScoreStatus
 from assay.text.edit_distance import edit_distance
 
@@ -144,52 +144,6 @@ def test_an_agent_error_fails_a_check(metric: Callable[..., Metric], kind: str, 
     """What an agent says beside an error is not checked."""
     found = metric(kind, **parameters).score(answered("a", failed=True, output={}))
     assert (found.value, found.passed, found.reason) == (0.0, False, "agent_error")
-
-
-def called(*calls: tuple[str, str]) -> tuple[ToolCall, ...]:
-    """Return calls of tools with arguments as JSON text."""
-    return tuple(ToolCall(name, arguments_json=arguments) for name, arguments in calls)
-
-
-SEARCH = ExpectedTool("search", {"q": "x"}, "subset")
-READ = ExpectedTool("read")
-
-
-@pytest.mark.parametrize(
-    ("expected", "calls", "order", "value", "passed"),
-    [
-        ([SEARCH, READ], [("search", '{"q": "x", "n": 3}'), ("read", "{}")], "any", 1.0, True),
-        ([SEARCH, READ], [("read", ""), ("search", '{"q": "x"}')], "any", 1.0, True),
-        ([SEARCH, READ], [("read", ""), ("search", '{"q": "x"}')], "in_order", 0.5, False),
-        ([SEARCH, READ], [("search", '{"q": "x"}'), ("log", ""), ("read", "")], "in_order", 1.0, True),
-        ([SEARCH, READ], [("search", '{"q": "x"}'), ("log", ""), ("read", "")], "exact", 1.0, False),
-        ([SEARCH], [("search", '{"q": "y"}')], "any", 0.0, False),
-        ([SEARCH], [("search", "not json")], "any", 0.0, False),
-        ([READ, READ], [("read", "")], "any", 0.5, False),
-        ([ExpectedTool("f", {"a": 1}, "exact")], [("f", '{"a": 1, "b": 2}')], "any", 0.0, False),
-        ([ExpectedTool("f", {"a": 1}, "exact")], [("f", '{"a": true}')], "any", 0.0, False),
-        ([ExpectedTool("f"), ExpectedTool("f", {"a": 1}, "exact")], [("f", '{"a": 1}'), ("f", "")], "any", 1.0, True),
-        ([READ], [], "any", 0.0, False),
-    ],
-)
-def test_tool_calls(
-    metric: Callable[..., Metric],
-    expected: list[ExpectedTool],
-    calls: list[tuple[str, str]],
-    order: str,
-    value: float,
-    passed: bool,
-) -> None:
-    """Calls are matched by name and arguments, each once, in the order asked for."""
-    case = Case("case", (Turn("question", expected_tools=tuple(expected)),))
-    found = metric("tool_calls", order=order).score(answered(case=case, tool_calls=called(*calls)))
-    assert (found.value, found.passed) == (value, passed)
-
-
-def test_no_expected_tools(metric: Callable[..., Metric]) -> None:
-    """A case without expected tools is skipped, whatever was called."""
-    found = metric("tool_calls").score(answered(tool_calls=called(("a", ""))))
-    assert (found.status, found.reason) == (ScoreStatus.SKIPPED, "no_expected_tools")
 
 
 @pytest.mark.parametrize(

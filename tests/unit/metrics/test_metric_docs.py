@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,12 @@ from assay.metrics import METRICS, complete_parameters
 from assay.metrics.checks.answer_checks import CHECKS
 from assay.metrics.checks.judged_checks import JUDGED_CHECKS
 from assay.metrics.checks.similar_checks import SIMILAR_CHECKS
+from assay.metrics.core.call_matching import TRAJECTORIES
+from assay.metrics.core.score import Row
 from assay.metrics.expression.expressions import FUNCTIONS, WORDS
 from assay.metrics.formula import FIELDS
+from assay.model.agent_response import AgentResponse, ToolCall
+from assay.model.case import Case, Turn
 from assay.parsing.yaml_nodes import parse_yaml
 from assay.spec.loader import spec_from_mapping
 from assay.verdict.gates import parse_gate
@@ -87,12 +92,45 @@ def test_the_thresholds_in_the_table_are_the_defaults() -> None:
 
 def test_every_check_is_in_the_table() -> None:
     """The guide lists each type of check that is made, and none that is not."""
-    table = re.findall(r"^\| ((?:`[a-z:-]+`(?:, )?)+) \|", SECTIONS["assertions"], flags=re.MULTILINE)
-    assert {name for names in table for name in re.findall(r"[a-z:-]+", names)} == {
+    table = re.findall(r"^\| ((?:`[a-z0-9:-]+`(?:, )?)+) \|", SECTIONS["assertions"], flags=re.MULTILINE)
+    assert {name for names in table for name in re.findall(r"[a-z0-9:-]+", names)} == {
         *CHECKS,
         *SIMILAR_CHECKS,
         *JUDGED_CHECKS,
     }
+
+
+def _tools(cell: str) -> list[str]:
+    return [] if cell.startswith("none") else cell.split(", ")
+
+
+def test_the_worked_examples_of_tool_calls() -> None:
+    """Each row of the guide's table is what the metric makes of these calls, in every trajectory that it names."""
+    header, *rows = [
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in re.findall(r"^\| (?:expected|search, book|none, by).*$", SECTIONS["tool_calls"], flags=re.MULTILINE)
+    ]
+    assert header == ["expected", "called", "`any_order`", "`in_order`", "`exact`", "recall", "precision"]
+    assert len(rows) == 6
+    for expected, called, *verdicts, recall, precision in rows:
+        calls = AgentResponse(tool_calls=tuple(ToolCall(name) for name in _tools(called)))
+        for name, verdict in zip(("any_order", "in_order", "exact"), verdicts, strict=True):
+            given = {"required": _tools(expected), "trajectory": name}
+            parameters = complete_parameters("tool_calls", given, where="m")
+            score = METRICS["tool_calls"]("tool_calls", parameters).score(Row(Case("c", (Turn("q"),)), calls))
+            assert verdict == ("passes" if score.passed else "fails"), (expected, called, name)
+            for cell, figure in ((recall, "recall"), (precision, "precision")):
+                anywhere, _, ordered = cell.partition(", in order ")
+                due = float(ordered if ordered and name != "any_order" else anywhere)
+                assert score.detail[figure] == pytest.approx(due, abs=5e-4), (expected, called, name)
+
+
+def test_the_trajectories_of_tool_calls_are_in_the_table() -> None:
+    """The guide and the definition that `assay metrics show` prints say which tool has which name for a trajectory."""
+    definition = sys.modules[METRICS["tool_calls"].__module__].__doc__ or ""
+    for name in TRAJECTORIES:
+        assert f"\n| `{name}` |" in SECTIONS["tool_calls"]
+        assert f"\n    {name} " in definition
 
 
 def _part(heading: str) -> str:

@@ -343,7 +343,7 @@ def test_fields_of_the_answer(metric: Callable[..., Metric], name: str, value: f
     score = metric("formula", formula=name).score(row_of(ANSWER))
     assert (score.value, score.detail["inputs"]) == (value, {name: value})
     empty = metric("formula", formula=name).score(row_of(AgentResponse()))
-    absent = name in {"latency_ms", "latency_s", "cost_usd", "data_rows"} or name.endswith("_tokens")
+    absent = name in {"latency_ms", "latency_s", "cost_usd", "data_rows", "tool_call_count"} or name.endswith("_tokens")
     assert (empty.status is ScoreStatus.SKIPPED) is absent
 
 

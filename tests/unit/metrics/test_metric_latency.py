@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable
 from typing import Any
@@ -92,6 +93,20 @@ def test_percentiles_interpolate_between_ranks() -> None:
         fold.add(float(value))
         fold.result()
     assert fold.result().p95_s == pytest.approx(19.05, abs=1e-12)
+
+
+def test_cold_calls_can_be_left_out(
+    metric: Callable[..., Metric], row: Callable[..., Row], fold: Callable[..., Any]
+) -> None:
+    """By default every call counts; with exclude_cold a cold one is skipped, and decides nothing."""
+    cold = row(latency_ms=9000.0)
+    cold = dataclasses.replace(cold, response=dataclasses.replace(cold.response, cold=True))
+    rows = [cold, row(latency_ms=1000.0)]
+    assert fold(metric("latency", threshold=4.0), rows).value == 5.0
+    latency = metric("latency", threshold=4.0, exclude_cold=True)
+    summary = fold(latency, rows)
+    assert (summary.value, summary.n_scored, summary.n_skipped, summary.failed) == (1.0, 1, 1, 0)
+    assert (latency.score(cold).reason, latency.score(cold).passed) == ("cold_call", None)
 
 
 def test_a_threshold_is_the_longest_time(

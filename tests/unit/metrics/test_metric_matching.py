@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.metrics import tool_calls
-from assay.metrics.core import source_matching
+from assay.metrics.core import call_matching, source_matching
 from assay.metrics.core.score import Row
 from assay.metrics.core.source_matching import first_match
 from assay.model.agent_response import AgentResponse, Source, ToolCall
@@ -37,7 +36,7 @@ _EXPECTED = st.lists(
         ExpectedTool,
         name=st.sampled_from("fg"),
         arguments=st.none() | _ARGUMENTS,
-        match=st.sampled_from(["name", "subset", "exact"]),
+        match=st.sampled_from(["name", "subset", "exact", "unordered"]),
     ),
     min_size=1,
     max_size=8,
@@ -60,13 +59,18 @@ def _first_match_by_pairs(expected: Sequence[str], retrieved: Sequence[Source], 
     return None
 
 
-def _matched_by_pairs(calls: Sequence[tool_calls._Call], expected: Sequence[ExpectedTool]) -> set[int]:
+def is_expected(call: call_matching.Call, expected: ExpectedTool) -> bool:
+    """Return whether a call is the expected one."""
+    return call.name == expected.name and call_matching.argument_test(expected)(call)
+
+
+def _matched_by_pairs(calls: Sequence[call_matching.Call], expected: Sequence[ExpectedTool]) -> set[int]:
     """Return what the matching in any order was when it compared every pair."""
     holder: dict[int, int] = {}
 
     def place(index: int, tried: set[int]) -> bool:
         for position, call in enumerate(calls):
-            if position in tried or not tool_calls._matches(call, expected[index]):
+            if position in tried or not is_expected(call, expected[index]):
                 continue
             tried.add(position)
             if position not in holder or place(holder[position], tried):
@@ -77,9 +81,9 @@ def _matched_by_pairs(calls: Sequence[tool_calls._Call], expected: Sequence[Expe
     return {index for index in range(len(expected)) if place(index, set())}
 
 
-def _in_order_by_pairs(calls: Sequence[tool_calls._Call], expected: Sequence[ExpectedTool]) -> set[int]:
+def _in_order_by_pairs(calls: Sequence[call_matching.Call], expected: Sequence[ExpectedTool]) -> set[int]:
     """Return what the matching in order was when it compared every pair twice."""
-    matches = tool_calls._matches
+    matches = is_expected
     rows = [[0] * (len(calls) + 1) for _ in range(len(expected) + 1)]
     for i in range(len(expected) - 1, -1, -1):
         for j in range(len(calls) - 1, -1, -1):
@@ -110,9 +114,9 @@ def test_sources_match_as_by_comparing_every_pair(expected: list[str], retrieved
 @given(calls=_CALLS, expected=_EXPECTED)
 def test_calls_match_as_by_comparing_every_pair(calls: list[ToolCall], expected: list[ExpectedTool]) -> None:
     """Matching kinds of calls gives the expected calls that matching single ones gave, in any order and in order."""
-    read = [tool_calls._Call(call) for call in calls]
-    assert tool_calls._matched(read, expected) == _matched_by_pairs(read, expected)
-    assert tool_calls._matched_in_order(read, expected) == _in_order_by_pairs(read, expected)
+    read = [call_matching.Call(call) for call in calls]
+    assert call_matching.matched(read, expected) == _matched_by_pairs(read, expected)
+    assert call_matching.matched_in_order(read, expected) == _in_order_by_pairs(read, expected)
 
 
 class _Counted(str):
@@ -140,27 +144,33 @@ def test_names_are_looked_up_not_compared_in_pairs(monkeypatch: pytest.MonkeyPat
     assert _Counted.compared < 5_000
 
 
-@pytest.mark.parametrize("order", ["any", "in_order", "exact"])
+@pytest.mark.parametrize("trajectory", call_matching.TRAJECTORIES)
 def test_equal_calls_are_compared_once(
-    order: str, metric: Callable[..., Metric], monkeypatch: pytest.MonkeyPatch
+    trajectory: str, metric: Callable[..., Metric], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A thousand equal expectations and five hundred equal calls are one pair: comparing all was 10 s."""
-    compared: list[ToolCall] = []
-    real = tool_calls._matches
+    compared: list[call_matching.Call] = []
+    real = call_matching.argument_test
 
-    def matches(call: tool_calls._Call, expected: ExpectedTool) -> bool:
-        compared.append(ToolCall(call.name))
-        return real(call, expected)
+    def argument_test(expected: ExpectedTool) -> Callable[[call_matching.Call], bool]:
+        test = real(expected)
 
-    monkeypatch.setattr(tool_calls, "_matches", matches)
+        def counted(call: call_matching.Call) -> bool:
+            compared.append(call)
+            return test(call)
+
+        return counted
+
+    monkeypatch.setattr(call_matching, "argument_test", argument_test)
     tool = ExpectedTool("f", {"a": 1}, "subset")
     case = Case("c", (Turn("q", expected_tools=(tool,) * 1000),))
     response = AgentResponse(tool_calls=(ToolCall("f", arguments_json='{"a": 1, "b": 2}'),) * 500)
 
-    score = metric("tool_calls", order=order).score(Row(case, response))
+    score = metric("tool_calls", trajectory=trajectory).score(Row(case, response))
 
     assert score.value == 0.5
-    assert len(compared) == 1
+    # Where the order is wrong, the sentence about it matches the calls in any order, too.
+    assert len(compared) == (2 if trajectory in call_matching.IN_ORDER else 1)
 
 
 def test_a_long_chain_of_moves_is_made(metric: Callable[..., Metric]) -> None:
@@ -171,6 +181,6 @@ def test_a_long_chain_of_moves_is_made(metric: Callable[..., Metric]) -> None:
     expected = tuple(ExpectedTool("f", {f"a{i}": 1}, "subset") for i in range(count, -1, -1))
     case = Case("c", (Turn("q", expected_tools=expected),))
 
-    score = metric("tool_calls", order="any").score(Row(case, AgentResponse(tool_calls=tuple(calls))))
+    score = metric("tool_calls").score(Row(case, AgentResponse(tool_calls=tuple(calls))))
 
     assert score.value == 1.0

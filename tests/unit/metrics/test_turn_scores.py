@@ -62,7 +62,7 @@ def talk(
         )
         for each in scored
     ]
-    return scored_row(asked, answers, scored, evidence, how)
+    return scored_row(asked, answers, scored, evidence, how, [{} for _ in scored])
 
 
 def values(score: Score) -> list[tuple[int, float | None]]:
@@ -75,12 +75,12 @@ def result(row: Row, scores: Sequence[Score]) -> CaseResult:
     return CaseResult("talk", 0, 0, "", row.response.status, None, scores, row.response.latency_ms, "")
 
 
-def test_which_metrics_look_at_every_turn() -> None:
+def test_which_metrics_look_at_every_turn(metric: Callable[..., Metric]) -> None:
     """Those that compare an answer with references, sources or tool calls of its turn, and no other."""
-    found = {name for name in METRICS if scores_turns(METRICS[name].info)}
+    found = {name for name in METRICS if scores_turns(metric(name, **METRICS[name].info.example))}
     assert found == {
-        "combined_score", "exact_match", "hit_rate", "judge_score", "mrr", "quality", "rouge", "satisfaction",
-        "semantic_similarity", "tool_calls",
+        "combined_score", "exact_match", "hit_rate", "judge_score", "mrr", "python", "quality", "rouge",
+        "satisfaction", "semantic_similarity", "tool_calls",
     }  # fmt: skip
 
 

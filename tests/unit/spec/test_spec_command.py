@@ -52,7 +52,7 @@ def test_every_mistake_is_named() -> None:
     assert found == [
         (
             "agent.shell: unknown field of agent 'shell'; known: adapter, target, timeout, concurrency, retries, mode, "
-            "processes"
+            "processes, traces"
         ),
         (
             "agent.target: cannot be split into words (no closing quotation): quote them as in a shell, or give a "

@@ -74,7 +74,12 @@ def test_every_mistake_is_named_with_its_line(tmp_path: Path) -> None:
     ("changes", "message"),
     [
         ({"preset": "sql-agnt"}, "did you mean .sql-agent"),
-        ({"agent": {"adapter": "adk"}}, "not part of this version"),
+        ({"agent": {"adapter": "a2a"}}, "agent.target: .*http or https URL"),
+        (
+            {"agent": {"adapter": "a2a", "target": "https://a.example/x?key=sekrit"}},
+            r"agent.target: must end before its query or fragment, as paths follow it(?!.*sekrit)",
+        ),
+        ({"agent": {"adapter": "adk", "target": "https://a.example/#f"}}, "agent.target: must end before its query"),
         ({"agent": {"adapter": "http", "target": "ftp://x"}}, "http or https"),
         ({"agent": {"adapter": "http", "target": "http://x", "response": {"text": "a ||"}}}, "JMESPath"),
         ({"agent": {"adapter": "http", "target": "http://x", "body": "{{inptu}}"}}, "did you mean 'input'"),

@@ -83,7 +83,38 @@ def test_the_least_that_a_prompt_needs(tmp_path: Path) -> None:
         ("openai", {"extra": {"a": "\ud800"}}, "agent.extra", "what JSON can hold"),
         ("openai", {"extra": {"a": "x" * 100_001}}, "agent.extra", "100,000 bytes"),
         ("openai", {"extra": {"max_tokens": 5}}, "agent.extra.max_tokens", "use agent.max_tokens"),
-        ("openai", {"extra": {"stream": True}}, "agent.extra.stream", "adapter sets it"),
+        ("openai", {"extra": {"stream": True}}, "agent.extra.stream", "use agent.stream"),
+        ("openai", {"extra": {"n": 2}}, "agent.extra.n", "adapter sets it"),
+        (
+            "openai",
+            {"extra": {"max_completion_tokens": 2}},
+            "agent.extra.max_completion_tokens",
+            "use agent.max_tokens",
+        ),
+        ("openai", {"api": "responses", "extra": {"input": "x"}}, "agent.extra.input", "use agent.prompt"),
+        ("openai", {"api": "responses", "extra": {"background": True}}, "agent.extra.background", "adapter sets it"),
+        ("openai", {"api": "assistants"}, "agent.api", "must be chat or responses"),
+        ("anthropic", {"api": "chat"}, "agent.api", "must be one of messages"),
+        ("openai", {"base_url": "http://x/v1/responses"}, "agent.base_url", "must not end with /responses"),
+        ("openai", {"stream": "yes"}, "agent.stream", "must be true or false"),
+        ("openai", {"headers": ["x"]}, "agent.headers", "must be a mapping"),
+        ("openai", {"headers": {"api-key": "sk-secret"}}, "agent.headers.api-key", r"as in \$\{NAME\}"),
+        ("openai", {"headers": {"Host": "x"}}, "agent.headers.Host", "set by Assay"),
+        ("openai", {"headers": {"x y": "z"}}, "agent.headers.x y", "not a valid header"),
+        ("openai", {"query": {"a": [1]}}, "agent.query.a", "must be a string"),
+        ("openai", {"prices": 3}, "agent.prices", "must be a mapping such as {input: 2.5, output: 10}"),
+        ("openai", {"prices": "cheap"}, "agent.prices", "must be a mapping such as"),
+        ("openai", {"prices": {"input": 1}}, "agent.prices.output", "is missing"),
+        ("openai", {"prices": {"input": -1, "output": 1}}, "agent.prices.input", "not negative"),
+        ("openai", {"prices": {"input": 1, "output": 1, "inptu": 1}}, "agent.prices.inptu", "did you mean 'input'"),
+        ("openai", {"prices": {"input": 1, "output": 1, "batch": 1}}, "agent.prices.batch", "unknown price"),
+        ("openai", {"prices": "list"}, "agent.prices", "no list price of 'some-model'"),
+        (
+            "openai",
+            {"prices": "list", "target": "gpt-4o", "base_url": "http://x/v1"},
+            "agent.prices",
+            "no list price at http://x/v1",
+        ),
         ("anthropic", {"extra": {"model": "x"}}, "agent.extra.model", "use agent.target"),
         ("openai", {"promptt": "x"}, "agent.promptt", "did you mean 'prompt'"),
         ("openai", {"prompt_sha256": "x"}, "agent.prompt_sha256", "unknown field"),
@@ -98,6 +129,22 @@ def test_wrong_options_are_named(
         read(tmp_path, adapter, **options)
     assert [problem.field for problem in caught.value.problems] == [field]
     assert "sk-secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["headers", "query"])
+def test_variables_of_a_service_are_looked_for_before_anything_is_sent(tmp_path: Path, name: str) -> None:
+    """A gateway's key that is not set is found by `assay validate`."""
+    agent = {"adapter": "openai", "target": "m", "base_url": "http://x/v1", name: {"api-key": "${AZURE_KEY}"}}
+    data = {"dataset": "d.jsonl", "agent": agent, "metrics": ["exact_match"]}
+    with pytest.raises(SpecError, match="AZURE_KEY is not set") as caught:
+        spec_from_mapping(data, base_dir=tmp_path, environ={})
+    assert [problem.field for problem in caught.value.problems] == [f"agent.{name}.api-key"]
+    assert spec_from_mapping(data, base_dir=tmp_path, environ={"AZURE_KEY": "k"}).settings.agent.options[name]
+
+
+def test_a_list_price_needs_no_numbers(tmp_path: Path) -> None:
+    """The table of the judge has it."""
+    assert read(tmp_path, target="gpt-4o-mini", prices="list").options == {"prices": "list"}
 
 
 def test_all_mistakes_come_with_their_lines(tmp_path: Path) -> None:

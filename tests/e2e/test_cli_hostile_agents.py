@@ -1,0 +1,79 @@
+"""Python agents that misbehave on some questions: those are error rows with a reason, and the rest is answered."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from tests.e2e.conftest import Cli
+
+AGENT = """
+import os, subprocess, sys, threading
+
+def misbehave(question):
+    match question:
+        case "raise": raise KeyError("no such key")
+        case "hang": threading.Event().wait()
+        case "exit": sys.exit("bye")
+        case "print": print("leaked " * 1000, flush=True); sys.stderr.write("also here\\n")
+        case "child": subprocess.run([sys.executable, "-c", "print('leaked by a child')"], check=True)
+        case "fork": os.fork()
+        case "huge": return "x" * 200_000_000
+        case "huge pieces": return ("x" * 1_000_000 for _ in range(200))
+        case "close": sys.stdout.close()
+        case "stdin": sys.stdin.read()
+        case "nothing": return None
+        case "endless": return iter_endless()
+    return question
+
+def iter_endless():
+    while True:
+        yield ""
+
+class Agent:
+    def answer(self, question):
+        return misbehave(question)
+
+    def close(self):
+        raise RuntimeError("cannot close")
+
+async def answer(question):
+    return misbehave(question) if question != "hang" else await never()
+
+async def never():
+    import asyncio
+    await asyncio.Event().wait()
+"""
+REASONS = {
+    "raise": "KeyError: 'no such key'",
+    "hang": "no answer within 3 s",
+    "exit": "SystemExit: bye",
+    "huge": "larger than 2 MiB",
+    "huge pieces": "larger than 2 MiB",
+    "nothing": "nothing (None or null)",
+    "endless": "no answer within 3 s",
+}
+ANSWERED = ["first", "print", "child", "fork", "close", "stdin", "last"]
+
+
+@pytest.mark.parametrize("target", ["misbehave", "Agent", "answer"])
+def test_each_question_that_goes_wrong_is_a_row_of_its_own(cli: Cli, target: str) -> None:
+    """Functions, classes and coroutines: one error row with a reason each; stdout holds the report and nothing else."""
+    questions = [ANSWERED[0], *REASONS, *ANSWERED[1:]]
+    cli.write("cases.json", json.dumps([{"id": text, "input": text, "references": [text]} for text in questions]))
+    cli.write("agent.py", AGENT)
+    agent = {"adapter": "python", "target": f"agent:{target}", "timeout": "3s", "retries": 0, "concurrency": 4}
+    spec = {"dataset": "cases.json", "agent": agent, "metrics": ["exact_match"], "max_agent_errors": "100%"}
+    cli.write("assay.yaml", {**spec, "name": "hostile", "gates": ["pass_rate >= 0"], "reports": ["json"]})
+    done = cli.run("run", "assay.yaml", "--json", status=0)
+    rows = {row["case_id"]: row for row in json.loads(done.stdout)["rows"]}
+    assert len(rows) == len(questions)
+    for text, reason in REASONS.items():
+        assert rows[text]["status"] == "error", text
+        assert reason in rows[text]["reason"]
+    assert {text: (rows[text]["status"], rows[text]["answer"]) for text in ANSWERED} == {
+        text: ("success", text) for text in ANSWERED
+    }

@@ -1,0 +1,176 @@
+"""Final values of frameworks become answers, and conversations continue from what belongs to them."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from assay.agent_host.caller import AgentCaller
+from assay.agent_host.failures import PartialAnswerError
+from assay.agent_host.frameworks.answers import answer_with, check_not_class, json_of, made_for, plain, traced
+from assay.agent_host.frameworks.conversations import Conversations, earlier_messages, question_of
+from assay.errors import InvalidInputError
+from assay.model.agent_request import AgentRequest, Message
+from assay.model.agent_response import (
+    AgentResponse,
+    AgentStatus,
+    MalformedAnswerError,
+    Source,
+    ToolCall,
+    Usage,
+    response_from_json,
+    response_to_json,
+)
+
+TRACE = AgentResponse(tool_calls=(ToolCall("look"),), sources=(Source(title="seen"),), usage=Usage(requests=1))
+TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=5)
+JSON = st.recursive(
+    st.booleans() | st.integers(-(2**53), 2**53) | st.floats(allow_nan=False, allow_infinity=False) | TEXTS,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(TEXTS, inner, max_size=4),
+    max_leaves=10,
+)
+FIELDS = st.sampled_from(["text", "answer", "status", "error", "sql", "data_rows", "sources", "retrieved", "events"])
+
+
+def request(history: tuple[Message, ...] = (), session: str = "s", text: str = "q") -> AgentRequest:
+    return AgentRequest("r", "run", "case", text, session_id=session, history=history)
+
+
+@given(JSON | st.dictionaries(FIELDS, JSON, max_size=5))
+def test_any_typed_output_is_an_answer(value: Any) -> None:
+    """Whatever type a team gave its output, the row has it, and what the framework saw besides."""
+    answer = answer_with(value, TRACE)
+    assert answer.tool_calls == TRACE.tool_calls
+    if isinstance(value, str):
+        assert (answer.text, answer.output) == (value, None)
+    else:
+        assert answer.output == value
+    assert response_from_json(response_to_json(answer)) == answer
+
+
+@dataclasses.dataclass
+class _City:
+    answer: str
+    sources: list[str]
+    sql: str
+    data_rows: int
+
+
+@dataclasses.dataclass
+class _Weather:
+    degrees: Decimal
+    seen: set[int]
+    at: Path
+    nothing: float = float("nan")
+
+
+def test_fields_of_typed_output_are_those_of_an_answer() -> None:
+    """Where they have the type; 0 rows are a figure, and sources that are a number are none."""
+    answer = answer_with(_City(answer="Lima", sources=["Atlas"], sql="SELECT 1", data_rows=0), TRACE)
+    assert (answer.text, answer.sql, answer.data_rows) == ("Lima", "SELECT 1", 0)
+    assert answer.sources == (Source(title="Atlas"),)
+    odd = answer_with({"answer": "a", "sources": 3, "sql": ["x"], "data_rows": -1, "status": "fine"}, TRACE)
+    assert (odd.text, odd.sources, odd.sql, odd.data_rows) == ("a", TRACE.sources, None, None)
+    assert answer_with({"answer": 42}, TRACE).text == "42"
+    assert answer_with({"text": ["a"]}, TRACE).text == '{"text": ["a"]}'
+    refused = answer_with({"answer": "no", "status": "out_of_scope"}, TRACE)
+    assert (refused.status, refused.text) == (AgentStatus.OUT_OF_SCOPE, "no")
+    failed = answer_with({"answer": "", "status": "error", "error": "no table"}, TRACE)
+    assert failed.error is not None
+    assert (failed.error.message, failed.tool_calls) == ("no table", TRACE.tool_calls)
+    with pytest.raises(MalformedAnswerError, match="ended without a final output"):
+        answer_with(None, TRACE)
+
+
+def test_values_that_json_lacks() -> None:
+    """They are written out, so that a tool's odd result loses no row."""
+    weather = _Weather(Decimal("1.5"), {1}, Path("/tmp"))
+    assert plain(weather) == {"degrees": "1.5", "seen": [1], "at": "/tmp", "nothing": "NaN"}
+    assert "object object" in json_of(object())
+    assert json_of(b"\xff") == '"_w=="'
+    assert json_of({"odd": "\ud800"}) == '{"odd": "\ud800"}'
+    assert (json_of('{"a": 1}'), json_of("[1"), json_of("7"), json_of(None)) == ('{"a": 1}', '"[1"', '"7"', "null")
+
+
+@given(TEXTS)
+def test_the_json_of_a_text_is_json(text: str) -> None:
+    """Any text of a tool can be read as JSON, and is the text or the JSON that it was."""
+    data = json.loads(json_of(text))
+    assert data == text or (json_of(text) == text and isinstance(data, list | dict))
+
+
+async def test_a_failed_call_keeps_its_trace() -> None:
+    """The error is the agent's own, beside what the agent did until then."""
+
+    async def raising() -> str:
+        raise LookupError("no such city")
+
+    async def agent(request: AgentRequest) -> str:
+        return await traced(raising(), lambda: TRACE)
+
+    with pytest.raises(PartialAnswerError):
+        await agent(request())
+    answer = await AgentCaller(agent).call(request())
+    assert answer.error is not None
+    assert (answer.error.type, answer.error.message) == ("LookupError", "LookupError: no such city")
+    assert (answer.tool_calls, answer.usage) == (TRACE.tool_calls, TRACE.usage)
+
+
+async def test_an_option_is_an_object_or_is_made_for_each_request() -> None:
+    """Functions of either kind receive the request; anything else is handed on as it is."""
+
+    async def later(request: AgentRequest) -> str:
+        return request.case_id
+
+    assert [await made_for(each, request()) for each in (later, lambda r: r.input, 3, None)] == ["case", "q", 3, None]
+    check_not_class(3, "deps")
+    with pytest.raises(InvalidInputError, match=r"agent\.deps: names the class _City"):
+        check_not_class(_City, "deps")
+
+
+ROLES = st.sampled_from(["user", "assistant", "system"])
+HISTORIES = st.lists(st.builds(Message, ROLES, TEXTS), max_size=4).map(tuple)
+
+
+@given(HISTORIES, HISTORIES, TEXTS, TEXTS)
+def test_a_turn_continues_from_its_own_conversation(
+    history: tuple[Message, ...], other: tuple[Message, ...], text: str, answer: str
+) -> None:
+    """What is kept after a turn is found by the turn whose history is what was said, and by no other."""
+    conversations: Conversations[str] = Conversations()
+    conversations.keep(request(history, text=text), answer, "memory")
+    said = (*history, Message("user", text), Message("assistant", answer))
+    assert conversations.find(request(said)) == "memory"
+    assert conversations.find(request(said, session="other")) is None
+    assert conversations.find(request(other)) == ("memory" if other == said else None)
+
+
+def test_what_is_kept_is_bounded() -> None:
+    """Thousands of conversations do not fill the memory; of the oldest the texts are left."""
+    conversations: Conversations[int] = Conversations()
+    for number in range(5_000):
+        conversations.keep(request(session=str(number)), "a", number)
+    said = (Message("user", "q"), Message("assistant", "a"))
+    kept = [number for number in range(5_000) if conversations.find(request(said, session=str(number))) == number]
+    assert kept == list(range(3_000, 5_000))
+
+
+def test_messages_of_a_history_have_a_text_and_a_known_role() -> None:
+    """Empty ones are left out; one of a tool is refused, since no framework takes it without its call."""
+    assert earlier_messages(request((Message("user", "a"), Message("assistant", " ")))) == [Message("user", "a")]
+    with pytest.raises(TypeError, match="a message with the role 'tool'"):
+        earlier_messages(request((Message("tool", "a"),)))
+
+
+def test_a_case_without_a_text_asks_nothing() -> None:
+    """Variables alone are refused before the model is called; an empty question without them is a question."""
+    assert question_of(request(text="")) == ""
+    with pytest.raises(TypeError, match="the case has variables and no text"):
+        question_of(dataclasses.replace(request(text=""), variables={"city": "Lima"}))

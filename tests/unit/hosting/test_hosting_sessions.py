@@ -1,0 +1,227 @@
+"""Agents that are classes: an object for each conversation, made, asked and closed as the class says."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.waiting import until
+
+from assay.agent_host.caller import AgentCaller
+from assay.agent_host.sessions import MAX_IDLE
+from assay.model.agent_response import AgentErrorKind, AgentRequest, AgentResponse
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+
+def turn(index: int = 0, count: int = 3, *, session: str = "s", attempt: int = 0, **changes: Any) -> AgentRequest:
+    """Return a question of a conversation."""
+    fields = {"input": f"q{index}", "turn_index": index, "turn_count": count, "session_id": session, **changes}
+    return AgentRequest(request_id=f"{session}/{index}#{attempt}", run_id="run", case_id="c", **fields)
+
+
+class Recorder:
+    """An agent that writes down what happens to its objects."""
+
+    made: list[Recorder]
+    log: list[str]
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+        self.thread = threading.get_ident()
+        type(self).made.append(self)
+
+    def answer(self, question: str) -> str:
+        """Return everything that this object was asked."""
+        if question.startswith("fail"):
+            raise {"fail": OSError, "fail for good": KeyError}[question]
+        self.said.append(question)
+        return " ".join(self.said)
+
+    def close(self) -> None:
+        """Note it."""
+        type(self).log.append(f"closed {' '.join(self.said)}")
+
+
+@pytest.fixture(autouse=True)
+def _forgotten() -> None:
+    Recorder.made, Recorder.log = [], []
+
+
+async def test_the_turns_of_a_session_share_an_object() -> None:
+    """Conversations that run beside each other have one object each, which is closed after the last turn."""
+    caller = AgentCaller(Recorder)
+    for index in range(3):
+        answers = await asyncio.gather(*(caller.call(turn(index, session=name)) for name in "ab"))
+        assert [answer.text for answer in answers] == [" ".join(f"q{i}" for i in range(index + 1))] * 2
+    await until(lambda: len(Recorder.log), lambda count: count == 2)
+    assert Recorder.log == ["closed q0 q1 q2"] * 2
+    assert len(Recorder.made) == 2
+    assert all(one.thread != threading.get_ident() for one in Recorder.made), "made beside the event loop"
+    await caller.aclose()
+    assert len(Recorder.log) == 2, "closed once"
+
+
+async def test_cases_and_repeats_have_fresh_objects() -> None:
+    """A single question is a session of its own; a caller that says neither session nor turns gets fresh ones, too."""
+    caller = AgentCaller(Recorder)
+    for request in (turn(count=1, session="a"), turn(count=1, session="b"), turn(count=0, session="")):
+        assert (await caller.call(request)).text == "q0"
+    await caller.aclose()
+    assert (len(Recorder.made), Recorder.log) == (3, ["closed q0"] * 3)
+
+
+async def test_a_first_turn_that_failed_is_asked_again_of_a_fresh_object() -> None:
+    """Later turns that may be retried keep their object; an error for good ends the conversation."""
+    caller = AgentCaller(Recorder)
+    assert (await caller.call(turn(input="fail"))).error is not None
+    assert (await caller.call(turn(attempt=1))).text == "q0"
+    assert len(Recorder.made) == 2
+    assert (await caller.call(turn(1, input="fail"))).error is not None
+    assert (await caller.call(turn(1, attempt=1))).text == "q0 q1"
+    assert (await caller.call(turn(2, input="fail for good"))).error is not None
+    await until(lambda: len(Recorder.log), lambda count: count == 2)
+    assert Recorder.log == ["closed ", "closed q0 q1"]
+    await caller.aclose()
+
+
+async def test_a_later_turn_whose_object_is_gone_is_an_error_with_a_remedy() -> None:
+    """After a restart an object that has not heard the first turns must not answer the third."""
+    caller = AgentCaller(Recorder)
+    response = await caller.call(turn(2))
+    await caller.aclose()
+    assert response.error is not None
+    assert (response.error.kind, response.error.retryable) == (AgentErrorKind.RAISED, False)
+    assert "the Recorder object" in response.error.message
+    assert "--retry-errors" in response.error.message
+    assert Recorder.made == []
+
+
+async def test_idle_objects_are_bounded() -> None:
+    """Of callers that never say that a conversation is over, the oldest objects are closed."""
+    caller = AgentCaller(Recorder)
+    for number in range(MAX_IDLE + 2):
+        await caller.call(turn(count=0, session=str(number), input=str(number)))
+    await until(lambda: len(Recorder.log), lambda count: count == 2)
+    assert sorted(Recorder.log) == ["closed 0", "closed 1"]
+    await caller.aclose()
+    assert len(Recorder.log) == MAX_IDLE + 2
+
+
+class Called(Recorder):
+    def run(self, question: str) -> str:
+        raise AssertionError("__call__ comes first")
+
+    def __call__(self, question: str) -> str:
+        return self.answer(question)
+
+
+class Run:
+    async def run(self, request: AgentRequest) -> AsyncIterator[str]:
+        yield request.input
+
+
+class ByLoop:
+    """An asynchronous agent, which needs the loop where it is made."""
+
+    def __init__(self) -> None:
+        self.loop = asyncio.get_running_loop()
+
+    async def answer(self, question: str) -> dict[str, str]:
+        return {"answer": question}
+
+    async def aclose(self) -> None:
+        Recorder.log.append("aclosed")
+
+
+class Context:
+    """A context manager; what it enters is asked, and `close` is its own affair."""
+
+    def __enter__(self) -> Recorder:
+        return Recorder()
+
+    def __exit__(self, *problem: object) -> None:
+        Recorder.log.append(f"left {problem}")
+
+    def answer(self, question: str) -> str:
+        raise AssertionError("what was entered is asked")
+
+    def close(self) -> None:
+        raise AssertionError("the context manager closes")
+
+
+class AsyncContext:
+    async def __aenter__(self) -> None:
+        Recorder.log.append("entered")
+
+    async def __aexit__(self, *problem: object) -> None:
+        Recorder.log.append("left")
+
+    def answer(self, question: str) -> str:
+        return question
+
+
+@pytest.mark.parametrize(
+    ("agent", "log"),
+    [
+        (Called, ["closed q0"]),
+        (Run, []),
+        (ByLoop, ["aclosed"]),
+        (Context, ["left (None, None, None)"]),
+        (AsyncContext, ["entered", "left"]),
+    ],
+)
+async def test_objects_are_asked_and_closed_as_their_class_says(agent: type, log: list[str]) -> None:
+    """__call__, answer or run is asked; a context manager, aclose or close ends it."""
+    caller = AgentCaller(agent)
+    response = await caller.call(turn(count=1))
+    await caller.aclose()
+    assert (response.text, response.error) == ("q0", None)
+    assert Recorder.log == log
+
+
+class Unmade(Recorder):
+    def __init__(self) -> None:
+        raise SystemExit("no model")
+
+
+class Unclosed(Recorder):
+    def close(self) -> None:
+        raise SystemExit("cannot close")
+
+
+async def test_making_and_closing_that_fail_harm_no_other_case(caplog: pytest.LogCaptureFixture) -> None:
+    """A constructor that raises is this question's error; a close that raises is logged, and the answer stays."""
+    unmade, unclosed = AgentCaller(Unmade), AgentCaller(Unclosed)
+    failed: AgentResponse = await unmade.call(turn(count=1))
+    with caplog.at_level(logging.WARNING):
+        answered = await unclosed.call(turn(count=1))
+        await unclosed.aclose()
+    await unmade.aclose()
+    assert failed.error is not None
+    assert failed.error.message == "SystemExit: no model"
+    assert (answered.text, answered.error) == ("q0", None)
+    assert "closing the agent failed: class=Unclosed: SystemExit: cannot close" in caplog.text
+
+
+async def test_a_call_that_is_cancelled_closes_its_object() -> None:
+    """A client that leaves in the middle of a question leaves no object open."""
+    running = asyncio.Event()
+
+    class Waiting(Recorder):
+        async def __call__(self, question: str) -> str:
+            running.set()
+            await asyncio.Event().wait()
+            return ""
+
+    caller = AgentCaller(Waiting)
+    call = asyncio.create_task(caller.call(turn()))
+    await running.wait()
+    call.cancel()
+    await asyncio.gather(call, return_exceptions=True)
+    await caller.aclose()
+    assert Waiting.log == ["closed "]
