@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import select
 import socket
 from asyncio.staggered import staggered_race
@@ -12,9 +11,13 @@ from typing import TYPE_CHECKING, Any, cast
 
 import httpx2
 
+from assay.http.egress import EVERYWHERE, Egress, ForbiddenAddressError, connect_through, forbidden
+
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
+
+    from assay.http.egress import AddressInfo
 
 BLANK = b"\r\n"
 """Line ends between two replies: some servers send one more than they announce, and no reply begins with one."""
@@ -22,6 +25,10 @@ BLANK = b"\r\n"
 _READ_BYTES = 64 * 1024
 _MAX_BUFFER_BYTES = 4 * _READ_BYTES
 _NEXT_ADDRESS_S = 0.25  # RFC 8305: a second address of the host is tried beside the first after this long
+
+
+class AddressNotAllowedError(httpx2.ConnectError):
+    """The host has an address that may not be connected to; another attempt would be refused as well."""
 
 
 class Wire(asyncio.Protocol):
@@ -141,7 +148,11 @@ class Wire(asyncio.Protocol):
 
 
 async def open_wire(
-    url: httpx2.URL, make: Callable[[], Wire], context: ssl.SSLContext | None, timeout_s: float
+    url: httpx2.URL,
+    make: Callable[[], Wire],
+    context: ssl.SSLContext | None,
+    timeout_s: float,
+    egress: Egress = EVERYWHERE,
 ) -> Wire:
     """Return a new connection to the host of a URL.
 
@@ -150,8 +161,10 @@ async def open_wire(
         make: Returns the protocol of a connection.
         context: How to speak TLS; None for plain HTTP.
         timeout_s: Longest time that connecting may take, name look-up and TLS included.
+        egress: Which addresses may be connected to, and through which proxy.
 
     Raises:
+        AddressNotAllowedError: The host has an address that may not be connected to.
         httpx2.ConnectTimeout: It took longer.
         httpx2.ConnectError: No address of the host takes connections, or TLS failed.
     """
@@ -161,44 +174,47 @@ async def open_wire(
     name = None if context is None else host
     try:
         async with asyncio.timeout(timeout_s):
-            if _is_address(host):
-                _, wire = await loop.create_connection(make, host, port, ssl=context, server_hostname=name)
+            if egress.proxy:
+                if egress.forbids_literal(host):
+                    raise ForbiddenAddressError(forbidden(host))
+                connected = await connect_through(egress.proxy, host, port)
             else:
-                connected = await _first_to_answer(host, port)
-                _, wire = await loop.create_connection(make, sock=connected, ssl=context, server_hostname=name)
+                connected = await _first_to_answer(host, await egress.resolve(host, port))
+            _, wire = await loop.create_connection(make, sock=connected, ssl=context, server_hostname=name)
     except TimeoutError:
         raise httpx2.ConnectTimeout(f"no connection within {timeout_s:g} s") from None
+    except ForbiddenAddressError as problem:
+        raise AddressNotAllowedError(str(problem)) from problem
     except OSError as problem:
         raise httpx2.ConnectError(str(problem) or type(problem).__name__) from problem
     return wire
 
 
-def _is_address(host: str) -> bool:
-    try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    return True
-
-
-async def _first_to_answer(host: str, port: int) -> socket.socket:
+async def _first_to_answer(host: str, found: Sequence[AddressInfo]) -> socket.socket:
     """Return a connected socket: addresses of a name are tried one beside the other, as one family may lead nowhere."""
-    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     families = [[address for address in found if address[0] == family] for family in dict.fromkeys(a[0] for a in found)]
     alternating = [group[i] for i in range(len(found)) for group in families if i < len(group)]
-    attempts = [partial(_connected, family, kind, protocol, to) for family, kind, protocol, _, to in alternating]
-    connected, _, problems = await staggered_race(attempts, _NEXT_ADDRESS_S)
+    made: list[socket.socket] = []
+    attempts = [partial(_connected, made, family, kind, protocol, to) for family, kind, protocol, _, to in alternating]
+    try:
+        connected, _, problems = await staggered_race(attempts, _NEXT_ADDRESS_S)
+    except BaseException:
+        # Cancelled in the moment in which a connection is there, the race returns it to no one.
+        for each in made:
+            each.close()
+        raise
     if not isinstance(connected, socket.socket):
         raise next((problem for problem in problems if isinstance(problem, OSError)), OSError(f"{host} has no address"))
     return connected
 
 
-async def _connected(family: int, kind: int, protocol: int, address: Any) -> socket.socket:
-    made = socket.socket(family, kind, protocol)
+async def _connected(made: list[socket.socket], family: int, kind: int, protocol: int, address: Any) -> socket.socket:
+    one = socket.socket(family, kind, protocol)
+    made.append(one)
     try:
-        made.setblocking(False)
-        await asyncio.get_running_loop().sock_connect(made, address)
+        one.setblocking(False)
+        await asyncio.get_running_loop().sock_connect(one, address)
     except BaseException:
-        made.close()
+        one.close()
         raise
-    return made
+    return one

@@ -20,6 +20,7 @@ import h11
 import httpx2
 
 from assay.http.connection import BLANK, Wire, open_wire
+from assay.http.egress import EVERYWHERE, Egress
 
 if TYPE_CHECKING:
     import ssl
@@ -40,9 +41,18 @@ class HttpTransport(httpx2.AsyncBaseTransport):
         concurrency: Most requests at once.
         keepalive_s: How long an idle connection is kept, in seconds.
         connect_timeout_s: Longest time that connecting may take, in seconds.
+        egress: Which addresses may be connected to, and through which proxy.
     """
 
-    def __init__(self, concurrency: int, *, keepalive_s: float = 5.0, connect_timeout_s: float = 10.0) -> None:
+    def __init__(
+        self,
+        concurrency: int,
+        *,
+        keepalive_s: float = 5.0,
+        connect_timeout_s: float = 10.0,
+        egress: Egress = EVERYWHERE,
+    ) -> None:
+        self._egress = egress
         self._slots = asyncio.Semaphore(concurrency)
         self._keepalive_s = keepalive_s
         self._connect_timeout_s = connect_timeout_s
@@ -123,7 +133,9 @@ class HttpTransport(httpx2.AsyncBaseTransport):
         if url.scheme == "https" and self._context is None:
             self._context = httpx2.create_ssl_context(trust_env=False)
         context = self._context if url.scheme == "https" else None
-        wire = await open_wire(url, lambda: Wire(self._stray, self._lost), context, self._connect_timeout_s)
+        wire = await open_wire(
+            url, lambda: Wire(self._stray, self._lost), context, self._connect_timeout_s, self._egress
+        )
         self._wires[wire] = origin
         return wire
 

@@ -241,7 +241,7 @@ class LocalStack:
             arguments += ["--database", str(self._home.database), "--database-url", "", "--recover", "on-request"]
             for other in ("embedder", "judge"):
                 arguments += [f"--{other}", f"unix:{self._home.socket(other)}"]
-            arguments += ["--http-hosts", "*", "--agent-env", "*", "--no-reflection"]
+            arguments += ["--http-hosts", "*", "--egress-networks", "*", "--agent-env", "*", "--no-reflection"]
             # A model may take its time to download; one that cannot be loaded ends the embedder, which is seen here.
             arguments += ["--embedder-patience-s", "3600"]
         elif service == "judge":
@@ -249,7 +249,7 @@ class LocalStack:
             for kind in ("judges", "base-urls", "key-variables"):
                 arguments += [f"--allow-{kind}", "*"]
             # `batch` beside an address of one's own states that the address has a batch API.
-            arguments += ["--batch-base-urls", "*"]
+            arguments += ["--batch-base-urls", "*", "--egress-networks", "*"]
             arguments += ["--state-dir", str(self._home.verdicts), "--database-url", "", "--no-reflection"]
         else:
             for model in self._models:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 def connect(service: Service, concurrency: int) -> AnthropicClient:
     """Return a client of a service of Anthropic's protocol, see `assay.providers.client.connect`."""
-    return AnthropicClient(package_client(service, connection_to(service.url, concurrency)))
+    return AnthropicClient(package_client(service, connection_to(service, concurrency)))
 
 
 def package_client(service: Service, connection: httpx2.AsyncClient) -> anthropic.AsyncAnthropic:

@@ -11,6 +11,8 @@ import importlib.util
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
+from assay.http.egress import EVERYWHERE, Egress
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -30,6 +32,7 @@ class Service:
         headers: Headers beside those of the protocol.
         query: Parameters of each URL, such as Azure's api-version.
         api: Which of a provider's APIs it is asked by: "chat" or "responses" for OpenAI's protocol.
+        egress: Which addresses its host may have, and the proxy that connections are made through.
     """
 
     url: str
@@ -37,6 +40,7 @@ class Service:
     headers: Mapping[str, str] = field(default_factory=dict)
     query: Mapping[str, str] = field(default_factory=dict)
     api: str = ""
+    egress: Egress = EVERYWHERE
 
 
 class ModelClient(Protocol):

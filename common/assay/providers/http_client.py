@@ -21,6 +21,7 @@ from assay.providers.errors import MalformedReplyError, ProviderStatusError, Rep
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
 
+    from assay.providers.client import Service
     from assay.providers.messages import Reply
 
 _TALKATIVE = ("openai", "anthropic", "httpx2", "httpcore2")
@@ -36,24 +37,24 @@ TIMEOUT = httpx2.Timeout(None)
 """The whole attempt is bounded by its caller, and connecting by the transport."""
 
 
-def connection_to(url: str, concurrency: int, max_body_bytes: int = _MAX_BODY_BYTES) -> httpx2.AsyncClient:
+def connection_to(service: Service, concurrency: int, max_body_bytes: int = _MAX_BODY_BYTES) -> httpx2.AsyncClient:
     """Return an HTTP client for one service; close it.
 
     Args:
-        url: The service.
+        service: Where it is, and how it may be reached.
         concurrency: Most calls at once.
         max_body_bytes: Where a longer reply is cut off; a stream of events may be 16 times as long.
 
     Raises:
         ValueError: The URL's host is not what it seems.
     """
-    if httpx2.URL(url).host != urlsplit(url).hostname:
+    if httpx2.URL(service.url).host != urlsplit(service.url).hostname:
         raise ValueError("the URL must name its host in plain lower-case ASCII")
     for name in _TALKATIVE:
         # Below warnings they log prompts, answers and headers, which have no place in a log.
         logging.getLogger(name).setLevel(logging.WARNING)
     return httpx2.AsyncClient(
-        transport=_BoundedTransport(HttpTransport(concurrency), max_body_bytes),
+        transport=_BoundedTransport(HttpTransport(concurrency, egress=service.egress), max_body_bytes),
         timeout=TIMEOUT,
         follow_redirects=False,
         trust_env=False,

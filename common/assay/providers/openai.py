@@ -60,7 +60,7 @@ _APIS = {
 
 def connect(service: Service, concurrency: int) -> OpenAIClient:
     """Return a client of a service of OpenAI's protocol, see `assay.providers.client.connect`."""
-    return OpenAIClient(package_client(service, connection_to(service.url, concurrency)), service.api or "chat")
+    return OpenAIClient(package_client(service, connection_to(service, concurrency)), service.api or "chat")
 
 
 def package_client(service: Service, connection: httpx2.AsyncClient) -> openai.AsyncOpenAI:

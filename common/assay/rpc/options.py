@@ -92,6 +92,9 @@ class ChannelOptions:
             a whole serves; for servers that have it.
         credentials: How the server is recognised, over TLS, and the client proves its identity; None for plain
             connections.
+        authority: The host and port that the server is known by, where the channel names its addresses; TLS demands a
+            certificate for it.
+        proxy: "http://host:port" of a proxy that connections are made through; empty for none.
         interceptors: Further ones, after Assay's own.
     """
 
@@ -107,6 +110,8 @@ class ChannelOptions:
     retry_max_ms: int = 2_000
     pool_health: bool = True
     credentials: grpc.ChannelCredentials | None = None
+    authority: str = ""
+    proxy: str = ""
     interceptors: tuple[grpc.aio.ClientInterceptor, ...] = ()
 
     def __post_init__(self) -> None:
@@ -148,12 +153,22 @@ def channel_arguments(options: ChannelOptions, service_config: str) -> Arguments
         ("grpc.initial_reconnect_backoff_ms", options.reconnect_min_ms),
         ("grpc.min_reconnect_backoff_ms", options.connect_timeout_ms),  # in spite of its name
         ("grpc.max_reconnect_backoff_ms", options.reconnect_max_ms),
-        ("grpc.enable_http_proxy", 0),  # a proxy in the environment breaks even loopback calls
+        *_way_to_the_server(options),
         ("grpc.service_config_disable_resolution", 1),
         ("grpc.service_config", service_config),
         # A request larger than this buffer (256 KiB unless set) would silently never be retried.
         ("grpc.per_rpc_retry_buffer_size", options.max_message_bytes),
     ]
+
+
+def _way_to_the_server(options: ChannelOptions) -> Arguments:
+    ways: Arguments = [("grpc.enable_http_proxy", 0)]  # a proxy in the environment breaks even loopback calls
+    if options.proxy:
+        ways = [("grpc.enable_http_proxy", 1), ("grpc.http_proxy", options.proxy)]
+    if options.authority:
+        host = options.authority.rpartition(":")[0].strip("[]")
+        ways += [("grpc.default_authority", options.authority), ("grpc.ssl_target_name_override", host)]
+    return ways
 
 
 def _shared_arguments(options: ServerOptions | ChannelOptions) -> Arguments:

@@ -64,6 +64,7 @@ async def open_service(
             limits=limits,
             retry_policy=settings.retry_policy,
             max_concurrency=settings.max_concurrency,
+            egress_of=settings.egress_of,
         )
         stack.push_async_callback(registry.aclose)
         ledger = Ledger(store, shared=shared)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from ipaddress import ip_network
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from assay.errors import Problem
-from assay.runtime.settings import ServiceSettings, flag_of, number, path, setting
+from assay.http.egress import Egress, is_address, read_networks, read_proxy
+from assay.runtime.settings import ServiceSettings, flag_of, listed, number, path, setting
 from assay_judge.batches.dispatcher import BatchRules
 from assay_judge.calls.retry_policy import RetryPolicy
 from assay_judge.judges import DEFAULT_MAX_TOKENS, DEFAULT_TEMPERATURE, JudgeChoice, Permissions
@@ -46,6 +49,15 @@ class Settings(ServiceSettings):
     )
     allow_key_variables: tuple[str, ...] = setting(
         (), "environment variables with keys that requests may name", metavar="PATTERN"
+    )
+    egress_networks: tuple[str, ...] = setting(
+        (),
+        "networks that the services of requests may be in beside the public internet: CIDR, comma-separated; * allows "
+        "every address",
+        read=listed,
+    )
+    egress_proxy: str = setting(
+        "", "HTTP proxy for calls of judges, http://host:port; it resolves names", read=read_proxy
     )
     rubrics: tuple[str, ...] = setting((), "a further rubric, as YAML", flag="rubric", metavar="FILE")
     prices: Path | None = setting(None, "prices of models, as YAML or JSON, in place of those shipped", read=path)
@@ -88,6 +100,10 @@ class Settings(ServiceSettings):
         """Yield what is wrong with values together, each with its flag."""
         if self.provider == "replay" and self.replay is None:
             yield Problem("is missing: name the recorded verdicts", "--replay")
+        try:
+            read_networks(self.egress_networks)
+        except ValueError as wrong:
+            yield Problem(str(wrong), "--egress-networks")
         for problem in self.judge.problems(""):
             yield Problem(problem.message, flag_of(problem.field))
 
@@ -102,6 +118,15 @@ class Settings(ServiceSettings):
     def permissions(self) -> Permissions:
         """Which other judges requests may name."""
         return Permissions(self.allow_judges, self.allow_base_urls, self.allow_key_variables)
+
+    def egress_of(self, choice: JudgeChoice) -> Egress:
+        """Return how calls of a judge leave: only a request's own choice of a service is kept to the networks."""
+        networks = read_networks(self.egress_networks)
+        if networks is None or not choice.base_url or choice.base_url == self.base_url:
+            return Egress(None, self.egress_proxy)
+        listed_hosts = (urlsplit(pattern).hostname or "" for pattern in self.allow_base_urls)
+        own = tuple(ip_network(host) for host in listed_hosts if is_address(host))
+        return Egress(networks + own, self.egress_proxy)
 
     @property
     def retry_policy(self) -> RetryPolicy:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 from dataclasses import MISSING, dataclass
+from ipaddress import ip_network
 from typing import TYPE_CHECKING
 
 from assay.errors import Problem
+from assay.http.egress import Egress, is_address, read_networks, read_proxy
 from assay.model.run_limits import MAX_RUN_WEIGHT, MIN_RUN_WEIGHT
 from assay.rpc.options import ServerOptions
 from assay.runtime.settings import ServiceSettings, listed, path, setting
@@ -89,6 +91,14 @@ class Settings(ServiceSettings):
     http_hosts: tuple[str, ...] = setting(
         (), "hosts that the agents of specs may have: patterns, comma-separated; * allows all", read=listed
     )
+    egress_networks: tuple[str, ...] = setting(
+        (),
+        "networks that these hosts may be in beside the public internet: CIDR, comma-separated; * allows every address",
+        read=listed,
+    )
+    egress_proxy: str = setting(
+        "", "HTTP proxy for calls of agents, http://host:port; it resolves names", read=read_proxy
+    )
     agent_env: tuple[str, ...] = setting(
         (), "variables that specs may name as ${NAME}: patterns, comma-separated; * allows all", read=listed
     )
@@ -137,8 +147,20 @@ class Settings(ServiceSettings):
             )
         if self.database_url and not self.database_url.startswith(("postgresql://", "postgres://")):
             yield Problem("must begin with postgresql://; for an SQLite file use --database", "--database-url")
+        try:
+            read_networks(self.egress_networks)
+        except ValueError as wrong:
+            yield Problem(str(wrong), "--egress-networks")
         if self.role in ("api", "worker") and not self.database_url:
             yield Problem(f"{self.role} needs --database-url: a file has one process, which does all", "--role")
+
+    @property
+    def egress(self) -> Egress:
+        """How calls of agents leave: an address that `http_hosts` names is allowed by that."""
+        networks = read_networks(self.egress_networks)
+        if networks is not None:
+            networks += tuple(ip_network(host) for host in self.http_hosts if is_address(host))
+        return Egress(networks, self.egress_proxy)
 
     @property
     def server_options(self) -> ServerOptions:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 KEY = "sk-planted-0123456789-abcdefghij"
 GOOD = {"reasoning": "It is right.", "score": 4}
-ALLOWED = ("allow_judges", "allow_base_urls", "allow_key_variables")
+ALLOWED = ("allow_judges", "allow_base_urls", "allow_key_variables", "egress_networks")
 JUDGE_MODULES = (
     "assay.storage.postgres", "assay.storage.sqlite", "assay_judge.resources", "assay_judge.service", "anthropic",
     "openai", "sqlalchemy.dialects.sqlite.pysqlite",

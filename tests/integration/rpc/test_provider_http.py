@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from assay.providers.client import Service
 from assay.providers.errors import MalformedReplyError, ReplyTooLargeError
 from assay.providers.http_client import connection_to
 from assay.testing.providers import Reply, ScriptedProvider
@@ -14,7 +15,7 @@ GZIP = {"content-encoding": "gzip"}
 async def answered(reply: Reply) -> tuple[int, bytes]:
     """Return status and body of one reply, through a client that reads 1 MiB."""
     with ScriptedProvider(reply) as provider:
-        async with connection_to(provider.url, 1, 1024 * 1024) as client:
+        async with connection_to(Service(provider.url), 1, 1024 * 1024) as client:
             response = await client.post(provider.url, json={})
             return response.status_code, response.content
 
@@ -51,7 +52,7 @@ async def test_a_redirection_is_not_followed() -> None:
 async def test_a_cookie_does_not_come_back() -> None:
     """No question depends on the answer to another one."""
     with ScriptedProvider(Reply("yes", headers={"set-cookie": "session=1; Path=/"})) as provider:
-        async with connection_to(provider.url, 1) as client:
+        async with connection_to(Service(provider.url), 1) as client:
             for _ in range(2):
                 await client.post(f"{provider.url}/v1/messages", json={})
     assert ["cookie" in request.headers for request in provider.requests] == [False, False]
@@ -60,4 +61,4 @@ async def test_a_cookie_does_not_come_back() -> None:
 def test_a_host_is_what_it_seems() -> None:
     """A host that two libraries read differently is refused."""
     with pytest.raises(ValueError, match="plain lower-case ASCII"):
-        connection_to("https://xn--exmple-cua.com", 1)
+        connection_to(Service("https://xn--exmple-cua.com"), 1)

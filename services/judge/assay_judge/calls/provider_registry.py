@@ -16,9 +16,10 @@ from assay_judge.calls.rate_limiter import Limits
 from assay_judge.providers.provider import ConnectedProvider
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
+    from assay.http.egress import Egress
     from assay_judge.calls.prices import PriceTable
     from assay_judge.calls.retry_policy import RetryPolicy
     from assay_judge.judges import JudgeChoice
@@ -39,6 +40,7 @@ class ProviderRegistry:
         limits: Rate limits by pattern.
         retry_policy: Attempts, timeouts and backoff.
         max_concurrency: Most calls in flight of each.
+        egress_of: How calls of a judge leave this process.
     """
 
     def __init__(
@@ -49,11 +51,13 @@ class ProviderRegistry:
         limits: Sequence[dict[str, Any]] = (),
         retry_policy: RetryPolicy,
         max_concurrency: int,
+        egress_of: Callable[[JudgeChoice], Egress],
     ) -> None:
         self._environment = environment
         self._prices = prices
         self._limits = limits
         self._retry_policy = retry_policy
+        self._egress_of = egress_of
         self._max_concurrency = max_concurrency
         self._providers: dict[tuple[str, str, str], Provider] = {}
         self._clients: dict[tuple[str, str, str, str], ProviderClient] = {}
@@ -119,7 +123,8 @@ class ProviderRegistry:
         if provider is None:
             key = self._key(choice)
             # The packages take a second or two to import.
-            provider = await asyncio.to_thread(_connect, choice, key, _MODELS_AT_ONCE * self._max_concurrency)
+            calls = _MODELS_AT_ONCE * self._max_concurrency
+            provider = await asyncio.to_thread(_connect, choice, key, calls, self._egress_of(choice))
             self._providers[service] = provider
         return ProviderClient(
             provider,
@@ -168,9 +173,9 @@ def read_limits(path: Path | None) -> list[dict[str, Any]]:
     return read_table(path, "limits", ("requests_per_minute", "tokens_per_minute", "max_concurrency"))
 
 
-def _connect(choice: JudgeChoice, key: str, concurrency: int) -> Provider:
+def _connect(choice: JudgeChoice, key: str, concurrency: int, egress: Egress) -> Provider:
     _require_installed(choice)
-    return ConnectedProvider(choice.provider, choice.url, key, concurrency)
+    return ConnectedProvider(choice.provider, choice.url, key, concurrency, egress)
 
 
 def _require_installed(choice: JudgeChoice) -> None:

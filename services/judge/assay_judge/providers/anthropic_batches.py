@@ -39,7 +39,7 @@ _Failures = (anthropic.APIStatusError, anthropic.APIConnectionError, anthropic.A
 
 def connect(service: Service) -> AnthropicBatches:
     """Return the batch API of a service, whose files may be long."""
-    return AnthropicBatches(package_client(service, connection_to(service.url, BATCH_CALLS_AT_ONCE, MAX_RESULTS_BYTES)))
+    return AnthropicBatches(package_client(service, connection_to(service, BATCH_CALLS_AT_ONCE, MAX_RESULTS_BYTES)))
 
 
 class AnthropicBatches:

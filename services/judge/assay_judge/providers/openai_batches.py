@@ -48,7 +48,7 @@ _Failures = (openai.APIStatusError, openai.APIConnectionError, httpx2.HTTPError)
 
 def connect(service: Service) -> OpenAIBatches:
     """Return the batch API of a service, whose files may be long."""
-    return OpenAIBatches(package_client(service, connection_to(service.url, BATCH_CALLS_AT_ONCE, MAX_RESULTS_BYTES)))
+    return OpenAIBatches(package_client(service, connection_to(service, BATCH_CALLS_AT_ONCE, MAX_RESULTS_BYTES)))
 
 
 class OpenAIBatches:

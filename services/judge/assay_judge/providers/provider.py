@@ -11,6 +11,7 @@ from assay_judge.providers.verdict_request import anthropic_request, openai_requ
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from assay.http.egress import Egress
     from assay.providers.messages import Reply
     from assay_judge.model import Prompt
     from assay_judge.providers.batch_api import BatchApi
@@ -47,13 +48,14 @@ class ConnectedProvider:
         url: The service.
         key: The key; empty where the service wants none.
         concurrency: Most calls at once, batches aside.
+        egress: Which addresses the service may have, and the proxy that connections are made through.
     """
 
-    def __init__(self, provider: str, url: str, key: str, concurrency: int) -> None:
-        self._client = connect(provider, Service(url, key), concurrency)
+    def __init__(self, provider: str, url: str, key: str, concurrency: int, egress: Egress) -> None:
+        self._service = Service(url, key, egress=egress)
+        self._client = connect(provider, self._service, concurrency)
         self._request = _REQUESTS[provider]
         self._batch_module = f"assay_judge.providers.{provider}_batches"
-        self._service = Service(url, key)
         self._batches: BatchApi | None = None
 
     @property

@@ -6,6 +6,8 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from assay.http.egress import EVERYWHERE, Egress
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -18,11 +20,13 @@ class AgentAccess:
         hosts: Patterns of hosts that may be called.
         env: Patterns of environment variables that a spec may name.
         environ: Where the variables are; None for the environment of this process.
+        egress: Which addresses hosts may have, and the proxy that connections are made through.
     """
 
     hosts: Sequence[str]
     env: Sequence[str]
     environ: Mapping[str, str] | None = None
+    egress: Egress = EVERYWHERE
 
     @property
     def variables(self) -> Mapping[str, str]:

@@ -11,6 +11,7 @@ import grpc.aio
 from google.protobuf.message import DecodeError
 
 from assay.errors import InvalidInputError, Problem
+from assay.http.egress import ForbiddenAddressError
 from assay.model.agent_response import (
     AgentErrorKind,
     AgentResponse,
@@ -22,11 +23,12 @@ from assay.model.agent_response import (
     response_to_json,
 )
 from assay.model.response_limits import MAX_ANSWER_BYTES, AnswerTooLargeError, check_bounds
-from assay.rpc.channel import open_channel, read_stream
+from assay.rpc.channel import read_stream
 from assay.rpc.options import MIB, ChannelOptions
 from assay.spec.grpc_options import GrpcOptions, target_problem
 from assay.v1 import agent_pb2
 from assay.wire.agent import request_to_wire, response_from_wire
+from assay_orchestrator.agents.grpc_channel import AgentChannel
 from assay_orchestrator.agents.grpc_errors import failed_call
 from assay_orchestrator.agents.http_hosts import check_grpc_target
 from assay_orchestrator.agents.secrets import Secrets
@@ -69,7 +71,7 @@ class GrpcAgent:
         self.target = settings.target
         if problem := target_problem(self.target):
             problems.append(Problem(problem, "agent.target"))
-        problems += check_grpc_target(self.target, access.hosts)
+        problems += check_grpc_target(self.target, access.hosts, access.egress)
         self._secrets = Secrets(access.env, access.variables, problems)
         metadata: dict[str, str] = self._secrets.resolve_tree(options.metadata, "agent.metadata")
         problems += [problem for name, value in metadata.items() for problem in _check_value(name, value)]
@@ -80,15 +82,7 @@ class GrpcAgent:
         credentials = None
         if options.tls:
             credentials = grpc.ssl_channel_credentials(options.ca_pem.encode("latin-1") or None)
-        # Named as a host: what looks like the name of another resolver is none.
-        self.channel = open_channel(f"dns:///{self.target}", dataclasses.replace(_CHANNEL, credentials=credentials))
-        # Replies are read here, so that a reply which is no message is not taken for a broken connection.
-        self._answer: grpc.aio.UnaryUnaryMultiCallable[Any, bytes] = self.channel.unary_unary(
-            f"/{SERVICE}/Answer", request_serializer=agent_pb2.AnswerRequest.SerializeToString
-        )
-        self._answer_stream: grpc.aio.UnaryStreamMultiCallable[Any, bytes] = self.channel.unary_stream(
-            f"/{SERVICE}/AnswerStream", request_serializer=agent_pb2.AnswerStreamRequest.SerializeToString
-        )
+        self.channel = AgentChannel(self.target, dataclasses.replace(_CHANNEL, credentials=credentials), access.egress)
 
     async def answer(self, request: AgentRequest, case: Case) -> AgentResponse:
         """Return the answer of one request."""
@@ -100,7 +94,16 @@ class GrpcAgent:
         try:
             ask = self._ask_in_pieces if self.options.stream else self._ask
             response = await ask(message, request.timeout_s)
+        except OSError as problem:
+            response = error_response(
+                AgentErrorKind.UNREACHABLE,
+                f"{self.target} cannot be reached: {problem}",
+                type=type(problem).__name__,
+                retryable=not isinstance(problem, ForbiddenAddressError),
+            )
         except grpc.aio.AioRpcError as error:
+            if error.code() is grpc.StatusCode.UNAVAILABLE:
+                self.channel.resolve_again()
             response = failed_call(error, self.target, request.timeout_s, time.perf_counter() - start)
         except DecodeError:
             response = error_response(
@@ -119,10 +122,15 @@ class GrpcAgent:
 
     async def aclose(self) -> None:
         """Close the connections."""
-        await self.channel.close()
+        await self.channel.aclose()
 
     async def _ask(self, message: agent_pb2.AgentRequest, timeout_s: float) -> AgentResponse:
-        reply = await self._answer(agent_pb2.AnswerRequest(request=message), timeout=timeout_s, metadata=self.metadata)
+        channel = await self.channel.connected()
+        # Replies are read here, so that a reply which is no message is not taken for a broken connection.
+        answer_call: grpc.aio.UnaryUnaryMultiCallable[Any, bytes] = channel.unary_unary(
+            f"/{SERVICE}/Answer", request_serializer=agent_pb2.AnswerRequest.SerializeToString
+        )
+        reply = await answer_call(agent_pb2.AnswerRequest(request=message), timeout=timeout_s, metadata=self.metadata)
         answer = agent_pb2.AnswerResponse.FromString(reply)
         if not answer.HasField("response"):
             raise MalformedAnswerError("the reply has no response")
@@ -133,9 +141,11 @@ class GrpcAgent:
         first_ms: float | None = None
         pieces: list[str] = []
         size = 0
-        call = self._answer_stream(
-            agent_pb2.AnswerStreamRequest(request=message), timeout=timeout_s, metadata=self.metadata
+        channel = await self.channel.connected()
+        answer_stream: grpc.aio.UnaryStreamMultiCallable[Any, bytes] = channel.unary_stream(
+            f"/{SERVICE}/AnswerStream", request_serializer=agent_pb2.AnswerStreamRequest.SerializeToString
         )
+        call = answer_stream(agent_pb2.AnswerStreamRequest(request=message), timeout=timeout_s, metadata=self.metadata)
         async with read_stream(call) as replies:
             async for reply in replies:
                 part = agent_pb2.AnswerStreamResponse.FromString(reply)

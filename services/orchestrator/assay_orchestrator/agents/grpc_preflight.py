@@ -9,6 +9,7 @@ import grpc.aio
 from grpc_health.v1 import health_pb2
 
 from assay.errors import Problem
+from assay.http.egress import ForbiddenAddressError
 from assay.rpc.options import VERSION_KEY
 from assay_orchestrator.agents.grpc import SERVICE
 from assay_orchestrator.agents.grpc_errors import described
@@ -25,7 +26,13 @@ _NO_MESSAGE = b"\xff"
 async def service_problems(agent: GrpcAgent) -> list[Problem]:
     """Return why a service will not answer: it cannot be reached, is not ready, or lacks the method."""
     try:
-        status, is_of_assay = await _health(agent)
+        channel = await agent.channel.connected()
+    except ForbiddenAddressError as problem:
+        return [Problem(str(problem), "agent.target")]
+    except OSError as problem:
+        return [Problem(f"{agent.target} cannot be reached: correct host and port ({problem})", "agent.target")]
+    try:
+        status, is_of_assay = await _health(agent, channel)
     except grpc.aio.AioRpcError as error:
         # Without health, or with that of the whole process alone, only the method itself shows that it is there.
         if error.code() not in (_Code.UNIMPLEMENTED, _Code.NOT_FOUND):
@@ -37,12 +44,12 @@ async def service_problems(agent: GrpcAgent) -> list[Problem]:
             return [Problem(said, "agent.target")]
         if is_of_assay or not agent.options.stream:
             return []
-    return await _method_problems(agent, "AnswerStream" if agent.options.stream else "Answer")
+    return await _method_problems(agent, channel, "AnswerStream" if agent.options.stream else "Answer")
 
 
-async def _health(agent: GrpcAgent) -> tuple[Any, bool]:
+async def _health(agent: GrpcAgent, channel: grpc.aio.Channel) -> tuple[Any, bool]:
     """Return the service's status, and whether its server is one of Assay's, which has both methods."""
-    check = agent.channel.unary_unary(
+    check = channel.unary_unary(
         "/grpc.health.v1.Health/Check",
         request_serializer=health_pb2.HealthCheckRequest.SerializeToString,
         response_deserializer=health_pb2.HealthCheckResponse.FromString,
@@ -53,9 +60,9 @@ async def _health(agent: GrpcAgent) -> tuple[Any, bool]:
     return status, VERSION_KEY in dict(await call.initial_metadata())
 
 
-async def _method_problems(agent: GrpcAgent, method: str) -> list[Problem]:
+async def _method_problems(agent: GrpcAgent, channel: grpc.aio.Channel, method: str) -> list[Problem]:
     # As a call with one reply: a stream is the same to a service that only reads the request.
-    call: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = agent.channel.unary_unary(f"/{SERVICE}/{method}")
+    call: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(f"/{SERVICE}/{method}")
     try:
         await call(_NO_MESSAGE, timeout=_TIMEOUT_S, metadata=agent.metadata)
     except grpc.aio.AioRpcError as error:

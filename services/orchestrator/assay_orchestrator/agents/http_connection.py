@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 import httpx2
 
 from assay.errors import InvalidInputError, Problem
+from assay.http.connection import AddressNotAllowedError
 from assay.http.transport import HttpTransport
 from assay.model.agent_response import AgentErrorKind, AgentResponse, MalformedAnswerError, clean_text, error_response
 from assay.model.response_fields import UnmappedReplyError, excerpt
@@ -79,7 +80,7 @@ class HttpConnection:
         self._secrets = Secrets(access.env, access.variables, problems)
         self.templates = {name: self._secrets.resolve_tree(tree, name) for name, tree in (templates or {}).items()}
         self.url = self._secrets.resolve(settings.target, "agent.target")
-        problems += check_http_target(self.url, access.hosts) or url_problems(self.url)
+        problems += check_http_target(self.url, access.hosts, access.egress) or url_problems(self.url)
         resolved: dict[str, str] = self._secrets.resolve_tree(headers, "agent.headers")
         problems += [problem for name, value in resolved.items() for problem in _check_header(name, value)]
         if problems:
@@ -97,7 +98,7 @@ class HttpConnection:
             # A jar that keeps nothing: with the cookie of an earlier row an agent would answer in that row's session.
             cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),
             timeout=None,
-            transport=HttpTransport(settings.concurrency, keepalive_s=_KEEPALIVE_S),
+            transport=HttpTransport(settings.concurrency, keepalive_s=_KEEPALIVE_S, egress=access.egress),
             follow_redirects=False,
             trust_env=False,
         )
@@ -139,6 +140,8 @@ class HttpConnection:
             response = error_response(AgentErrorKind.MALFORMED, str(problem))
         except (AnswerTooLargeError, FilledTooLargeError) as problem:
             response = error_response(AgentErrorKind.TOO_LARGE, str(problem))
+        except AddressNotAllowedError as problem:
+            response = error_response(AgentErrorKind.UNREACHABLE, str(problem), type=type(problem).__name__)
         except httpx2.HTTPError as problem:
             response = error_response(
                 AgentErrorKind.UNREACHABLE,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from assay.errors import Problem
+from assay.http.egress import EVERYWHERE, Egress, forbidden
 from assay.providers.own_services import OWN_URLS
 from assay.spec.grpc_options import target_host
 
@@ -16,30 +17,34 @@ if TYPE_CHECKING:
     from assay.model.run import AgentSettings
 
 
-def check_http_target(target: str, allowed_hosts: Sequence[str], field: str = "agent.target") -> list[Problem]:
+def check_http_target(
+    target: str, allowed_hosts: Sequence[str], egress: Egress = EVERYWHERE, field: str = "agent.target"
+) -> list[Problem]:
     """Return a problem if agents at this URL, which stands in `field`, may not be called from here."""
     try:
         host = (urlsplit(target).hostname or "").lower()
     except ValueError:
         return [Problem("is not a valid URL", field)]
-    return _check_host(host, target, allowed_hosts, field)
+    return _check_host(host, target, allowed_hosts, egress, field)
 
 
-def check_grpc_target(target: str, allowed_hosts: Sequence[str]) -> list[Problem]:
+def check_grpc_target(target: str, allowed_hosts: Sequence[str], egress: Egress = EVERYWHERE) -> list[Problem]:
     """Return a problem if the service at this HOST:PORT may not be called from here."""
-    return _check_host(target_host(target), target, allowed_hosts, "agent.target")
+    return _check_host(target_host(target), target, allowed_hosts, egress, "agent.target")
 
 
-def check_prompt_host(settings: AgentSettings, allowed_hosts: Sequence[str]) -> list[Problem]:
+def check_prompt_host(
+    settings: AgentSettings, allowed_hosts: Sequence[str], egress: Egress = EVERYWHERE
+) -> list[Problem]:
     """Return a problem if the service that a prompt goes to may not be called from here."""
     base_url = settings.options.get("base_url")
     url = base_url if isinstance(base_url, str) else OWN_URLS[settings.adapter]
-    return check_http_target(url, allowed_hosts, "agent.base_url")
+    return check_http_target(url, allowed_hosts, egress, "agent.base_url")
 
 
-def _check_host(host: str, target: str, allowed_hosts: Sequence[str], field: str) -> list[Problem]:
+def _check_host(host: str, target: str, allowed_hosts: Sequence[str], egress: Egress, field: str) -> list[Problem]:
     if any(fnmatch.fnmatchcase(host, pattern.lower()) for pattern in allowed_hosts):
-        return []
+        return [Problem(forbidden(host), field)] if egress.forbids_literal(host) else []
     return [
         Problem(
             f"this orchestrator may not call {host or target!r}: its operator allows hosts with --http-hosts",

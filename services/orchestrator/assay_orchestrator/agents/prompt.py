@@ -77,7 +77,7 @@ class PromptAgent:
         self._options = PromptOptions.from_options(settings.adapter, settings.options, problems)
         self._secrets = Secrets(access.env, access.variables, problems)
         self._url = self._options.base_url or OWN_URLS[settings.adapter]
-        problems += check_prompt_host(settings, access.hosts)
+        problems += check_prompt_host(settings, access.hosts, access.egress)
         # The provider's own key is for the provider's own service: another one gets the key that the spec names for it.
         own_key = None if self._options.base_url else f"${{{KEY_VARIABLES[settings.adapter]}}}"
         key_name = self._options.api_key or own_key
@@ -94,6 +94,7 @@ class PromptAgent:
             self._secrets.resolve_tree(self._options.headers, "agent.headers"),
             self._secrets.resolve_tree(self._options.query, "agent.query"),
             self._options.api,
+            access.egress,
         )
         problems += _unsendable_headers(self._service.headers)
         problems += _missing_package(settings.adapter)

@@ -52,11 +52,11 @@ def check_settings(settings: RunSettings, limits: Settings) -> RunSettings:
     problems += _check_size("selection", settings.selection, "select fewer cases by their ids, or use patterns")
     problems += check_agent(settings.agent)
     if settings.agent.is_called_by_url:
-        problems += check_http_target(settings.agent.target, limits.http_hosts)
+        problems += check_http_target(settings.agent.target, limits.http_hosts, limits.egress)
     if settings.agent.adapter == "grpc":
-        problems += check_grpc_target(settings.agent.target, limits.http_hosts)
+        problems += check_grpc_target(settings.agent.target, limits.http_hosts, limits.egress)
     if settings.agent.adapter in PROVIDERS:
-        problems += check_prompt_host(settings.agent, limits.http_hosts)
+        problems += check_prompt_host(settings.agent, limits.http_hosts, limits.egress)
     if too_many := _check_counts(settings):
         raise SpecError([*problems, *too_many])  # going through them is much work
     metrics = _complete_metrics(settings, problems)

@@ -57,7 +57,7 @@ class Planner:
         judge: JudgeServiceAsyncStub | None = None,
     ) -> None:
         self._settings = settings
-        self._access = AgentAccess(settings.http_hosts, settings.agent_env)
+        self._access = AgentAccess(settings.http_hosts, settings.agent_env, egress=settings.egress)
         self._embedder = embedder
         self._judge = judge
         self._hosted: dict[str, HostedAgent] = {}

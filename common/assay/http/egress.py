@@ -1,0 +1,199 @@
+"""How connections leave this process: which addresses they may have, and through which proxy.
+
+A name is resolved once, every address that it has is checked, and the connection goes to an address that was checked: a
+name that changes between a check and a connection (DNS rebinding) leads nowhere.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import socket
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
+IPNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
+AddressInfo = tuple[int, int, int, str, Any]
+"""What `getaddrinfo` returns for one address."""
+
+_MAX_PROXY_REPLY_BYTES = 64 * 1024
+
+# What `is_global` of the supported versions of Python takes for public, or did before the registry changed.
+_NOT_PUBLIC = tuple(
+    map(ipaddress.ip_network, ("192.0.0.0/24", "192.88.99.0/24", "240.0.0.0/4", "224.0.0.0/4", "fec0::/10", "ff00::/8",
+                               "64:ff9b:1::/48", "2001::/23", "5f00::/16", "100::/64", "3fff::/20"))
+)  # fmt: skip
+_METADATA = frozenset(map(ipaddress.ip_address, ("169.254.169.254", "fd00:ec2::254", "100.100.100.200")))
+"""Where clouds give a machine its credentials: never an agent's address, whatever network the operator allows."""
+
+# An IPv6 address that stands for an IPv4 address: by its network, how many bits follow the embedded address.
+_EMBEDDING = {
+    ipaddress.IPv6Network("::ffff:0:0/96"): 0,
+    ipaddress.IPv6Network("::/96"): 0,
+    ipaddress.IPv6Network("64:ff9b::/96"): 0,
+    ipaddress.IPv6Network("2002::/16"): 80,
+}
+
+
+class ForbiddenAddressError(OSError):
+    """A host has an address to which this process may not connect."""
+
+
+@dataclass(frozen=True, slots=True)
+class Egress:
+    """How connections leave this process.
+
+    Args:
+        networks: Networks that addresses may be in, beside the public internet; None for every address.
+        proxy: An HTTP proxy, "http://host:port", that connections are made through; empty for none. It resolves names,
+            and so it decides about their addresses.
+    """
+
+    networks: tuple[IPNetwork, ...] | None = None
+    proxy: str = ""
+
+    def allows(self, address: str) -> bool:
+        """Return whether an address, in the form that `getaddrinfo` gives it, may be connected to."""
+        if self.networks is None:
+            return True
+        found = _without_embedding(ipaddress.ip_address(address.partition("%")[0]))
+        if found in _METADATA:
+            return False
+        return _is_public(found) or any(found in network for network in self.networks)
+
+    async def resolve(self, host: str, port: int) -> list[AddressInfo]:
+        """Return the addresses of a host, all of which may be connected to.
+
+        Args:
+            host: A name, or an address in any spelling that the system reads.
+            port: The port.
+
+        Raises:
+            ForbiddenAddressError: One of them may not be connected to.
+            OSError: The host has no address.
+        """
+        found = _numeric(host, port) or await asyncio.get_running_loop().getaddrinfo(
+            host, port, type=socket.SOCK_STREAM
+        )
+        if not all(self.allows(str(one[4][0])) for one in found):
+            raise ForbiddenAddressError(forbidden(host))
+        return list(found)
+
+    def forbids_literal(self, host: str) -> bool:
+        """Return whether a host is an address, in any spelling that the system reads, that may not be connected to."""
+        return not all(self.allows(str(one[4][0])) for one in _numeric(host.strip("[]"), None))
+
+
+EVERYWHERE = Egress()
+"""No limits: for addresses that the operator, or the user of this machine, chose."""
+
+
+def forbidden(host: str) -> str:
+    """Return the message for a host whose address is not allowed; the address itself says what is inside a network."""
+    return (
+        f"{host} has an address that may not be called from here: the operator allows networks with --egress-networks"
+    )
+
+
+def is_address(host: str) -> bool:
+    """Return whether a host is written as an address."""
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def read_networks(parts: tuple[str, ...]) -> tuple[IPNetwork, ...] | None:
+    """Return the networks of a setting; None where one part is "*", which allows every address.
+
+    Raises:
+        ValueError: A part is no network.
+    """
+    if "*" in parts:
+        return None
+    try:
+        return tuple(ipaddress.ip_network(part) for part in parts)
+    except ValueError as problem:
+        raise ValueError(f"must be networks such as 10.0.0.0/8, comma-separated, or *: {problem}") from None
+
+
+def read_proxy(text: str) -> str:
+    """Return the URL of a proxy.
+
+    Raises:
+        ValueError: It is none.
+    """
+    parts = urlsplit(text)
+    if text and (parts.scheme != "http" or not parts.hostname or parts.username or parts.path not in ("", "/")):
+        raise ValueError("must be http://host:port of a proxy without a password")
+    return text.rstrip("/")
+
+
+async def connect_through(proxy: str, host: str, port: int) -> socket.socket:
+    """Return a socket that a proxy has connected to a host.
+
+    Args:
+        proxy: "http://host:port".
+        host: A name or an address, which the proxy resolves.
+        port: Its port.
+
+    Raises:
+        OSError: The proxy cannot be reached, or refuses.
+    """
+    loop = asyncio.get_running_loop()
+    parts = urlsplit(proxy)
+    found = await loop.getaddrinfo(parts.hostname, parts.port or 80, type=socket.SOCK_STREAM)
+    family, kind, protocol, _, address = found[0]
+    connected = socket.socket(family, kind, protocol)
+    try:
+        connected.setblocking(False)
+        await loop.sock_connect(connected, address)
+        place = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        await loop.sock_sendall(connected, f"CONNECT {place} HTTP/1.1\r\nHost: {place}\r\n\r\n".encode("ascii"))
+        status = await _reply_status(connected)
+    except BaseException:
+        connected.close()
+        raise
+    if not status.startswith("2"):
+        connected.close()
+        raise OSError(f"the proxy {proxy} refused the connection to {place}: HTTP {status or 'reply without a status'}")
+    return connected
+
+
+async def _reply_status(connected: socket.socket) -> str:
+    """Return the status of a proxy's reply, read to the end of its headers and no byte further."""
+    loop = asyncio.get_running_loop()
+    reply = b""
+    while not reply.endswith(b"\r\n\r\n"):
+        # Byte by byte: what follows belongs to the connection. There is one such reply in a connection's life.
+        byte = await loop.sock_recv(connected, 1)
+        reply += byte
+        if not byte or len(reply) > _MAX_PROXY_REPLY_BYTES:
+            raise OSError("the proxy's reply to CONNECT does not end")
+    first_line = reply.partition(b"\r\n")[0].decode("latin-1")
+    return " ".join(first_line.split()[1:2])
+
+
+def _numeric(host: str, port: int | None) -> list[AddressInfo]:
+    """Return the address that a host is, at once and without a look-up; nothing for a name."""
+    try:
+        return list(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST))
+    except (OSError, UnicodeError):
+        return []
+
+
+def _is_public(address: IPAddress) -> bool:
+    return address.is_global and not any(address in network for network in _NOT_PUBLIC)
+
+
+def _without_embedding(address: IPAddress) -> IPAddress:
+    """Return the IPv4 address that an IPv6 address stands for, else the address itself."""
+    if isinstance(address, ipaddress.IPv4Address):
+        return address
+    for network, bits_after in _EMBEDDING.items():
+        if address in network and int(address) > 1:  # :: and ::1 are addresses of their own
+            return ipaddress.IPv4Address((int(address) >> bits_after) & 0xFFFFFFFF)
+    return address
