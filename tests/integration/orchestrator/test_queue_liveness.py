@@ -174,7 +174,7 @@ async def test_a_stop_right_after_a_suspend_waits_for_no_beat(engine: sa.Engine,
 
 @pytest.mark.timeout(20)  # what it guards against stops the event loop
 async def test_a_job_that_begins_after_the_stop_is_given_back(engine: sa.Engine, postgres_url: str) -> None:
-    """A worker that no beat has locked yet may have taken it just before: no beat comes any more, so none is awaited."""
+    """A worker that no beat has locked may have taken it just before: no beat comes any more, and none is awaited."""
     queue = make_queue(postgres_url)
     queue.open(Work())
     await queue.aclose()
