@@ -27,7 +27,9 @@ import psutil
 import psycopg
 import pytest
 from hypothesis import HealthCheck, settings
+from tests.collection import Collection
 from tests.left_out import LeftOut
+from tests.temporary_files import keep_in_memory
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,8 +42,6 @@ sys.dont_write_bytecode = False
 settings.register_profile("untimed", deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("untimed")
 
-# Slow files first, so that no process of the tests is left alone with one of them in the end.
-SLOWEST_FIRST = ("chaos", "compat", "frameworks", "e2e", "browser", "fuzz", "integration", "unit")
 GIVEN_URL = "ASSAY_TEST_DATABASE_URL"
 _OLDEST_VERSION = 15
 _START_S = 90.0
@@ -65,17 +65,11 @@ os.execv(sys.argv[2], sys.argv[2:])
 
 def pytest_configure(config: pytest.Config) -> None:
     """Count what is left out; let Ctrl-C reach what the tests start, also in the background of a shell."""
+    keep_in_memory()
     config.pluginmanager.register(LeftOut(config))
+    config.pluginmanager.register(Collection(int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))))
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
-@pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put slow files first."""
-    tests = Path(__file__).parent
-    places = {path: SLOWEST_FIRST.index(path.relative_to(tests).parts[0]) for path in {item.path for item in items}}
-    items.sort(key=lambda item: places[item.path])
 
 
 def pytest_report_teststatus(report: pytest.TestReport) -> tuple[str, str, str] | None:
@@ -148,7 +142,8 @@ class PostgresServer:
     def _launch(self) -> subprocess.Popen[bytes]:
         settings = {
             "listen_addresses": "127.0.0.1", "port": self.port, "unix_socket_directories": "", "fsync": "off",
-            "shared_buffers": "16MB", "max_connections": 60,
+            "shared_buffers": "16MB", "max_connections": 60, "max_wal_size": "128MB", "min_wal_size": "32MB",
+            "dynamic_shared_memory_type": "mmap",  # in its folder, which is removed whichever way it ends
         }  # fmt: skip
         options = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
         with (self._folder / "log").open("ab") as log:

@@ -93,7 +93,7 @@ def test_every_adapter_gives_the_same_scores(shared_project: Cli) -> None:
     function = write_project(cli)
     handler = type("AgentHandler", (Handler,), {"answer": staticmethod(function)})
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as http, assay.agent_server(function) as grpc:
-        Thread(target=http.serve_forever, daemon=True).start()
+        Thread(target=http.serve_forever, args=(0.01,), daemon=True).start()
         agents: dict[str, dict[str, Any]] = {
             "python": {"target": "agent:answer"},
             "command": {"target": [sys.executable, "program.py"], "processes": 3},

@@ -41,7 +41,7 @@ def index(tmp_path: Path) -> Iterator[str]:
     (folder / "index.html").write_text(f'<!DOCTYPE html><a href="{WHEEL}">{WHEEL}</a>', encoding="utf-8")
     handler = functools.partial(_Quiet, directory=str(tmp_path / "index"))
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
         yield f"http://127.0.0.1:{server.server_port}/"
         server.shutdown()

@@ -29,9 +29,9 @@ QUICK: dict[str, Any] = {"batch_base_urls": ("http://127.0.0.1:*",), "batch_wait
 HALF_PRICE = 0.000975
 
 
-def full(count: int) -> dict[str, Any]:
+def full(count: int, wait_s: float = 3.0) -> dict[str, Any]:
     """Return settings by which a batch leaves when it has so many requests, however busy the machine is."""
-    return {**QUICK, "batch_wait_s": 3.0, "batch_requests": count}
+    return {**QUICK, "batch_wait_s": wait_s, "batch_requests": count}
 
 
 both_protocols = pytest.mark.parametrize("protocol", ["openai", "anthropic"])
@@ -321,7 +321,7 @@ async def test_results_that_were_cut_are_read_again(start: Start, protocol: str,
 
 async def test_results_that_stay_cut_end_as_failures(start: Start) -> None:
     """Nobody waits for ever; nobody knows what the lost ones cost, so the most that they may have is on the bill."""
-    judge = await start(by_answer, **full(5))
+    judge = await start(by_answer, **full(5, wait_s=1.0))  # what is lost waits so long, twice
     judge.provider.batches.cut = "line"
     verdicts = await judge.grade_all(asked(5))
     (lost,) = (verdict for verdict in verdicts if verdict.status != pb.VERDICT_STATUS_VALID)

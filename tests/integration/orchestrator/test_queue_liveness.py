@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
@@ -21,6 +22,7 @@ from tests.integration.orchestrator.jobs import (
 from tests.refusals import refuse
 from tests.waiting import until
 
+from assay_orchestrator.engine.dispatcher import TryAgainError
 from assay_orchestrator.engine.queue import QueueDispatcher
 from assay_orchestrator.store.shards import ShardJob
 
@@ -168,6 +170,17 @@ async def test_a_stop_right_after_a_suspend_waits_for_no_beat(engine: sa.Engine,
         assert work.done == [("r", 0)]
     finally:
         await queue.aclose()
+
+
+@pytest.mark.timeout(20)  # what it guards against stops the event loop
+async def test_a_job_that_begins_after_the_stop_is_given_back(engine: sa.Engine, postgres_url: str) -> None:
+    """A worker that no beat has locked may have taken it just before: no beat comes any more, and none is awaited."""
+    queue = make_queue(postgres_url)
+    queue.open(Work())
+    await queue.aclose()
+    context: Any = SimpleNamespace(job=SimpleNamespace(worker_id=1, id=1, attempts=0), worker_queues=())
+    with pytest.raises(TryAgainError):
+        await queue._do(context, "r", 0, 0)
 
 
 async def test_a_stop_whose_end_the_database_refuses_is_a_stop(engine: sa.Engine, postgres_url: str) -> None:

@@ -44,7 +44,7 @@ class TraceReceiver:
         self.traces = TraceBook()
         self._server = _Server(self.traces)
         self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
-        thread = threading.Thread(target=self._server.serve_forever, name="trace receiver", daemon=True)
+        thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), name="trace receiver", daemon=True)
         thread.start()
 
     def environment(self) -> dict[str, str]:

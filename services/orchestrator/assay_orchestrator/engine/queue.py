@@ -295,8 +295,9 @@ class QueueDispatcher:
 
     def _beat_first(self) -> None:
         """Let this process beat before the next question: until then others could not end what it left locked."""
-        self._sure.clear()
-        self._woken.set()
+        if not self._closed:  # then there is neither a beat nor a question
+            self._sure.clear()
+            self._woken.set()
 
     async def until_sure(self) -> None:
         """Wait until this process has beaten again after a suspend and has taken back the jobs that are still its own.

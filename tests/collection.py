@@ -1,0 +1,63 @@
+"""How the tests are collected: quickly, in which order, and with the same names in every process.
+
+Each worker of pytest-xdist collects all tests, and a run ends before its first test where their names differ.
+"""
+
+from __future__ import annotations
+
+import gc
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+# Slow files first, so that no process of the tests is left alone with one of them in the end.
+SLOWEST_FIRST = ("chaos", "compat", "frameworks", "e2e", "browser", "fuzz", "integration", "unit")
+LONGEST_ID = 80
+"""Characters of a parameter's name that is made from its text; a longer text is named by its place."""
+
+
+class Collection:
+    """Collects the tests.
+
+    Args:
+        worker: The number of this process among those that run tests, from 0.
+    """
+
+    def __init__(self, worker: int) -> None:
+        self._worker = worker
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_collection(self) -> Generator[None, object, object]:
+        """Collect without looking for garbage, of which there is none; by a clock that no other worker has.
+
+        A name that holds the time would be the same in all workers but when a second ends between them. Each clock is
+        seconds off, so that such a name stops the first run.
+        """
+        now, now_ns = time.time, time.time_ns
+        gc.disable()
+        try:
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(time, "time", lambda: now() + self._worker)
+                patch.setattr(time, "time_ns", lambda: now_ns() + self._worker * 10**9)
+                return (yield)
+        finally:
+            gc.freeze()  # what is collected lives as long as the process
+            gc.enable()
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        """Put slow files first."""
+        tests = Path(__file__).parent
+        places = {path: SLOWEST_FIRST.index(path.relative_to(tests).parts[0]) for path in {item.path for item in items}}
+        items.sort(key=lambda item: places[item.path])
+
+    def pytest_make_parametrize_id(self, val: object, argname: str) -> str | None:
+        """Name bytes and long texts by their place: pytest would by their content, and numbers names that are equal."""
+        if isinstance(val, bytes | bytearray) or (isinstance(val, str) and len(val) > LONGEST_ID):
+            return argname
+        return None
