@@ -17,7 +17,8 @@ from assay.model.run import PauseCause
 from assay.text.unsafe_text import clean, shorten
 from assay_cli.exit_status import EXIT_INFRASTRUCTURE, EXIT_INTERRUPTED
 from assay_cli.options import print_document, print_line
-from assay_cli.output.run_documents import Form, event_document, full
+from assay_cli.output.form import Form
+from assay_cli.output.run_documents import event_document, full
 from assay_cli.output.streams import agent_stdout
 
 if TYPE_CHECKING:
