@@ -188,24 +188,23 @@ def run_async(main: Coroutine[Any, Any, T]) -> T:
 
 @contextmanager
 def starting_stack(server: str | None) -> Iterator[LocalStack | None]:
-    """Start the local orchestrator, which needs longer to be ready than a command to read its input.
+    """Start the local orchestrator, which needs longer to be ready than a command to read and check its input.
 
-    A stack that no `connect` takes over is ended at once. One that cannot be started is None: `connect` says why, after
-    what is wrong with the input.
+    A stack that no `connect` takes over is ended at once. It is None where `connect` has to start it: for the first
+    command of a state directory, so that one whose input is wrong makes none, and where starting it fails, which
+    `connect` reports after what is wrong with the input.
 
     Args:
         server: The address of another orchestrator, for which nothing is started; None for the local stack.
     """
-    if server is not None:
-        yield None
-        return
     from assay.local.home import Home
     from assay.local.stack import LocalStack
 
     stack = None
-    with suppress(SetupError):
-        stack = LocalStack(Home.open())
-        stack.start()
+    if server is None and Home.find().sockets.is_dir():
+        with suppress(SetupError):
+            stack = LocalStack(Home.open())
+            stack.start()
     try:
         yield stack
     finally:

@@ -141,40 +141,39 @@ def run(
     --failed-of select cases: each may be given several times, but for the last, and then one value must fit;
     different options must all fit.
 
-    Everything is checked before anything is stored or called, the spec before anything is started. Without
-    --server the needed services run on this machine for as long as the run takes. Progress goes to stderr,
-    results to stdout.
+    Everything is checked before anything is stored or called. Without --server the needed services run on this
+    machine for as long as the run takes. Progress goes to stderr, results to stdout.
     """
     form = _form(as_json=as_json, quiet=quiet, verbose=verbose, annotations=ci is not None and ci.annotations)
     if repeats is not None:
         overrides = (*overrides, f"repeats={repeats}")
     overrides = (*overrides, *dataset_overrides(dataset_format, mapping, on_bad_case), *marks.overrides)
     use_prices(prices, server)
-    from assay.reports.atomic import check_folder
-    from assay.spec.loader import find_spec_file, load_spec
-
-    environ, judge_environ = _environments(server)
-    checked = load_spec(
-        find_spec_file(spec),
-        overrides=overrides,
-        dataset=dataset,
-        metrics=_names(metrics),
-        environ=environ,
-        judge_environ=judge_environ,
-    )
-    checked = marks.label(checked)
-    reports = chosen_reports(report_names, checked.reports)
-    check_folder(output_dir or _REPORTS)
-    if against:
-        from assay.client.comparing import check_packages
-
-        check_packages()
-    with starting_stack(server) as stack:  # the dataset is read, and more is imported, while the orchestrator starts
+    environ, judge_environ = _environments(server)  # before the start: those of services that run already
+    with starting_stack(server) as stack:
+        # Imported while the orchestrator starts.
+        from assay.reports.atomic import check_folder
+        from assay.spec.loader import find_spec_file, load_spec
         from assay_cli.commands.runs.follow import OutputOptions
         from assay_cli.output.streams import agent_stdout
 
+        checked = load_spec(
+            find_spec_file(spec),
+            overrides=overrides,
+            dataset=dataset,
+            metrics=_names(metrics),
+            environ=environ,
+            judge_environ=judge_environ,
+        )
+        checked = marks.label(checked)
         selection, failed = _find_failed(selection, failed_of, server, is_new=resume_id is None)
         cases, info = _open_cases(checked, selection, failed)
+        reports = chosen_reports(report_names, checked.reports)
+        check_folder(output_dir or _REPORTS)
+        if against:
+            from assay.client.comparing import check_packages
+
+            check_packages()
         output = OutputOptions(
             server,
             output_dir,
