@@ -283,20 +283,26 @@ def _recording(
 
 
 async def _run(work: _Work, options: OutputOptions) -> int:
-    from assay_cli.against import read_baseline
-    from assay_cli.commands.runs.follow import follow_to_end
+    import asyncio
 
+    from assay_cli.against import read_baseline
+    from assay_cli.commands.runs.follow import follow_to_end, prepare_to_follow
+
+    preparing = asyncio.ensure_future(asyncio.to_thread(prepare_to_follow, options.reports))
     spec, info, baseline = work.spec, work.info, work.baseline
     judge_keys = spec.judge_keys if spec.needs_judge(info.checks) else None
     models = spec.embedding_models(info.checks)
-    async with (
-        connect(options.server, models, judge_keys=judge_keys, stack=work.stack) as (client, stack),
-        read_baseline(client, baseline.reference, baseline.options) as against,
-    ):
-        run = await _start(client, spec, work.dataset, info, work.resume_id)
-        place = options.output_dir or _REPORTS / run.run_id
-        options = dataclasses.replace(options, output_dir=place, against=against)
-        return await follow_to_end(client, run, options, code=work.code, stack=stack)
+    try:
+        async with (
+            connect(options.server, models, judge_keys=judge_keys, stack=work.stack) as (client, stack),
+            read_baseline(client, baseline.reference, baseline.options) as against,
+        ):
+            run = await _start(client, spec, work.dataset, info, work.resume_id)
+            place = options.output_dir or _REPORTS / run.run_id
+            options = dataclasses.replace(options, output_dir=place, against=against)
+            return await follow_to_end(client, run, options, code=work.code, stack=stack)
+    finally:  # what cannot be imported is reported by the code that needs it
+        await asyncio.gather(preparing, return_exceptions=True)
 
 
 async def _start(client: Client, spec: Spec, dataset: Dataset, info: DatasetInfo, resume_id: str | None) -> Run:
