@@ -330,6 +330,8 @@ class Attachment:
                     yield Reconciled(number)
                 elif self._outgoing:
                     await self._gathered()
+                    if self._cancelled or self._suspension or not self._outgoing:
+                        continue  # what was cancelled meanwhile is sent before any question
                     batch, self._outgoing = self._outgoing[:_MAX_BATCH], self._outgoing[_MAX_BATCH:]
                     yield Questions(batch)
                 elif self._detached is not None:
