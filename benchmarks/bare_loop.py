@@ -38,7 +38,8 @@ class Middle:
 
     async def ask(self, request: pb.AgentRequest, context: object) -> pb.AgentResponse:
         """Return the agent's answer to one question."""
-        answer = self._waiting[request.request_id] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[pb.AgentResponse] = asyncio.get_running_loop().create_future()
+        self._waiting[request.request_id] = answer
         self._questions.put_nowait(request)
         return await answer
 
@@ -61,7 +62,7 @@ class Middle:
 async def serve(address: str) -> None:
     """Serve as the middle process until stdin ends."""
     middle = Middle()
-    handlers = {
+    handlers: dict[str, grpc.RpcMethodHandler[Any, Any]] = {
         "Ask": grpc.unary_unary_rpc_method_handler(
             middle.ask, pb.AgentRequest.FromString, pb.AgentResponse.SerializeToString
         ),
