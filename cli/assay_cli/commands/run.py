@@ -45,6 +45,8 @@ if TYPE_CHECKING:
     from assay.spec.model import Spec
     from assay_cli.commands.runs.follow import OutputOptions, Recording
 
+    _Environments = tuple[Mapping[str, str] | None, Mapping[str, str] | None]
+
 _REPORTS = Path("assay-reports")
 
 
@@ -149,23 +151,14 @@ def run(
         overrides = (*overrides, f"repeats={repeats}")
     overrides = (*overrides, *dataset_overrides(dataset_format, mapping, on_bad_case), *marks.overrides)
     use_prices(prices, server)
-    environ, judge_environ = _environments(server)  # before the start: those of services that run already
+    environments = _environments(server)  # before the start: those of services that run already
     with starting_stack(server) as stack:
         # Imported while the orchestrator starts.
         from assay.reports.atomic import check_folder
-        from assay.spec.loader import find_spec_file, load_spec
         from assay_cli.commands.runs.follow import OutputOptions
         from assay_cli.output.streams import agent_stdout
 
-        checked = load_spec(
-            find_spec_file(spec),
-            overrides=overrides,
-            dataset=dataset,
-            metrics=_names(metrics),
-            environ=environ,
-            judge_environ=judge_environ,
-        )
-        checked = marks.label(checked)
+        checked = marks.label(_load_spec(spec, overrides, dataset, metrics, environments))
         selection, failed = _find_failed(selection, failed_of, server, is_new=resume_id is None)
         cases, info = _open_cases(checked, selection, failed)
         reports = chosen_reports(report_names, checked.reports)
@@ -212,7 +205,23 @@ class _Work:
     stack: LocalStack | None
 
 
-def _environments(server: str | None) -> tuple[Mapping[str, str] | None, Mapping[str, str] | None]:
+def _load_spec(
+    spec: Path, overrides: tuple[str, ...], dataset: Path | None, metrics: str | None, environments: _Environments
+) -> Spec:
+    from assay.spec.loader import find_spec_file, load_spec
+
+    environ, judge_environ = environments
+    return load_spec(
+        find_spec_file(spec),
+        overrides=overrides,
+        dataset=dataset,
+        metrics=_names(metrics),
+        environ=environ,
+        judge_environ=judge_environ,
+    )
+
+
+def _environments(server: str | None) -> _Environments:
     """Return the environment of the process that calls agents, and that of the judge."""
     from assay.local.stack import environment_for
 
