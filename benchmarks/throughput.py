@@ -1,7 +1,8 @@
 """Cases per second and peak memory of whole `assay run` commands, beside what the machine allows.
 
 Each figure is a whole command, results durable, in a state directory of its own: start of the services,
-validation, run, report, stop. `--json FILE` saves the figures. With `--against CHECKOUT` the same commands run by turns
+validation, run, report, stop. `bare_loop.py`, which only calls the agent through a service, takes turns with it: the
+ratios are of whole commands. `--json FILE` saves the figures. With `--against CHECKOUT` the same commands run by turns
 from another checkout that has its own `.venv`, and ratios of the two are printed. See README.md beside this file.
 """
 
@@ -54,8 +55,10 @@ def main() -> None:
             sys.exit(f"{given.against} is not set up: {pythons[1]} is missing; run `make demo` there first")
     figures: dict[str, Any] = {}
     for name, count, agent, width in JOBS:
-        here, *others = measure(count, agent, width, given.repeats, pythons)
-        figures[name] = here | {f"against_{key}": value for other in others for key, value in other.items()}
+        here, bare, *others = measure(count, agent, width, given.repeats, pythons)
+        figures[name] = here | {f"bare_{key}": bare[key] for key in ("wall_s", "cpu_s")}
+        figures[name] |= {f"bare_ratio_{key}": bare[f"ratio_{key}"] for key in ("wall_s", "cpu_s")}
+        figures[name] |= {f"against_{key}": value for other in others for key, value in other.items()}
         for other in others:
             for key in ("cases_per_s_running", "cpu_s"):
                 figures[name][f"ratio_{key}"] = round(here[key] / other[key], 3)
@@ -69,12 +72,13 @@ def main() -> None:
 
 
 def measure(count: int, agent: str, concurrency: int, repeats: int, pythons: list[Path]) -> list[dict[str, Any]]:
-    """Return for each Python the medians of whole commands, which take turns.
+    """Return the medians of whole commands, which take turns: of this checkout, of the bare loop, of other checkouts.
 
     `wall_s` and `cpu_s` are seconds of the command and its services, `cases_per_s_running` is counted between the run's
     start and end, and memory is peak MiB.
     """
     seen: list[list[dict[str, float]]] = [[] for _ in pythons]
+    loops: list[dict[str, float]] = []
     with tempfile.TemporaryDirectory() as name:
         folders = [Path(name) / str(index) for index in range(len(pythons))]
         for folder, python in zip(folders, pythons, strict=True):
@@ -82,9 +86,11 @@ def measure(count: int, agent: str, concurrency: int, repeats: int, pythons: lis
             write_project(folder, count, AGENTS[agent], concurrency)
             run(folder, python)  # makes the database
         for _ in range(repeats):
+            loops.append(run_bare(folders[0], concurrency))
             for folder, python, figures in zip(folders, pythons, seen, strict=True):
                 figures.append(figures_of(count, *run(folder, python)))
-    return [
+    bare = {key: round(median(loops, key), 2) for key in ("wall_s", "cpu_s")}
+    here, *others = [
         {
             "wall_s": round(median(figures, "wall_s"), 2),
             "cpu_s": round(median(figures, "cpu_s"), 2),
@@ -95,6 +101,9 @@ def measure(count: int, agent: str, concurrency: int, repeats: int, pythons: lis
         }
         for figures in seen
     ]
+    for key in ("wall_s", "cpu_s"):  # pairs that ran one after the other had the same machine
+        bare[f"ratio_{key}"] = round(statistics.median(a[key] / b[key] for a, b in zip(seen[0], loops, strict=True)), 2)
+    return [here, bare, *others]
 
 
 def figures_of(
@@ -140,6 +149,15 @@ def run(folder: Path, python: Path) -> tuple[dict[str, float], dict[str, Any], d
         sys.exit(f"the command failed: {errors.decode()}")
     seconds = {"wall_s": wall, "cpu_s": cpu_seconds() - before}
     return seconds, json.loads((folder / "out" / "results.json").read_text()), peaks
+
+
+def run_bare(folder: Path, concurrency: int) -> dict[str, float]:
+    """Run the bare loop once over the same cases; return its seconds."""
+    loop = Path(__file__).with_name("bare_loop.py")
+    command = [sys.executable, str(loop), "qa.jsonl", "agent.py", str(concurrency)]
+    before, start = cpu_seconds(), time.perf_counter()
+    subprocess.run(command, cwd=folder, check=True, capture_output=True, timeout=600)
+    return {"wall_s": time.perf_counter() - start, "cpu_s": cpu_seconds() - before}
 
 
 def cpu_seconds() -> float:

@@ -16,7 +16,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 
 
 def ci_options(command: F) -> F:
-    """Add the options; the command gets them as `ci`, checked: every file can be written."""
+    """Add the options; the command gets them as `ci`, checked: every file can be written. None where it has none."""
 
     @click.option("--junit", type=_FILE, metavar="FILE", help="JUnit file for CI, is replaced; default: none.")
     @click.option(
@@ -48,10 +48,12 @@ def ci_options(command: F) -> F:
         annotations: bool,
         **kwargs: Any,
     ) -> Any:
-        from assay.reports.ci_outputs import CiOutputs
+        ci = None
+        if annotations or junit or summary or comment_file:
+            from assay.reports.ci_outputs import CiOutputs  # imported here: it writes every format that CI servers take
 
-        ci = CiOutputs(junit, summary, comment_file, comment_key, annotations)
-        ci.check()
+            ci = CiOutputs(junit, summary, comment_file, comment_key, annotations)
+            ci.check()
         return command(*args, ci=ci, **kwargs)
 
     return with_ci  # type: ignore[return-value]  # click passes what the command gets

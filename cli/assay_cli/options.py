@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -13,13 +13,13 @@ import click
 from click.core import ParameterSource
 
 from assay.datasets.choices import ON_BAD_CASE
-from assay.errors import InvalidInputError, NotFoundError, Problem, UnavailableError
+from assay.errors import InvalidInputError, NotFoundError, Problem, SetupError, UnavailableError
 from assay.text.unsafe_text import clean, json_text
 from assay_cli.output.waiting import show_waiting
 from assay_cli.run_suggestions import with_suggestion
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
     from typing import TextIO
 
     from assay.client.client import Client
@@ -186,9 +186,39 @@ def run_async(main: Coroutine[Any, Any, T]) -> T:
         raise KeyboardInterrupt from None
 
 
+@contextmanager
+def starting_stack(server: str | None) -> Iterator[LocalStack | None]:
+    """Start the local orchestrator, which needs longer to be ready than a command to read and check its input.
+
+    A stack that no `connect` takes over is ended at once. It is None where `connect` has to start it: for the first
+    command of a state directory, so that one whose input is wrong makes none, and where starting it fails, which
+    `connect` reports after what is wrong with the input.
+
+    Args:
+        server: The address of another orchestrator, for which nothing is started; None for the local stack.
+    """
+    from assay.local.home import Home
+    from assay.local.stack import LocalStack
+
+    stack = None
+    if server is None and Home.find().sockets.is_dir():
+        with suppress(SetupError):
+            stack = LocalStack(Home.open())
+            stack.start()
+    try:
+        yield stack
+    finally:
+        if stack is not None:
+            stack.abandon()
+
+
 @asynccontextmanager
 async def connect(
-    server: str | None, models: Sequence[str] = (), *, judge_keys: Sequence[str] | None = None
+    server: str | None,
+    models: Sequence[str] = (),
+    *,
+    judge_keys: Sequence[str] | None = None,
+    stack: LocalStack | None = None,
 ) -> AsyncIterator[tuple[Client, LocalStack | None]]:
     """Connect to a server, or to a local stack that is started for it and stopped after.
 
@@ -196,15 +226,15 @@ async def connect(
         server: Its address; None for the local stack.
         models: Embedding models that will be needed.
         judge_keys: The variables with the keys of the judge that will be needed; None where none will.
+        stack: What `starting_stack` has started; None to start the local stack here.
     """
     import asyncio
 
-    stack = None
     if server is None:
         from assay.local.home import Home
         from assay.local.stack import LocalStack
 
-        stack = LocalStack(Home.open())
+        stack = stack or LocalStack(Home.open())
         stack.start(models=models, judge=judge_keys is not None, judge_keys=judge_keys or ())
     try:
         # Imported while the services start.

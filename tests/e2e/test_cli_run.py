@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import shlex
 import signal
@@ -14,6 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 import pytest
+from tests.waiting import wait_until
+
+from assay.errors import SetupError
+from assay.local.home import Home
+from assay.local.stack import LocalStack, running_services
 
 if TYPE_CHECKING:
     from tests.e2e.conftest import Cli
@@ -87,6 +93,32 @@ def test_every_problem_is_said_at_once_before_anything_starts(project: Cli) -> N
         for expected in ("bad.yaml:2", "'dataset'", "'python'", "'exact_match'", "bad.yaml:4"):
             assert expected in done.stderr
     assert not project.home.exists()
+
+
+def test_an_orchestrator_started_for_a_wrong_dataset_is_ended(project: Cli) -> None:
+    """In a state directory that is there it starts while the dataset is read: used by no other command, it ends."""
+    project.run("run", "assay.yaml", "--output-dir", "out")
+    project.write("qa.jsonl", '{"question": \n')
+    log = project.home / "logs" / "orchestrator.log"
+    log.unlink()
+    project.run("run", "assay.yaml", status=2)
+    assert log.exists()
+    assert running_services(Home.find(project.home)) == {}
+    assert len(json.loads(project.run("runs", "list", "--json").stdout)) == 1
+
+
+def test_an_orchestrator_that_another_command_uses_is_not_ended(tmp_path: Path) -> None:
+    """A command that refuses its input ends the orchestrator that it started only where no other command uses it."""
+    home = Home.open(tmp_path / "home")
+    refused, other = LocalStack(home), LocalStack(home)
+    refused.start()
+    other.start()
+    refused.abandon()
+    assert list(running_services(home)) == ["orchestrator"]
+    asyncio.run(other.wait_until_stopped())
+    wait_until(lambda: not running_services(home))
+    with pytest.raises(SetupError, match="was stopped"):
+        refused.check()
 
 
 def test_a_module_that_does_not_import_shows_its_own_traceback(project: Cli) -> None:

@@ -36,7 +36,9 @@ _REPORTS = Path("assay-reports")
 )
 @server_option
 @debug_option
-def report(run: str, report_names: tuple[str, ...], ci: CiOutputs, output_dir: Path | None, server: str | None) -> int:
+def report(
+    run: str, report_names: tuple[str, ...], ci: CiOutputs | None, output_dir: Path | None, server: str | None
+) -> int:
     """Write the reports of RUN: a stored run, or the results.json of one.
 
     A run that has not finished has a report of the rows so far, which says so. A file needs no server.
@@ -58,7 +60,7 @@ def report(run: str, report_names: tuple[str, ...], ci: CiOutputs, output_dir: P
     return 0
 
 
-def _of_file(path: Path, wanted: tuple[ReportSettings, ...], folder: Path, ci: CiOutputs) -> ReportFolder:
+def _of_file(path: Path, wanted: tuple[ReportSettings, ...], folder: Path, ci: CiOutputs | None) -> ReportFolder:
     from assay.reports.folder import ReportFolder
     from assay.reports.report import report_of_file
     from assay.reports.writing import write_formats
@@ -66,12 +68,13 @@ def _of_file(path: Path, wanted: tuple[ReportSettings, ...], folder: Path, ci: C
     with report_of_file(path) as found:
         written = ReportFolder(folder, found.run_id)
         write_formats(found, wanted, written)
-        ci.write(found, sys.stdout)
+        if ci is not None:
+            ci.write(found, sys.stdout)
     return written
 
 
 async def _of_run(
-    reference: str, wanted: tuple[ReportSettings, ...], folder: Path | None, server: str | None, ci: CiOutputs
+    reference: str, wanted: tuple[ReportSettings, ...], folder: Path | None, server: str | None, ci: CiOutputs | None
 ) -> ReportFolder:
     from assay.errors import WrongStateError
     from assay.reports.writing import write_reports
@@ -81,4 +84,5 @@ async def _of_run(
         if run.summary is None:
             raise WrongStateError(f"run {run.run_id} has no row yet: there is nothing to report")
         rows, place = client.list_results(run.run_id), folder or _REPORTS / run.run_id
-        return await write_reports(run, rows, wanted, place, ci=partial(ci.write, out=sys.stdout))
+        writing = partial(ci.write, out=sys.stdout) if ci is not None else None
+        return await write_reports(run, rows, wanted, place, ci=writing)

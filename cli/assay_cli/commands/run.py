@@ -13,7 +13,6 @@ from assay.errors import SpecError
 from assay.text.unsafe_text import clean
 from assay_cli.ci_options import ci_options
 from assay_cli.command_again import command_again
-from assay_cli.commands.runs.follow import OutputOptions, check_functions, follow_to_end
 from assay_cli.compare_options import CompareOptions, against_options
 from assay_cli.options import (
     bad_case_option,
@@ -27,23 +26,26 @@ from assay_cli.options import (
     run_async,
     say_what_is_left_out,
     server_option,
+    starting_stack,
     use_prices,
 )
-from assay_cli.output.run_documents import Form
-from assay_cli.output.streams import agent_stdout
+from assay_cli.output.form import Form
 from assay_cli.report_options import chosen_reports, report_option
 from assay_cli.run_options import Marks, find_run, marks_options, selection_options
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Mapping
 
     from assay.agent_host.opening import UserCode
     from assay.client.client import Client
     from assay.datasets import Dataset, DatasetInfo
+    from assay.local.stack import LocalStack
     from assay.model.run import CaseResult, CaseSelection, Run
     from assay.reports.ci_outputs import CiOutputs
     from assay.spec.model import Spec
-    from assay_cli.commands.runs.follow import Recording
+    from assay_cli.commands.runs.follow import OutputOptions, Recording
+
+    _Environments = tuple[Mapping[str, str] | None, Mapping[str, str] | None]
 
 _REPORTS = Path("assay-reports")
 
@@ -113,7 +115,7 @@ def run(
     dataset: Path | None,
     output_dir: Path | None,
     report_names: tuple[str, ...],
-    ci: CiOutputs,
+    ci: CiOutputs | None,
     selection: CaseSelection,
     failed_of: str,
     metrics: str | None,
@@ -141,49 +143,45 @@ def run(
     --failed-of select cases: each may be given several times, but for the last, and then one value must fit;
     different options must all fit.
 
-    Everything is checked before anything is started or called. Without --server the needed services run on
-    this machine for as long as the run takes. Progress goes to stderr, results to stdout.
+    Everything is checked before anything is stored or called. Without --server the needed services run on this
+    machine for as long as the run takes. Progress goes to stderr, results to stdout.
     """
-    from assay.client.comparing import check_packages
-    from assay.local.stack import environment_for
-    from assay.reports.atomic import check_folder
-    from assay.spec.loader import find_spec_file, load_spec
-
-    form = _form(as_json=as_json, quiet=quiet, verbose=verbose, annotations=ci.annotations)
+    form = _form(as_json=as_json, quiet=quiet, verbose=verbose, annotations=ci is not None and ci.annotations)
     if repeats is not None:
         overrides = (*overrides, f"repeats={repeats}")
     overrides = (*overrides, *dataset_overrides(dataset_format, mapping, on_bad_case), *marks.overrides)
     use_prices(prices, server)
-    checked = load_spec(
-        find_spec_file(spec),
-        overrides=overrides,
-        dataset=dataset,
-        metrics=_names(metrics),
-        environ=environment_for(server),
-        judge_environ=environment_for(server, "judge"),
-    )
-    checked = marks.label(checked)
-    selection, failed = _find_failed(selection, failed_of, server, is_new=resume_id is None)
-    cases, info = _open_cases(checked, selection, failed)
-    reports = chosen_reports(report_names, checked.reports)
-    check_folder(output_dir or _REPORTS)
-    if against:
-        check_packages()
-    output = OutputOptions(
-        server,
-        output_dir,
-        form,
-        again=command_again(click.get_current_context(), without="resume_id"),
-        no_progress=no_progress,
-        verbose=verbose,
-        spec=checked,
-        reports=reports,
-        recorded=_recording(checked, cases, info, record_verdicts, record),
-        ci=ci,
-    )
-    with agent_stdout():  # what the agent prints: stdout is for results
-        baseline = _Baseline(against, options)
-        return run_async(_run(checked, cases, info, resume_id, output, baseline, _load_code(checked)))
+    environments = _environments(server)  # before the start: those of services that run already
+    with starting_stack(server) as stack:
+        # Imported while the orchestrator starts.
+        from assay.reports.atomic import check_folder
+        from assay_cli.commands.runs.follow import OutputOptions
+        from assay_cli.output.streams import agent_stdout
+
+        checked = marks.label(_load_spec(spec, overrides, dataset, metrics, environments))
+        selection, failed = _find_failed(selection, failed_of, server, is_new=resume_id is None)
+        cases, info = _open_cases(checked, selection, failed)
+        reports = chosen_reports(report_names, checked.reports)
+        check_folder(output_dir or _REPORTS)
+        if against:
+            from assay.client.comparing import check_packages
+
+            check_packages()
+        output = OutputOptions(
+            server,
+            output_dir,
+            form,
+            again=command_again(click.get_current_context(), without="resume_id"),
+            no_progress=no_progress,
+            verbose=verbose,
+            spec=checked,
+            reports=reports,
+            recorded=_recording(checked, cases, info, record_verdicts, record),
+            ci=ci,
+        )
+        with agent_stdout():  # what the agent prints: stdout is for results
+            work = _Work(checked, cases, info, resume_id, _Baseline(against, options), _load_code(checked), stack)
+            return run_async(_run(work, output))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -192,6 +190,42 @@ class _Baseline:
 
     reference: str
     options: CompareOptions
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Work:
+    """What a run is made of, checked."""
+
+    spec: Spec
+    dataset: Dataset
+    info: DatasetInfo
+    resume_id: str | None
+    baseline: _Baseline
+    code: UserCode
+    stack: LocalStack | None
+
+
+def _load_spec(
+    spec: Path, overrides: tuple[str, ...], dataset: Path | None, metrics: str | None, environments: _Environments
+) -> Spec:
+    from assay.spec.loader import find_spec_file, load_spec
+
+    environ, judge_environ = environments
+    return load_spec(
+        find_spec_file(spec),
+        overrides=overrides,
+        dataset=dataset,
+        metrics=_names(metrics),
+        environ=environ,
+        judge_environ=judge_environ,
+    )
+
+
+def _environments(server: str | None) -> _Environments:
+    """Return the environment of the process that calls agents, and that of the judge."""
+    from assay.local.stack import environment_for
+
+    return environment_for(server), environment_for(server, "judge")
 
 
 def _form(*, as_json: bool, quiet: bool, verbose: bool, annotations: bool) -> Form:
@@ -257,31 +291,32 @@ def _recording(
     return record
 
 
-async def _run(
-    spec: Spec,
-    dataset: Dataset,
-    info: DatasetInfo,
-    resume_id: str | None,
-    options: OutputOptions,
-    baseline: _Baseline,
-    code: UserCode,
-) -> int:
-    from assay_cli.against import read_baseline
+async def _run(work: _Work, options: OutputOptions) -> int:
+    import asyncio
 
+    from assay_cli.against import read_baseline
+    from assay_cli.commands.runs.follow import follow_to_end, prepare_to_follow
+
+    preparing = asyncio.ensure_future(asyncio.to_thread(prepare_to_follow, options.reports))
+    spec, info, baseline = work.spec, work.info, work.baseline
     judge_keys = spec.judge_keys if spec.needs_judge(info.checks) else None
     models = spec.embedding_models(info.checks)
-    async with (
-        connect(options.server, models, judge_keys=judge_keys) as (client, stack),
-        read_baseline(client, baseline.reference, baseline.options) as against,
-    ):
-        run = await _start(client, spec, dataset, info, resume_id)
-        place = options.output_dir or _REPORTS / run.run_id
-        options = dataclasses.replace(options, output_dir=place, against=against)
-        return await follow_to_end(client, run, options, code=code, stack=stack)
+    try:
+        async with (
+            connect(options.server, models, judge_keys=judge_keys, stack=work.stack) as (client, stack),
+            read_baseline(client, baseline.reference, baseline.options) as against,
+        ):
+            run = await _start(client, spec, work.dataset, info, work.resume_id)
+            place = options.output_dir or _REPORTS / run.run_id
+            options = dataclasses.replace(options, output_dir=place, against=against)
+            return await follow_to_end(client, run, options, code=work.code, stack=stack)
+    finally:  # what cannot be imported is reported by the code that needs it
+        await asyncio.gather(preparing, return_exceptions=True)
 
 
 async def _start(client: Client, spec: Spec, dataset: Dataset, info: DatasetInfo, resume_id: str | None) -> Run:
     from assay.client.run_driver import start_run
+    from assay_cli.commands.runs.follow import check_functions
 
     if resume_id is None:
         return await start_run(client, spec, dataset, info)

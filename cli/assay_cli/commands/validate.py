@@ -85,8 +85,9 @@ def validate(
         assay validate assay.yaml --set repeats=3
     """
     from assay.local.stack import environment_for
+    from assay.model.labels import VARIANT_LABEL
     from assay.spec.loader import find_spec_file, load_spec
-    from assay.spec.variants import VARIANT_LABEL, has_variants, load_variants
+    from assay.spec.variants import has_variants, load_variants
 
     found = _Findings()
     use_prices(prices, server)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from assay.model.run import CaseResult, Run
@@ -16,26 +15,6 @@ if TYPE_CHECKING:
     from assay.model.run import RowAttempt, StateChange
 
 _NOT_IN_EVENTS = ("question", "answer", "references", "response")
-
-
-class Form(Enum):
-    """What a command that follows a run prints on stdout."""
-
-    TEXT = "for people"
-    DOCUMENT = "one JSON document at the end"
-    LINES = "one JSON line for each event"
-    REPORT = "the JSON report at the end"
-    VERDICT = "one line at the end"
-
-    @classmethod
-    def document_if(cls, as_json: bool) -> Form:
-        """Return the form of a command whose --json is one document."""
-        return cls.DOCUMENT if as_json else cls.TEXT
-
-    @classmethod
-    def lines_if(cls, as_json: bool) -> Form:
-        """Return the form of a command whose --json is a line for each event."""
-        return cls.LINES if as_json else cls.TEXT
 
 
 def brief(run: Run) -> dict[str, Any]:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from assay.agent_host.protocol import Caller
 
 _LEAVING_S = 1.0
+_MAX_BATCH = 64
 
 _log = logging.getLogger(__name__)
 
@@ -122,12 +123,23 @@ class _Host:
             if self._reported > self._sent:
                 self._sent = self._reported
                 yield pb.ServeAgentRequest(suspended=pb.HostSuspended(number=self._sent))
+            await self._gathered()
             ready, self._answers = self._answers, []
             for batch in split_by_size(ready):
                 yield pb.ServeAgentRequest(responses=pb.AgentResponses(responses=batch))
             computed, self._outcomes = self._outcomes, []
             for outcomes in split_by_size(computed):
                 yield pb.ServeAgentRequest(metric_responses=pb.MetricResponses(responses=outcomes))
+
+    async def _gathered(self) -> None:
+        """Wait for the answers that follow in the next rounds of the event loop: they travel in the same message.
+
+        An answer to one question alone waits for one round.
+        """
+        seen = 0
+        while seen < (count := len(self._answers) + len(self._outcomes)) < _MAX_BATCH:
+            seen = count
+            await asyncio.sleep(0)
 
     async def aclose(self) -> None:
         """Stop calling; an agent that does not let itself be cancelled is left behind."""

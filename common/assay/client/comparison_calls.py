@@ -5,31 +5,26 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from assay.client.connection import PAGE_TIMEOUT_S, Connection
-from assay.comparison.case_list import CaseQuery, ComparedCasePage
-from assay.comparison.model import ComparisonSettings
 from assay.v1 import orchestrator_pb2 as pb
-from assay.wire.comparison import COMPARED_CASE, COMPARISON, COMPARISON_SETTINGS, change_to_wire, order_to_wire
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
-    from assay.comparison.case_list import ComparedCase
-    from assay.comparison.model import Comparison
+    from assay.comparison.case_list import CaseQuery, ComparedCase, ComparedCasePage
+    from assay.comparison.model import Comparison, ComparisonSettings
 
 _COMPARE_TIMEOUT_S = 300.0
-_DEFAULTS = ComparisonSettings()
-_EVERY_CASE = CaseQuery()
 
 
 class ComparisonCalls(Connection):
-    """The calls of a client that compare runs."""
+    """The calls of a client that compare runs. What they need is imported by them: most clients compare none."""
 
-    async def compare_runs(self, run_ids: Sequence[str], settings: ComparisonSettings = _DEFAULTS) -> Comparison:
+    async def compare_runs(self, run_ids: Sequence[str], settings: ComparisonSettings | None = None) -> Comparison:
         """Return the figures of stored runs, computed by the orchestrator.
 
         Args:
             run_ids: Two to 26, each another one; the first is the baseline.
-            settings: How they are compared.
+            settings: How they are compared; None for the defaults.
 
         Raises:
             InvalidInputError: The runs cannot be compared, or a setting is wrong; holds every problem.
@@ -38,15 +33,19 @@ class ComparisonCalls(Connection):
             DeadlineError: The filter of the settings took longer than the orchestrator allows.
             SetupError: The orchestrator is of an older version (reason SERVER_TOO_OLD).
         """
-        request = pb.CompareRunsRequest(run_ids=run_ids, settings=COMPARISON_SETTINGS.to_wire(settings))
+        from assay.comparison.model import ComparisonSettings
+        from assay.wire.comparison import COMPARISON, COMPARISON_SETTINGS
+
+        wanted = COMPARISON_SETTINGS.to_wire(settings or ComparisonSettings())
+        request = pb.CompareRunsRequest(run_ids=run_ids, settings=wanted)
         response = await self._call(lambda: self._stub.CompareRuns(request, timeout=_COMPARE_TIMEOUT_S))
         return COMPARISON.from_wire(response.comparison)
 
     async def list_compared_cases(
         self,
         run_ids: Sequence[str],
-        settings: ComparisonSettings = _DEFAULTS,
-        query: CaseQuery = _EVERY_CASE,
+        settings: ComparisonSettings | None = None,
+        query: CaseQuery | None = None,
         *,
         include_answers: bool = False,
     ) -> AsyncIterator[ComparedCase]:
@@ -55,14 +54,17 @@ class ComparisonCalls(Connection):
         Args:
             run_ids: As for `compare_runs`.
             settings: As for `compare_runs`.
-            query: Which cases, in which order, with which values.
+            query: Which cases, in which order, with which values; None for all, in the default order.
             include_answers: Whether they have the beginnings of their question and of an answer of each run.
 
         Raises:
             ResumeExpiredError: Rows of the runs changed between two pages: begin again.
             InvalidInputError, NotFoundError, OverloadedError, DeadlineError, SetupError: As `compare_runs`.
         """
-        token = ""
+        from assay.comparison.case_list import CaseQuery
+        from assay.comparison.model import ComparisonSettings
+
+        settings, query, token = settings or ComparisonSettings(), query or CaseQuery(), ""
         while True:
             page = await self.compared_case_page(
                 run_ids, settings, query, page_token=token, include_answers=include_answers
@@ -97,6 +99,9 @@ class ComparisonCalls(Connection):
             ResumeExpiredError: The token is not of this query, or rows of the runs have changed since.
             InvalidInputError, NotFoundError, OverloadedError, DeadlineError, SetupError: As `compare_runs`.
         """
+        from assay.comparison.case_list import ComparedCasePage
+        from assay.wire.comparison import COMPARED_CASE, COMPARISON_SETTINGS, change_to_wire, order_to_wire
+
         request = pb.ListComparedCasesRequest(
             run_ids=run_ids,
             settings=COMPARISON_SETTINGS.to_wire(settings),

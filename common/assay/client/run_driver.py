@@ -17,8 +17,6 @@ from assay.metrics.assertions import why_unmade
 from assay.metrics.checks.unmade_checks import NO_JUDGE_FOR_IT, not_made
 from assay.model.run import CaseResult, DatasetReading, PauseCause, Run, RunState, StateChange
 from assay.runtime.failpoints import failpoint
-from assay.spec.prompt_options import PROVIDERS, PromptOptions
-from assay.spec.prompt_template import case_problems
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -112,8 +110,11 @@ def _check_repeats(spec: Spec, dataset: Dataset, info: DatasetInfo) -> list[Prob
 def _check_prompts(spec: Spec, dataset: Dataset, info: DatasetInfo) -> None:
     """Refuse cases that the spec's prompt cannot be filled from."""
     agent = spec.settings.agent
-    if agent.adapter not in PROVIDERS:
+    if not agent.fills_prompt:
         return
+    from assay.spec.prompt_options import PromptOptions
+    from assay.spec.prompt_template import case_problems
+
     templates = PromptOptions.from_options(agent.adapter, agent.options, []).templates
     problems = (
         Problem(f"does not fit the prompt: {message}", f"case {case.case_id}", file=info.name)

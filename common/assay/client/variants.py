@@ -14,7 +14,8 @@ from assay.client.starting import telling_of_start
 from assay.comparison.stopping_settings import planned_stopping
 from assay.errors import AssayError, InvalidInputError, NotFoundError, Problem, SpecError
 from assay.filters.run_filter import RunFilter
-from assay.spec.variants import MAX_VARIANTS, VARIANT_LABEL, shared_first
+from assay.model.labels import VARIANT_LABEL
+from assay.spec.variants import MAX_VARIANTS, shared_first
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Sequence

@@ -30,7 +30,6 @@ from assay.errors import InvalidInputError, Problem
 from assay.judging.rubric import Criterion, Example, Rubric
 from assay.model.agent_response import clean_text
 from assay.parsing.names import unknown_name
-from assay.parsing.yaml_nodes import parse_yaml
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -61,6 +60,8 @@ def read_rubric(text: str, *, file: str = "", field: str = "") -> Rubric:
     problems: list[Problem] = []
     if len(text) > _MAX_CHARS:
         raise InvalidInputError([Problem(f"is longer than {_MAX_CHARS:,} characters", field, file)])
+    from assay.parsing.yaml_nodes import parse_yaml  # imported here: most processes read no YAML
+
     data, lines = parse_yaml(clean_text(text), file=file, problems=problems)
     if not problems and not isinstance(data, dict):
         problems.append(Problem("is not a mapping with name, description and criteria", field, file))

@@ -51,6 +51,11 @@ class Lease:
             fcntl.flock(self._fd, fcntl.LOCK_SH)
         return True
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether the share was given back."""
+        return self._fd < 0
+
     def close(self) -> None:
         """Give the share back."""
         if self._fd >= 0:

@@ -196,6 +196,23 @@ class LocalStack:
             return True
         return _runs(self._home, service)
 
+    def abandon(self) -> None:
+        """Give the lease back and end what was started here at once, if no other command uses it.
+
+        For services that were asked nothing: a command that refuses its input started the orchestrator meanwhile. No
+        effect after `wait_until_stopped`.
+        """
+        if self._lease.is_closed:
+            return
+        self._lease.close()
+        self._user.close()
+        if _is_shared(self._home):
+            return
+        for service in self._leased:
+            self._children[service].terminate()
+        for service in self._leased:
+            self._children[service].wait()
+
     async def wait_until_stopped(self, timeout_s: float = 15.0) -> None:
         """Give the lease back and wait until the services that it keeps up have ended, if no other command uses them.
 

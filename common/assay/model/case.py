@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import TYPE_CHECKING, Any
 
 from assay.model.agent_response import AgentResponse, Message, response_from_json, response_to_json
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
 
 MAX_WEIGHT = 1e6
 """Largest weight of a case."""
@@ -215,38 +218,40 @@ def case_to_json(case: Case) -> dict[str, Any]:
 
 
 def case_from_json(data: dict[str, Any]) -> Case:
-    """Return the case that `case_to_json` wrote."""
-    recorded = data.get("recorded")
-    return Case(
-        case_id=data["case_id"],
-        turns=tuple(
-            Turn(
-                input=turn.get("input", ""),
-                history=tuple(Message(**{"role": "", "content": "", **message}) for message in turn.get("history", ())),
-                references=tuple(turn.get("references", ())),
-                expected_sources=tuple(turn.get("expected_sources", ())),
-                expected_tools=tuple(ExpectedTool(**tool) for tool in turn.get("expected_tools", ())),
-            )
-            for turn in data["turns"]
-        ),
-        variables=data.get("variables", {}),
-        parameters=data.get("parameters", {}),
-        contexts=tuple(data.get("contexts", ())),
-        choices=tuple(data.get("choices", ())),
-        category=data.get("category", ""),
-        tags=tuple(data.get("tags", ())),
-        expected=data.get("expected", {}),
-        assertions=tuple(Assertion(**assertion) for assertion in data.get("assertions", ())),
-        thresholds=data.get("thresholds", {}),
-        weight=data.get("weight", 1.0),
-        labels=data.get("labels", {}),
-        metadata=data.get("metadata", {}),
-        recorded=response_from_json(recorded) if recorded is not None else None,
-        recorded_repeats=tuple(map(response_from_json, data.get("recorded_repeats", ()))),
-        recorded_turns=tuple(tuple(map(response_from_json, turns)) for turns in data.get("recorded_turns", ())),
-        verdicts=tuple(RecordedVerdict(**verdict) for verdict in data.get("verdicts", ())),
-        place=data.get("place"),
-    )
+    """Return the case that `case_to_json` wrote; fields of a newer version are ignored."""
+    # Most cases have three fields of twenty: what is not there is not looked for.
+    return Case(**{name: _PARTS[name](value) if name in _PARTS else value
+                   for name, value in data.items() if name in _NAMES})  # fmt: skip
+
+
+def _turn_from_json(data: dict[str, Any]) -> Turn:
+    parts = {name: _TURN_PARTS[name](value) for name, value in data.items() if name in _TURN_PARTS}
+    return Turn(**{"input": "", **parts})
+
+
+def _each(read: Callable[[Any], Any]) -> Callable[[Iterable[Any]], tuple[Any, ...]]:
+    return lambda values: tuple(map(read, values))
+
+
+_TURN_PARTS: dict[str, Callable[[Any], Any]] = {
+    "input": str,
+    "history": _each(lambda message: Message(**{"role": "", "content": "", **message})),
+    "references": tuple,
+    "expected_sources": tuple,
+    "expected_tools": _each(lambda tool: ExpectedTool(**tool)),
+}
+_PARTS: dict[str, Callable[[Any], Any]] = {
+    "turns": _each(_turn_from_json),
+    "contexts": tuple,
+    "choices": tuple,
+    "tags": tuple,
+    "assertions": _each(lambda assertion: Assertion(**assertion)),
+    "recorded": response_from_json,
+    "recorded_repeats": _each(response_from_json),
+    "recorded_turns": _each(_each(response_from_json)),
+    "verdicts": _each(lambda verdict: RecordedVerdict(**verdict)),
+}
+_NAMES = frozenset(part.name for part in fields(Case))
 
 
 def _message_to_json(message: Message) -> dict[str, Any]:

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 MAX_LABELS = 32
 """Most labels of a run."""
 
+VARIANT_LABEL = "variant"
+"""The label that holds the name of a run's variant."""
+
 MAX_NOTE_CHARS = 2000
 """Longest note of a run."""
 

@@ -24,6 +24,7 @@ FUNCTION_METRIC = "python"
 """The kind of metric that is a function on the user's side."""
 
 _HOSTED_ADAPTERS = frozenset({"python", "command", *FRAMEWORKS})
+_PROMPT_ADAPTERS = frozenset({"openai", "anthropic"})
 _URL_ADAPTERS = frozenset({"http", "a2a"})
 _URL = re.compile(r"https?://", re.IGNORECASE)
 
@@ -46,6 +47,11 @@ class AgentSettings:
         An ADK agent is one where its target names an object, and none where it is the URL of a server.
         """
         return self.adapter in _HOSTED_ADAPTERS and not self.is_called_by_url
+
+    @property
+    def fills_prompt(self) -> bool:
+        """Whether the agent is a model of a provider, asked with a prompt that is filled from the case."""
+        return self.adapter in _PROMPT_ADAPTERS
 
     @property
     def is_called_by_url(self) -> bool:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from assay.errors import InvalidInputError, Problem
 from assay.parsing.names import unknown_name
-from assay.parsing.yaml_nodes import parse_yaml
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -32,6 +31,8 @@ def read_table(path: Path, title: str, numbers: Sequence[str], needed: Sequence[
     Raises:
         InvalidInputError: All that is wrong with the file.
     """
+    from assay.parsing.yaml_nodes import parse_yaml  # imported here: most processes read no YAML
+
     problems: list[Problem] = []
     try:
         text = path.read_text(encoding="utf-8-sig")

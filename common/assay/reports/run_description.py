@@ -65,15 +65,13 @@ def short(run: Run) -> str:
 
 def description_document(run: Run) -> dict[str, Any]:
     """Return the same for programs."""
-    from assay.spec.prompt_options import PROVIDERS
-
     agent = run.settings.agent
     file, first_line = _prompt(run)
     return {
         "labels": dict(run.settings.labels),
         "note": run.settings.note or None,
         "agent": {"adapter": agent.adapter, "target": agent.target},
-        "model": agent.target if agent.adapter in PROVIDERS else None,
+        "model": agent.target if agent.fills_prompt else None,
         "prompt_file": file or None,
         "prompt": first_line or None,
         "selection": selection_document(run.settings.selection),

@@ -88,6 +88,15 @@ def _needs(names: Sequence[str]) -> str:
     return f"{packages}, not installed here: {hint}"
 
 
+def prepare_formats(wanted: Sequence[ReportSettings]) -> None:
+    """Import what writes the formats, so that it is there when the run ends; what is missing is left to the writing."""
+    for one in wanted:
+        if _is_there(one):
+            module = importlib.import_module(f"assay.reports.formats.{FORMATS[one.format].module}")
+            if (prepare := getattr(module, "prepare", None)) is not None:
+                prepare()
+
+
 def write_formats(report: Report, wanted: Sequence[ReportSettings], folder: ReportFolder) -> None:
     """Write a report in every format that is wanted.
 

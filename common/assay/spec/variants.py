@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from assay.errors import Problem, SpecError
+from assay.model.labels import VARIANT_LABEL
 from assay.parsing.fields import Fields
 from assay.parsing.names import name_problem
 from assay.spec.loader import SpecFile, SpecReader, read_spec_file
@@ -18,9 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from assay.spec.loader import Environs
-
-VARIANT_LABEL = "variant"
-"""The label that holds the name of a run's variant."""
 
 MAX_VARIANTS = 20
 """Most variants of a spec."""

@@ -19,7 +19,20 @@ def insert_rows(connection: sa.Connection, table: sa.Table, rows: Sequence[Mappi
     if connection.dialect.name == "postgresql":
         _copy(connection, table, rows)
     else:
-        connection.execute(table.insert(), rows)
+        _insert_by_position(connection, table, rows)
+
+
+def _insert_by_position(connection: sa.Connection, table: sa.Table, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Insert rows in one statement of the driver: SQLAlchemy would look at each value of each row for itself."""
+    processors = {column.name: column.type.bind_processor(connection.dialect) for column in table.c}
+    names = list(rows[0])
+    values = [
+        [row[name] for row in rows] if (process := processors[name]) is None else [process(row[name]) for row in rows]
+        for name in names
+    ]
+    marks = ", ".join("?" * len(names))
+    statement = f"INSERT INTO {table.name} ({', '.join(names)}) VALUES ({marks})"  # noqa: S608 - names of our own
+    connection.exec_driver_sql(statement, list(zip(*values, strict=True)))
 
 
 def _copy(connection: sa.Connection, table: sa.Table, rows: Sequence[Mapping[str, Any]]) -> None:

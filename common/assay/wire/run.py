@@ -74,13 +74,15 @@ SETTINGS = Converter(
 )
 
 
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
 def timestamp_to_wire(text: str) -> Timestamp | None:
     """Return the message of an ISO 8601 text; None of an empty one."""
     if not text:
         return None
-    stamp = Timestamp()
-    stamp.FromDatetime(datetime.fromisoformat(text))
-    return stamp
+    since = datetime.fromisoformat(text) - _EPOCH  # every time that is stored names its zone
+    return Timestamp(seconds=since.days * 86_400 + since.seconds, nanos=since.microseconds * 1000)
 
 
 def timestamp_from_wire(stamp: Timestamp) -> str:

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import functools
 import hashlib
 import json
 import logging
 from contextlib import aclosing
 from typing import TYPE_CHECKING
 
-from assay.comparison import settings as comparison_settings
-from assay.comparison.case_list import CaseQuery
-from assay.comparison.compare import check_run_ids
-from assay.comparison.decision import DecisionRules
-from assay.comparison.model import FailOn
 from assay.datasets.case_rules import case_problems, excess
 from assay.errors import (
     DatasetError,
@@ -33,7 +29,6 @@ from assay.runtime.failpoints import failpoint
 from assay.v1 import orchestrator_pb2 as pb
 from assay.v1 import orchestrator_pb2_grpc
 from assay.wire.case import case_from_wire
-from assay.wire.comparison import COMPARED_CASE, COMPARISON, case_conditions_from_wire, settings_from_request
 from assay.wire.filters import (
     case_detail_to_wire,
     facets_to_wire,
@@ -45,7 +40,6 @@ from assay.wire.filters import (
 from assay.wire.judging import SPEND_CAP
 from assay.wire.run import ATTEMPT, BASELINE, DATASET, RUN, SETTINGS, result_to_wire
 from assay_orchestrator.agent_streams import AgentStreams
-from assay_orchestrator.queries.comparison import Comparisons
 from assay_orchestrator.queries.row_pages import PageRequest, RowPages
 from assay_orchestrator.runs.admission import check_settings
 from assay_orchestrator.runs.run_lists import RunPosition, RunQuery
@@ -60,17 +54,16 @@ if TYPE_CHECKING:
     import grpc
     import sqlalchemy as sa
 
-    from assay.comparison.model import ComparisonSettings
     from assay.model.case import Case
     from assay.model.run import Run
     from assay.model.scope import Scope
     from assay.storage.database import Database
+    from assay_orchestrator.comparison_calls import ComparisonCalls
     from assay_orchestrator.runs.manager import RunManager
     from assay_orchestrator.settings import Settings
 
 _UPLOAD_BATCH = 500
 _MAX_PROBLEMS = 50
-_MAX_COMPARISON_BYTES = 4_000_000  # a message has 4 MiB
 _MAX_DATASET_NAME_CHARS = 4096  # it is a file's path, or was once
 _MAX_REQUEST_ID_CHARS = 100
 _MAX_PLAIN_BYTES = MAX_CASE_BYTES // MAX_BYTES_PER_CHAR  # what is smaller as a message is no larger as JSON
@@ -99,7 +92,6 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
         self._scope = scope
         self._tokens = PageTokens(database)
         self._rows = RowPages(database, self._tokens)
-        self._comparisons = Comparisons(database, self._tokens)
         self._messages = WatchMessageCache()
         self._agent_streams = AgentStreams(manager, stopping, scope)
         self._watches = Watches(
@@ -346,14 +338,7 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
         context: grpc.aio.ServicerContext[pb.CompareRunsRequest, pb.CompareRunsResponse],
     ) -> pb.CompareRunsResponse:
         """Return the figures of a comparison."""
-        settings, runs = await self._compared(request)
-        found = await self._comparisons.compare(self._scope, runs, settings)
-        response = pb.CompareRunsResponse(comparison=COMPARISON.to_wire(found))
-        if response.ByteSize() > _MAX_COMPARISON_BYTES:
-            raise InvalidInputError(
-                f"the comparison of {len(runs)} runs does not fit in one message: compare fewer of them at once"
-            )
-        return response
+        return await self._comparisons.compare_runs(request)
 
     async def ListComparedCases(  # noqa: N802
         self,
@@ -361,33 +346,7 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
         context: grpc.aio.ServicerContext[pb.ListComparedCasesRequest, pb.ListComparedCasesResponse],
     ) -> pb.ListComparedCasesResponse:
         """Return a page of compared cases."""
-        settings, runs = await self._compared(request)
-        change, order = case_conditions_from_wire(request)
-        page = await self._comparisons.list_cases(
-            self._scope,
-            runs,
-            settings,
-            CaseQuery(tuple(dict.fromkeys(request.metrics)), request.change_by, change, order),
-            page_size=min(request.page_size or 100, 500),
-            page_token=request.page_token,
-            with_answers=request.include_answers,
-        )
-        return pb.ListComparedCasesResponse(
-            cases=map(COMPARED_CASE.to_wire, page.cases),
-            next_page_token=page.next_page_token,
-            total_count=page.total_count,
-        )
-
-    async def _compared(
-        self, request: pb.CompareRunsRequest | pb.ListComparedCasesRequest
-    ) -> tuple[ComparisonSettings, list[Run]]:
-        """Return what a request compares, and how."""
-        settings = settings_from_request(request)
-        comparison_settings.check_settings(
-            settings, DecisionRules(), adjust=settings.adjust, fail_on=FailOn.REGRESSION, prefix="settings."
-        )
-        check_run_ids(request.run_ids)
-        return settings, [await self._manager.get_summarised(self._scope, run_id) for run_id in request.run_ids]
+        return await self._comparisons.list_compared_cases(request)
 
     def ServeAgent(  # noqa: N802
         self,
@@ -396,6 +355,13 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
     ) -> AsyncIterator[pb.ServeAgentResponse]:
         """Ask the questions of a run through the client that hosts its agent."""
         return self._agent_streams.serve(request_iterator)
+
+    @functools.cached_property
+    def _comparisons(self) -> ComparisonCalls:
+        # Imported with the first comparison: a run needs none of what compares runs.
+        from assay_orchestrator.comparison_calls import ComparisonCalls
+
+        return ComparisonCalls(self._database, self._tokens, self._manager, self._scope)
 
     def _to_wire(self, run: Run) -> pb.Run:
         return RUN.to_wire(self._manager.shown(run))

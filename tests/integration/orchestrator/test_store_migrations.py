@@ -119,7 +119,7 @@ def test_every_earlier_version_is_tested() -> None:
 def declared(engine: sa.Engine) -> dict[str, object]:
     """Return the tables and views that the schema declares; the database is empty again."""
     with engine.begin() as connection:
-        schema.metadata.create_all(connection)
+        schema.create_all(connection)
         views.create_views(connection)
     found = described(engine)
     with engine.begin() as connection:

@@ -77,6 +77,52 @@ async def test_questions_wait_for_a_client_and_travel_together(case: Case, quest
     await client.leave()
 
 
+async def test_questions_of_consecutive_rounds_travel_together(case: Case, question: Question) -> None:
+    """Rows enter a few in each round of the event loop: their questions need one message, up to its limit of 64."""
+    agent = HostedAgent()
+    client = Client(agent, 200)
+    reading = asyncio.create_task(client.ids())
+    asked = []
+    for first in range(0, 96, 4):
+        asked += [asyncio.create_task(agent.answer(question(first + i), case)) for i in range(4)]
+        await asyncio.sleep(0)
+    assert await reading == [f"k{i}#0" for i in range(64)]
+    assert await client.ids() == [f"k{i}#0" for i in range(64, 96)]
+    client.answer(*(f"k{i}#0" for i in range(96)))
+    assert [(await task).text for task in asked] == [f"k{i}#0" for i in range(96)]
+    await client.leave()
+
+
+async def test_a_lone_question_waits_for_no_other(case: Case, question: Question) -> None:
+    """It is sent within three rounds of the event loop, and no timer decides when."""
+    agent = HostedAgent()
+    client = Client(agent, 8)
+    reading = asyncio.create_task(client.ids())
+    await settle()
+    asked = asyncio.create_task(agent.answer(question(0), case))
+    for _ in range(4):  # one in which it is asked, three in which it is sent
+        await asyncio.sleep(0)
+    assert reading.done()
+    client.answer("k0#0")
+    assert (await asked).text == "k0#0"
+    await client.leave()
+
+
+async def test_a_question_cancelled_while_others_gather_is_not_sent(case: Case, question: Question) -> None:
+    """The others are sent, and no cancellation of a question that the client never had."""
+    agent = HostedAgent()
+    client = Client(agent, 8)
+    reading = asyncio.create_task(client.ids())
+    await settle()
+    asked = [asyncio.create_task(agent.answer(question(i), case)) for i in range(2)]
+    await asyncio.sleep(0)
+    asked[0].cancel()
+    assert await reading == ["k1#0"]
+    client.answer("k1#0")
+    assert (await asked[1]).text == "k1#0"
+    await client.leave()
+
+
 async def test_questions_are_spread_over_clients(case: Case, question: Question) -> None:
     """The client with the most free places gets the next question."""
     agent = HostedAgent()

@@ -20,7 +20,8 @@ from assay_cli.options import (
     server_option,
     use_prices,
 )
-from assay_cli.output.run_documents import Form, full
+from assay_cli.output.form import Form
+from assay_cli.output.run_documents import full
 from assay_cli.report_options import chosen_reports, report_option
 from assay_cli.run_options import find_run
 

@@ -17,11 +17,12 @@ from assay.model.run import PauseCause
 from assay.text.unsafe_text import clean, shorten
 from assay_cli.exit_status import EXIT_INFRASTRUCTURE, EXIT_INTERRUPTED
 from assay_cli.options import print_document, print_line
-from assay_cli.output.run_documents import Form, event_document, full
+from assay_cli.output.form import Form
+from assay_cli.output.run_documents import event_document, full
 from assay_cli.output.streams import agent_stdout
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Sequence
 
     from assay.agent_host.opening import UserCode
     from assay.client.client import Client
@@ -77,6 +78,15 @@ class OutputOptions:
         asks = bool(run.settings.functions) or (run.settings.agent.is_hosted and not is_answered)
         code = " --spec SPEC" if asks else ""
         return f"Continue with: assay runs resume {run.run_id}{code}{where}"
+
+
+def prepare_to_follow(reports: Sequence[ReportSettings]) -> None:
+    """Import what following a run and writing its reports need, while the orchestrator is waited for."""
+    import assay_cli.output.console
+    import assay_cli.output.verbose_progress  # noqa: F401
+    from assay.reports.writing import prepare_formats
+
+    prepare_formats(reports)
 
 
 async def follow_to_end(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from assay.spec.prompt_options import PROVIDERS
 from assay_orchestrator.agents.dry_run import DryRun
 from assay_orchestrator.agents.protocol import NotAskedError
 from assay_orchestrator.agents.replay import ReplayAgent
@@ -66,7 +65,7 @@ def build_agent(
         from assay_orchestrator.agents.grpc import GrpcAgent  # imported here: most runs call no such service
 
         agent = GrpcAgent(settings, access)
-    elif settings.adapter in PROVIDERS:
+    elif settings.fills_prompt:
         # Imported here: most runs fill no prompt. The provider's package follows with the first question.
         from assay_orchestrator.agents.prompt import PromptAgent
 

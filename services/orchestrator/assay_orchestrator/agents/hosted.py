@@ -213,7 +213,6 @@ class HostedAgent:
             self._waiting.remove(question)
         elif question.holder is not None:
             question.holder.cancel(question.request.request_id)
-            self._spread()
 
     def answered(self) -> None:
         """Give waiting questions to the places that have become free."""
@@ -252,11 +251,12 @@ class Attachment:
         """Send the client that an answer is no longer wanted."""
         question = self._asked.pop(request_id, None)
         if question is None:
-            return
+            return  # it was answered
         if question.request in self._outgoing:
             self._outgoing.remove(question.request)  # it has not even been sent
         else:
             self._cancelled.append(request_id)
+        self._agent.answered()
         self._moved.set()
 
     def suspended(self, number: int) -> None:
@@ -292,6 +292,16 @@ class Attachment:
         self._asked.clear()
         return questions
 
+    async def _gathered(self) -> None:
+        """Wait for the questions that follow in the next rounds of the event loop: they travel in the same message.
+
+        Where many rows are due at once, each round has room for some of them. A lone question waits for one round.
+        """
+        seen = 0
+        while seen < len(self._outgoing) < _MAX_BATCH:
+            seen = len(self._outgoing)
+            await asyncio.sleep(0)
+
     def close(self) -> None:
         """The client has left."""
         self._agent.leave(self)
@@ -319,6 +329,9 @@ class Attachment:
                     number, self._suspension = self._suspension, 0
                     yield Reconciled(number)
                 elif self._outgoing:
+                    await self._gathered()
+                    if self._cancelled or self._suspension or not self._outgoing:
+                        continue  # what was cancelled meanwhile is sent before any question
                     batch, self._outgoing = self._outgoing[:_MAX_BATCH], self._outgoing[_MAX_BATCH:]
                     yield Questions(batch)
                 elif self._detached is not None:

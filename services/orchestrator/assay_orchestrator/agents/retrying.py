@@ -106,16 +106,18 @@ class RetryingAgent:
     async def _checked_attempt(
         self, request: AgentRequest, case: Case, before: Callable[[], Awaitable[None]] | None
     ) -> AgentResponse:
-        async with contextlib.AsyncExitStack() as stack:
-            has_waited = self._dry_run is not None and await stack.enter_async_context(self._dry_run.turn())
+        if self._dry_run is None:
+            return await self._attempt(request, case, before)
+        async with self._dry_run.turn() as has_waited:
             if has_waited and self._pausing.is_set():
                 raise NotAskedError
-            if before is not None:  # after the wait, in which the shard may have gone to another worker
-                await before()
-            response = await self._attempt(request, case)
-            return response if self._dry_run is None else self._dry_run.check(response)
+            return self._dry_run.check(await self._attempt(request, case, before))
 
-    async def _attempt(self, request: AgentRequest, case: Case) -> AgentResponse:
+    async def _attempt(
+        self, request: AgentRequest, case: Case, before: Callable[[], Awaitable[None]] | None
+    ) -> AgentResponse:
+        if before is not None:  # after a wait, in which the shard may have gone to another worker
+            await before()
         is_cold, self._is_cold = self._is_cold, False
         try:
             response = await self._agent.answer(request, case)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
@@ -59,9 +58,13 @@ class _Clock:
         if not self._started_at:
             self._started_at, self._start = now(), time.perf_counter()
 
-    def stamped(self, result: CaseResult) -> CaseResult:
-        duration_ms = (time.perf_counter() - self._start) * 1000
-        return dataclasses.replace(result, started_at=self._started_at, duration_ms=duration_ms)
+    @property
+    def started_at(self) -> str:
+        return self._started_at
+
+    @property
+    def duration_ms(self) -> float:
+        return (time.perf_counter() - self._start) * 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,7 +218,7 @@ class ShardRunner:
             result = await self._result(work, answers, turns, evidence, outcomes)
             if evidence[-1][1] and self._canaries is not None:
                 result = await self._canaries.observed(result, _judged(work, turns[-1]))
-            await self._put(fresh, work.clock.stamped(result))
+            await self._put(fresh, result)
         except NotYetError as pending:
             self._pending += 1
             self.repoll_after_s = min(pending.after_s, self.repoll_after_s or pending.after_s)
@@ -406,6 +409,8 @@ class ShardRunner:
             latency_ms=row.response.latency_ms,
             reason=row_reason(row.response, scores),
             answer_vector=_kept_vector(self._context.metrics, evidence[-1][0]),
+            started_at=work.clock.started_at,
+            duration_ms=work.clock.duration_ms,
         )
 
 

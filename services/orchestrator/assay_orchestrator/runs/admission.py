@@ -7,20 +7,17 @@ import json
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from assay.comparison.stopping_settings import stopping_problems
 from assay.errors import InvalidInputError, Problem, SpecError
 from assay.metrics import METRICS, complete_parameters, count_problem
 from assay.metrics.rows.order import check_formulas
 from assay.model.case_limits import MAX_REPEATS
-from assay.model.labels import label_problems
+from assay.model.labels import VARIANT_LABEL, label_problems
 from assay.model.run_limits import MAX_GROUP_CHARS, MAX_RUN_WEIGHT, MAX_TEAM_CHARS, MIN_RUN_WEIGHT
 from assay.model.run_settings import TURN_SCORES
 from assay.parsing.names import metric_name_problem, name_problem
 from assay.spec.agents import check_agent
 from assay.spec.judging import check_judge
 from assay.spec.model import checks_of, wants_verdicts
-from assay.spec.prompt_options import PROVIDERS
-from assay.spec.variants import VARIANT_LABEL
 from assay.verdict.gates import parse_gate
 from assay_orchestrator.agents.http_hosts import check_grpc_target, check_http_target, check_prompt_host
 
@@ -55,7 +52,7 @@ def check_settings(settings: RunSettings, limits: Settings) -> RunSettings:
         problems += check_http_target(settings.agent.target, limits.http_hosts, limits.egress)
     if settings.agent.adapter == "grpc":
         problems += check_grpc_target(settings.agent.target, limits.http_hosts, limits.egress)
-    if settings.agent.adapter in PROVIDERS:
+    if settings.agent.fills_prompt:
         problems += check_prompt_host(settings.agent, limits.http_hosts, limits.egress)
     if too_many := _check_counts(settings):
         raise SpecError([*problems, *too_many])  # going through them is much work
@@ -74,6 +71,8 @@ def check_settings(settings: RunSettings, limits: Settings) -> RunSettings:
 def _check_stopping(settings: RunSettings) -> list[Problem]:
     if settings.stopping is None:
         return []
+    from assay.comparison.stopping_settings import stopping_problems  # imported here: few runs stop early
+
     problems = stopping_problems(settings, settings.labels.get(VARIANT_LABEL, ""))
     if find_spec("scipy") is None:
         problems.append(Problem("needs scipy, which this orchestrator lacks: install it, or run all cases", "stopping"))

@@ -16,7 +16,7 @@ HEAD_REVISION = "0020"
 
 
 def _create(connection: sa.Connection) -> None:
-    schema.metadata.create_all(connection)
+    schema.create_all(connection)
     connection.execute(schema.fair_clock.insert().values(clock_id=1, virtual_time=0.0))
     connection.execute(schema.signing_keys.insert(), signing_keys.new_row("page_tokens"))
     views.create_views(connection)

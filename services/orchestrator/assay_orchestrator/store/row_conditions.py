@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
-from sqlalchemy.dialects.postgresql import JSONB, array
 
 from assay.filters.matching import case_variants
 from assay.filters.row_filter import Comparison, RowKey, RowOutcome, TextField
@@ -78,6 +77,9 @@ class RowConditions:
     def _has_tag(self, tags: Sequence[str]) -> Condition:
         cleaned = list(map(clean_text, tags))
         if self._is_postgres:
+            # Imported here: a file needs no part of PostgreSQL, and its dialect is a tenth of what SQLAlchemy imports.
+            from sqlalchemy.dialects.postgresql import JSONB, array
+
             found: Condition = sa.cast(_ROWS.c.tags_json, JSONB).has_any(array(cleaned, type_=sa.Text))
             return found
         each = sa.func.json_each(_ROWS.c.tags_json).table_valued("value")

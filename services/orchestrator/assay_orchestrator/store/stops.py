@@ -15,19 +15,17 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from assay.comparison.model import PASS_RATE, Verdict
-from assay.comparison.stopping import Stop, Stopping, StoppingRule
-from assay.comparison.stopping_settings import plan_of
 from assay.errors import Problem, SpecError
+from assay.model.labels import VARIANT_LABEL
 from assay.model.run import AttemptOutcome
 from assay.runtime.failpoints import failpoint
-from assay.spec.variants import VARIANT_LABEL
 from assay.storage.texts import json_text
 from assay_orchestrator.store import schema, shards
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from assay.comparison.stopping import Stop, Stopping
     from assay.model.run_settings import RunSettings
     from assay.model.stopping import StoppingSettings
     from assay_orchestrator.store.runs import RunRecord
@@ -146,6 +144,10 @@ class StopLook:
         self._is_committed = True
 
     def _fresh(self) -> Stopping:
+        # Imported here: few runs stop early.
+        from assay.comparison.stopping import Stopping
+        from assay.comparison.stopping_settings import plan_of
+
         return Stopping(plan_of(self._settings, self._repeats))
 
     def _advance(self, connection: sa.Connection) -> Stop | None:
@@ -190,6 +192,8 @@ class StopLook:
     def _value(self, passed: bool | None, values_json: str) -> float | None:
         """Return what a row counts for; rounding beyond the metric's bounds is none."""
         metric, scale = self._settings.metric, self._settings.scale
+        from assay.comparison.model import PASS_RATE
+
         value = passed if metric == PASS_RATE else json.loads(values_json).get(metric)
         if value is None or abs(value) > _LARGEST_VALUE:
             return None
@@ -279,5 +283,8 @@ def read_stop(connection: sa.Connection, run_id: str) -> Stop | None:
     text = connection.execute(sa.select(table.c.stop_json).where(table.c.run_id == run_id)).scalar_one_or_none()
     if text is None:
         return None
+    from assay.comparison.model import Verdict
+    from assay.comparison.stopping import Stop, StoppingRule
+
     data = json.loads(text)
     return Stop(**{**data, "rule": StoppingRule(data["rule"]), "verdict": Verdict(data["verdict"])})

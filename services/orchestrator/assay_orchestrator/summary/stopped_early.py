@@ -6,9 +6,7 @@ import math
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from assay.comparison.model import Verdict
 from assay.model.stopping import StoppedEarly
-from assay.reports.comparison.compared_run import implied_values
 from assay_orchestrator.store import row_costs, stops
 
 if TYPE_CHECKING:
@@ -32,6 +30,8 @@ def stopped_early(connection: sa.Connection, run: Run, judging: JudgingSummary |
     stop = stops.read_stop(connection, run.run_id) if settings is not None else None
     if settings is None or stop is None:
         return None
+    from assay.comparison.model import Verdict  # imported here: few runs stop early
+
     counts = row_costs.read_counts(connection, run.run_id)
     unasked = settings.cases * run.settings.repeats - counts.rows
     share = unasked / counts.rows if counts.rows else 0.0
@@ -58,6 +58,8 @@ def stopped_early(connection: sa.Connection, run: Run, judging: JudgingSummary |
 
 def _used(usages: Iterable[Mapping[str, Any]], judging: JudgingSummary | None) -> tuple[float | None, float | None]:
     """Return the tokens and the money that the rows used; None for what is not known of any."""
+    from assay.reports.comparison.compared_run import implied_values
+
     tokens: list[float] = []
     money: list[float] = []
     for usage in usages:
