@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.integration.orchestrator.small_embedder import SmallEmbedder, cosine_of, vector_of
 
 from assay.errors import NotFoundError, OverloadedError, UnavailableError
 from assay.metrics.core.evidence import WantedTexts
@@ -18,7 +19,6 @@ from assay.v1 import embedder_pb2_grpc
 from assay_orchestrator.evidence.embedding_client import EmbeddingClient
 from assay_orchestrator.runs.planner import Planner
 from assay_orchestrator.settings import Settings
-from tests.integration.orchestrator.small_embedder import SmallEmbedder, cosine_of, vector_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
