@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 from weakref import WeakValueDictionary
 
 from assay.errors import InvalidInputError, WrongStateError
-from assay.metrics import build_metric
+from assay.metrics import METRICS, build_metric
 from assay.model.scope import LOCAL
 from assay.spec.grpc_options import target_host
 from assay.spec.model import checks_of, wants_verdicts
@@ -126,6 +126,20 @@ class Planner:
             return await agent_problems(settings.agent, self._access)
         except InvalidInputError as refusal:
             return refusal.problems
+
+    async def embedder_problems(self, settings: RunSettings) -> Sequence[Problem]:
+        """Return why the embedder will not serve the models of a run, as far as it can be asked."""
+        # Models of checks alone are left out: only the cases show whether they are needed.
+        models = {
+            str(metric.parameters["model"]): f"metrics.{metric.name}"
+            for metric in settings.metrics
+            if metric.kind in METRICS and METRICS[metric.kind].info.needs_embedder and metric.kind != "assertions"
+        }
+        if self._embedder is None or not models:
+            return ()
+        from assay_orchestrator.runs.embedder_preflight import embedder_problems  # imported here: most need no embedder
+
+        return await embedder_problems(self._embedder, models, settings.team or LOCAL.team)
 
     async def judge_problems(self, settings: RunSettings) -> Sequence[Problem]:
         """Return why the judge service will not judge for a run, as far as it can be asked."""
