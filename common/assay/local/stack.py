@@ -147,8 +147,8 @@ class LocalStack:
                 return
             if not self._user.is_only():
                 raise SetupError(
-                    f"the local {service} serves another command with another {', '.join(changed)}: call this again when "
-                    "that command is done, or set ASSAY_HOME to another folder",
+                    f"the local {service} serves another command with another {', '.join(changed)}: call this again "
+                    "when that command is done, or set ASSAY_HOME to another folder",
                     reason="SERVICE_OF_A_RUN",
                 )
             _check_installed(service)
