@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from assay.errors import AssayError
 from assay.metrics.core.similarity import cosine
 from assay.rpc.status import code_of
 from assay.rpc.streams import answered
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from numpy.typing import NDArray
-
-    from assay.errors import AssayError
 
 WINDOW = 50
 
@@ -48,6 +47,7 @@ class SmallEmbedder(embedder_pb2_grpc.EmbedderServiceServicer):
         self.streams = 0
         self.problems: list[AssayError] = []
         self.always: AssayError | None = None
+        self.preflight: Exception | None = None
         self.short = False
         self.lose_streams = 0
         self.gate = asyncio.Event()
@@ -72,6 +72,12 @@ class SmallEmbedder(embedder_pb2_grpc.EmbedderServiceServicer):
             model=self._model(request.model),
         )
 
+    async def Similarity(self, request: pb.SimilarityRequest, context: Any) -> pb.SimilarityResponse:  # noqa: N802
+        """Answer the preflight check; runs stream."""
+        if self.preflight is not None:
+            raise self.preflight
+        return pb.SimilarityResponse(model=self._model(request.model))
+
     async def SimilarityStream(  # noqa: N802
         self, request_iterator: Any, context: Any
     ) -> AsyncIterator[pb.SimilarityStreamResponse]:
@@ -91,8 +97,6 @@ class SmallEmbedder(embedder_pb2_grpc.EmbedderServiceServicer):
             return
 
     async def _answer(self, request: pb.SimilarityStreamRequest) -> pb.SimilarityStreamResponse:
-        from assay.errors import AssayError
-
         pairs = [(pair.first, pair.second) for pair in request.similarity.pairs]
         self.pair_calls.append(pairs)
         response = pb.SimilarityStreamResponse(request_id=request.request_id)

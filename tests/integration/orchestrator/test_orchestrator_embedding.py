@@ -219,7 +219,7 @@ async def test_requests_of_a_lost_stream_are_repeated(serve: Serve, embedder: Sm
 async def test_texts_are_sent_ahead_once(serve: Serve, embedder: SmallEmbedder) -> None:
     """References of rows in flight are computed while the agent is asked, each once; it changes no result."""
     async with serve() as client:
-        await gather(client, "abc", "first")  # from here on the embedder is known to keep vectors
+        await gather(client, "abc", "first")
         for _ in range(3):
             client.prefetch(["later", "first"])
         await asyncio.sleep(0)

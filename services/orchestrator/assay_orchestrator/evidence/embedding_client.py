@@ -93,7 +93,7 @@ class EmbeddingClient:
         limits = CallLimits(_MAX_KEYS, _MAX_CALL_BYTES, _CALLS_IN_FLIGHT, cache_bytes)
         self._vectors = SharedCalls(self._embed, _text_bytes, value_bytes=_VECTOR_BYTES, limits=limits)
         self._cosines = SharedCalls(self._compare, _pair_bytes, value_bytes=_COSINE_BYTES, limits=limits)
-        self._keeps_vectors = False
+        self._may_keep_vectors = True
         self._run_count = 1
 
     def join(self) -> bool:
@@ -106,9 +106,10 @@ class EmbeddingClient:
     def prefetch(self, texts: Iterable[str]) -> None:
         """Have the embedder compute texts that an answer is going to be compared with, while the agent is asked.
 
-        It keeps their vectors; one of an older version keeps none, and is not asked. No result depends on this.
+        It keeps their vectors; one that was found to be of an older version keeps none, and is not asked. No result
+        depends on this.
         """
-        if self._keeps_vectors:
+        if self._may_keep_vectors:
             for text in texts:
                 self._cosines.prefetch((text, text))
 
@@ -177,7 +178,7 @@ class EmbeddingClient:
         )
         response = await self._patiently(lambda: self._stream.ask(request))
         # Versions that name their engine keep vectors, so that a text sent ahead is not computed twice.
-        self._keeps_vectors = bool(response.model.engine)
+        self._may_keep_vectors = bool(response.model.engine)
         return _cosines(response, len(pairs))
 
     async def _patiently(self, attempt: Callable[[], Awaitable[T]]) -> T:
