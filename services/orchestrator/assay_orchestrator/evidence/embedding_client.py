@@ -34,6 +34,7 @@ _MAX_TEXT_CHARS = 100_000
 _MOST_BYTES_PER_CHAR = 4
 _CALLS_IN_FLIGHT = 3
 _CALL_DEADLINE_S = 120.0
+_LEAST_DELAY_S, _LONGEST_DELAY_S = 0.1, 2.0
 _VECTOR_BYTES = 4096
 _COSINE_BYTES = 512
 
@@ -184,16 +185,15 @@ class EmbeddingClient:
     async def _patiently(self, attempt: Callable[[], Awaitable[T]]) -> T:
         """Return what a call returns; while the embedder is unreachable or overloaded, it is repeated."""
         loop = asyncio.get_running_loop()
-        give_up_at = loop.time() + self._patience_s
-        delay_s = 0.1
+        began_at = loop.time()
         while True:
             try:
                 return await attempt()
             except (UnavailableError, OverloadedError) as problem:
-                if loop.time() >= give_up_at:
+                waited_s = loop.time() - began_at
+                if waited_s >= self._patience_s:
                     raise UnavailableError("the embedder cannot be reached", reason="EMBEDDER_UNAVAILABLE") from problem
-                await asyncio.sleep(_wait_s(problem, delay_s))
-                delay_s = min(delay_s * 2, 2.0)
+                await asyncio.sleep(_delay_s(problem, waited_s))
 
 
 def _text_bytes(text: str) -> int:
@@ -204,9 +204,11 @@ def _pair_bytes(pair: tuple[str, str]) -> int:
     return _text_bytes(pair[0]) + _text_bytes(pair[1])
 
 
-def _wait_s(problem: AssayError, delay_s: float) -> float:
-    asked = problem.retry_after_s if isinstance(problem, OverloadedError) else 0.0
-    return max(asked, delay_s * random.uniform(0.5, 1.0))  # noqa: S311 - spreads callers, no secret
+def _delay_s(problem: AssayError, waited_s: float) -> float:
+    """Return when to ask again: a model that has just been loaded is found after a tenth of the time that it took."""
+    asked_s = problem.retry_after_s if isinstance(problem, OverloadedError) else 0.0
+    own_s = min(max(_LEAST_DELAY_S, waited_s / 10), _LONGEST_DELAY_S)
+    return max(asked_s, own_s * random.uniform(0.5, 1.0))  # noqa: S311 - spreads callers, no secret
 
 
 def _made_by(model: embedder_pb2.ModelInfo) -> _MadeBy:
