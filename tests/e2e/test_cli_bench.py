@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from tests.e2e.conftest import Cli
 
 
-def test_the_embedder_is_measured_beside_the_library(shared_cli: Cli) -> None:
+def test_the_embedder_is_measured_beside_the_library(cli: Cli) -> None:
     """Every figure is there for both, the model is named as scores name it, and no process is left behind."""
-    done = shared_cli.run("bench", "embedder", "--texts", "64", "--json")
+    done = cli.run("bench", "embedder", "--texts", "64", "--json")
     document = json.loads(done.stdout)
     own, library = document["embedder"], document["sentence_transformers"]
     assert document["texts"] == 64
@@ -27,11 +27,11 @@ def test_the_embedder_is_measured_beside_the_library(shared_cli: Cli) -> None:
     assert len(own["origin"]["revision"]) == 64
 
 
-def test_what_cannot_be_measured_is_refused(shared_cli: Cli) -> None:
+def test_what_cannot_be_measured_is_refused(cli: Cli) -> None:
     """A model that is none, and a precision that the embedder does not have, are named."""
-    missing = shared_cli.run("bench", "embedder", "--model", "./none", status=3)
+    missing = cli.run("bench", "embedder", "--model", "./none", status=3)
     assert "the embedding model './none' is not a folder" in missing.stderr
-    wrong = shared_cli.run("bench", "embedder", "--precision", "int3", status=3)
+    wrong = cli.run("bench", "embedder", "--precision", "int3", status=3)
     assert "--precision" in wrong.stderr
 
 

