@@ -175,7 +175,7 @@ def largest_difference(folder: Path) -> float:
     rows = json.loads((folder / "out" / "results.json").read_text())["rows"]
     values = json.loads((folder / "script.json").read_text())
     scores = [row["scores"]["semantic_similarity"]["value"] for row in rows]
-    return max(abs(score - value) for score, value in zip(scores, values, strict=True))
+    return max(abs(float(score) - float(value)) for score, value in zip(scores, values, strict=True))
 
 
 if __name__ == "__main__":

@@ -214,8 +214,8 @@ def test_flipped_cases_come_worst_first() -> None:
 
 
 def _embedded(**changed: tuple[str, ...]) -> dict[str, Any]:
-    known = {"models": ("e 1",), "precisions": ("fast",), "engines": ("packed avx512",)}
-    return {"metrics": {"quality": replace(METRICS["quality"], **known | changed)}}
+    known: dict[str, Any] = {"models": ("e 1",), "precisions": ("fast",), "engines": ("packed avx512",)}
+    return {"metrics": {"quality": replace(METRICS["quality"], **(known | changed))}}
 
 
 @pytest.mark.parametrize(
