@@ -240,6 +240,7 @@ async def connect(
         # Imported while the services start.
         from assay.client.client import Client
         from assay.client.run_driver import wait_for_stack
+        from assay.client.starting import wait_for_downloads
 
         address = server or (stack.address if stack is not None else "")
         async with Client(address, on_lost=_restarter(stack)) as client:
@@ -247,6 +248,8 @@ async def connect(
                 await show_waiting(wait_for_stack(client, stack), "starting the local orchestrator")
             else:
                 await reach(client)
+            if stack is not None and (missing := stack.models_to_download):
+                await show_waiting(wait_for_downloads(stack), f"loading the embedding model {' and '.join(missing)}")
             try:
                 yield client, stack
             except NotFoundError as error:

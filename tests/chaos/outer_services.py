@@ -7,16 +7,17 @@ import hashlib
 import json
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from assay.metrics.core.similarity import cosine
 from assay.rpc.server import RpcServer
 from assay.v1 import embedder_pb2 as pb
 from assay.v1 import embedder_pb2_grpc
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import AsyncIterator, Callable
     from types import TracebackType
 
     import grpc.aio
@@ -154,8 +155,35 @@ class StableEmbedder(embedder_pb2_grpc.EmbedderServiceServicer):
         return pb.EmbedResponse(
             vectors=vectors.tobytes(),
             dimension=_DIMENSION,
-            model=pb.ModelInfo(name=request.model, revision="r1", english_only=True),
+            model=_model(request.model),
         )
+
+    async def Similarity(  # noqa: N802
+        self,
+        request: pb.SimilarityRequest,
+        context: grpc.aio.ServicerContext[pb.SimilarityRequest, pb.SimilarityResponse],
+    ) -> pb.SimilarityResponse:
+        """Return a cosine per pair."""
+        return _similarity(request)
+
+    async def SimilarityStream(  # noqa: N802
+        self, request_iterator: Any, context: Any
+    ) -> AsyncIterator[pb.SimilarityStreamResponse]:
+        """Answer each request, in order."""
+        async for request in request_iterator:
+            yield pb.SimilarityStreamResponse(request_id=request.request_id, similarity=_similarity(request.similarity))
+
+
+def _model(name: str) -> pb.ModelInfo:
+    return pb.ModelInfo(name=name, revision="r1", precision="exact", engine="stable", english_only=True)
+
+
+def _similarity(request: pb.SimilarityRequest) -> pb.SimilarityResponse:
+    vectors = [[np.array(_vector(text), dtype="<f4") for text in (each.first, each.second)] for each in request.pairs]
+    return pb.SimilarityResponse(
+        similarities=[pb.PairSimilarity(cosine=cosine(first, second)) for first, second in vectors],
+        model=_model(request.model),
+    )
 
 
 def _vector(text: str) -> list[float]:
@@ -168,7 +196,7 @@ def _vector(text: str) -> list[float]:
 async def serve_embedder(address: str) -> RpcServer:
     """Serve a StableEmbedder; whoever calls this stops it."""
     server = RpcServer()
-    embedder = StableEmbedder()  # type: ignore[abstract]  # Embed alone is called
+    embedder = StableEmbedder()  # type: ignore[abstract]  # the methods that are called are there
     server.add(
         "assay.v1.EmbedderService",
         lambda grpc: embedder_pb2_grpc.add_EmbedderServiceServicer_to_server(embedder, grpc),

@@ -20,6 +20,10 @@ from tests.waiting import wait_until
 from assay.errors import SetupError
 from assay.local.home import Home
 from assay.local.stack import LocalStack, running_services
+from tests.e2e.conftest import stack_up
+
+from assay.metrics.core.info import DEFAULT_MODEL
+from assay_embedder.settings import PRECISIONS
 
 if TYPE_CHECKING:
     from tests.e2e.conftest import Cli
@@ -282,14 +286,58 @@ def test_a_database_of_a_newer_version_is_refused(project: Cli) -> None:
     assert "newer version of Assay" in done.stderr
 
 
-def test_a_model_that_cannot_be_loaded_is_said_at_once(project: Cli) -> None:
-    """A run whose embedder cannot start says what it waits for, then that service's own words; it can be resumed."""
-    metrics = "metrics=[{semantic_similarity: {model: /no/such/model, threshold: 0.5}}]"
-    done = project.run("run", "assay.yaml", "--set", metrics, "--set", "gates=[]", status=3)
-    assert "starting the embedder …" in done.stderr
-    assert "/no/such/model" in done.stderr
+def similar(model: str | Path) -> list[str]:
+    """Return the arguments of a run whose metric needs an embedding model."""
+    return ["--set", f"metrics=[{{semantic_similarity: {{model: '{model}', threshold: 0.5}}}}]", "--set", "gates=[]"]
+
+
+@pytest.mark.parametrize(
+    ("model", "said"),
+    [
+        ("/no/such/model", "the embedding model '/no/such/model' is not a folder"),
+        ("none such", "the embedding model 'none such' is neither a folder nor an id"),
+        ("org/none-such", "org/none-such"),
+    ],
+)
+def test_a_model_that_is_not_there_costs_no_question(project: Cli, model: str, said: str) -> None:
+    """A folder, a name, and an id of the hub that cannot be had: the agent is not asked, and no run is created."""
+    project.write("agent.py", "def answer(request):\n    open('asked.txt', 'w')\n")
+    project.env |= {"HF_HUB_OFFLINE": "1", "HF_HOME": str(project.folder / "hub")}
+    done = project.run("run", "assay.yaml", *similar(model), status=3)
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (project.folder / "asked.txt").exists()
+    assert "--resume" not in done.stderr
+
+
+def test_a_model_with_damaged_weights_is_said_at_once(project: Cli) -> None:
+    """A run whose embedder cannot load its model names what it waits for, then why that failed; it can be resumed."""
+    folder = project.folder / "broken"
+    folder.mkdir()
+    (folder / "config.json").write_text('{"model_type": "bert"}')
+    (folder / "model.safetensors").write_bytes(b"no weights")
+    done = project.run("run", "assay.yaml", *similar(folder), status=3)
+    assert "loading the embedding model …" in done.stderr
+    assert str(folder) in done.stderr
     assert "--resume" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_the_precision_of_the_embedder_is_recorded_and_kept_apart(project: Cli) -> None:
+    """ASSAY_EMBEDDER_PRECISION reaches the embedder, also one that runs; reports name it; no verdict across two."""
+    reports = []
+    with stack_up(project):
+        for precision in PRECISIONS[:2]:
+            project.env["ASSAY_EMBEDDER_PRECISION"] = precision
+            project.run("run", "assay.yaml", *similar(DEFAULT_MODEL), "--output-dir", precision, status=None)
+            reports.append(json.loads((project.folder / precision / "results.json").read_text()))
+        compared = project.run("compare", *(report["run"]["run_id"] for report in reports), status=3)
+    for precision, report in zip(PRECISIONS, reports, strict=False):
+        details = [row["scores"]["semantic_similarity"]["detail"] for row in report["rows"]]
+        assert {detail["precision"] for detail in details} == {precision}
+        assert [one["precision"] for one in report["results"]["semantic_similarity"]["models"]] == [precision]
+    said = " ".join((compared.stdout + compared.stderr).split())
+    assert f"embeddings of another precision: {' and '.join(sorted(PRECISIONS[:2]))}" in said
 
 
 def test_a_server_that_does_not_answer_is_named(project: Cli) -> None:

@@ -68,7 +68,7 @@ def test_what_the_first_rows_wait_for_is_told(capsys: pytest.CaptureFixture[str]
         for index in range(4):
             progress.take(CaseResult(f"c{index}", index, 0, "", AgentStatus.SUCCESS, True, (), 1.0, ""))
     assert capsys.readouterr().err.splitlines()[1:] == [
-        "starting the embedder and the judge …",
+        "loading the embedding model and starting the judge …",
         "starting the judge …",
         "4/4 cases  100.0% passed",
     ]
@@ -82,7 +82,7 @@ def test_a_terminal_shows_what_is_waited_for_in_place_of_a_rate(
     with make_progress(going(2, stored=1), hidden=False, clock=lambda: 0.0) as progress:
         progress.take(going(2, stored=1))
         progress.wait_for(["embedder"])
-        assert capsys.readouterr().err.endswith("0/2 cases  starting the embedder … 0 s")
+        assert capsys.readouterr().err.endswith("0/2 cases  loading the embedding model … 0 s")
         for index in range(2):
             progress.take(CaseResult(f"c{index}", index, 0, "", AgentStatus.SUCCESS, True, (), 1.0, ""))
         assert capsys.readouterr().err.endswith("2/2 cases  100.0% passed")

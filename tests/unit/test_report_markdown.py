@@ -84,7 +84,7 @@ def hostile(payload: str) -> dict[str, Any]:
     bad["scores"] = {payload: score(0.1, passed=False, detail=detail, reason=payload)}
     found = document(
         [bad, agent_error("c2", payload, reason=payload)],
-        {payload: metric()},
+        {payload: metric(models=[dict.fromkeys(("model", "revision", "precision", "engine"), payload)])},
         reasons=[payload],
         notes=[payload],
         recommendations=[payload],

@@ -30,6 +30,8 @@ from assay.model.run import (
 from assay.reports.quality_scores import QualityScores
 from assay.reports.recommendations import recommendations
 
+FOREIGN = {"warnings": {"model_language_mismatch": 2}}
+
 
 def run_with(
     *metrics: MetricSummary,
@@ -100,6 +102,8 @@ def test_nothing_to_say() -> None:
         (run_with(MetricSummary("consistency", None, 0, 0, 1, detail={"scope": "pooled"})), None),
         (run_with(MetricSummary("judge_score", 0.9, 9, 0, 0, detail={"incoherent": 2})),
          "2 rows of judge_score hold a verdict whose overall score does not follow"),
+        (run_with(MetricSummary("semantic_similarity", 0.9, 9, 0, 0, detail=FOREIGN)),
+         "semantic_similarity compared 2 rows in another script than Latin with an English-only model"),
         (run_with(MetricSummary("semantic_similarity", 0.9, 9, 0, 0, detail={"truncated": 3})),
          "3 rows of semantic_similarity were longer than its model reads"),
         (run_with(FINE, gate_results=(GateResult("mrr > 0", GateOutcome.INCOMPLETE, reason="mrr: no row"),)),

@@ -93,6 +93,7 @@ _COMMANDS = {
     "up": ("assay_cli.commands.stack:up", "Start the local stack and keep it running, so that runs find it warm."),
     "down": ("assay_cli.commands.stack:down", "Stop the local stack."),
     "serve": ("assay_cli.commands.serve:serve", "Run one service in the foreground."),
+    "bench": ("assay_cli.commands.bench:bench", "Measure how fast a service is on this machine."),
     "doctor": ("assay_cli.commands.doctor:doctor", "Check this machine: what works, what is missing."),
 }
 

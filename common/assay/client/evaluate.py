@@ -19,7 +19,7 @@ from assay.client.loop_thread import run_to_end
 from assay.client.progress import make_progress
 from assay.client.run_driver import check_inputs, drive_run, saying_how_to_report, start_run, wait_for_stack
 from assay.client.run_references import failed_cases, find_run_id
-from assay.client.starting import telling_of_start
+from assay.client.starting import telling_of_start, wait_for_downloads
 from assay.datasets import Dataset, DatasetInfo, open_dataset, records_dataset
 from assay.datasets.warnings import warn_of_dataset
 from assay.errors import AssayError, InvalidInputError, Problem, SpecError
@@ -223,6 +223,8 @@ async def connected(
     try:
         async with Client(server or (stack.address if stack is not None else "")) as client:
             await wait_for_stack(client, stack)
+            if stack is not None:
+                await wait_for_downloads(stack)
             yield client, stack
     finally:
         if stack is not None:

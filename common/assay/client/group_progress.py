@@ -6,6 +6,7 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
+from assay.client.progress import starting_text
 from assay.model.run import CaseResult, Run, StateChange
 from assay.text.screen import can_redraw, columns_of
 from assay.text.unsafe_text import clean, shorten
@@ -66,7 +67,7 @@ class GroupProgress:
 
     def wait_for(self, services: Sequence[str]) -> None:
         """Take the names of the services that are still starting; none once all of them take work."""
-        self._starting = f"starting the {' and the '.join(services)} …" if services else ""
+        self._starting = starting_text(services)
         if self._starting:
             self._say(self._starting)
 

@@ -63,6 +63,12 @@ def make_progress(run: Run, *, hidden: bool, clock: Callable[[], float] = time.m
     return _Live(run, clock) if sys.stderr is not None and can_redraw(sys.stderr) else PlainProgress(run, clock)
 
 
+def starting_text(services: Sequence[str]) -> str:
+    """Return what is shown while services start; empty for none."""
+    said = ["loading the embedding model" if each == "embedder" else f"starting the {each}" for each in services]
+    return f"{' and '.join(said)} …" if said else ""
+
+
 class _Hidden:
     """Counts and shows nothing."""
 
@@ -118,7 +124,7 @@ class _Hidden:
 
     def wait_for(self, services: Sequence[str]) -> None:
         """Take the names of the services that are still starting."""
-        self._starting = f"starting the {' and the '.join(services)} …" if services else ""
+        self._starting = starting_text(services)
         if self._starting_since is None:
             self._starting_since = self._clock()
         self.show_start()

@@ -6,6 +6,8 @@ import asyncio
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
+from assay.client.run_driver import STARTUP_TIMEOUT_S
+
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
     from pathlib import Path
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
 
 _LOOK_S = 0.05
 _SHOW_S = 1.0
+_DOWNLOAD_TIMEOUT_S = 3600.0
 
 
 @asynccontextmanager
@@ -32,11 +35,32 @@ async def telling_of_start(stack: LocalStack | None, progress: StartProgress) ->
         await asyncio.gather(telling, return_exceptions=True)
 
 
+async def wait_for_downloads(stack: LocalStack) -> None:
+    """Wait until the embedder has loaded models that are not on this machine yet, before anything is asked or paid.
+
+    Whether they can be loaded is known only then. Models that are here are loaded while the agent is asked.
+
+    Raises:
+        SetupError: One cannot be loaded.
+    """
+    if not stack.models_to_download:
+        return
+    waiting = asyncio.ensure_future(_until_ready(stack.socket("embedder"), _DOWNLOAD_TIMEOUT_S))
+    try:
+        while not waiting.done():
+            stack.check()
+            await asyncio.wait({waiting}, timeout=_LOOK_S)
+        await waiting
+    finally:
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+
+
 async def _tell(starting: Mapping[str, Path], progress: StartProgress) -> None:
     waiting = list(starting)
 
     async def wait(service: str) -> None:
-        await _until_ready(starting[service])
+        await _until_ready(starting[service], STARTUP_TIMEOUT_S)
         waiting.remove(service)
         progress.wait_for(waiting)
 
@@ -54,12 +78,11 @@ async def _tell(starting: Mapping[str, Path], progress: StartProgress) -> None:
             group.create_task(show_seconds())
 
 
-async def _until_ready(socket: Path) -> None:
-    from assay.client.run_driver import STARTUP_TIMEOUT_S
+async def _until_ready(socket: Path, timeout_s: float) -> None:
     from assay.rpc.channel import open_channel, wait_for_ready
 
     # A connection that is refused is tried again only after a pause that grows.
     while not socket.exists():  # noqa: ASYNC110, ASYNC240 - another process makes it, and a look takes no time
         await asyncio.sleep(_LOOK_S)
     async with open_channel(f"unix:{socket}") as channel:
-        await wait_for_ready(channel, "", STARTUP_TIMEOUT_S)
+        await wait_for_ready(channel, "", timeout_s)

@@ -22,6 +22,9 @@ _SECONDARY = frozenset(_IMPLIED)
 _PRIMARY_KINDS = ("exact_match", "quality")
 """Kinds that are primary before all others."""
 
+_EXACT = ("exact", "float32")
+"""Precisions at which every engine gives the cosines of every other, to 1e-5."""
+
 
 @dataclass(frozen=True, slots=True)
 class MetricFacts:
@@ -33,6 +36,8 @@ class MetricFacts:
         unit: Unit of its values.
         version: Its arithmetic; empty where a run of an older version does not say.
         models: Embedding models and revisions that its values rest on.
+        precisions: The precisions of these models; empty where the run does not say, as those of older versions.
+        engines: What computed the vectors, where that matters: engines of precision "exact" agree.
         is_judged: Whether a judge's verdict is part of it.
         higher_is_better: False where less is better.
         scale: Bounds of its values, where it has any.
@@ -44,6 +49,8 @@ class MetricFacts:
     unit: str = ""
     version: str = ""
     models: tuple[str, ...] = ()
+    precisions: tuple[str, ...] = ()
+    engines: tuple[str, ...] = ()
     is_judged: bool = False
     higher_is_better: bool = True
     scale: tuple[float, float] | None = None
@@ -180,13 +187,18 @@ def _metrics(results: Mapping[str, Any]) -> dict[str, MetricFacts]:
 def _metric(name: str, result: Mapping[str, Any]) -> MetricFacts:
     kind = result.get("metric") or name
     info = METRICS[kind].info if kind in METRICS else None
-    models = [f"{each['model']} {each['revision'] or ''}".rstrip() for each in result.get("models") or ()]
+    embedders = result.get("models") or ()
+    models = {f"{each['model']} {each['revision'] or ''}".rstrip() for each in embedders}
+    precisions = {each["precision"] for each in embedders if each.get("precision")}
+    engines = {each["engine"] for each in embedders if each.get("engine") and each.get("precision") not in _EXACT}
     return MetricFacts(
         name=name,
         kind=kind,
         unit=result.get("unit") or "",
         version=result.get("version") or "",
         models=tuple(sorted(models)),
+        precisions=tuple(sorted(precisions)),
+        engines=tuple(sorted(engines)),
         is_judged=info is not None and info.needs_judge,
         higher_is_better=result.get("rule") != "at_most",
         scale=info.scale if info is not None else None,

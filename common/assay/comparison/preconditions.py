@@ -63,13 +63,33 @@ def _versions(runs: Sequence[RunFacts], metrics: Mapping[str, MetricFacts]) -> I
         kinds = {run.metrics[name].kind for run in runs}
         if len(kinds) > 1:
             yield Mismatch("metric_version", f"{name} is another metric in each run: {_listed(kinds)}")
-        models = {run.metrics[name].models for run in runs} - {()}
-        if len(models) > 1:
-            yield Mismatch(
-                "embedder",
-                f"{name} rests on other embeddings: {_listed({', '.join(one) for one in models})}; score both runs "
-                "with one model",
-            )
+        yield from _embedders(name, [run.metrics[name] for run in runs])
+
+
+def _embedders(name: str, metrics: Sequence[MetricFacts]) -> Iterator[Mismatch]:
+    models = {metric.models for metric in metrics} - {()}
+    if len(models) > 1:
+        yield Mismatch(
+            "embedder", f"{name} rests on other embeddings: {_texts(models)}; score both runs with one model"
+        )
+    precisions = {metric.precisions for metric in metrics} - {()}
+    if len(precisions) > 1:
+        yield Mismatch(
+            "embedder",
+            f"{name} rests on embeddings of another precision: {_texts(precisions)}; score both runs with one "
+            "(ASSAY_EMBEDDER_PRECISION)",
+        )
+    engines = {metric.engines for metric in metrics} - {()}
+    if len(engines) > 1 and len(precisions) == 1:
+        yield Mismatch(
+            "embedder",
+            f"{name} rests on embeddings of another engine: {_texts(engines)}; score both runs on one kind of machine, "
+            "or with ASSAY_EMBEDDER_PRECISION=exact",
+        )
+
+
+def _texts(values: set[tuple[str, ...]]) -> str:
+    return _listed({", ".join(value) for value in values})
 
 
 def _judges(runs: Sequence[RunFacts], metrics: Mapping[str, MetricFacts]) -> Iterator[Mismatch]:

@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING
 from assay.errors import SetupError
 from assay.local.home import Home
 from assay.local.install_hint import install_hint
-from assay.local.judge_environment import KEY_VARIABLES, changed_variables, record_variables
 from assay.local.lease import Lease
+from assay.local.model_files import is_on_disk, model_problem
+from assay.local.service_environment import KEY_VARIABLES, changed_variables, record_variables
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 SERVICES = ("orchestrator", "embedder", "judge")
 _PACKAGES = {"orchestrator": "assay_orchestrator", "embedder": "assay_embedder", "judge": "assay_judge"}
 _NEEDS = {"orchestrator": "sqlalchemy", "embedder": "sentence_transformers", "judge": "httpx2"}
+_RENEWED = ("judge", "embedder")
+"""Services that are restarted where another command needs other settings of them."""
 _LOG_TAIL_LINES = 12
 _STOP_TIMEOUT_S = 15.0
 _MOST_RESTARTS = 3
@@ -61,6 +64,10 @@ class LocalStack:
         """The orchestrator's address."""
         return f"unix:{self._home.socket('orchestrator')}"
 
+    def socket(self, service: str) -> Path:
+        """Return the socket of a service."""
+        return self._home.socket(service)
+
     def start(
         self,
         *,
@@ -71,7 +78,8 @@ class LocalStack:
     ) -> None:
         """Start what is not running: the orchestrator, the embedder if any model is needed, the judge if it is.
 
-        A judge that runs with other keys or settings than those of this process's environment is restarted with these.
+        A judge or embedder that runs with other keys or settings than those of this process's environment is restarted
+        with these. A model that its files show cannot be loaded is refused before anything is started.
 
         Args:
             models: Embedding models that will be needed.
@@ -82,13 +90,17 @@ class LocalStack:
         Raises:
             SetupError: A service is not installed or cannot be started.
         """
+        for model in models:
+            if problem := model_problem(model):
+                raise SetupError(f"the embedding model {model!r} {problem}", reason="MODEL_NOT_FOUND")
         self._lease.take()
         self._user.take()
         self._models, self._judge_keys = tuple(models), tuple(judge_keys)
         wanted = {"orchestrator": orchestrator, "embedder": bool(models), "judge": judge}
         self._needed = tuple(service for service in SERVICES if wanted[service])
-        if judge:
-            self._renew_judge()
+        for service in _RENEWED:
+            if wanted[service]:
+                self._renew(service)
         self.start_missing()
 
     def start_missing(self) -> bool:
@@ -112,28 +124,37 @@ class LocalStack:
                 self._spawn(service)
         return bool(missing)
 
-    def _renew_judge(self) -> None:
-        """Restart a judge whose keys or settings are not those of this process's environment.
+    @property
+    def models_to_download(self) -> tuple[str, ...]:
+        """The models that this command needs and that are not on this machine yet."""
+        return tuple(model for model in self._models if not is_on_disk(model, os.environ))
+
+    def _keys(self, service: str) -> tuple[str, ...]:
+        return (*KEY_VARIABLES, *self._judge_keys) if service == "judge" else ()
+
+    def _renew(self, service: str) -> None:
+        """Restart a service whose keys or settings are not those of this process's environment.
 
         Raises:
             SetupError: Another command uses it, or it does not stop.
         """
         with _starting(self._home):
-            if not _runs(self._home, "judge"):
+            if not _runs(self._home, service):
                 return
-            changed = changed_variables(_judge_record(self._home), os.environ, self._judge_keys)
+            needed = self._judge_keys if service == "judge" else ()
+            changed = changed_variables(_record(self._home, service), _prefix(service), os.environ, needed)
             if not changed:
                 return
             if not self._user.is_only():
                 raise SetupError(
-                    f"the local judge serves another command with another {', '.join(changed)}: call this again when "
-                    "that command is done, or set ASSAY_HOME to another folder",
+                    f"the local {service} serves another command with another {', '.join(changed)}: call this again "
+                    "when that command is done, or set ASSAY_HOME to another folder",
                     reason="SERVICE_OF_A_RUN",
                 )
-            _check_installed("judge")
-            stays = _life(self._home, "judge").read_bytes() != _LEASED
-            _stop_judge(self._home)
-            self._spawn("judge", stays=stays)
+            _check_installed(service)
+            stays = _life(self._home, service).read_bytes() != _LEASED
+            _stop(self._home, service)
+            self._spawn(service, stays=stays)
 
     def check(self) -> None:
         """Raise if a service that was started here has ended by itself.
@@ -244,8 +265,8 @@ class LocalStack:
                 start_new_session=True,  # Ctrl-C is for the command; the service ends with its lease
             )
         _life(self._home, service).write_bytes(_STAYING if stays else _LEASED)
-        if service == "judge":
-            record_variables(_judge_record(self._home), os.environ, self._judge_keys)
+        if service in _RENEWED:
+            record_variables(_record(self._home, service), _prefix(service), os.environ, self._keys(service))
         with open(self._home.sockets / f"{service}.pid", "w", opener=_private) as file:
             file.write(str(child.pid))
         self._children[service] = child
@@ -293,7 +314,8 @@ def environment_for(server: str | None, service: str = "orchestrator") -> Mappin
     home = Home.find()
     if not _listens(home.socket(service)):
         return os.environ
-    return os.environ if service == "judge" and changed_variables(_judge_record(home), os.environ, ()) else None
+    is_renewed = service == "judge" and changed_variables(_record(home, service), _prefix(service), os.environ, ())
+    return os.environ if is_renewed else None
 
 
 def running_services(home: Home) -> dict[str, int]:
@@ -347,22 +369,27 @@ def _life(home: Home, service: str) -> Path:
     return home.sockets / f"{service}.life"
 
 
-def _judge_record(home: Home) -> Path:
-    """The file that records with which keys and settings the judge was started."""
-    return home.sockets / "judge.environment"
+def _record(home: Home, service: str) -> Path:
+    """The file that records with which keys and settings a service was started."""
+    return home.sockets / f"{service}.environment"
 
 
-def _stop_judge(home: Home) -> None:
-    """Stop the judge and wait until it has ended; the calls that it has begun are finished first."""
-    pid = _pid(home, "judge")
+def _prefix(service: str) -> str:
+    return f"ASSAY_{service.upper()}_"
+
+
+def _stop(home: Home, service: str) -> None:
+    """Stop a service and wait until it has ended; the calls that it has begun are finished first."""
+    pid = _pid(home, service)
     if pid > 0:
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGTERM)
     deadline = time.monotonic() + _STOP_TIMEOUT_S
-    while _runs(home, "judge"):
+    while _runs(home, service):
         if time.monotonic() > deadline:
             raise SetupError(
-                f"the local judge does not stop (process {pid}): stop it with `assay down`", reason="SERVICE_OF_A_RUN"
+                f"the local {service} does not stop (process {pid}): stop it with `assay down`",
+                reason="SERVICE_OF_A_RUN",
             )
         time.sleep(0.02)
 

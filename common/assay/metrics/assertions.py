@@ -31,8 +31,15 @@ from assay.metrics.checks.judged_checks import (
     judged_problem,
     verdict_name,
 )
-from assay.metrics.checks.similar_checks import SIMILAR_CHECKS, similar_outcome, similar_problem, similar_texts
+from assay.metrics.checks.similar_checks import (
+    SIMILAR_CHECKS,
+    is_by_cosine,
+    similar_outcome,
+    similar_problem,
+    similar_texts,
+)
 from assay.metrics.checks.unmade_checks import NEVER_MADE, NO_JUDGE_FOR_IT
+from assay.metrics.core.embedder_record import EmbedderRecord
 from assay.metrics.core.fold import MeanFold
 from assay.metrics.core.info import DEFAULT_MODEL, MODEL, MetricInfo, Parameter
 from assay.metrics.core.score import scored
@@ -105,8 +112,12 @@ class Assertions:
         self._threshold: float | None = parameters["threshold"]
 
     def compared_texts(self, case: Case) -> Sequence[str]:
-        """Return the texts of a case that its checks compare the answer with by embeddings."""
-        return [text for check in case.assertions if check.type in SIMILAR_CHECKS for text in similar_texts(check)]
+        """Return the texts of a case that its checks compare the answer with by the cosine of embeddings."""
+        return [text for check in _similar(case) if is_by_cosine(check) for text in similar_texts(check)]
+
+    def measured_texts(self, case: Case) -> Sequence[str]:
+        """Return the texts of a case that its checks compare the answer with by another measure of embeddings."""
+        return [text for check in _similar(case) if not is_by_cosine(check) for text in similar_texts(check)]
 
     def rubrics(self, case: Case) -> Sequence[str]:
         """Return the names of the verdicts that the judged checks of a case need."""
@@ -118,8 +129,8 @@ class Assertions:
 
     def work(self, row: Row) -> float:
         """Return how much work the checks are at most."""
-        compared = _WORK_PER_TEXT * len(self.compared_texts(row.case))
-        return compared + sum([check_work(assertion, row.response) for assertion in row.case.assertions])
+        measured = _WORK_PER_TEXT * len(self.measured_texts(row.case))
+        return measured + sum([check_work(assertion, row.response) for assertion in row.case.assertions])
 
     def score(self, row: Row) -> Score:
         """Return the weighted share of the checks that hold, of those that were made."""
@@ -250,10 +261,13 @@ class _Fold(MeanFold):
         self._labels: dict[str, ExactSum] = {}
         self._made = self._held = 0
         self._unmade: dict[str, Counter[str]] = {}
+        self._record = EmbedderRecord()
 
     def add(self, row: CaseResult, score: Score) -> None:
         super().add(row, score)
-        for check in score.detail.get("checks", ()):
+        checks = score.detail.get("checks", ())
+        self._record.add_details([check for check in checks if check.get("revision")])
+        for check in checks:
             if check["passed"] is None:
                 why = check["reason"].partition(":")[0]  # what follows is of this check alone
                 self._unmade.setdefault(check["type"], Counter())[why] += 1
@@ -271,7 +285,12 @@ class _Fold(MeanFold):
             "not_made": sum(reasons.total() for reasons in self._unmade.values()),
             **({"unmade": unmade} if unmade else {}),
             "metrics": {label: total.mean for label, total in sorted(self._labels.items())},
+            **(self._record.detail if self._record.has_rows else {}),
         }
+
+
+def _similar(case: Case) -> list[Assertion]:
+    return [check for check in case.assertions if check.type in SIMILAR_CHECKS]
 
 
 def _type(check: Assertion) -> str:

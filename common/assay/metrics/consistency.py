@@ -21,9 +21,11 @@ import unicodedata
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+from assay.metrics.core.embedder_record import EmbedderRecord
 from assay.metrics.core.fold import MeanFold
 from assay.metrics.core.info import MODEL, MetricInfo, Parameter
 from assay.metrics.core.score import not_computed
+from assay.metrics.core.similarity import language_warnings
 from assay.model.agent_response import AgentStatus
 from assay.model.run import MetricSummary, Score, ScoreStatus
 from assay.statistics.exact_sum import ExactSum
@@ -144,7 +146,11 @@ class Consistency:
         if evidence is None or evidence.error or evidence.answer is None:
             reason = (evidence.error if evidence is not None else "") or "embedding_missing"
             return not_computed(self.name, reason, decides=False, **detail)
-        detail |= {"model": evidence.model, "revision": evidence.revision, "truncated": evidence.answer_truncated}
+        detail |= {
+            **evidence.origin,
+            "truncated": text in evidence.truncated,
+            **language_warnings(evidence, [text]),
+        }
         return Score(self.name, ScoreStatus.SKIPPED, reason=_PER_RUN, detail=detail)
 
     def aggregate(self) -> _Fold:
@@ -181,6 +187,7 @@ class _Fold(MeanFold):
         self._repeats = False
         self._of_cases, self._agreement = ExactSum(), ExactSum()
         self._pairs = self._used = 0
+        self._record = EmbedderRecord()
 
     def add(self, row: CaseResult, score: Score) -> None:
         """Take one more row; the rows of a case follow on one another."""
@@ -189,6 +196,7 @@ class _Fold(MeanFold):
             self._case = _Case(row.case_index)
         self._case.rows += 1
         self._repeats = self._repeats or self._case.rows > 1
+        self._record.add(score)
         reason = score.reason if score.status is not ScoreStatus.SKIPPED else self._take(row, score)
         if reason:
             self.n_error += 1
@@ -249,5 +257,6 @@ class _Fold(MeanFold):
                 "note": _NOTES[scope] if value is not None else _TOO_FEW,
                 "n_cases": self._of_cases.count if self._repeats else used,
                 "agreement_rate": self._agreement.mean if self._repeats else None,
+                **self._record.detail,
             },
         )

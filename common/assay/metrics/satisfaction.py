@@ -15,10 +15,10 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from assay.metrics.core.declining import DECLINE_PHRASES, Declining, decline_phrases
-from assay.metrics.core.fold import MeanFold
+from assay.metrics.core.embedder_record import EmbedderFold
 from assay.metrics.core.info import MODEL, MetricInfo, Parameter
 from assay.metrics.core.score import not_computed, scored_by_threshold
-from assay.metrics.core.similarity import similarity, similarity_work
+from assay.metrics.core.similarity import similarity
 from assay.metrics.retrieval_accuracy import is_out_of_scope
 from assay.model.agent_response import AgentStatus
 from assay.model.run import Score, ScoreStatus
@@ -59,8 +59,8 @@ class Satisfaction:
         self._threshold: float | None = parameters["threshold"]
 
     def work(self, row: Row) -> int:
-        """Return how much work comparing vectors and looking for phrases is at most."""
-        return similarity_work(row) + (self._declining.work(row.response) if is_out_of_scope(row.case) else 0)
+        """Return how much work looking for phrases is at most."""
+        return self._declining.work(row.response) if is_out_of_scope(row.case) else 0
 
     def score(self, row: Row) -> Score:
         """Return the row's satisfaction."""
@@ -83,9 +83,9 @@ class Satisfaction:
         parts = {"similarity": found.value, "has_events": has_events, "latency_ms": latency_ms}
         return self._scored(satisfaction(found.value, has_events, latency_ms), "", {**found.detail, **parts})
 
-    def aggregate(self) -> MeanFold:
+    def aggregate(self) -> EmbedderFold:
         """Return an empty fold."""
-        return MeanFold(self.name, self._threshold)
+        return EmbedderFold(self.name, self._threshold)
 
     def _scored(self, value: float, reason: str, detail: dict[str, Any]) -> Score:
         detail = {"version": self.version, **detail}

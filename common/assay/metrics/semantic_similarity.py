@@ -10,14 +10,12 @@ negative values are kept. The aggregate is the mean of the scored rows. It measu
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from assay.metrics.core.fold import MeanFold
+from assay.metrics.core.embedder_record import EmbedderFold
 from assay.metrics.core.info import MODEL, MetricInfo, Parameter
 from assay.metrics.core.score import not_computed, scored_by_threshold
-from assay.metrics.core.similarity import similarity, similarity_work
-from assay.metrics.core.turn_scores import turn_details
+from assay.metrics.core.similarity import similarity
 from assay.model.run import Score, ScoreStatus
 from assay.statistics.intervals import wilson
 
@@ -25,7 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from assay.metrics.core.score import Row
-    from assay.model.run import CaseResult
 
 INFO = MetricInfo(
     "semantic_similarity",
@@ -54,10 +51,6 @@ class SemanticSimilarity:
         self.embedding_model: str | None = parameters["model"]
         self._threshold: float | None = parameters["threshold"]
 
-    def work(self, row: Row) -> int:
-        """Return how much work comparing vectors is at most."""
-        return similarity_work(row)
-
     def score(self, row: Row) -> Score:
         """Return the row's similarity."""
         assert self.embedding_model is not None
@@ -78,26 +71,11 @@ class SemanticSimilarity:
         return _Fold(self.name, self._threshold)
 
 
-class _Fold(MeanFold):
-    def __init__(self, metric: str, threshold: float | None) -> None:
-        super().__init__(metric, threshold)
-        self._warnings: Counter[str] = Counter()
-        self._models: set[tuple[str, str]] = set()
-        self._truncated = 0
-
-    def add(self, row: CaseResult, score: Score) -> None:
-        super().add(row, score)
-        details = [detail for _, detail in turn_details(score.detail)]
-        self._warnings.update({warning for detail in details for warning in detail.get("warnings", ())})
-        self._truncated += any(detail.get("truncated") is True for detail in details)
-        self._models |= {(detail["model"], detail["revision"]) for detail in details if detail.get("revision")}
-
+class _Fold(EmbedderFold):
     def detail(self, value: float | None) -> dict[str, Any]:
         decided = self.passed + self.failed
         return {
             "pass_rate": self.passed / decided if decided else None,
             "pass_rate_interval": wilson(self.passed, decided),
-            "truncated": self._truncated,
-            "warnings": dict(sorted(self._warnings.items())),
-            "models": [{"model": model, "revision": revision} for model, revision in sorted(self._models)],
+            **super().detail(value),
         }

@@ -218,6 +218,16 @@ def _effort(head: Head) -> list[str]:
     return ["", f"Time and cost: {'; '.join(parts)}"] if parts else []
 
 
+def _embedders(head: Head) -> str:
+    """Return the embedding models behind the scores, with precision and engine, each once."""
+    models = (model for result in head["results"].values() for model in result.get("models") or ())
+    said = (
+        " ".join(filter(None, (model["model"], model["revision"][:12], model.get("precision"), model.get("engine"))))
+        for model in models
+    )
+    return ", ".join(dict.fromkeys(said))
+
+
 def _details(head: Head) -> list[str]:
     run, agent, dataset = head["run"], head["config"]["agent"], head["run"]["dataset"]
     labels = ", ".join(f"{key}={value}" for key, value in (run.get("labels") or {}).items())
@@ -227,6 +237,7 @@ def _details(head: Head) -> list[str]:
         ("spec", run.get("spec_path") or ""),
         ("dataset", f"{dataset['name']}, {count_text(dataset['case_count'], 'case')}, {dataset['dataset_id']}"),
         ("agent", f"{agent['adapter']} {agent['target']}".strip()),
+        ("embeddings", _embedders(head)),
         ("labels", labels),
         ("note", run.get("note") or ""),
         ("Assay", run["assay_version"]),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from assay.metrics import METRICS
+from assay.metrics.core.similarity import LANGUAGE_MISMATCH
 from assay.model.run import GateOutcome
 from assay.statistics.intervals import wilson
 from assay.verdict.gates import read_gate
@@ -28,7 +29,7 @@ def recommendations(run: Run) -> list[str]:
         *(_of_missed(metric, summary) for metric in summary.metrics if metric.meets_threshold is False),
         *_of_missing(run, summary),
         *_of_certainty(run, summary),
-        *_of_details(run, summary),
+        *_of_details(summary),
     ]
     return list(dict.fromkeys(found))
 
@@ -114,8 +115,7 @@ def _of_certainty(run: Run, summary: RunSummary) -> Iterator[str]:
         yield str(advice)
 
 
-def _of_details(run: Run, summary: RunSummary) -> Iterator[str]:
-    kinds = {metric.name: metric.kind for metric in run.settings.metrics}
+def _of_details(summary: RunSummary) -> Iterator[str]:
     for metric in summary.metrics:
         if metric.value is not None and metric.detail.get("scope") == "pooled":
             yield (
@@ -127,5 +127,11 @@ def _of_details(run: Run, summary: RunSummary) -> Iterator[str]:
                 f"{_rows(count)} of {metric.metric} hold a verdict whose overall score does not follow from its "
                 "parts: read them before trusting the judge."
             )
-        if (count := metric.detail.get("truncated")) and METRICS[kinds[metric.metric]].info.needs_embedder:
+        if count := metric.detail.get("truncated"):
             yield f"{_rows(count)} of {metric.metric} were longer than its model reads: their ends were not compared."
+        if count := (metric.detail.get("warnings") or {}).get(LANGUAGE_MISMATCH):
+            yield (
+                f"{metric.metric} compared {_rows(count)} in another script than Latin with an English-only model, to "
+                "which unrelated texts of other scripts look alike: name a multilingual model as its `model`, with a "
+                "threshold of its own (docs/embedding-models.md)."
+            )

@@ -7,20 +7,22 @@ from typing import TYPE_CHECKING, Any
 
 from assay.errors import SpecError
 from assay.metrics import METRICS, build_metric, complete_parameters
-from assay.metrics.core.evidence import compared_texts, wanted_models
+from assay.metrics.core.evidence import wanted_texts
 from assay.metrics.core.score import (
     EmbeddingEvidence,
     JudgeEvidence,
     embeds_references,
+    keeps_vector,
     not_computed,
     scored,
-    usable_references,
 )
+from assay.metrics.core.similarity import cosine
 from assay.model.run import MetricSettings, Score, ScoreStatus
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from assay.metrics.core.evidence import WantedTexts
     from assay.metrics.core.score import Metric, Row
     from assay.model.agent_response import AgentResponse
     from assay.model.case import Case
@@ -37,7 +39,9 @@ class _Input:
         self.embedding_model = metric.embedding_model if metric is not None else None
         self.embeds_references = metric is not None and embeds_references(metric)
         self.inputs: tuple[str, ...] = tuple(getattr(metric, "inputs", ()))
+        self.keeps_vector = keeps_vector(metric)
         self.compared_texts: Callable[[Case], Sequence[str]] | None = getattr(metric, "compared_texts", None)
+        self.measured_texts: Callable[[Case], Sequence[str]] | None = getattr(metric, "measured_texts", None)
         self._metric = metric
 
     def score(self, row: Row) -> Score:
@@ -80,7 +84,7 @@ def _default_metric(name: str, model: str | None) -> Metric | None:
 def evidence_of(
     metrics: Iterable[Any], case: Case, response: AgentResponse, found: Mapping[tuple[str, str], Embedded]
 ) -> dict[str, EmbeddingEvidence]:
-    """Return a row's vectors by model.
+    """Return what a row needs of embedding models, by model.
 
     Args:
         metrics: What is computed.
@@ -88,22 +92,30 @@ def evidence_of(
         response: Its answer.
         found: The vectors of every text that is needed, by model and text.
     """
-    metrics, evidence = tuple(metrics), {}
-    texts = compared_texts(metrics, case)
-    for model, references in wanted_models(metrics, case, response).items():
-        answer = found[model, response.text]
-        others = [found[model, text] for text in usable_references(case)] if references else []
-        evidence[model] = EmbeddingEvidence(
-            answer=answer.vector,
-            references=tuple(other.vector for other in others),
-            answer_truncated=answer.truncated,
-            reference_truncated=any(other.truncated for other in others),
-            model=answer.model,
-            revision=answer.revision,
-            english_only=answer.english_only,
-            others={text: found[model, text].vector for text in texts.get(model, ())},
-        )
-    return evidence
+    return {
+        model: _evidence(wanted, response.text, {text: found[model, text] for text in texts_of(wanted, response)})
+        for model, wanted in wanted_texts(metrics, case, response).items()
+    }
+
+
+def texts_of(wanted: WantedTexts, response: AgentResponse) -> tuple[str, ...]:
+    """Return the texts whose vectors give a row what it needs of one model, the answer first."""
+    return (response.text, *wanted.compared, *wanted.measured)
+
+
+def _evidence(wanted: WantedTexts, answer: str, found: Mapping[str, Embedded]) -> EmbeddingEvidence:
+    own = found[answer]
+    return EmbeddingEvidence(
+        answer=own.vector,
+        cosines={text: cosine(own.vector, found[text].vector) for text in wanted.compared},
+        others={text: found[text].vector for text in wanted.measured},
+        truncated=frozenset(text for text, embedded in found.items() if embedded.truncated),
+        model=own.model,
+        revision=own.revision,
+        precision=own.precision,
+        engine=own.engine,
+        english_only=own.english_only,
+    )
 
 
 def verdicts_of(case: Case) -> dict[str, JudgeEvidence]:

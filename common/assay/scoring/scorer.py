@@ -17,15 +17,15 @@ from assay.datasets.fields import ALIASES
 from assay.datasets.warnings import warn_of_dataset
 from assay.errors import DatasetError, InvalidInputError, Problem, SpecError
 from assay.metrics import METRICS, build_metric, complete_parameters
-from assay.metrics.core.evidence import compared_texts, wanted_models
+from assay.metrics.core.evidence import wanted_texts
 from assay.metrics.core.row_verdict import row_reason, row_verdict
-from assay.metrics.core.score import Row, keeps_vector, usable_references
+from assay.metrics.core.score import Row, keeps_vector
 from assay.metrics.rows.row_scores import score_row
 from assay.model.agent_response import AgentResponse, clean_text
 from assay.model.run import CaseResult, MetricSettings, MetricSummary, Score
 from assay.model.run_settings import FUNCTION_METRIC
 from assay.parsing.names import kind_of, unknown_name
-from assay.scoring.evidence import evidence_of, verdicts_of, with_inputs
+from assay.scoring.evidence import evidence_of, texts_of, verdicts_of, with_inputs
 from assay.scoring.inputs import BESIDE, NO_QUESTION, answered_file, answered_records, check_answered
 from assay.scoring.vectors import EmbedFunction, FunctionVectors, ServiceVectors, Vectors
 
@@ -307,10 +307,8 @@ class Scorer:
         """Return the vectors of all texts that some rows need, by model and text, each text embedded once."""
         texts: dict[str, dict[str, None]] = {}
         for case, response in pairs:
-            others = compared_texts(self._metrics, case)
-            for model, references in wanted_models(self._metrics, case, response).items():
-                needed = (response.text, *(usable_references(case) if references else ()), *others.get(model, ()))
-                texts.setdefault(model, {}).update(dict.fromkeys(needed))
+            for model, wanted in wanted_texts(self._metrics, case, response).items():
+                texts.setdefault(model, {}).update(dict.fromkeys(texts_of(wanted, response)))
         found: dict[tuple[str, str], Embedded] = {}
         for model, chosen in texts.items():
             embedded = self._vectors.embed(list(chosen), model)

@@ -41,6 +41,8 @@ class Embedded:
         truncated: Whether the text was longer than the model's window.
         model: The model's name.
         revision: SHA-256 of the model's weights; empty where unknown.
+        precision: Its arithmetic; empty where unknown.
+        engine: What computed the vector; empty where unknown.
         english_only: Whether the model was trained on English alone.
     """
 
@@ -48,6 +50,8 @@ class Embedded:
     truncated: bool = False
     model: str = ""
     revision: str = ""
+    precision: str = ""
+    engine: str = ""
     english_only: bool = False
 
 
@@ -245,6 +249,14 @@ def _read(response: embedder_pb2.EmbedResponse, count: int) -> list[Embedded]:
         values.byteswap()
     truncated, model, size = set(response.truncated), response.model, response.dimension
     return [
-        Embedded(values[at * size : (at + 1) * size], at in truncated, model.name, model.revision, model.english_only)
+        Embedded(
+            values[at * size : (at + 1) * size],
+            at in truncated,
+            model.name,
+            model.revision,
+            model.precision,
+            model.engine,
+            model.english_only,
+        )
         for at in range(count)
     ]

@@ -37,13 +37,15 @@ EXACT = {"threshold": 0.85, "collapse_whitespace": False, "strip_punctuation": F
 
 
 @asynccontextmanager
-async def _serve(folder: Path, *, storage_backoff: Backoff = STORAGE_BACKOFF, **changes: Any) -> AsyncIterator[Client]:
+async def _serve(
+    folder: Path, *, storage_backoff: Backoff = STORAGE_BACKOFF, embedder: Any = None, **changes: Any
+) -> AsyncIterator[Client]:
     own: dict[str, Any] = {"listen": f"unix:{folder}/o.sock", "database": folder / "assay.db"}
     # Runs that are left without a host need not end: with the usual grace each such test would wait five seconds.
     settings = Settings(**{**own, "http_hosts": ("127.0.0.1",), "grace_s": 1.0, **changes})
     server = RpcServer(settings.server_options)
     database = open_database(settings)
-    planner, dispatcher = Planner(settings, None), open_dispatcher(settings, database)
+    planner, dispatcher = Planner(settings, embedder), open_dispatcher(settings, database)
     manager = RunManager(database, settings, planner, dispatcher, storage_backoff=storage_backoff)
     service = RunService(database, manager, settings, server.stopping, LOCAL)
     server.add(

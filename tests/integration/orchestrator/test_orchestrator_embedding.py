@@ -7,14 +7,14 @@ import dataclasses
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-import numpy as np
 import pytest
+from tests.integration.orchestrator.small_embedder import SmallEmbedder, cosine_of, vector_of
 
 from assay.errors import NotFoundError, OverloadedError, UnavailableError
+from assay.metrics.core.evidence import WantedTexts
 from assay.model.agent_response import AgentResponse
 from assay.rpc.channel import open_channel
 from assay.rpc.server import RpcServer
-from assay.v1 import embedder_pb2 as pb
 from assay.v1 import embedder_pb2_grpc
 from assay_orchestrator.evidence.embedding_client import EmbeddingClient
 from assay_orchestrator.runs.planner import Planner
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
     from pathlib import Path
 
-    import grpc.aio
-
     from assay.errors import AssayError
     from assay.metrics.core.score import EmbeddingEvidence
     from assay.model.run import RunSettings
@@ -34,63 +32,34 @@ if TYPE_CHECKING:
     Serve = Callable[..., AbstractAsyncContextManager[EmbeddingClient]]
 
 
-class Embedder(embedder_pb2_grpc.EmbedderServiceServicer):
-    """Gives a text the vector (its length, its first letter); fails first with what is written in `problems`."""
-
-    def __init__(self) -> None:
-        self.calls: list[list[str]] = []
-        self.problems: list[AssayError] = []
-        self.always: AssayError | None = None
-        self.short = False
-        self.gate = asyncio.Event()
-        self.gate.set()
-        self.called = asyncio.Event()
-
-    async def Embed(  # noqa: N802
-        self,
-        request: pb.EmbedRequest,
-        context: grpc.aio.ServicerContext[pb.EmbedRequest, pb.EmbedResponse],
-    ) -> pb.EmbedResponse:
-        texts = list(request.texts)
-        self.calls.append(texts)
-        self.called.set()
-        await self.gate.wait()
-        if self.always is not None:
-            raise self.always
-        if self.problems:
-            raise self.problems.pop(0)
-        vectors = np.array([[len(text), ord(text[0]) if text else 0] for text in texts], dtype="<f4")
-        return pb.EmbedResponse(
-            vectors=vectors[1:].tobytes() if self.short else vectors.tobytes(),
-            dimension=2,
-            truncated=[index for index, text in enumerate(texts) if len(text) > 50],
-            model=pb.ModelInfo(name=request.model, revision="r1", english_only=True),
-        )
-
-
 @pytest.fixture
-def embedder() -> Embedder:
+def embedder() -> SmallEmbedder:
     """Return the embedder that `serve` serves."""
-    return Embedder()  # type: ignore[abstract]  # Embed alone is called
+    return SmallEmbedder("packed")  # type: ignore[abstract]  # the methods that are called are there
+
+
+def _server(embedder: SmallEmbedder) -> RpcServer:
+    server = RpcServer()
+    server.add(
+        "assay.v1.EmbedderService",
+        lambda grpc: embedder_pb2_grpc.add_EmbedderServiceServicer_to_server(embedder, grpc),
+    )
+    return server
 
 
 @pytest.fixture
-def serve(tmp_path: Path, embedder: Embedder) -> Serve:
+def serve(tmp_path: Path, embedder: SmallEmbedder) -> Serve:
     """Return a function that serves the embedder and gives a client of it."""
 
     @asynccontextmanager
     async def serving(*, patience_s: float = 20.0, **options: int) -> AsyncIterator[EmbeddingClient]:
-        server = RpcServer()
-        server.add(
-            "assay.v1.EmbedderService",
-            lambda grpc: embedder_pb2_grpc.add_EmbedderServiceServicer_to_server(embedder, grpc),
-        )
+        server = _server(embedder)
         address = await server.start(f"unix:{tmp_path}/e.sock")
         server.set_serving(True)
         try:
             async with open_channel(address) as channel:
                 stub = embedder_pb2_grpc.EmbedderServiceStub(channel)
-                client = EmbeddingClient(stub, "tiny", patience_s=patience_s, **options)
+                client = EmbeddingClient(stub, "tiny", patience_s=patience_s, scope="red", **options)
                 yield client
                 await client.aclose()
         finally:
@@ -100,61 +69,89 @@ def serve(tmp_path: Path, embedder: Embedder) -> Serve:
 
 
 async def gather(client: EmbeddingClient, answer: str, *references: str) -> EmbeddingEvidence:
-    """Return the evidence of one row."""
-    return await client.gather(AgentResponse(text=answer), references)
+    """Return the evidence of one row that is compared with references."""
+    return await client.gather(AgentResponse(text=answer), WantedTexts(compared=references))
 
 
-def vectors(evidence: EmbeddingEvidence) -> list[list[float]]:
-    """Return the vectors of the answer and its references."""
+def cosines(evidence: EmbeddingEvidence) -> list[float | None]:
+    """Return the cosines of an evidence without an error."""
     assert evidence.error == ""
-    assert evidence.answer is not None
-    return [evidence.answer.tolist(), *(reference.tolist() for reference in evidence.references)]
+    return list(evidence.cosines.values())
 
 
-async def test_a_row_gets_its_vectors_and_what_made_them(serve: Serve) -> None:
-    """The evidence holds the answer's and every reference's vector, truncation, model and revision."""
+async def test_a_row_gets_its_cosines_and_what_made_them(serve: Serve, embedder: SmallEmbedder) -> None:
+    """The evidence holds the cosine with every reference, bit for bit, what was truncated, and what made it."""
     async with serve() as client:
         evidence = await gather(client, "abc", "b", "c" * 60)
-    assert vectors(evidence) == [[3, ord("a")], [1, ord("b")], [60, ord("c")]]
-    assert (evidence.answer_truncated, evidence.reference_truncated) == (False, True)
-    assert (evidence.model, evidence.revision, evidence.english_only) == ("tiny", "r1", True)
+    assert cosines(evidence) == [cosine_of("abc", "b"), cosine_of("abc", "c" * 60)]
+    assert evidence.truncated == {"c" * 60}
+    assert evidence.answer is None
+    assert evidence.origin == {"model": "tiny", "revision": "r1", "precision": "exact", "engine": "packed"}
+    assert evidence.english_only
+    assert (embedder.calls, embedder.scopes) == ([], {"red"})
 
 
-async def test_texts_of_many_rows_travel_together(serve: Serve, embedder: Embedder) -> None:
-    """Rows that are ready together share calls of at most 64 texts, and each gets its own vectors."""
+async def test_vectors_are_asked_for_where_a_metric_reads_them(serve: Serve, embedder: SmallEmbedder) -> None:
+    """Cosines come from the embedder in any case; the answer's vector and those of measured texts beside them."""
     async with serve() as client:
-        rows = await asyncio.gather(*(gather(client, "x" * (n + 1), "y" * (n + 1)) for n in range(200)))
-    assert [vectors(row) for row in rows] == [[[n + 1, ord("x")], [n + 1, ord("y")]] for n in range(200)]
-    assert max(len(call) for call in embedder.calls) == 64
-    assert len(embedder.calls) <= 9
+        kept = await client.gather(AgentResponse(text="abc"), WantedTexts(compared=("b",), keeps_answer=True))
+        measured = await client.gather(AgentResponse(text="abc"), WantedTexts(measured=("x" * 60,)))
+    assert kept.answer is not None
+    assert kept.answer.tolist() == vector_of("abc").tolist()
+    assert cosines(kept) == [cosine_of("abc", "b")]
+    assert measured.others["x" * 60].tolist() == vector_of("x" * 60).tolist()
+    assert measured.truncated == {"x" * 60}
+    assert embedder.calls == [["abc"], ["x" * 60]]
 
 
-async def test_texts_gather_while_calls_are_under_way(serve: Serve, embedder: Embedder) -> None:
-    """At most three calls are under way; what comes meanwhile leaves in one further call."""
+async def test_an_older_embedder_serves_runs(serve: Serve, embedder: SmallEmbedder) -> None:
+    """One that names no engine gives the same cosines; it keeps no vectors, so nothing is sent ahead to it."""
+    embedder.engine = ""
+    async with serve() as client:
+        first = await gather(client, "abc", "b")
+        client.prefetch(["later"])
+        await gather(client, "abc", "c")
+    assert cosines(first) == [cosine_of("abc", "b")]
+    assert "engine" not in first.origin
+    assert embedder.pairs == [("abc", "b"), ("abc", "c")]
+
+
+async def test_pairs_of_many_rows_travel_together(serve: Serve, embedder: SmallEmbedder) -> None:
+    """Rows that are ready together share calls of at most 64 pairs over one stream, and each gets its own cosine."""
+    async with serve() as client:
+        rows = await asyncio.gather(*(gather(client, "x" * (n + 1), f"y{n}") for n in range(200)))
+    assert [cosines(row) for row in rows] == [[cosine_of("x" * (n + 1), f"y{n}")] for n in range(200)]
+    assert max(len(call) for call in embedder.pair_calls) == 64
+    assert len(embedder.pair_calls) <= 6
+    assert embedder.streams == 1
+
+
+async def test_pairs_gather_while_calls_are_in_flight(serve: Serve, embedder: SmallEmbedder) -> None:
+    """At most three calls are in flight; what comes meanwhile leaves in one further call."""
     embedder.gate.clear()
     async with serve() as client:
         rows = []
         for n in range(3):
             embedder.called.clear()
-            rows.append(asyncio.ensure_future(gather(client, f"first{n}")))
+            rows.append(asyncio.ensure_future(gather(client, f"first{n}", "r")))
             await embedder.called.wait()
-        later = [asyncio.ensure_future(gather(client, f"later{n}")) for n in range(20)]
+        later = [asyncio.ensure_future(gather(client, f"later{n}", "r")) for n in range(20)]
         await asyncio.sleep(0)
         embedder.gate.set()
         await asyncio.gather(*rows, *later)
-    assert [len(call) for call in embedder.calls] == [1, 1, 1, 20]
+    assert [len(call) for call in embedder.pair_calls] == [1, 1, 1, 20]
 
 
-async def test_runs_of_a_group_share_vectors(serve: Serve, embedder: Embedder) -> None:
-    """Equal texts of two variants are embedded once; the client serves until both have closed it, and then no run."""
+async def test_runs_of_a_group_share_cosines(serve: Serve, embedder: SmallEmbedder) -> None:
+    """Equal pairs of two variants are computed once; the client serves until both have closed it, and then no run."""
     async with serve() as client:
         assert client.join()
-        first, second = [vectors(await gather(client, "the same answer", "reference")) for _ in range(2)]
+        first, second = [cosines(await gather(client, "the same answer", "reference")) for _ in range(2)]
         assert first == second
-        assert embedder.calls == [["the same answer", "reference"]]
+        assert embedder.pairs == [("the same answer", "reference")]
         await client.aclose()
-        assert vectors(await gather(client, "another answer", "reference"))[1] == first[1]
-        assert embedder.calls[1:] == [["another answer"]]
+        await gather(client, "another answer", "reference")
+        assert embedder.pairs[1:] == [("another answer", "reference")]
     assert not client.join()
 
 
@@ -179,94 +176,124 @@ async def test_only_runs_of_one_group_and_team_share_a_client(
         for _ in range(2):
             await first.aclose()
         assert of("a", "g") is not first
+        assert [each._scope for each in (first, others[0], of("", ""))] == ["a", "b", "local"]
     finally:
         await planner.aclose()
 
 
-async def test_a_reference_is_embedded_once(serve: Serve, embedder: Embedder) -> None:
-    """Repeats of a case, at once or later, share the vector of their reference."""
+async def test_a_pair_is_computed_once(serve: Serve, embedder: SmallEmbedder) -> None:
+    """Repeats of a case with the same answer, at once or later, share its cosine."""
     async with serve() as client:
-        await asyncio.gather(*(gather(client, f"answer {n}", "the reference") for n in range(5)))
-        await gather(client, "later", "the reference")
-    sent = [text for call in embedder.calls for text in call]
-    assert sent.count("the reference") == 1
-    assert len(sent) == 7
+        await asyncio.gather(*(gather(client, f"answer {n % 2}", "the reference") for n in range(5)))
+        await gather(client, "answer 1", "the reference")
+    assert sorted(embedder.pairs) == [("answer 0", "the reference"), ("answer 1", "the reference")]
 
 
-async def test_references_are_forgotten_once_they_take_too_much_room(serve: Serve, embedder: Embedder) -> None:
-    """The cache is bounded: the reference that was used least lately is embedded again."""
-    async with serve(cache_bytes=3 * (4096 + 10)) as client:
+async def test_cosines_are_forgotten_once_they_take_too_much_room(serve: Serve, embedder: SmallEmbedder) -> None:
+    """The cache is bounded: the pair that was used least lately is computed again."""
+    async with serve(cache_bytes=2 * (512 + 20)) as client:
         for reference in ("a", "b", "a", "c", "a", "b"):
-            await gather(client, "answer", reference)
-    sent = [text for call in embedder.calls for text in call if text != "answer"]
-    assert sent == ["a", "b", "c", "b"]
+            await gather(client, "answer"[:2], reference)
+    assert [second for _, second in embedder.pairs] == ["a", "b", "c", "b"]
 
 
 @pytest.mark.parametrize("problem", [OverloadedError("full", retry_after_s=0.01), UnavailableError("starting")])
-async def test_an_embedder_that_is_busy_is_asked_again(serve: Serve, embedder: Embedder, problem: AssayError) -> None:
-    """RESOURCE_EXHAUSTED and UNAVAILABLE are waited out."""
-    embedder.problems = [problem, problem]
+async def test_a_busy_embedder_is_asked_again(serve: Serve, embedder: SmallEmbedder, problem: AssayError) -> None:
+    """RESOURCE_EXHAUSTED and UNAVAILABLE are waited out, in a stream and in a call."""
+    embedder.problems = [problem, problem, problem, problem]
     async with serve() as client:
-        assert vectors(await gather(client, "abc")) == [[3, ord("a")]]
-    assert len(embedder.calls) == 3
+        found = await client.gather(AgentResponse(text="abc"), WantedTexts(compared=("b",), keeps_answer=True))
+    assert cosines(found) == [cosine_of("abc", "b")]
+    assert len(embedder.calls) + len(embedder.pair_calls) == 6
 
 
-async def test_patience_ends_in_an_error_of_the_row(serve: Serve, embedder: Embedder) -> None:
+async def test_requests_of_a_lost_stream_are_repeated(serve: Serve, embedder: SmallEmbedder) -> None:
+    """A stream that ends before its answers costs time alone: the next one carries the same requests."""
+    embedder.lose_streams = 2
+    async with serve() as client:
+        rows = await asyncio.gather(*(gather(client, "x" * (n + 1), "r") for n in range(5)))
+    assert [cosines(row) for row in rows] == [[cosine_of("x" * (n + 1), "r")] for n in range(5)]
+    assert embedder.streams == 3
+
+
+async def test_texts_are_sent_ahead_once(serve: Serve, embedder: SmallEmbedder) -> None:
+    """References of rows in flight are computed while the agent is asked, each once; it changes no result."""
+    async with serve() as client:
+        await gather(client, "abc", "first")
+        for _ in range(3):
+            client.prefetch(["later", "first"])
+        await asyncio.sleep(0)
+        after = await gather(client, "abc", "later")
+    assert cosines(after) == [cosine_of("abc", "later")]
+    assert sorted(embedder.pairs) == [("abc", "first"), ("abc", "later"), ("first", "first"), ("later", "later")]
+
+
+async def test_a_prefetch_that_fails_changes_no_result(serve: Serve, embedder: SmallEmbedder) -> None:
+    """It is dropped silently; the row that needs the text asks as if nothing had been sent ahead."""
+    async with serve(patience_s=0.0) as client:
+        await gather(client, "abc", "first")
+        embedder.always = UnavailableError("away")
+        embedder.called.clear()
+        client.prefetch(["later"])
+        await embedder.called.wait()
+        assert (await gather(client, "other", "first")).error == "embedder_unavailable"
+        embedder.always = None
+        assert cosines(await gather(client, "later", "later")) == [cosine_of("later", "later")]
+
+
+async def test_patience_ends_in_an_error_of_the_row(serve: Serve, embedder: SmallEmbedder) -> None:
     """An embedder that stays away costs the rows their evidence, with a reason, and no exception."""
     embedder.always = UnavailableError("starting")
     async with serve(patience_s=0.0) as client:
         rows = await asyncio.gather(*(gather(client, f"answer {n}", "reference") for n in range(3)))
-    assert [(row.error, row.answer, row.references) for row in rows] == [("embedder_unavailable", None, ())] * 3
-    assert rows[0].model == "tiny"
+    assert [(row.error, dict(row.cosines), row.model) for row in rows] == [("embedder_unavailable", {}, "tiny")] * 3
 
 
-async def test_a_reference_that_failed_is_asked_for_again(serve: Serve, embedder: Embedder) -> None:
-    """A failure is not kept in the place of a vector, nor does it take room in the cache for ever."""
+async def test_a_pair_that_failed_is_asked_for_again(serve: Serve, embedder: SmallEmbedder) -> None:
+    """A failure is not kept in the place of a cosine, nor does it take room in the cache for ever."""
     embedder.always = OverloadedError("full", retry_after_s=0.01)
     async with serve(patience_s=0.0) as client:
         for _ in range(3):
             assert (await gather(client, "a", "reference")).error == "embedder_unavailable"
         embedder.always = None
-        assert vectors(await gather(client, "a", "reference"))[1] == [9, ord("r")]
-        assert client._kept_bytes == len("a") + len("reference") + 2 * 4096
+        assert cosines(await gather(client, "a", "reference")) == [cosine_of("a", "reference")]
+        assert client._cosines._kept_bytes == 4 * len("areference") + 512
 
 
-async def test_an_answer_that_asking_again_cannot_mend_is_final(serve: Serve, embedder: Embedder) -> None:
+async def test_an_error_that_a_retry_cannot_mend_is_final(serve: Serve, embedder: SmallEmbedder) -> None:
     """Other errors are not retried; their reason is the evidence's error."""
     embedder.always = NotFoundError("no such model", reason="MODEL_NOT_FOUND")
     async with serve() as client:
         assert (await gather(client, "a", "b")).error == "model_not_found"
-    assert len(embedder.calls) <= 2
+    assert len(embedder.pair_calls) == 1
 
 
-async def test_vectors_that_do_not_fit_the_texts_are_an_error(serve: Serve, embedder: Embedder) -> None:
-    """An embedder that answers with too few bytes costs the rows of that call, and nobody waits for ever."""
+async def test_an_answer_that_does_not_fit_the_request_is_an_error(serve: Serve, embedder: SmallEmbedder) -> None:
+    """Too few cosines or bytes of vectors cost the rows of that call, and no row waits for ever."""
     embedder.short = True
     async with serve() as client:
         assert (await gather(client, "a", "b")).error == "embedder_answer_invalid"
+        found = await client.gather(AgentResponse(text="a"), WantedTexts(keeps_answer=True))
+        assert found.error == "embedder_answer_invalid"
         embedder.short = False
-        assert vectors(await gather(client, "a")) == [[1, ord("a")]]
+        assert cosines(await gather(client, "a", "b")) == [cosine_of("a", "b")]
 
 
-async def test_an_embedder_that_starts_late_is_waited_for(tmp_path: Path, embedder: Embedder) -> None:
-    """A client that is there before its embedder gets its vectors once that listens."""
-    server = RpcServer()
-    server.add(
-        "assay.v1.EmbedderService",
-        lambda grpc: embedder_pb2_grpc.add_EmbedderServiceServicer_to_server(embedder, grpc),
-    )
+async def test_an_embedder_that_starts_late_is_waited_for(tmp_path: Path, embedder: SmallEmbedder) -> None:
+    """A client that is there before its embedder gets its cosines once that listens."""
+    server = _server(embedder)
     async with open_channel(f"unix:{tmp_path}/late.sock") as channel:
         client = EmbeddingClient(embedder_pb2_grpc.EmbedderServiceStub(channel), "tiny", patience_s=20.0)
-        row = asyncio.ensure_future(gather(client, "abc"))
+        row = asyncio.ensure_future(gather(client, "abc", "b"))
         await asyncio.sleep(0)
         await server.start(f"unix:{tmp_path}/late.sock")
-        assert vectors(await row) == [[3, ord("a")]]
+        assert cosines(await row) == [cosine_of("abc", "b")]
         await client.aclose()
     await server.stop(0)
 
 
-async def test_closing_lets_nobody_wait(serve: Serve, embedder: Embedder) -> None:
-    """Closing cancels rows whose texts are under way as well as those that have not left yet."""
+async def test_closing_lets_no_row_wait(serve: Serve, embedder: SmallEmbedder) -> None:
+    """Closing cancels rows whose texts are in flight as well as those that have not left yet."""
     embedder.gate.clear()
     async with serve() as client:
         rows = []
@@ -274,7 +301,7 @@ async def test_closing_lets_nobody_wait(serve: Serve, embedder: Embedder) -> Non
             embedder.called.clear()
             rows.append(asyncio.ensure_future(gather(client, f"sent {n}", "reference")))
             await embedder.called.wait()
-        rows.append(asyncio.ensure_future(gather(client, "not sent")))
+        rows.append(asyncio.ensure_future(gather(client, "not sent", "reference")))
         await asyncio.sleep(0)
         await client.aclose()
         async with asyncio.timeout(20):

@@ -74,7 +74,7 @@ def full_row(row_of: Callable[..., Row]) -> Row:
         case=dataclasses.replace(row.case, turns=(turn,), assertions=checks, thresholds={"rouge": 0.1}),
         embeddings={
             "all-MiniLM-L6-v2": EmbeddingEvidence(
-                vectors[0], vectors[1:], model="m", revision="r", others={"x": vectors[1]}
+                vectors[0], dict.fromkeys((*row.case.references, "x"), 0.5), {"x": vectors[1]}, model="m", revision="r"
             )
         },
         verdicts={

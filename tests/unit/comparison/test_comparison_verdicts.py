@@ -10,7 +10,7 @@ from tests.unit.comparison.comparing import METRICS, compare_columns, compared, 
 
 from assay.comparison.compare import compare_runs
 from assay.comparison.decision import DecisionRules, decide
-from assay.comparison.facts import facts_of
+from assay.comparison.facts import _metric, facts_of
 from assay.comparison.model import Adjustment, ComparisonSettings, FailOn, Verdict
 from assay.comparison.what_changed import changes
 from assay.errors import InvalidInputError
@@ -213,6 +213,11 @@ def test_flipped_cases_come_worst_first() -> None:
     assert found.flipped_count["A_vs_B"] == 3
 
 
+def _embedded(**changed: tuple[str, ...]) -> dict[str, Any]:
+    known: dict[str, Any] = {"models": ("e 1",), "precisions": ("fast",), "engines": ("packed avx512",)}
+    return {"metrics": {"quality": replace(METRICS["quality"], **(known | changed))}}
+
+
 @pytest.mark.parametrize(
     ("changed", "code", "said"),
     [
@@ -220,11 +225,13 @@ def test_flipped_cases_come_worst_first() -> None:
         ({"fingerprints": ("f" * 64,)}, "judge", "another model, rubric or parameters"),
         ({"metrics": {"quality": replace(METRICS["quality"], version="2")}}, "metric_version", "versions 1 and 2"),
         ({"metrics": {"quality": replace(METRICS["quality"], models=("e 2",))}}, "embedder", "other embeddings"),
+        (_embedded(precisions=("exact",)), "embedder", "another precision: exact and fast"),
+        (_embedded(engines=("packed avx2",)), "embedder", "another engine: packed avx2 and packed avx512"),
     ],
 )
 def test_runs_that_must_not_be_compared(changed: dict[str, Any], code: str, said: str) -> None:
     """Figures stand there, a verdict does not, and the exit status is 3 unless it is allowed."""
-    metrics = {"quality": replace(METRICS["quality"], models=("e 1",))}
+    metrics = _embedded()["metrics"]
     known: dict[str, Any] = {"metrics": metrics, "total": 20, "finished": 20, "fingerprints": ("a" * 64,)}
     a, b = facts("a", **known), facts("b", **(known | changed))
     columns = {"quality": [3.0] * 20}, {"quality": [4.0] * 20}
@@ -235,6 +242,23 @@ def test_runs_that_must_not_be_compared(changed: dict[str, Any], code: str, said
     assert found.pairs[0].metric("quality").verdict is Verdict.WITHHELD
     assert decide(found, DecisionRules()).exit_status == 3
     assert decide(found, DecisionRules(allow_mismatch=True)).exit_status == 0
+
+
+def test_a_run_that_does_not_name_its_precision_may_be_compared() -> None:
+    """What an older version did not record is no mismatch; nor is another engine at the precision exact."""
+    known: dict[str, Any] = {"total": 20, "finished": 20}
+    heads = [
+        {"models": [{"model": "e", "revision": "1"}]},
+        {"models": [{"model": "e", "revision": "1", "precision": "exact", "engine": "packed avx512"}]},
+        {"models": [{"model": "e", "revision": "1", "precision": "exact", "engine": "packed avx2"}]},
+    ]
+    runs = [
+        compared(
+            name, {"quality": [3.0] * 20}, run_facts=facts(name, **known, metrics={"quality": _metric("quality", it)})
+        )
+        for name, it in zip("abc", heads, strict=True)
+    ]
+    assert compare_runs(runs, ComparisonSettings()).mismatches == ()
 
 
 def test_too_few_common_cases() -> None:

@@ -12,6 +12,7 @@ from assay.metrics import build_metric, complete_parameters
 from assay.metrics.core.info import DEFAULT_MODEL
 from assay.metrics.core.row_verdict import row_reason, row_verdict
 from assay.metrics.core.score import EmbeddingEvidence, Metric, Row
+from assay.metrics.core.similarity import cosine
 from assay.model.agent_response import AgentError, AgentErrorKind, AgentResponse, AgentStatus, Source
 from assay.model.case import Case, Turn
 from assay.model.run import CaseResult, MetricSettings
@@ -25,6 +26,11 @@ def metric() -> Callable[..., Metric]:
         return build_metric(MetricSettings(name, complete_parameters(name, parameters, where="metrics[0]")))
 
     return build
+
+
+def _cosines(answer: Any, references: Sequence[str], vectors: Sequence[Any]) -> dict[str, float | None]:
+    usable = [text for text in references if text.strip()]
+    return {text: cosine(answer, vector) for text, vector in zip(usable, vectors, strict=False)}
 
 
 @pytest.fixture
@@ -53,7 +59,8 @@ def row() -> Callable[..., Row]:
         if arrays or evidence:
             details = {"model": DEFAULT_MODEL, "revision": "abc", **evidence}
             answer = arrays[0] if arrays else None
-            embeddings[DEFAULT_MODEL] = EmbeddingEvidence(answer, tuple(arrays[1:]), **details)
+            cosines = {} if answer is None else _cosines(answer, references, arrays[1:])
+            embeddings[DEFAULT_MODEL] = EmbeddingEvidence(answer, cosines, **details)
         return Row(Case("case", (Turn("question", references=tuple(references)),)), response, embeddings)
 
     return build

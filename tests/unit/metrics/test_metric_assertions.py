@@ -16,9 +16,10 @@ from assay.metrics.checks.answer_checks import CHECKS
 from assay.metrics.checks.judged_checks import JUDGED_CHECKS
 from assay.metrics.checks.similar_checks import SIMILAR_CHECKS
 from assay.metrics.checks.unmade_checks import NEVER_MADE, not_made
-from assay.metrics.core.evidence import compared_texts, wanted_models
+from assay.metrics.core.evidence import WantedTexts, wanted_texts
 from assay.metrics.core.info import DEFAULT_MODEL
 from assay.metrics.core.score import EmbeddingEvidence, Metric, Row
+from assay.metrics.core.similarity import cosine
 from assay.metrics.rows.row_scores import score_row
 from assay.model.agent_response import AgentResponse, Usage
 from assay.model.case import Assertion, Case, Turn
@@ -35,7 +36,9 @@ OPEN = Assertion("llm-rubric", "is kind")
 def row_of(checks: Sequence[Assertion], response: AgentResponse | None = None, **case: Any) -> Row:
     """A row whose answer is "a" with the vector (1, 0), and every text its own."""
     vectors = {text: np.asarray(vector, dtype=np.float32) for text, vector in VECTORS.items()}
-    evidence = EmbeddingEvidence(np.asarray([1.0, 0.0], dtype=np.float32), others=vectors, model=DEFAULT_MODEL)
+    answer = np.asarray([1.0, 0.0], dtype=np.float32)
+    cosines = {text: cosine(answer, vector) for text, vector in vectors.items()}
+    evidence = EmbeddingEvidence(answer, cosines, vectors, model=DEFAULT_MODEL, revision="r")
     made = Case("case", (Turn("q"),), assertions=tuple(checks), **case)
     return Row(made, response or AgentResponse(text="a"), {DEFAULT_MODEL: evidence})
 
@@ -162,7 +165,7 @@ def test_similar(metric: Callable[..., Metric], check: Assertion, holds: bool, s
 def test_a_blank_answer_is_near_to_nothing(metric: Callable[..., Metric]) -> None:
     """It is decided without asking for its vector."""
     row = row_of([Assertion("similar", "same")], AgentResponse(text=" \n"))
-    assert wanted_models([metric("assertions")], row.case, row.response) == {}
+    assert wanted_texts([metric("assertions")], row.case, row.response) == {}
     found = metric("assertions").score(Row(row.case, row.response))
     assert (found.value, found.passed) == (0.0, False)
 
@@ -188,12 +191,12 @@ def test_a_check_without_vectors(
 def test_only_cases_with_such_checks_need_vectors(metric: Callable[..., Metric]) -> None:
     """Of a case without checks by embeddings nothing is embedded; each text is embedded once."""
     plain, similar = row_of([HOLDS]), row_of([Assertion("similar", ["x", "y"]), Assertion("similar", "x")])
+    measured = row_of([Assertion("similar:dot", "x"), Assertion("similar:euclidean", ["z", "x"])])
     made = [metric("assertions", model="m"), metric("semantic_similarity")]
     response = AgentResponse(text="a")
-    assert wanted_models(made, plain.case, response) == {}
-    assert compared_texts(made, plain.case) == {}
-    assert wanted_models(made, similar.case, response) == {"m": False}
-    assert compared_texts(made, similar.case) == {"m": ("x", "y")}
+    assert wanted_texts(made, plain.case, response) == {}
+    assert wanted_texts(made, similar.case, response) == {"m": WantedTexts(compared=("x", "y"))}
+    assert wanted_texts(made, measured.case, response) == {"m": WantedTexts(measured=("x", "z"))}
 
 
 @pytest.mark.parametrize("value", [None, "", " ", [], ["a", " "], {"a": 1}, ["a", ["b"]], ["a"] * 101])

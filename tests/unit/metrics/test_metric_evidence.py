@@ -6,13 +6,15 @@ from collections.abc import Callable
 
 import pytest
 
-from assay.metrics.core.evidence import wanted_models
+from assay.metrics.core.evidence import WantedTexts, wanted_texts
 from assay.metrics.core.score import Metric, Row
 from assay.model.agent_response import AgentError, AgentErrorKind, AgentResponse, AgentStatus
 from assay.model.case import Case, Turn
 from assay.model.run import ScoreStatus
 
 DEFAULT, OTHER = "all-MiniLM-L6-v2", "other"
+REFERENCE, ANSWER = WantedTexts(compared=("r",)), WantedTexts(keeps_answer=True)
+BOTH = WantedTexts(compared=("r",), keeps_answer=True)
 FAILED = AgentResponse(
     status=AgentStatus.ERROR, text="said before", error=AgentError(AgentErrorKind.TIMEOUT, "no answer within 30 s")
 )
@@ -23,18 +25,18 @@ FAILED = AgentResponse(
     [
         ([], ("r",), AgentResponse(text="a"), {}),
         (["exact_match"], ("r",), AgentResponse(text="a"), {}),
-        (["semantic_similarity"], ("r",), AgentResponse(text="a"), {DEFAULT: True}),
-        (["satisfaction"], ("", " ", "r"), AgentResponse(text="a"), {DEFAULT: True}),
+        (["semantic_similarity"], ("r", "r"), AgentResponse(text="a"), {DEFAULT: REFERENCE}),
+        (["satisfaction"], ("", " ", "r"), AgentResponse(text="a"), {DEFAULT: REFERENCE}),
         (["semantic_similarity"], (), AgentResponse(text="a"), {}),
         (["semantic_similarity"], (" \n",), AgentResponse(text="a"), {}),
         (["semantic_similarity"], ("r",), AgentResponse(text=" \n"), {}),
         (["semantic_similarity", "consistency"], ("r",), FAILED, {}),
-        (["consistency"], ("r",), AgentResponse(text="a"), {DEFAULT: False}),
-        (["consistency"], (), AgentResponse(text="a"), {DEFAULT: False}),
+        (["consistency"], ("r",), AgentResponse(text="a"), {DEFAULT: ANSWER}),
+        (["consistency"], (), AgentResponse(text="a"), {DEFAULT: ANSWER}),
         (["consistency"], (), AgentResponse(text=""), {}),
-        (["consistency", "semantic_similarity"], ("r",), AgentResponse(text="a"), {DEFAULT: True}),
-        (["semantic_similarity", "consistency"], ("r",), AgentResponse(text="a"), {DEFAULT: True}),
-        (["semantic_similarity", "consistency"], (), AgentResponse(text="a"), {DEFAULT: False}),
+        (["consistency", "semantic_similarity"], ("r",), AgentResponse(text="a"), {DEFAULT: BOTH}),
+        (["semantic_similarity", "consistency"], ("r",), AgentResponse(text="a"), {DEFAULT: BOTH}),
+        (["semantic_similarity", "consistency"], (), AgentResponse(text="a"), {DEFAULT: ANSWER}),
     ],
 )
 def test_models_that_a_row_needs(
@@ -42,12 +44,12 @@ def test_models_that_a_row_needs(
     kinds: list[str],
     references: tuple[str, ...],
     response: AgentResponse,
-    wanted: dict[str, bool],
+    wanted: dict[str, WantedTexts],
 ) -> None:
-    """A vector is asked for when a metric reads it; references only where they are compared with."""
+    """Each reference is compared once, where a metric reads it; a vector is asked for only where one reads that."""
     case = Case("case", (Turn("q", references=references),))
     metrics = [metric(kind) for kind in kinds]
-    assert wanted_models(metrics, case, response) == wanted
+    assert wanted_texts(metrics, case, response) == wanted
     if not wanted:
         # Whatever is not asked for is not missed.
         scores = [one.score(Row(case, response)) for one in metrics]
@@ -58,4 +60,4 @@ def test_each_model_is_asked_for_what_its_own_metrics_need(metric: Callable[...,
     """Two models, one of them for the answers alone."""
     metrics = [metric("consistency", model=OTHER), metric("semantic_similarity")]
     case = Case("case", (Turn("q", references=("r",)),))
-    assert wanted_models(metrics, case, AgentResponse(text="a")) == {OTHER: False, DEFAULT: True}
+    assert wanted_texts(metrics, case, AgentResponse(text="a")) == {OTHER: ANSWER, DEFAULT: REFERENCE}

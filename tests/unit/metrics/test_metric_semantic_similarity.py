@@ -58,7 +58,7 @@ def test_cosine_is_symmetric_bounded_and_blind_to_length(u: list[float], v: list
 
 def test_a_scored_row_names_what_produced_it(metric: Callable[..., Metric], row: Callable[..., Row]) -> None:
     """Version, model, revision, truncation and threshold stand beside the value."""
-    built = row("a", ["b"], vectors=[(3, 4), (4, 3)], reference_truncated=True)
+    built = row("a", ["b"], vectors=[(3, 4), (4, 3)], truncated=frozenset({"b"}), precision="exact", engine="packed")
     score = metric("semantic_similarity").score(built)
     assert score.value == pytest.approx(0.96)
     assert score.passed is True
@@ -66,6 +66,8 @@ def test_a_scored_row_names_what_produced_it(metric: Callable[..., Metric], row:
         "version": "1",
         "model": "all-MiniLM-L6-v2",
         "revision": "abc",
+        "precision": "exact",
+        "engine": "packed",
         "truncated": True,
         "threshold": 0.75,
     }

@@ -14,6 +14,7 @@ from assay.metrics.core.info import DEFAULT_MODEL
 from assay.metrics.core.row_verdict import row_reason
 from assay.metrics.core.row_work import row_work
 from assay.metrics.core.score import EmbeddingEvidence, JudgeEvidence, Row, score_from_json, score_to_json
+from assay.metrics.core.similarity import cosine
 from assay.metrics.core.turn_scores import TURNS, scores_turns
 from assay.metrics.rows.row_scores import score_row
 from assay.model.agent_response import AgentError, AgentErrorKind, AgentResponse, AgentStatus, Source, ToolCall, Usage
@@ -54,7 +55,10 @@ def talk(
         (
             {
                 model: EmbeddingEvidence(
-                    vector(each.response.text), tuple(map(vector, each.case.references)), model=model, revision="r"
+                    vector(each.response.text),
+                    {text: cosine(vector(each.response.text), vector(text)) for text in each.case.references},
+                    model=model,
+                    revision="r",
                 )
                 for model in each.models
             },

@@ -13,13 +13,11 @@ import math
 from typing import TYPE_CHECKING
 
 from assay.metrics.checks.answer_checks import Outcome
-from assay.metrics.core.similarity import cosine
+from assay.metrics.core.similarity import language_warnings
 from assay.statistics.thresholds import exceeds, meets
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from numpy.typing import ArrayLike
 
     from assay.metrics.core.score import EmbeddingEvidence
     from assay.model.agent_response import AgentResponse
@@ -33,6 +31,7 @@ SIMILAR_CHECKS: Mapping[str, str] = {
 }
 """The checks that compare vectors, and what each checks."""
 
+_BY_COSINE = frozenset({"similar", "similar:cosine"})
 _DEFAULT_THRESHOLD = 0.75
 _MAX_TEXTS = 100
 
@@ -42,6 +41,11 @@ def similar_texts(check: Assertion) -> tuple[str, ...]:
     values = check.value if isinstance(check.value, list) else [check.value]
     texts = tuple(str(value) for value in values if isinstance(value, str | int | float) and str(value).strip())
     return texts if len(texts) == len(values) else ()
+
+
+def is_by_cosine(check: Assertion) -> bool:
+    """Return whether a check by embeddings compares by the cosine, and not by the vectors themselves."""
+    return check.type in _BY_COSINE
 
 
 def similar_problem(check: Assertion) -> str:
@@ -58,18 +62,19 @@ def similar_outcome(check: Assertion, response: AgentResponse, evidence: Embeddi
     Args:
         check: Of a type in SIMILAR_CHECKS.
         response: The answer.
-        evidence: The vectors of the answer and, in `others`, of the check's texts; None where there are none.
+        evidence: The answer's cosines with the check's texts, or its vector and, in `others`, theirs; None where there
+            are none.
     """
     if not response.text.strip():
         return Outcome(False, 0.0, "the answer is blank")
     if evidence is None or evidence.skipped:
         return Outcome(None, None, "no embedder")
-    if evidence.error or evidence.answer is None:
-        return Outcome(None, None, evidence.error or "embedding_missing", is_error=True)
-    vectors = [evidence.others.get(text) for text in similar_texts(check)]
-    scores = [_score(check.type, evidence.answer, vector) for vector in vectors if vector is not None]
+    if evidence.error:
+        return Outcome(None, None, evidence.error, is_error=True)
+    texts = similar_texts(check)
+    scores = [_score(check.type, evidence, text) for text in texts]
     known = [score for score in scores if score is not None]
-    if not known or len(known) != len(vectors):
+    if not known or len(known) != len(scores):
         return Outcome(None, None, "invalid_vector", is_error=True)
     threshold = _DEFAULT_THRESHOLD if check.threshold is None else check.threshold
     if check.type == "similar:euclidean":
@@ -78,16 +83,25 @@ def similar_outcome(check: Assertion, response: AgentResponse, evidence: Embeddi
     else:
         nearest = max(known)
         holds, score, said = meets(nearest, threshold), min(1.0, max(0.0, nearest)), f"similarity {nearest:.3g}"
-    return Outcome(holds, score, "" if holds else said, detail={"model": evidence.model, "nearest": nearest})
+    detail = {
+        **evidence.origin,
+        "nearest": nearest,
+        "truncated": not evidence.truncated.isdisjoint((response.text, *texts)),
+        **language_warnings(evidence, texts),
+    }
+    return Outcome(holds, score, "" if holds else said, detail=detail)
 
 
-def _score(kind: str, answer: ArrayLike, text: ArrayLike) -> float | None:
+def _score(kind: str, evidence: EmbeddingEvidence, text: str) -> float | None:
     """Return a cosine, a dot product or a distance; None for vectors that have none."""
-    if kind in ("similar", "similar:cosine"):
-        return cosine(answer, text)
+    if kind in _BY_COSINE:
+        return evidence.cosines.get(text)
+    other = evidence.others.get(text)
+    if evidence.answer is None or other is None:
+        return None
     import numpy as np  # imported here: runs without embeddings start without it
 
-    u, v = np.asarray(answer, dtype=np.float64), np.asarray(text, dtype=np.float64)
+    u, v = np.asarray(evidence.answer, dtype=np.float64), np.asarray(other, dtype=np.float64)
     if u.shape != v.shape or u.ndim != 1:
         return None
     found = float(np.linalg.norm(u - v)) if kind == "similar:euclidean" else float(u @ v)

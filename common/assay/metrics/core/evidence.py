@@ -1,10 +1,11 @@
-"""Which evidence a row needs before its metrics are computed: whose vectors are asked for, and which verdicts."""
+"""Which evidence a row needs before its metrics are computed: which texts models compare, and which verdicts."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from assay.metrics.core.score import embeds_references, has_reference
+from assay.metrics.core.score import embeds_references, keeps_vector, usable_references
 from assay.model.agent_response import AgentStatus
 
 if TYPE_CHECKING:
@@ -15,11 +16,34 @@ if TYPE_CHECKING:
 
 
 class Embeds(Protocol):
-    """What may need vectors: a metric, or what stands for one."""
+    """What may need an embedding model: a metric, or what stands for one."""
 
     @property
     def embedding_model(self) -> str | None:
-        """The model whose vectors it needs, or None."""
+        """The model that it needs, or None."""
+
+
+@dataclass(frozen=True, slots=True)
+class WantedTexts:
+    """What a row needs of an embedding model.
+
+    Args:
+        compared: Texts whose cosine with the answer is needed, each once.
+        measured: Texts whose vectors are needed, each once; the answer's is needed with them.
+        keeps_answer: Whether the answer's vector is needed.
+    """
+
+    compared: tuple[str, ...] = ()
+    measured: tuple[str, ...] = ()
+    keeps_answer: bool = False
+
+    def joined(self, other: WantedTexts) -> WantedTexts:
+        """Return what is needed of one model for both."""
+        return WantedTexts(
+            tuple(dict.fromkeys((*self.compared, *other.compared))),
+            tuple(dict.fromkeys((*self.measured, *other.measured))),
+            self.keeps_answer or other.keeps_answer,
+        )
 
 
 def wanted_rubrics(metrics: Iterable[object], case: Case, response: AgentResponse) -> Sequence[str]:
@@ -38,43 +62,39 @@ def wanted_rubrics(metrics: Iterable[object], case: Case, response: AgentRespons
     return tuple(found)
 
 
-def compared_texts(metrics: Iterable[Embeds], case: Case) -> dict[str, tuple[str, ...]]:
-    """Return the texts beside references that metrics compare a row's answer with, each once, by model."""
-    found: dict[str, dict[str, None]] = {}
-    for metric in metrics:
-        texts = _own_texts(metric, case)
-        if metric.embedding_model is not None and texts:
-            found.setdefault(metric.embedding_model, {}).update(dict.fromkeys(texts))
-    return {model: tuple(texts) for model, texts in found.items()}
+def wanted_texts(metrics: Iterable[Embeds], case: Case, response: AgentResponse) -> dict[str, WantedTexts]:
+    """Return what a row needs of each embedding model; models of which it needs nothing are left out.
 
-
-def wanted_models(metrics: Iterable[Embeds], case: Case, response: AgentResponse) -> dict[str, bool]:
-    """Return the models whose vectors a row needs, and whether the references' are needed too.
-
-    None are needed where the agent failed or said nothing: metrics know what such a row is worth without asking.
-    A metric that compares with references needs none where the case has none to compare with; one that makes checks
-    needs none where no check of the case compares with a text.
+    Nothing is needed where the agent failed or said nothing: metrics know what such a row is worth without asking.
+    A metric that compares with references needs nothing where the case has none to compare with; one that makes checks
+    needs nothing where no check of the case compares with a text.
 
     Args:
         metrics: What is computed.
         case: The row's case.
         response: Its answer.
     """
-    wanted: dict[str, bool] = {}
     if response.status is AgentStatus.ERROR or not response.text.strip():
-        return wanted
+        return {}
+    return wanted_of_case(metrics, case)
+
+
+def wanted_of_case(metrics: Iterable[Embeds], case: Case) -> dict[str, WantedTexts]:
+    """Return what a row of a case needs of each embedding model where the agent says something."""
+    found: dict[str, WantedTexts] = {}
     for metric in metrics:
-        model = metric.embedding_model
-        if model is None or _own_texts(metric, case) == ():
-            continue
-        if not embeds_references(metric):
-            wanted.setdefault(model, False)
-        elif has_reference(case):
-            wanted[model] = True
-    return wanted
+        wanted = _wanted_of(metric, case)
+        if metric.embedding_model is not None and wanted != WantedTexts():
+            found[metric.embedding_model] = found.get(metric.embedding_model, WantedTexts()).joined(wanted)
+    return found
 
 
-def _own_texts(metric: Embeds, case: Case) -> Sequence[str] | None:
-    """Return the texts of a case that a metric compares with in place of references; None for one that has none."""
-    own = getattr(metric, "compared_texts", None)
-    return None if own is None else tuple(own(case))
+def _wanted_of(metric: Embeds, case: Case) -> WantedTexts:
+    references = usable_references(case) if embeds_references(metric) else ()
+    own, measured = (getattr(metric, name, None) for name in ("compared_texts", "measured_texts"))
+    compared = (*references, *(own(case) if own is not None else ()))
+    return WantedTexts(
+        tuple(dict.fromkeys(compared)),
+        tuple(dict.fromkeys(measured(case) if measured is not None else ())),
+        keeps_vector(metric),
+    )

@@ -30,31 +30,40 @@ _STATUSES = {status.value: status for status in ScoreStatus}
 
 @dataclass(frozen=True, slots=True)
 class EmbeddingEvidence:
-    """The vectors of an answer and of its references, by one model.
+    """How near an answer is to other texts, by one model.
 
     Args:
-        answer: Shape (dimension,); None where it could not be had.
-        references: One vector per reference that is not blank, in order.
-        answer_truncated: Whether the answer was longer than the model's window.
-        reference_truncated: Whether any reference was.
+        answer: The answer's vector, shape (dimension,); None where no metric needs it, or it could not be had.
+        cosines: The cosine of the answer with each text that metrics compare it with, by text, in [-1, 1]; None where
+            a vector has no direction.
+        others: The vectors of texts that metrics compare by another measure than the cosine, by text.
+        truncated: Those of all these texts, the answer among them, that were longer than the model's window.
         model: The model's name.
         revision: SHA-256 of the model's weights.
+        precision: Its arithmetic, e.g. "exact"; empty where unknown.
+        engine: What computed the vectors; empty where unknown.
         english_only: Whether the model was trained on English alone.
-        error: Why there are no vectors, e.g. "embedder_unavailable"; empty where there are.
+        error: Why there is no evidence, e.g. "embedder_unavailable"; empty where there is.
         skipped: Why no embedder was asked, e.g. "no_embedder"; empty where one was.
-        others: The vectors of further texts that metrics compare the answer with, by text.
     """
 
-    answer: NDArray[np.float32] | None
-    references: tuple[NDArray[np.float32], ...] = ()
-    answer_truncated: bool = False
-    reference_truncated: bool = False
+    answer: NDArray[np.float32] | None = None
+    cosines: Mapping[str, float | None] = field(default_factory=dict)
+    others: Mapping[str, NDArray[np.float32]] = field(default_factory=dict)
+    truncated: frozenset[str] = frozenset()
     model: str = ""
     revision: str = ""
+    precision: str = ""
+    engine: str = ""
     english_only: bool = False
     error: str = ""
     skipped: str = ""
-    others: Mapping[str, NDArray[np.float32]] = field(default_factory=dict)
+
+    @property
+    def origin(self) -> dict[str, str]:
+        """What produced it, as a score's detail names it: model, revision, and precision and engine where known."""
+        known = {"precision": self.precision, "engine": self.engine}
+        return {"model": self.model, "revision": self.revision} | {name: it for name, it in known.items() if it}
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +95,7 @@ class Row:
 
     Args:
         response: The agent's answer.
-        embeddings: Vectors by model name.
+        embeddings: What embedding models say of the answer, by model name.
         verdicts: What a judge said, by rubric; empty where no judge was asked.
         scores: Scores of metrics that were computed before, by name; what composites read.
         outcomes: What functions on the user's side said, by metric; empty where none was called.
@@ -124,8 +133,8 @@ class Metric(Protocol):
     `of_conversation`, True where a conversation is scored as a whole although the metric reads what turns expect;
     `rubric`, under which name it finds the verdict that it needs; `work(row)`, how much work a row is at most where
     that is more than reading its texts once (see `row_work`). One that makes the checks of cases says of each case what
-    these need: `compared_texts(case)`, the texts whose vectors it compares with the answer's, and `rubrics(case)`, the
-    names of the verdicts.
+    these need: `compared_texts(case)`, the texts whose cosine with the answer it reads, `measured_texts(case)`, those
+    whose vectors it needs, and `rubrics(case)`, the names of the verdicts.
 
     Args:
         name: The metric's name in this run.
@@ -212,8 +221,8 @@ def embeds_references(metric: object) -> bool:
     return getattr(metric, "embeds_references", True)
 
 
-def keeps_vector(metric: Metric) -> bool:
-    """Return whether a metric's aggregate is computed from the answers' vectors."""
+def keeps_vector(metric: object) -> bool:
+    """Return whether a metric, or what stands for one, computes its aggregate from the answers' vectors."""
     return getattr(metric, "keeps_vector", False)
 
 

@@ -10,12 +10,18 @@ from assay.metrics.core.score import EmbeddingEvidence, has_reference, usable_re
 from assay.model.agent_response import AgentStatus
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from numpy.typing import ArrayLike
 
     from assay.metrics.core.score import Row
 
+WARNINGS = "warnings"
+"""Under which name a score's detail lists what to know before trusting it."""
+LANGUAGE_MISMATCH = "model_language_mismatch"
+"""The warning that an English-only model compared a text of another script."""
+
 _FOREIGN_SHARE = 0.30
-_WORK_PER_VECTOR = 3_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +32,7 @@ class Similarity:
         value: In [-1, 1]; None where there is none.
         reason: "no_reference", "agent_error", "empty_output", or what failed; empty otherwise.
         skipped: Whether the row lacks what is needed, as opposed to a failure.
-        detail: Model, revision, truncation, warnings.
+        detail: What produced it, truncation, warnings.
     """
 
     value: float | None
@@ -58,29 +64,28 @@ def similarity(row: Row, model: str) -> Similarity:
         # An embedding of "" is an arbitrary vector; nothing is what the agent said.
         return Similarity(0.0, "empty_output", detail={"model": model})
     evidence = row.embeddings.get(model) or EmbeddingEvidence(None, error="embedding_missing")
-    if evidence.error or evidence.answer is None:
-        return Similarity(None, evidence.error or "embedding_missing", detail={"model": model})
+    if evidence.error:
+        return Similarity(None, evidence.error, detail={"model": model})
     return _best(row, evidence)
 
 
-def similarity_work(row: Row) -> int:
-    """Return how much work comparing the answer's vector with those of its references is at most; see `row_work`."""
-    return _WORK_PER_VECTOR * len(row.case.references)
+def language_warnings(evidence: EmbeddingEvidence, texts: Iterable[str]) -> dict[str, list[str]]:
+    """Return the warning that a score carries where an English-only model met a text of another script, or nothing."""
+    if evidence.english_only and any(_foreign_share(text) > _FOREIGN_SHARE for text in texts):
+        return {WARNINGS: [LANGUAGE_MISMATCH]}
+    return {}
 
 
 def _best(row: Row, evidence: EmbeddingEvidence) -> Similarity:
-    assert evidence.answer is not None
-    detail = {
-        "model": evidence.model,
-        "revision": evidence.revision,
-        "truncated": evidence.answer_truncated or evidence.reference_truncated,
-    }
     references = usable_references(row.case)
-    if evidence.english_only and any(_foreign_share(text) > _FOREIGN_SHARE for text in references):
-        detail["warnings"] = ["model_language_mismatch"]
-    values = [cosine(evidence.answer, vector) for vector in evidence.references]
+    detail: dict[str, Any] = {
+        **evidence.origin,
+        "truncated": not evidence.truncated.isdisjoint((row.response.text, *references)),
+        **language_warnings(evidence, references),
+    }
+    values = [evidence.cosines.get(text) for text in references]
     known = [value for value in values if value is not None]
-    if not known or len(values) != len(references):
+    if not known:
         return Similarity(None, "invalid_vector", detail=detail)
     best = max(known)
     if len(values) > 1:

@@ -1,61 +1,80 @@
-"""The orchestrator's client of the embedder: texts of many cases travel together."""
+"""The orchestrator's client of the embedder: texts of many rows travel together, and cosines come back."""
 
 from __future__ import annotations
 
 import asyncio
 import random
-from collections import OrderedDict
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import grpc
-import numpy as np
 
 from assay.errors import AssayError, InternalError, OverloadedError, UnavailableError
 from assay.metrics.core.score import EmbeddingEvidence
 from assay.rpc.status import from_rpc_error
-from assay.v1 import embedder_pb2, embedder_pb2_grpc
+from assay.v1 import embedder_pb2
+from assay_orchestrator.evidence.shared_calls import CallLimits, SharedCalls
+from assay_orchestrator.evidence.similarity_stream import SimilarityStream
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Sequence
 
+    import numpy as np
     from numpy.typing import NDArray
 
+    from assay.metrics.core.evidence import WantedTexts
     from assay.model.agent_response import AgentResponse
+    from assay.v1 import embedder_pb2_grpc
 
-_MAX_TEXTS = 64
+T = TypeVar("T")
+
+_MAX_KEYS = 64
 _MAX_CALL_BYTES = 1024 * 1024
 _MAX_TEXT_CHARS = 100_000
+_MOST_BYTES_PER_CHAR = 4
 _CALLS_IN_FLIGHT = 3
 _CALL_DEADLINE_S = 120.0
+_LEAST_DELAY_S, _LONGEST_DELAY_S = 0.1, 2.0
+_VECTOR_BYTES = 4096
+_COSINE_BYTES = 512
+
+
+@dataclass(frozen=True, slots=True)
+class _MadeBy:
+    revision: str
+    precision: str
+    engine: str
+    english_only: bool
 
 
 @dataclass(frozen=True, slots=True)
 class _Embedded:
     vector: NDArray[np.float32]
     truncated: bool
-    model: embedder_pb2.ModelInfo
+    made_by: _MadeBy
 
 
-@dataclass(slots=True)
-class _Waiting:
-    text: str
-    future: asyncio.Future[_Embedded]
+@dataclass(frozen=True, slots=True)
+class _Compared:
+    cosine: float | None
+    first_truncated: bool
+    second_truncated: bool
+    made_by: _MadeBy
 
 
 class EmbeddingClient:
-    """Gathers the vectors of the texts of a run, or of the runs of a group, from the embedder, for one model.
+    """Gathers what a run, or the runs of a group, need of one embedding model.
 
-    While calls are in flight, further texts gather and leave together in the next one. Vectors are kept for a
-    while, so that a text that comes again, as the reference of a case's next repeat or the same answer of another
-    variant, is embedded once and has the same vector.
+    Cosines are computed by the embedder, where the vectors are; a vector itself is asked for only where a metric reads
+    it. What comes again, as the same answer of another variant, is asked for once and has the same value.
 
     Args:
         stub: The embedder.
         model: The model's name.
         patience_s: How long an embedder that cannot be reached is asked again before a row's evidence
             becomes an error.
-        cache_bytes: How much the kept vectors may take, in bytes.
+        scope: The team whose texts these are: the embedder serves teams in turn.
+        cache_bytes: How much the kept vectors, and as much again the kept cosines, may take, in bytes.
     """
 
     def __init__(
@@ -64,16 +83,18 @@ class EmbeddingClient:
         model: str,
         *,
         patience_s: float,
+        scope: str = "",
         cache_bytes: int = 32 * 1024 * 1024,
     ) -> None:
         self._stub = stub
         self._model = model
+        self._scope = scope
         self._patience_s = patience_s
-        self._cache_bytes = cache_bytes
-        self._waiting: list[_Waiting] = []
-        self._senders: set[asyncio.Task[None]] = set()
-        self._kept: OrderedDict[str, asyncio.Future[_Embedded]] = OrderedDict()
-        self._kept_bytes = 0
+        self._stream = SimilarityStream(stub)
+        limits = CallLimits(_MAX_KEYS, _MAX_CALL_BYTES, _CALLS_IN_FLIGHT, cache_bytes)
+        self._vectors = SharedCalls(self._embed, _text_bytes, value_bytes=_VECTOR_BYTES, limits=limits)
+        self._cosines = SharedCalls(self._compare, _pair_bytes, value_bytes=_COSINE_BYTES, limits=limits)
+        self._may_keep_vectors = True
         self._run_count = 1
 
     def join(self) -> bool:
@@ -83,120 +104,120 @@ class EmbeddingClient:
         self._run_count += 1
         return True
 
-    async def gather(
-        self, response: AgentResponse, references: Sequence[str], others: Sequence[str] = ()
-    ) -> EmbeddingEvidence:
-        """Return the vectors of the answer and of what it is compared with, or why they could not be had.
+    def prefetch(self, texts: Iterable[str]) -> None:
+        """Have the embedder compute texts that an answer is going to be compared with, while the agent is asked.
+
+        It keeps their vectors; one that was found to be of an older version keeps none, and is not asked. No result
+        depends on this.
+        """
+        if self._may_keep_vectors:
+            for text in texts:
+                self._cosines.prefetch((text, text))
+
+    async def gather(self, response: AgentResponse, wanted: WantedTexts) -> EmbeddingEvidence:
+        """Return what a row needs of the model, or why it could not be had.
 
         Args:
             response: The answer.
-            others: Further texts that metrics compare it with, such as those of a case's checks.
+            wanted: What is needed.
         """
+        answer = response.text
+        measured = (answer, *wanted.measured) if wanted.keeps_answer or wanted.measured else ()
         try:
-            answer, *embedded = await asyncio.gather(*map(self._vector, (response.text, *references, *others)))
+            compared, embedded = await asyncio.gather(
+                asyncio.gather(*(self._cosines.get((answer, text)) for text in wanted.compared)),
+                asyncio.gather(*map(self._vectors.get, measured)),
+            )
         except AssayError as problem:
-            return EmbeddingEvidence(None, model=self._model, error=problem.reason.lower())
-        found = embedded[: len(references)]
+            return EmbeddingEvidence(model=self._model, error=problem.reason.lower())
+        pairs, vectors = dict(zip(wanted.compared, compared, strict=True)), dict(zip(measured, embedded, strict=True))
+        made_by = (compared or embedded)[0].made_by
         return EmbeddingEvidence(
-            answer=answer.vector,
-            references=tuple(one.vector for one in found),
-            answer_truncated=answer.truncated,
-            reference_truncated=any(one.truncated for one in found),
+            answer=vectors[answer].vector if vectors else None,
+            cosines={text: pair.cosine for text, pair in pairs.items()},
+            others={text: vectors[text].vector for text in wanted.measured},
+            truncated=frozenset(
+                [text for text, one in vectors.items() if one.truncated]
+                + [text for text, pair in pairs.items() if pair.second_truncated]
+                + [answer for pair in compared if pair.first_truncated]
+            ),
             model=self._model,
-            revision=answer.model.revision,
-            english_only=answer.model.english_only,
-            others={text: one.vector for text, one in zip(others, embedded[len(references) :], strict=True)},
+            revision=made_by.revision,
+            precision=made_by.precision,
+            engine=made_by.engine,
+            english_only=made_by.english_only,
         )
 
     async def aclose(self) -> None:
         """Stop once every run has closed it; calls that still wait are cancelled."""
         self._run_count -= 1
-        if self._run_count:
-            return
-        for task in self._senders:
-            task.cancel()
-        await asyncio.gather(*self._senders, return_exceptions=True)
-        for waiting in self._waiting:
-            waiting.future.cancel()
-        self._waiting.clear()
+        if not self._run_count:
+            await self._vectors.aclose()
+            await self._cosines.aclose()
+            await self._stream.aclose()
 
-    async def _vector(self, text: str) -> _Embedded:
-        kept = self._kept.get(text)
-        if kept is None or (kept.done() and (kept.cancelled() or kept.exception() is not None)):
-            if self._kept.pop(text, None) is not None:
-                self._kept_bytes -= len(text) + 4096
-            kept = asyncio.ensure_future(self._embed(text))
-            self._kept[text] = kept
-            self._kept_bytes += len(text) + 4096
-            while self._kept_bytes > self._cache_bytes and len(self._kept) > 1:
-                old_text, _ = self._kept.popitem(last=False)
-                self._kept_bytes -= len(old_text) + 4096
-        else:
-            self._kept.move_to_end(text)
-        return await asyncio.shield(kept)
+    async def _embed(self, texts: Sequence[str]) -> Sequence[_Embedded]:
+        request = embedder_pb2.EmbedRequest(
+            texts=[text[:_MAX_TEXT_CHARS] for text in texts], model=self._model, scope=self._scope
+        )
+        return _vectors(await self._patiently(lambda: self._embed_once(request)), len(texts))
 
-    async def _embed(self, text: str) -> _Embedded:
-        waiting = _Waiting(text[:_MAX_TEXT_CHARS], asyncio.get_running_loop().create_future())
-        self._waiting.append(waiting)
-        # A sender that is done takes nothing more, although its callback may not have run yet.
-        if sum(not sender.done() for sender in self._senders) < _CALLS_IN_FLIGHT:
-            task = asyncio.create_task(self._send_all())
-            self._senders.add(task)
-            task.add_done_callback(self._senders.discard)
-        return await waiting.future
+    async def _embed_once(self, request: embedder_pb2.EmbedRequest) -> embedder_pb2.EmbedResponse:
+        try:
+            return await self._stub.Embed(request, timeout=_CALL_DEADLINE_S)
+        except grpc.aio.AioRpcError as error:
+            raise from_rpc_error(error) from error
 
-    async def _send_all(self) -> None:
-        await asyncio.sleep(0)  # lets cases that are ready in the same moment join the first call
-        while batch := self._take():
-            try:
-                embedded = _read(await self._call([waiting.text for waiting in batch]), len(batch))
-            except AssayError as problem:
-                for waiting in batch:
-                    if not waiting.future.done():
-                        waiting.future.set_exception(problem)
-            except asyncio.CancelledError:
-                for waiting in batch:
-                    waiting.future.cancel()
-                raise
-            else:
-                for waiting, one in zip(batch, embedded, strict=True):
-                    if not waiting.future.done():
-                        waiting.future.set_result(one)
+    async def _compare(self, pairs: Sequence[tuple[str, str]]) -> Sequence[_Compared]:
+        request = embedder_pb2.SimilarityRequest(
+            pairs=[
+                embedder_pb2.TextPair(first=first[:_MAX_TEXT_CHARS], second=second[:_MAX_TEXT_CHARS])
+                for first, second in pairs
+            ],
+            model=self._model,
+            scope=self._scope,
+        )
+        response = await self._patiently(lambda: self._stream.ask(request))
+        # Versions that name their engine keep vectors, so that a text sent ahead is not computed twice.
+        self._may_keep_vectors = bool(response.model.engine)
+        return _cosines(response, len(pairs))
 
-    def _take(self) -> list[_Waiting]:
-        batch: list[_Waiting] = []
-        size = 0
-        while self._waiting and len(batch) < _MAX_TEXTS and size < _MAX_CALL_BYTES:
-            waiting = self._waiting.pop(0)
-            if not waiting.future.done():
-                batch.append(waiting)
-                size += 4 * len(waiting.text)
-        return batch
-
-    async def _call(self, texts: Sequence[str]) -> embedder_pb2.EmbedResponse:
-        request = embedder_pb2.EmbedRequest(texts=texts, model=self._model)
+    async def _patiently(self, attempt: Callable[[], Awaitable[T]]) -> T:
+        """Return what a call returns; while the embedder is unreachable or overloaded, it is repeated."""
         loop = asyncio.get_running_loop()
-        give_up_at = loop.time() + self._patience_s
-        delay_s = 0.1
+        began_at = loop.time()
         while True:
             try:
-                return await self._stub.Embed(request, timeout=_CALL_DEADLINE_S)
-            except grpc.aio.AioRpcError as error:
-                problem = from_rpc_error(error)
-                if not isinstance(problem, UnavailableError | OverloadedError):
-                    raise problem from error
-                if loop.time() >= give_up_at:
-                    raise UnavailableError("the embedder cannot be reached", reason="EMBEDDER_UNAVAILABLE") from error
-                await asyncio.sleep(_wait_s(problem, delay_s))
-                delay_s = min(delay_s * 2, 2.0)
+                return await attempt()
+            except (UnavailableError, OverloadedError) as problem:
+                waited_s = loop.time() - began_at
+                if waited_s >= self._patience_s:
+                    raise UnavailableError("the embedder cannot be reached", reason="EMBEDDER_UNAVAILABLE") from problem
+                await asyncio.sleep(_delay_s(problem, waited_s))
 
 
-def _wait_s(problem: AssayError, delay_s: float) -> float:
-    asked = problem.retry_after_s if isinstance(problem, OverloadedError) else 0.0
-    return max(asked, delay_s * random.uniform(0.5, 1.0))  # noqa: S311 - spreads callers, no secret
+def _text_bytes(text: str) -> int:
+    return _MOST_BYTES_PER_CHAR * min(len(text), _MAX_TEXT_CHARS)
 
 
-def _read(response: embedder_pb2.EmbedResponse, count: int) -> list[_Embedded]:
+def _pair_bytes(pair: tuple[str, str]) -> int:
+    return _text_bytes(pair[0]) + _text_bytes(pair[1])
+
+
+def _delay_s(problem: AssayError, waited_s: float) -> float:
+    """Return when to ask again: a model that has just been loaded is found after a tenth of the time that it took."""
+    asked_s = problem.retry_after_s if isinstance(problem, OverloadedError) else 0.0
+    own_s = min(max(_LEAST_DELAY_S, waited_s / 10), _LONGEST_DELAY_S)
+    return max(asked_s, own_s * random.uniform(0.5, 1.0))  # noqa: S311 - spreads callers, no secret
+
+
+def _made_by(model: embedder_pb2.ModelInfo) -> _MadeBy:
+    return _MadeBy(model.revision, model.precision, model.engine, model.english_only)
+
+
+def _vectors(response: embedder_pb2.EmbedResponse, count: int) -> list[_Embedded]:
+    import numpy as np  # imported here: runs that need cosines alone start without it
+
     try:
         vectors = np.frombuffer(response.vectors, dtype="<f4").reshape(count, response.dimension)
     except ValueError:
@@ -205,5 +226,20 @@ def _read(response: embedder_pb2.EmbedResponse, count: int) -> list[_Embedded]:
             f"dimension {response.dimension}",
             reason="EMBEDDER_ANSWER_INVALID",
         ) from None
-    truncated = set(response.truncated)
-    return [_Embedded(vectors[index], index in truncated, response.model) for index in range(count)]
+    truncated, made_by = set(response.truncated), _made_by(response.model)
+    return [_Embedded(vectors[index], index in truncated, made_by) for index in range(count)]
+
+
+def _cosines(response: embedder_pb2.SimilarityResponse, count: int) -> list[_Compared]:
+    if len(response.similarities) != count:
+        raise InternalError(
+            f"the embedder answered {count} pairs with {len(response.similarities)} cosines",
+            reason="EMBEDDER_ANSWER_INVALID",
+        )
+    made_by = _made_by(response.model)
+    return [
+        _Compared(
+            each.cosine if each.HasField("cosine") else None, each.first_truncated, each.second_truncated, made_by
+        )
+        for each in response.similarities
+    ]

@@ -7,7 +7,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from assay.metrics.core.evidence import wanted_models, wanted_rubrics
+from assay.metrics.core.evidence import wanted_rubrics, wanted_texts
 from assay.metrics.core.score import Row, has_reference
 from assay.metrics.core.turn_scores import scores_turns
 from assay.model.agent_response import AgentResponse, AgentStatus, Message, Usage
@@ -15,6 +15,7 @@ from assay.model.agent_response import AgentResponse, AgentStatus, Message, Usag
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from assay.metrics.core.evidence import WantedTexts
     from assay.metrics.core.score import EmbeddingEvidence, JudgeEvidence, Metric
     from assay.model.case import Case
     from assay.model.metric_call import MetricOutcome
@@ -28,7 +29,7 @@ class ScoredTurn:
         case: The case up to the turn.
         response: The answer.
         earlier: The answers before it.
-        models: The models whose vectors it needs, and whether the references' are needed too.
+        models: What it needs of embedding models, by model.
         rubrics: The names under which metrics look for verdicts on it.
         turn_index: Which turn, where later ones are scored too; None for a row's last.
     """
@@ -36,7 +37,7 @@ class ScoredTurn:
     case: Case
     response: AgentResponse
     earlier: Sequence[AgentResponse]
-    models: Mapping[str, bool]
+    models: Mapping[str, WantedTexts]
     rubrics: Sequence[str]
     turn_index: int | None = None
 
@@ -63,9 +64,7 @@ def scored_turns(
     last = answers[-1]
     if len(case.turns) == 1 or turn_score == "last":
         return [
-            ScoredTurn(
-                case, last, answers[:-1], wanted_models(metrics, case, last), wanted_rubrics(metrics, case, last)
-            )
+            ScoredTurn(case, last, answers[:-1], wanted_texts(metrics, case, last), wanted_rubrics(metrics, case, last))
         ]
     by_turn = [metric for metric in metrics if scores_turns(metric)]
     unasked = AgentResponse(status=last.status, error=last.error)
@@ -75,7 +74,7 @@ def scored_turns(
         is_last, view = index == len(given) - 1, case.up_to(index)
         chosen = metrics if is_last else by_turn
         judged = is_last or (last.status is not AgentStatus.ERROR and has_reference(view))
-        models = wanted_models(chosen, view, response)
+        models = wanted_texts(chosen, view, response)
         rubrics = wanted_rubrics(chosen, view, response) if judged else ()
         turns.append(ScoredTurn(view, response, given[:index], models, rubrics, None if is_last else index))
     return turns
@@ -95,7 +94,7 @@ def scored_row(
         case: The row's case.
         answers: One a turn, as far as they were asked.
         turns: What `scored_turns` returned.
-        evidence: Vectors and verdicts of each of them.
+        evidence: What embedding models and judges say of each of them.
         turn_score: As above.
         outcomes: What functions on the user's side said of each of the turns.
     """

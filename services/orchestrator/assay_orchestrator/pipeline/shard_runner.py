@@ -8,9 +8,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
 from assay.errors import AssayError
-from assay.metrics.core.evidence import compared_texts
 from assay.metrics.core.row_verdict import row_reason, row_verdict
-from assay.metrics.core.score import EmbeddingEvidence, JudgeEvidence, Metric, keeps_vector, usable_references
+from assay.metrics.core.score import EmbeddingEvidence, JudgeEvidence, Metric, keeps_vector
 from assay.model.agent_response import AgentRequest, AgentResponse, AgentStatus
 from assay.model.run import CaseResult
 from assay.runtime.failpoints import failpoint
@@ -21,6 +20,7 @@ from assay_orchestrator.evidence.verdict_wire import JudgedRow, NotYetError
 from assay_orchestrator.pipeline import dead_letters
 from assay_orchestrator.pipeline.canary_rows import CanaryRows
 from assay_orchestrator.pipeline.conversations import history_before, scored_row, scored_turns
+from assay_orchestrator.pipeline.row_embeddings import gather_embeddings, prefetch
 from assay_orchestrator.store import attempts, datasets, results
 from assay_orchestrator.store.attempts import RowAttempts
 from assay_orchestrator.store.results import AnswerRecord
@@ -44,7 +44,6 @@ _MAX_PENDING_POLLS = 64
 _Evidence: TypeAlias = "tuple[Mapping[str, EmbeddingEvidence], Mapping[str, JudgeEvidence]]"
 _Outcomes: TypeAlias = "Mapping[str, MetricOutcome]"
 _UNJUDGED = JudgeEvidence(None, skipped="judge_not_configured", detail={"message": NO_JUDGE})
-_NO_EMBEDDER = EmbeddingEvidence(None, skipped="no_embedder")
 
 
 class _Clock:
@@ -253,6 +252,7 @@ class ShardRunner:
                     raise NotAskedError
                 await self._journal(work)
                 work.clock.start()
+                prefetch(self._context, work.case, len(answers))
                 response = await self._ask(work, answers)
             fresh = AnswerRecord(work.case_index, work.repeat_index, len(answers), response)
             answers.append(response)
@@ -312,7 +312,7 @@ class ShardRunner:
         failpoint("agent.before_call")
 
     async def _evidence(self, work: _Work, turns: Sequence[ScoredTurn]) -> list[_Evidence] | None:
-        """Return vectors and verdicts of each turn; None where the row has to wait for verdicts."""
+        """Return embeddings and verdicts of each turn; None where the row has to wait for verdicts."""
         # One that awaits its verdict leaves none behind that nothing waits for.
         gathering = (self._evidence_of(work, turn) for turn in turns)
         found = []
@@ -324,27 +324,8 @@ class ShardRunner:
         return known if len(known) == len(turns) else None
 
     async def _evidence_of(self, work: _Work, turn: ScoredTurn) -> _Evidence | None:
-        embeddings, verdicts = await asyncio.gather(self._gather(turn), self._judge(work, turn))
+        embeddings, verdicts = await asyncio.gather(gather_embeddings(self._context, turn), self._judge(work, turn))
         return None if verdicts is None else (embeddings, verdicts)
-
-    async def _gather(self, turn: ScoredTurn) -> dict[str, EmbeddingEvidence]:
-        if not turn.models:
-            return {}
-        # The checks of a case are about the last answer.
-        others = compared_texts(self._context.metrics, turn.case) if turn.turn_index is None else {}
-        embedders = self._context.embedders
-        asked = [model for model in turn.models if model in embedders]
-        failpoint("evidence.before")
-        gathered = await asyncio.gather(
-            *(
-                embedders[model].gather(
-                    turn.response, usable_references(turn.case) if turn.models[model] else (), others.get(model, ())
-                )
-                for model in asked
-            )
-        )
-        failpoint("evidence.after")
-        return {**dict.fromkeys(turn.models, _NO_EMBEDDER), **dict(zip(asked, gathered, strict=True))}
 
     async def _order(self, work: _Work, turns: Sequence[ScoredTurn]) -> None:
         """Order all verdicts that a row needs, where they come in batches: nothing else is done before they are there.

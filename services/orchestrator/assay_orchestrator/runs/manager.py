@@ -156,13 +156,14 @@ class RunManager:
         return await self.get(scope, await self._creation.create(scope, request_id, settings, dataset, asked))
 
     async def preflight(self, settings: RunSettings) -> None:
-        """Raise unless the services that a run needs would work for it: its agent's, and the judge.
+        """Raise unless the services that a run needs would work for it: its agent's, the embedder and the judge.
 
         Raises:
             SpecError: One would not; holds every problem.
         """
-        of_agent, of_judge = self._planner.agent_problems(settings), self._planner.judge_problems(settings)
-        if problems := [problem for found in await asyncio.gather(of_agent, of_judge) for problem in found]:
+        planner = self._planner
+        checks = planner.agent_problems(settings), planner.embedder_problems(settings), planner.judge_problems(settings)
+        if problems := [problem for found in await asyncio.gather(*checks) for problem in found]:
             raise SpecError(problems)
 
     async def get(self, scope: Scope, run_id: str) -> Run:

@@ -7,7 +7,8 @@ from urllib.parse import urlsplit
 from weakref import WeakValueDictionary
 
 from assay.errors import InvalidInputError, WrongStateError
-from assay.metrics import build_metric
+from assay.metrics import METRICS, build_metric
+from assay.model.scope import LOCAL
 from assay.spec.grpc_options import target_host
 from assay.spec.model import checks_of, wants_verdicts
 from assay_orchestrator.agents import agent_problems, build_agent
@@ -79,7 +80,7 @@ class Planner:
         host = self.hosted_agent(run.run_id) if wanted.needs_host else None
         metrics = [build_metric(metric) for metric in wanted.metrics]
         models = sorted({metric.embedding_model for metric in metrics if metric.embedding_model is not None})
-        # Only the cases show whether their checks need vectors: without an embedder such a check is skipped.
+        # Only the cases show whether their checks need a model: without an embedder such a check is skipped.
         for_all = [metric for metric in metrics if metric.embedding_model and not hasattr(metric, "compared_texts")]
         if for_all and self._embedder is None:
             raise WrongStateError(
@@ -126,6 +127,20 @@ class Planner:
         except InvalidInputError as refusal:
             return refusal.problems
 
+    async def embedder_problems(self, settings: RunSettings) -> Sequence[Problem]:
+        """Return why the embedder will not serve the models of a run, as far as it can be asked."""
+        # Models of checks alone are left out: only the cases show whether they are needed.
+        models = {
+            str(metric.parameters["model"]): f"metrics.{metric.name}"
+            for metric in settings.metrics
+            if metric.kind in METRICS and METRICS[metric.kind].info.needs_embedder and metric.kind != "assertions"
+        }
+        if self._embedder is None or not models:
+            return ()
+        from assay_orchestrator.runs.embedder_preflight import embedder_problems  # imported here: most need no embedder
+
+        return await embedder_problems(self._embedder, models, settings.team or LOCAL.team)
+
     async def judge_problems(self, settings: RunSettings) -> Sequence[Problem]:
         """Return why the judge service will not judge for a run, as far as it can be asked."""
         judge = settings.judge
@@ -162,14 +177,15 @@ class Planner:
 
     def _embedder_of(self, stub: EmbedderServiceAsyncStub, wanted: RunSettings, model: str) -> EmbeddingClient:
         """Return a run's client for a model: that of its group, whose runs have many texts in common."""
-        # Imported here: numpy is needed by runs with embeddings alone.
+        # Imported here: most runs need no embedder.
         from assay_orchestrator.evidence.embedding_client import EmbeddingClient
 
         key = (wanted.team, wanted.group_id, model)
         shared = self._group_embedders.get(key) if wanted.group_id else None
         if shared is not None and shared.join():
             return shared
-        client = EmbeddingClient(stub, model, patience_s=self._settings.embedder_patience_s)
+        scope, patience_s = wanted.team or LOCAL.team, self._settings.embedder_patience_s
+        client = EmbeddingClient(stub, model, patience_s=patience_s, scope=scope)
         if wanted.group_id:
             self._group_embedders[key] = client
         return client

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
 _MOST_BINS = 30
-_SOURCES = ("version", "model", "revision")
+_SOURCES = ("version", "model", "revision", "precision", "engine")
 _MOST_SOURCES = 5  # of a metric: rows of one run hardly differ
 
 
@@ -69,7 +69,7 @@ class RowFigures:
         self.bin_width_s = nice_bin(longest_s or 0.0, _MOST_BINS)
         self.latency_bins = [0] * max(math.ceil((longest_s or 0.0) / self.bin_width_s - 1e-9), 1)
         self.sources: dict[str, dict[str, list[str]]] = {}
-        """By metric, what produced its scores: versions, models and revisions."""
+        """By metric, what produced its scores: versions, models, revisions, precisions and engines."""
         self._metrics = metrics
         self._first_count = first_count
         self._case_id: str | None = None

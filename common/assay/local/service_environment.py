@@ -1,7 +1,7 @@
-"""What a local judge took from the environment of the command that started it: its keys and its settings.
+"""What a local judge or embedder took from the environment of the command that started it: its keys and its settings.
 
-Another command may have other keys, or other prices. The record beside the judge's socket distinguishes them by salted
-digests, so that no key and no setting is written anywhere.
+Another command may have other keys, prices or precision. The record beside the service's socket distinguishes them by
+salted digests, so that no key and no setting is written anywhere.
 """
 
 from __future__ import annotations
@@ -20,35 +20,36 @@ if TYPE_CHECKING:
 KEY_VARIABLES = ("ANTHROPIC_API_KEY", "OPENAI_API_KEY")
 """Where the providers' keys usually are."""
 
-_SETTINGS = "ASSAY_JUDGE_"
 _FILES = ("ASSAY_JUDGE_LIMITS", "ASSAY_JUDGE_PRICES", "ASSAY_JUDGE_REPLAY", "ASSAY_JUDGE_RUBRIC")
 
 
-def record_variables(path: Path, environment: Mapping[str, str], keys: Sequence[str]) -> None:
-    """Keep what distinguishes the environment of a judge that is started from another one.
+def record_variables(path: Path, prefix: str, environment: Mapping[str, str], keys: Sequence[str]) -> None:
+    """Keep what distinguishes the environment of a service that is started from another one.
 
     Args:
         path: The record, for its owner's eyes only.
-        environment: The judge's.
-        keys: The variables with the keys that it will use.
+        prefix: How the names of its settings begin.
+        environment: The service's.
+        keys: The variables with the keys that it will use; none for a service without keys.
     """
     salt = secrets.token_hex(16)
-    names = {*KEY_VARIABLES, *keys, *_settings(environment)}
+    names = {*keys, *_settings(prefix, environment)}
     digests = {name: _digest(salt, name, environment[name]) for name in sorted(names) if environment.get(name)}
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     with os.fdopen(fd, "w", encoding="utf-8") as file:
         json.dump({"salt": salt, "digests": digests}, file)
 
 
-def changed_variables(path: Path, environment: Mapping[str, str], keys: Sequence[str]) -> list[str]:
-    """Return the variables by which a running judge differs from one that this environment would start, sorted.
+def changed_variables(path: Path, prefix: str, environment: Mapping[str, str], keys: Sequence[str]) -> list[str]:
+    """Return the variables by which a running service differs from one that this environment would start, sorted.
 
-    A key that is not set here is not missed: the judge may have one. Settings count whether they are set or not, and
+    A key that is not set here is not missed: the service may have one. Settings count whether they are set or not, and
     with them the files that they name.
 
     Args:
-        path: The running judge's record.
-        environment: That of the command which needs a judge.
+        path: The running service's record.
+        prefix: How the names of its settings begin.
+        environment: That of the command which needs the service.
         keys: The variables with the keys that it needs.
     """
     try:
@@ -56,12 +57,14 @@ def changed_variables(path: Path, environment: Mapping[str, str], keys: Sequence
         salt, digests = str(record["salt"]), dict(record["digests"])
     except (OSError, ValueError, KeyError, TypeError):
         salt, digests = "", {}
-    names = {name for name in keys if environment.get(name)} | _settings(environment) | _settings(digests)
+    names = (
+        {name for name in keys if environment.get(name)} | _settings(prefix, environment) | _settings(prefix, digests)
+    )
     return sorted(name for name in names if not _is_same(digests.get(name), salt, name, environment.get(name, "")))
 
 
-def _settings(names: Mapping[str, object]) -> set[str]:
-    return {name for name in names if name.startswith(_SETTINGS) and names[name]}
+def _settings(prefix: str, names: Mapping[str, object]) -> set[str]:
+    return {name for name in names if name.startswith(prefix) and names[name]}
 
 
 def _is_same(recorded: object, salt: str, name: str, value: str) -> bool:

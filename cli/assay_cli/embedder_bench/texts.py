@@ -1,0 +1,33 @@
+"""The texts that are measured: made by a small grammar with a fixed seed, no two of them equal."""
+
+from __future__ import annotations
+
+import random
+
+SEED = 19
+_WORDS = (
+    "the order invoice payment refund account customer contract price discount delivery parcel return warranty branch "
+    "office hotline letter form document number date week month server database column query report filter password "
+    "session browser window router signal battery engine sensor valve water pressure doctor patient clinic medicine "
+    "test result school lesson library book river mountain bridge street station airport please check confirm cancel "
+    "change send receive open close start stop write read call answer explain quickly slowly always often before after "
+    "because although of to and in for on with by from at as is are was were has have will would can may must not no"
+)
+_SHORTEST, _MEDIAN, _LONGEST = 6, 30, 160
+_SPREAD = 0.6
+
+
+def mixed_texts(count: int, *, seed: int = SEED) -> list[str]:
+    """Return texts of 6 to 160 words, half of them below 30, as lengths of answers are spread.
+
+    Args:
+        count: How many.
+        seed: Of the generator.
+    """
+    chance, known = random.Random(seed), _WORDS.split()  # noqa: S311 - texts to measure with, no secret
+    found: dict[str, None] = {}
+    while len(found) < count:
+        length = round(chance.lognormvariate(0.0, _SPREAD) * _MEDIAN)
+        words = chance.choices(known, k=min(max(length, _SHORTEST), _LONGEST))
+        found[" ".join(words).capitalize() + "."] = None
+    return list(found)

@@ -1,0 +1,70 @@
+"""What the files of an embedding model show before it is loaded: whether it is there, and that it cannot be loaded."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_PACKAGED_MODEL = "all-MiniLM-L6-v2"
+"""The model that is installed with the embedder."""
+_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
+_DEFAULT_OWNER = "sentence-transformers"
+
+
+def model_problem(name: str) -> str:
+    """Return why a model can never be loaded, as the end of a sentence about it; empty where nothing shows that.
+
+    Weights are not read: those that are damaged are found when the model is loaded.
+
+    Args:
+        name: The packaged model, a folder, or an id of the Hugging Face hub.
+    """
+    folder = Path(name)
+    if name == _PACKAGED_MODEL:
+        return ""
+    if folder.is_dir():
+        return _folder_problem(folder)
+    if folder.is_absolute() or name.startswith((".", "~")):
+        return "is not a folder: give one that sentence-transformers saved"
+    if not _HUB_ID.fullmatch(name):
+        return "is neither a folder nor an id of a model on the Hugging Face hub, such as intfloat/multilingual-e5-base"
+    return ""
+
+
+def is_on_disk(name: str, environment: Mapping[str, str]) -> bool:
+    """Return whether a model is on this machine, so that loading it takes seconds and no network.
+
+    Args:
+        name: As above.
+        environment: Names the cache of the Hugging Face hub, where it is another than usual.
+    """
+    if name == _PACKAGED_MODEL or Path(name).is_dir():
+        return True
+    caches = environment.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    home = environment.get("HF_HOME") or Path(caches, "huggingface")
+    cache = Path(environment.get("HF_HUB_CACHE") or Path(home, "hub"))
+    full = name if "/" in name else f"{_DEFAULT_OWNER}/{name}"
+    return (cache / f"models--{full.replace('/', '--')}" / "snapshots").is_dir()
+
+
+def _folder_problem(folder: Path) -> str:
+    configs = [folder / "config.json", *sorted(folder.glob("*/config.json"))]
+    found = next((config for config in configs if config.is_file()), None)
+    if found is None:
+        return "is no model: its folder has no config.json"
+    if not any(folder.rglob("*.safetensors")):
+        return (
+            "has no weights that are read: its folder has no *.safetensors; the pickles of other formats may hold code"
+        )
+    try:
+        config = json.loads(found.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return f"cannot be read: {found} is not JSON"
+    if isinstance(config, dict) and config.get("auto_map"):
+        return "comes with code of its own (`auto_map` in its config.json), which is never run: choose another model"
+    return ""

@@ -1,0 +1,72 @@
+"""What a metric's summary says of the embedding models behind it: which they were, and what to know of their rows."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from assay.metrics.core.fold import MeanFold
+from assay.metrics.core.similarity import WARNINGS
+from assay.metrics.core.turn_scores import turn_details
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from assay.model.run import CaseResult, Score
+
+_ORIGIN = ("model", "revision", "precision", "engine")
+
+
+class EmbedderRecord:
+    """Counts rows with truncated texts and with warnings, and lists the models that scored them."""
+
+    def __init__(self) -> None:
+        self._warnings: Counter[str] = Counter()
+        self._origins: set[tuple[str, ...]] = set()
+        self._truncated = 0
+
+    def add(self, score: Score) -> None:
+        """Take one more row's score."""
+        self.add_details([detail for _, detail in turn_details(score.detail)])
+
+    def add_details(self, details: Sequence[Mapping[str, Any]]) -> None:
+        """Take one more row, whose score rests on embeddings in each of these parts."""
+        self._warnings.update({warning for detail in details for warning in detail.get(WARNINGS, ())})
+        self._truncated += any(detail.get("truncated") is True for detail in details)
+        self._origins |= {
+            tuple(detail.get(name, "") for name in _ORIGIN) for detail in details if detail.get("revision")
+        }
+
+    @property
+    def has_rows(self) -> bool:
+        """Whether any row rests on embeddings."""
+        return bool(self._origins)
+
+    @property
+    def detail(self) -> dict[str, Any]:
+        """Rows with a truncated text, rows by warning, and the models by name."""
+        return {
+            "truncated": self._truncated,
+            "warnings": dict(sorted(self._warnings.items())),
+            "models": [
+                {name: it for name, it in zip(_ORIGIN, origin, strict=True) if it or name in ("model", "revision")}
+                for origin in sorted(self._origins)
+            ],
+        }
+
+
+class EmbedderFold(MeanFold):
+    """A mean whose rows rest on embeddings; takes the arguments of `MeanFold`."""
+
+    def __init__(self, metric: str, threshold: float | None) -> None:
+        super().__init__(metric, threshold)
+        self._record = EmbedderRecord()
+
+    def add(self, row: CaseResult, score: Score) -> None:
+        """Take one more row."""
+        super().add(row, score)
+        self._record.add(score)
+
+    def detail(self, value: float | None) -> dict[str, Any]:
+        """Return what the rows rest on."""
+        return self._record.detail

@@ -1,0 +1,158 @@
+"""Values that many rows ask for: those asked for in the same moment travel in one call, and each is asked for once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict, deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from assay.errors import AssayError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Hashable, Sequence
+
+K = TypeVar("K", bound="Hashable")
+V = TypeVar("V")
+
+
+@dataclass(frozen=True, slots=True)
+class CallLimits:
+    """How much travels together, and how much is kept.
+
+    Args:
+        keys: Most keys in one call.
+        call_bytes: A call takes no further key once its keys have this size.
+        in_flight: Most calls in flight.
+        cache_bytes: How much the kept values may take, with their keys.
+    """
+
+    keys: int
+    call_bytes: int
+    in_flight: int
+    cache_bytes: int
+
+
+@dataclass(slots=True)
+class _Waiting(Generic[K, V]):
+    key: K
+    future: asyncio.Future[V]
+
+
+class SharedCalls(Generic[K, V]):
+    """Gathers values by key, in calls of many keys.
+
+    While calls are in flight, further keys gather and leave together in the next one. Values are kept for a while, so
+    that a key that comes again has the same value. Failures are not kept.
+
+    Args:
+        call: Returns the values of some keys, in order.
+        size_of: How many bytes a key takes in a call.
+        value_bytes: How many bytes a kept value takes beside its key, about.
+        limits: How much travels and is kept.
+    """
+
+    def __init__(
+        self,
+        call: Callable[[Sequence[K]], Awaitable[Sequence[V]]],
+        size_of: Callable[[K], int],
+        *,
+        value_bytes: int,
+        limits: CallLimits,
+    ) -> None:
+        self._call = call
+        self._size_of = size_of
+        self._value_bytes = value_bytes
+        self._limits = limits
+        self._waiting: deque[_Waiting[K, V]] = deque()
+        self._senders: set[asyncio.Task[None]] = set()
+        self._kept: OrderedDict[K, asyncio.Future[V]] = OrderedDict()
+        self._kept_bytes = 0
+
+    async def get(self, key: K) -> V:
+        """Return the value of a key.
+
+        Raises:
+            AssayError: It could not be had.
+        """
+        return await asyncio.shield(self._shared(key))
+
+    def prefetch(self, key: K) -> None:
+        """Ask for a value that is going to be needed; where that fails, the next one to need it asks again."""
+        self._shared(key).add_done_callback(_ignore)
+
+    async def aclose(self) -> None:
+        """Stop: what still waits is cancelled."""
+        for task in self._senders:
+            task.cancel()
+        await asyncio.gather(*self._senders, return_exceptions=True)
+        for waiting in self._waiting:
+            waiting.future.cancel()
+        self._waiting.clear()
+
+    def _shared(self, key: K) -> asyncio.Future[V]:
+        kept = self._kept.get(key)
+        if kept is not None and not _has_failed(kept):
+            self._kept.move_to_end(key)
+            return kept
+        if kept is not None:
+            self._forget(key)
+        found = self._kept[key] = asyncio.ensure_future(self._ask(key))
+        self._kept_bytes += self._kept_size(key)
+        while self._kept_bytes > self._limits.cache_bytes and len(self._kept) > 1:
+            self._forget(next(iter(self._kept)))
+        return found
+
+    def _forget(self, key: K) -> None:
+        del self._kept[key]
+        self._kept_bytes -= self._kept_size(key)
+
+    def _kept_size(self, key: K) -> int:
+        return self._size_of(key) + self._value_bytes
+
+    async def _ask(self, key: K) -> V:
+        waiting: _Waiting[K, V] = _Waiting(key, asyncio.get_running_loop().create_future())
+        self._waiting.append(waiting)
+        # A sender that is done takes nothing more, although its callback may not have run yet.
+        if sum(not sender.done() for sender in self._senders) < self._limits.in_flight:
+            task = asyncio.create_task(self._send_all())
+            self._senders.add(task)
+            task.add_done_callback(self._senders.discard)
+        return await waiting.future
+
+    async def _send_all(self) -> None:
+        await asyncio.sleep(0)  # lets rows that are ready in the same moment join the first call
+        while batch := self._take():
+            try:
+                values = await self._call([waiting.key for waiting in batch])
+            except AssayError as problem:
+                for waiting in batch:
+                    if not waiting.future.done():
+                        waiting.future.set_exception(problem)
+            except asyncio.CancelledError:
+                for waiting in batch:
+                    waiting.future.cancel()
+                raise
+            else:
+                for waiting, value in zip(batch, values, strict=True):
+                    if not waiting.future.done():
+                        waiting.future.set_result(value)
+
+    def _take(self) -> list[_Waiting[K, V]]:
+        batch: list[_Waiting[K, V]] = []
+        size = 0
+        while self._waiting and len(batch) < self._limits.keys and size < self._limits.call_bytes:
+            waiting = self._waiting.popleft()
+            if not waiting.future.done():
+                batch.append(waiting)
+                size += self._size_of(waiting.key)
+        return batch
+
+
+def _has_failed(future: asyncio.Future[V]) -> bool:
+    return future.done() and (future.cancelled() or future.exception() is not None)
+
+
+def _ignore(future: asyncio.Future[V]) -> None:
+    if not future.cancelled():
+        future.exception()  # read, so that it is not reported as one that was never seen

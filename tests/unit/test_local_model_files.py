@@ -1,0 +1,60 @@
+"""What the files of an embedding model show before it is loaded."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from assay.local.model_files import is_on_disk, model_problem
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def saved(folder: Path, *, weights: str = "model.safetensors", **config: object) -> Path:
+    """Return a folder with the files of a model."""
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps({"model_type": "bert", **config}))
+    (folder / weights).write_bytes(b"")
+    return folder
+
+
+@pytest.mark.parametrize("name", ["all-MiniLM-L6-v2", "intfloat/multilingual-e5-base", "BAAI/bge-m3", "gte-base"])
+def test_names_that_may_be_models(name: str) -> None:
+    """The packaged model, and what has the form of an id of the hub."""
+    assert model_problem(name) == ""
+
+
+@pytest.mark.parametrize("name", ["/no/such", "./none", "~/none", "two words", "a/b/c", "", "org/"])
+def test_names_that_are_no_models(name: str) -> None:
+    """What is neither a folder nor an id is refused without asking the hub."""
+    assert model_problem(name)
+
+
+def test_folders(tmp_path: Path) -> None:
+    """A folder needs a configuration and safetensors, and may not bring code along."""
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "damaged").mkdir()
+    (tmp_path / "damaged" / "config.json").write_text("{")
+    (tmp_path / "damaged" / "model.safetensors").write_bytes(b"")
+    assert model_problem(str(saved(tmp_path / "good"))) == ""
+    assert "no config.json" in model_problem(str(tmp_path / "empty"))
+    assert "is not JSON" in model_problem(str(tmp_path / "damaged"))
+    assert "*.safetensors" in model_problem(str(saved(tmp_path / "pickle", weights="pytorch_model.bin")))
+    assert "code of its own" in model_problem(str(saved(tmp_path / "code", auto_map={"AutoModel": "m.M"})))
+
+
+def test_what_is_on_this_machine(tmp_path: Path) -> None:
+    """The packaged model, a folder, and what the hub's cache holds, wherever it is; all else is to be downloaded."""
+    for name in ("models--intfloat--e5", "models--sentence-transformers--all-mpnet-base-v2"):
+        (tmp_path / "hub" / name / "snapshots").mkdir(parents=True)
+    (tmp_path / "hub" / "models--org--begun").mkdir()
+    for environment in ({"HF_HOME": str(tmp_path)}, {"HF_HUB_CACHE": str(tmp_path / "hub")}):
+        assert is_on_disk("all-MiniLM-L6-v2", environment)
+        assert is_on_disk(str(tmp_path), environment)
+        assert is_on_disk("intfloat/e5", environment)
+        assert is_on_disk("all-mpnet-base-v2", environment)
+        assert not is_on_disk("org/begun", environment)
+        assert not is_on_disk("org/other", environment)
