@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 import torch
@@ -17,7 +16,6 @@ _CHUNK_TOKENS = 256  # keys, values and weights of so many stay in the second ca
 _SHORT, _LONG = 64, 512  # between them, products of bfloat16 beat torch's attention kernel by up to 1.8 times
 
 
-@dataclass(frozen=True, slots=True)
 class Layout:
     """Where the texts of a batch lie in its rows, sorted by length.
 
@@ -25,7 +23,9 @@ class Layout:
         lengths: Tokens of each text, ascending.
     """
 
-    lengths: Sequence[int]
+    def __init__(self, lengths: Sequence[int]) -> None:
+        self.lengths = lengths
+        self._bounds: Tensor | None = None
 
     def groups(self, most_tokens: int = 0) -> Iterator[tuple[slice, int, int]]:
         """Yield the rows, the count and the length of texts of exactly the same length.
@@ -46,9 +46,11 @@ class Layout:
 
     def bounds(self, device: torch.device) -> Tensor:
         """Return where each text begins, and where the last one ends: int32, shape (texts + 1,)."""
-        starts = torch.zeros(len(self.lengths) + 1, dtype=torch.int32)
-        torch.cumsum(torch.tensor(self.lengths, dtype=torch.int32), 0, out=starts[1:])
-        return starts.to(device, non_blocking=True)
+        if self._bounds is None:  # moved once for all layers
+            starts = torch.zeros(len(self.lengths) + 1, dtype=torch.int32)
+            torch.cumsum(torch.tensor(self.lengths, dtype=torch.int32), 0, out=starts[1:])
+            self._bounds = starts.to(device)
+        return self._bounds
 
 
 class Attention(Protocol):
