@@ -274,6 +274,24 @@ def test_kernels_that_are_missing_are_replaced(
     assert np.abs(vectors_of(plain, texts) - vectors_of(default_model, texts)).max() < 1e-5
 
 
+def test_a_batch_that_does_not_fit_is_halved(default_model: models.Model, monkeypatch: pytest.MonkeyPatch) -> None:
+    """When the device's memory ends, halves are computed, and every vector is the one of the whole batch."""
+    tokens = default_model.tokenize(TEXTS[20:27])
+    whole = default_model.encode(tokens)
+    network = default_model._network
+    embed, sizes = network.embed, []
+
+    def small(batch: Sequence[Tokens]) -> torch.Tensor:
+        sizes.append(len(batch))
+        if len(batch) > 2:
+            raise torch.OutOfMemoryError
+        return embed(batch)
+
+    monkeypatch.setattr(network, "embed", small)
+    assert np.array_equal(default_model.encode(tokens), whole)
+    assert sizes == [7, 3, 1, 2, 4, 2, 2]
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @given(lengths=st.lists(st.integers(1, 90), min_size=1, max_size=8), seed=st.integers(0, 99))
 @settings(deadline=None, max_examples=20)
