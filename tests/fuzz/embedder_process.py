@@ -27,7 +27,7 @@ class Lengths:
     """A model of one number."""
 
     def __init__(self, name: str, **_options: Any) -> None:
-        self.description = Description(name, "r1", 1, 8, "cpu", "float32", "", True)
+        self.description = Description(name, "r1", 1, 8, "cpu", "exact", "", True)
 
     def tokenize(self, texts: Sequence[str]) -> list[Tokens]:
         return [Tokens([0] * min(len(text), 8), [0] * min(len(text), 8), len(text) > 8) for text in texts]

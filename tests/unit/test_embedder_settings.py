@@ -140,4 +140,23 @@ def test_wrong_settings_end_the_process_with_a_sentence() -> None:
         [sys.executable, "-m", "assay_embedder", "--device", "tpu"], capture_output=True, text=True, check=False
     )
     assert done.returncode == 2
-    assert done.stderr.strip() == "assay embedder: --device: must be auto, cpu or cuda, not 'tpu'"
+    assert done.stderr.strip() == "assay embedder: --device: must be auto, cpu, cuda or cuda:N, not 'tpu'"
+
+
+@pytest.mark.parametrize(("device", "taken"), [("cuda:0", True), ("cuda:12", True), ("cuda:", False), ("gpu", False)])
+def test_a_gpu_has_a_number(device: str, taken: bool) -> None:
+    """One of several GPUs is chosen by its number."""
+    if taken:
+        assert Settings(device=device).device == device
+        return
+    with pytest.raises(InvalidInputError, match="must be auto, cpu, cuda or cuda:N"):
+        Settings(device=device)
+
+
+@pytest.mark.parametrize(("old", "new"), [("float32", "exact"), ("bfloat16", "fast"), ("float16", "fast")])
+def test_names_of_number_formats_are_still_taken(old: str, new: str, caplog: pytest.LogCaptureFixture) -> None:
+    """A deployment from before the precisions starts as it did, and its log says what to write now."""
+    assert Settings.read(["--precision", old], {}).precision == new
+    assert caplog.messages == [f"--precision {old} is deprecated: use {new}, which it means now"]
+    assert Settings.read([], {"ASSAY_EMBEDDER_PRECISION": new}).precision == new
+    assert len(caplog.messages) == 1

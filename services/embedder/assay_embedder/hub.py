@@ -1,4 +1,4 @@
-"""Whether the Hugging Face hub can be reached, known within seconds.
+"""Models of the Hugging Face hub, or a sentence within seconds.
 
 The hub's own library asks for one file of a model after the other, five times each: that a hub is out of reach takes
 it a minute and a half to say.
@@ -11,6 +11,62 @@ import ssl
 import threading
 import urllib.error
 import urllib.request
+from pathlib import Path
+
+_UNREAD = ("*.bin", "*.h5", "*.msgpack", "*.onnx", "*.ot", "*.pt", "*.pth", "*.ckpt", "*.gguf", "*.tflite", "*.py")
+_UNREAD_FOLDERS = ("onnx/*", "openvino/*", "coreml/*", "tf_model*", "images/*")
+_ABSENT = Path("/nonexistent")
+
+
+class NotFoundError(Exception):
+    """The hub, or its cache, has no such model; the message says which was asked."""
+
+
+class Source:
+    """A model on the hub; where the hub does not answer, what its cache holds of it.
+
+    Args:
+        name: The model's id, e.g. "intfloat/multilingual-e5-small".
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._online = hub_answers()
+
+    def file(self, path: str) -> Path:
+        """Return where one of its files is; a path without a file where it has none.
+
+        Raises:
+            NotFoundError: There is no such model.
+        """
+        from huggingface_hub import hf_hub_download
+        from huggingface_hub.errors import EntryNotFoundError
+
+        try:
+            return Path(hf_hub_download(self._name, path, local_files_only=not self._online))
+        except EntryNotFoundError:  # also of the cache, which does not say whether it is the file or the model
+            return _ABSENT
+        except (OSError, ValueError) as error:
+            raise self._missing(error) from error
+
+    def folder(self) -> Path:
+        """Return its folder in the hub's cache, downloaded first; formats that are never read are not.
+
+        Raises:
+            NotFoundError: There is no such model.
+        """
+        from huggingface_hub import snapshot_download
+
+        unread = [*_UNREAD, *_UNREAD_FOLDERS]
+        try:
+            return Path(snapshot_download(self._name, ignore_patterns=unread, local_files_only=not self._online))
+        except (OSError, ValueError) as error:
+            raise self._missing(error) from error
+
+    def _missing(self, error: Exception) -> NotFoundError:
+        if not self._online:
+            return NotFoundError("it is no folder, the hub does not answer, and its cache on this machine lacks it")
+        return NotFoundError(next(iter(str(error).strip().splitlines()), type(error).__name__).rstrip("."))
 
 
 def hub_answers(timeout_s: float = 5.0) -> bool:

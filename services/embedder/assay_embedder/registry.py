@@ -121,7 +121,7 @@ class Registry:
         model = await asyncio.to_thread(self._load_model, name, device=device, precision=self._settings.precision)
         batcher = Batcher(
             model,
-            max_batch_tokens=self._settings.max_batch_tokens or _BATCH_TOKENS[device],
+            max_batch_tokens=self._settings.max_batch_tokens or _BATCH_TOKENS[device.partition(":")[0]],
             queue_limit=self._settings.queue_limit,
             on_batch=self._on_batch,
         )

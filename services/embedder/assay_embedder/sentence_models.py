@@ -1,67 +1,75 @@
-"""Models that sentence-transformers runs: folders that it saved, and those of the Hugging Face hub."""
+"""Models that sentence-transformers runs: what the packed forward pass does not know, and what it is compared with."""
 
 from __future__ import annotations
 
-import hashlib
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from assay.errors import SetupError
 from assay.local.install_hint import install_hint
-from assay_embedder.hub import hub_answers
+from assay_embedder.architecture import LONGEST_WINDOW
+from assay_embedder.model_folders import not_loaded
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from torch import Tensor
 
-_LONGEST_WINDOW = 8_192  # models without a limit of their own name absurd ones
+    from assay_embedder.batcher import Tokens
 
 
 class SentenceModel:
     """A network that sentence-transformers runs.
 
     Args:
-        name: A model's id on the hub, where `folder` is none.
-        folder: A folder that sentence-transformers saved.
-        device: "cpu" or "cuda".
-        precision: "float32", "bfloat16" or "float16".
+        name: The model, for messages.
+        folder: Its folder, as sentence-transformers or transformers saved it.
+        device: "cpu", "cuda" or "cuda:N".
+        number_format: Of the weights: "float32", "bfloat16" or "float16".
 
     Raises:
-        SetupError: It cannot be found or loaded.
+        SetupError: It cannot be loaded.
     """
 
-    def __init__(self, name: str, folder: Path, *, device: str, precision: str) -> None:
-        self._transformer = _loaded(name, folder, device, precision)
+    packed = False
+
+    def __init__(self, name: str, folder: Path, *, device: str, number_format: str) -> None:
+        self._transformer = load_transformer(name, folder, device=device, number_format=number_format)
         wrapped = self._transformer.tokenizer
         self.tokenizer, self.max_tokens = _own_tokenizer(name, self._transformer)
-        self.padding_id: int = wrapped.pad_token_id or 0
-        self.pads_left: bool = wrapped.padding_side == "left"
+        self._padding_id: int = wrapped.pad_token_id or 0
+        self._pads_left: bool = wrapped.padding_side == "left"
         self._reads_types = "token_type_ids" in wrapped.model_input_names
         vector = self._transformer.encode(["dimension"], show_progress_bar=False, convert_to_numpy=True)
         self.dimension = int(vector.shape[1])
-        self.precision = str(next(self._transformer.parameters()).dtype).removeprefix("torch.")
+        self.engine_name = f"sentence-transformers {number_format}"
 
-    def embed(self, ids: Tensor, types: Tensor, mask: Tensor) -> Tensor:
-        """Return one vector per text, as every `Network` does."""
-        features = {"input_ids": ids, "attention_mask": mask}
-        if self._reads_types:
-            features["token_type_ids"] = types
-        moved = {name: tensor.to(self._transformer.device) for name, tensor in features.items()}
+    def embed(self, batch: Sequence[Tokens]) -> Tensor:
+        """Return one vector per text, shape (texts, dimension)."""
+        import torch  # heavy: only a process that loads a model pays for it
+
+        width = max(len(tokens.ids) for tokens in batch)
+        ids = np.full((len(batch), width), self._padding_id, dtype=np.int64)
+        types, mask = np.zeros_like(ids), np.zeros_like(ids)
+        for row, tokens in enumerate(batch):
+            length = len(tokens.ids)
+            place = slice(width - length, width) if self._pads_left else slice(length)
+            ids[row, place], types[row, place], mask[row, place] = tokens.ids, tokens.type_ids, 1
+        features = {"input_ids": ids, "attention_mask": mask} | ({"token_type_ids": types} if self._reads_types else {})
+        device = self._transformer.device
+        moved = {name: torch.from_numpy(array).to(device) for name, array in features.items()}
         vectors: Tensor = self._transformer(moved)["sentence_embedding"]
         return vectors
 
-    def hash_weights(self) -> str:
-        """Return a hash of the weights in memory, for a model whose files lie in a cache."""
-        import torch  # heavy: only a process that loads a model pays for it
 
-        digest = hashlib.sha256()
-        for name, tensor in sorted(self._transformer.state_dict().items()):
-            digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-            digest.update(tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().tobytes())
-        return digest.hexdigest()
+def load_transformer(name: str, folder: Path, *, device: str, number_format: str) -> Any:
+    """Return a model as sentence-transformers loads it.
 
-
-def _loaded(name: str, folder: Path, device: str, precision: str) -> Any:
+    Raises:
+        SetupError: The package is missing, or it cannot load the model.
+    """
     try:
         import torch
         import transformers
@@ -70,24 +78,17 @@ def _loaded(name: str, folder: Path, device: str, precision: str) -> Any:
         message = f"The embedder needs packages that are not installed ({error.name}); run: {install_hint('embedder')}."
         raise SetupError(message, reason="NOT_INSTALLED") from error
     transformers.utils.logging.disable_progress_bar()
-    dtype = getattr(torch, precision)
-    is_local = folder.is_dir()
     try:
         return SentenceTransformer(
-            str(folder) if is_local else name,
+            str(folder),
             device=device,
             trust_remote_code=False,
-            local_files_only=is_local or not hub_answers(),
+            local_files_only=True,
             # The other format of weights is a pickle, which may hold code.
-            model_kwargs={"torch_dtype": dtype, "use_safetensors": True},
+            model_kwargs={"torch_dtype": getattr(torch, number_format), "use_safetensors": True},
         ).eval()
-    except (OSError, ValueError, RuntimeError, ImportError, KeyError) as error:
-        first_line = next(iter(str(error).splitlines()), type(error).__name__)
-        raise SetupError(
-            f'The model "{name}" could not be loaded: {first_line} Give a folder saved by sentence-transformers, '
-            "or the id of a model on the Hugging Face hub that this machine can reach.",
-            reason="MODEL_NOT_LOADED",
-        ) from error
+    except (OSError, ValueError, RuntimeError, ImportError, KeyError, AttributeError, TypeError) as error:
+        raise not_loaded(name, next(iter(str(error).splitlines()), type(error).__name__).rstrip(".")) from error
 
 
 def _own_tokenizer(name: str, transformer: Any) -> tuple[Any, int]:
@@ -98,8 +99,8 @@ def _own_tokenizer(name: str, transformer: Any) -> tuple[Any, int]:
     if backend is None:
         message = f'The model "{name}" has no fast tokenizer; save it with a tokenizer.json.'
         raise SetupError(message, reason="MODEL_NOT_LOADED")
-    positions = getattr(transformer[0].auto_model.config, "max_position_embeddings", _LONGEST_WINDOW)
-    window = min(transformer.max_seq_length or positions, positions, _LONGEST_WINDOW)
+    positions = getattr(transformer[0].auto_model.config, "max_position_embeddings", LONGEST_WINDOW)
+    window = min(transformer.max_seq_length or positions, positions, LONGEST_WINDOW)
     tokenizer = Tokenizer.from_str(backend.to_str())
     tokenizer.no_padding()
     tokenizer.enable_truncation(max_length=window)

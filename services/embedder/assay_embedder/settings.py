@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import re
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -15,8 +17,19 @@ if TYPE_CHECKING:
 
 DEFAULT_MODEL = "all-MiniLM-L6-v2"
 MAX_TEXTS = 512
-DEVICES = ("auto", "cpu", "cuda")
-PRECISIONS = ("float32", "bfloat16", "float16")
+PRECISIONS = ("exact", "fast", "auto")
+_DEVICE = re.compile(r"auto|cpu|cuda(:[0-9]{1,3})?")
+_RENAMED = {"float32": "exact", "bfloat16": "fast", "float16": "fast"}
+
+logger = logging.getLogger(__name__)
+
+
+def read_precision(text: str) -> str:
+    """Return a precision; the names of number formats, which were used before, are translated with a warning."""
+    renamed = _RENAMED.get(text)
+    if renamed:
+        logger.warning("--precision %s is deprecated: use %s, which it means now", text, renamed)
+    return renamed or text
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,8 +47,8 @@ class Settings(ServiceSettings):
         (), "further models that requests may name; they are loaded then", metavar="PATTERN"
     )
     max_models: int = setting(4, "maximum number of models in memory")
-    device: str = setting("auto", "device of the models", choices=DEVICES)
-    precision: str = setting("float32", "number format of the weights", choices=PRECISIONS)
+    device: str = setting("auto", "device of the models: auto, cpu, cuda or cuda:N")
+    precision: str = setting("exact", "precision of the vectors", choices=PRECISIONS, read=read_precision)
     max_batch_tokens: int = setting(
         0, "maximum word pieces computed at once, padding included; 0 chooses by device", least=0
     )
@@ -45,6 +58,8 @@ class Settings(ServiceSettings):
 
     def problems(self) -> Iterator[Problem]:
         """Yield what is wrong with values together, each with its flag."""
+        if not _DEVICE.fullmatch(self.device):
+            yield Problem(f"must be auto, cpu, cuda or cuda:N, not {self.device!r}", "--device")
         if not self.models:
             yield Problem("names no model; give at least one", "--model")
         if len(set(self.models)) < len(self.models):

@@ -20,13 +20,21 @@ from assay_embedder.service import SERVICE_NAME, EmbedderService
 from assay_embedder.settings import DEFAULT_MODEL, Settings
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Iterator
 
     import grpc.aio
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # read once, by the first import of the hub's library
 
 WORDS = ["the", "agent", "is", "online", "red", "button", "press", "query", ":", "a", "##s", "##d"]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _state_directory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """What is remembered of verified models is kept for the tests alone."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ASSAY_HOME", str(tmp_path_factory.mktemp("home")))
+        yield
 
 
 @pytest.fixture(scope="session")

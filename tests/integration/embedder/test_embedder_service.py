@@ -205,7 +205,7 @@ async def test_allowed_model_is_loaded_on_request(
 class BlindModel:
     """A model whose vectors are all zero."""
 
-    description = models.Description("blind", "0", 2, 8, "cpu", "float32", "", False)
+    description = models.Description("blind", "0", 2, 8, "cpu", "exact", "", False)
 
     def tokenize(self, texts: Sequence[str]) -> list[Tokens]:
         return [Tokens([1], [0], False) for _ in texts]

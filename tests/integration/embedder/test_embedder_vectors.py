@@ -12,6 +12,7 @@ import pytest
 from assay.errors import SetupError
 from assay.v1 import embedder_pb2 as pb
 from assay_embedder import models
+from assay_embedder.model_folders import DEFAULT_SHA256, check_weights
 from assay_embedder.settings import Settings
 
 if TYPE_CHECKING:
@@ -110,7 +111,7 @@ async def test_answer_says_what_made_it_and_where_the_time_went(embedder: Any, d
         dimension=384,
         max_tokens=256,
         device="cpu",
-        precision="float32",
+        precision="exact",
         prefix="",
         english_only=True,
         loaded=True,
@@ -150,28 +151,18 @@ def test_prefix_goes_by_the_model_s_name(make_tiny_model: Callable[[str], Path],
     assert model.description.prefix == prefix
 
 
-def test_other_number_formats(make_tiny_model: Callable[[str], Path]) -> None:
-    """Weights in bfloat16 give nearly the same vectors, as float32, and the answer names the format."""
-    folder = str(make_tiny_model("tiny"))
-    exact, coarse = (models.load(folder, device="cpu", precision=format_) for format_ in ("float32", "bfloat16"))
-    assert (exact.description.precision, coarse.description.precision) == ("float32", "bfloat16")
-    vectors = [model.encode(model.tokenize(["the agent is online"]))[0] for model in (exact, coarse)]
-    assert vectors[1].dtype == np.float32
-    assert float(vectors[0] @ vectors[1] / np.linalg.norm(vectors[0]) / np.linalg.norm(vectors[1])) > 0.99
-
-
 def test_changed_weights_are_refused(default_folder: Path, tmp_path: Path) -> None:
     """Weights other than those that thresholds were made with do not start; the sentence says what to do."""
-    models.check_weights(default_folder, models.DEFAULT_SHA256)
+    check_weights(default_folder, DEFAULT_SHA256)
     shutil.copy(default_folder / "model.safetensors", tmp_path)
     with (tmp_path / "model.safetensors").open("r+b") as file:
         file.seek(1_000_000)
         file.write(b"\x00\x01\x02\x03")
     with pytest.raises(SetupError, match=r"are not the expected ones.*force-reinstall") as caught:
-        models.check_weights(tmp_path, models.DEFAULT_SHA256)
+        check_weights(tmp_path, DEFAULT_SHA256)
     assert caught.value.reason == "MODEL_WEIGHTS_CHANGED"
     with pytest.raises(SetupError, match="has SHA-256 no file"):
-        models.check_weights(tmp_path / "missing", models.DEFAULT_SHA256)
+        check_weights(tmp_path / "missing", DEFAULT_SHA256)
 
 
 def test_folder_without_a_model(tmp_path: Path) -> None:

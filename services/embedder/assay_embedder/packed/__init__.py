@@ -1,0 +1,1 @@
+"""A forward pass without padding, for encoders of the BERT and RoBERTa families."""

@@ -1,0 +1,168 @@
+"""What is known of models before they are loaded: names, dimensions, architectures, remembered outcomes."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from assay.errors import InvalidInputError
+from assay_embedder import known_models, verification
+from assay_embedder.architecture import UnknownArchitectureError, read_architecture
+from assay_embedder.dimensions import cut, supported_dimensions
+from assay_embedder.packed.attention import Layout
+from assay_embedder.verification import Memory
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+CONFIG = {
+    "model_type": "bert",
+    "hidden_size": 8,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 2,
+    "max_position_embeddings": 64,
+    "layer_norm_eps": 1e-12,
+    "pad_token_id": 1,
+}
+
+
+def written(folder: Path, **files: Any) -> Path:
+    """Write JSON files; two underscores in a name are a slash."""
+    for name, content in files.items():
+        file = folder / (name.replace("__", "/") + ".json")
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(json.dumps(content), encoding="utf-8")
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("name", "english"),
+    [
+        ("all-MiniLM-L6-v2", True),
+        ("sentence-transformers/all-mpnet-base-v2", True),
+        ("BAAI/bge-small-en-v1.5", True),
+        ("BAAI/bge-m3", False),
+        ("BAAI/bge-small-zh-v1.5", False),
+        ("thenlper/gte-base", True),
+        ("Alibaba-NLP/gte-multilingual-base", False),
+        ("intfloat/e5-large-v2", True),
+        ("intfloat/multilingual-e5-base", False),
+        ("/models/e5-small/", True),
+        ("sentence-transformers/paraphrase-multilingual-MiniLM-L12-v2", False),
+        ("sentence-transformers/paraphrase-MiniLM-L6-v2", True),
+        ("mine/all-MiniLM-L6-v2-arabic", False),
+    ],
+)
+def test_well_known_english_models_are_known_by_name(name: str, english: bool) -> None:
+    """A warning for other languages needs to know which models are English; a name that says nothing says no."""
+    assert known_models.is_english_only(name) is english
+
+
+def test_dimensions_are_those_that_the_model_names(tmp_path: Path) -> None:
+    """A model that was not trained for fewer values has one dimension; hints are read from both configurations."""
+    assert supported_dimensions(tmp_path, 384) == (384,)
+    written(tmp_path, config={"matryoshka_dimensions": [32, 128, 1024, 384, "x", True]})
+    assert supported_dimensions(tmp_path, 384) == (384, 128, 32)
+    written(tmp_path, config_sentence_transformers={"truncate_dim": 256})
+    assert supported_dimensions(tmp_path, 384) == (384, 256, 128, 32)
+
+
+def test_cut_vectors_have_length_one() -> None:
+    """The first values of each vector, scaled; other dimensions than the model's are refused, with its own named."""
+    vectors = np.array([[3, 4, 12], [0, 0, 5]], dtype=np.float32)
+    assert cut(vectors, 2, (3, 2)) == pytest.approx(np.array([[0.6, 0.8], [0, 0]]))
+    assert cut(vectors, 0, (3, 2)) is vectors
+    assert cut(vectors, 3, (3, 2)) is vectors
+    with pytest.raises(InvalidInputError, match="1 is no dimension of this model; it has 3, 2"):
+        cut(vectors, 1, (3, 2))
+
+
+@pytest.mark.parametrize(
+    ("changed", "reason"),
+    [
+        ({"model_type": "mpnet"}, "its architecture is mpnet"),
+        ({"hidden_act": "silu"}, "its activation is silu"),
+        ({"position_embedding_type": "relative_key"}, "its positions are relative_key"),
+        ({"is_decoder": True}, "it is a decoder"),
+        ({"embedding_size": 4}, "its embeddings are narrower than its layers"),
+        ({"num_attention_heads": 3}, "its heads do not divide its hidden size"),
+        ({"layer_norm_eps": None}, "config.json has no layer_norm_eps"),
+    ],
+)
+def test_what_is_not_known_is_named(tmp_path: Path, changed: dict[str, Any], reason: str) -> None:
+    """An encoder is packed only where every part of it is known."""
+    config = {key: value for key, value in (CONFIG | changed).items() if value is not None}
+    with pytest.raises(UnknownArchitectureError, match=f"^{reason}$"):
+        read_architecture(written(tmp_path, config=config))
+
+
+@pytest.mark.parametrize(
+    ("pooling", "found"),
+    [
+        ({"pooling_mode": "cls"}, "cls"),
+        ({"pooling_mode_cls_token": False, "pooling_mode_max_tokens": True}, "max"),
+        ({"pooling_mode": ["mean"]}, "mean"),
+        ({}, "mean"),
+        ({"pooling_mode": ["mean", "max"]}, None),
+        ({"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": True}, None),
+        ({"pooling_mode": "lasttoken"}, None),
+        ({"pooling_mode": "mean", "include_prompt": False}, None),
+    ],
+)
+def test_pooling_of_old_and_new_versions_is_read(tmp_path: Path, pooling: dict[str, Any], found: str | None) -> None:
+    """Version 6 of sentence-transformers writes one name, earlier ones a switch each; several at once are not known."""
+    kinds = ("Transformer", "Pooling")
+    modules = [
+        {"path": ["", "1_Pooling"][at], "type": f"sentence_transformers.x.{each}"} for at, each in enumerate(kinds)
+    ]
+    written(tmp_path, config=CONFIG, modules=modules, **{"1_Pooling__config": pooling})
+    if found is None:
+        with pytest.raises(UnknownArchitectureError, match="its pooling"):
+            read_architecture(tmp_path)
+    else:
+        assert read_architecture(tmp_path).pooling == found
+
+
+def test_the_window_is_never_beyond_the_positions(tmp_path: Path) -> None:
+    """RoBERTa's positions start behind the padding's id; the tokenizer's absurd limits do not count."""
+    written(tmp_path, config=CONFIG | {"model_type": "roberta"}, tokenizer_config={"model_max_length": int(1e30)})
+    architecture = read_architecture(tmp_path)
+    assert (architecture.max_tokens, architecture.counts_from_padding) == (62, True)
+    written(tmp_path, sentence_bert_config={"max_seq_length": 20})
+    assert read_architecture(tmp_path).max_tokens == 20
+
+
+def test_groups_have_one_length_each_and_are_divided() -> None:
+    """Groups cover all rows in order, hold one length, and keep to the chunk unless one text is longer."""
+    layout = Layout([2, 2, 2, 5, 9, 9])
+    assert list(layout.groups()) == [(slice(0, 6), 3, 2), (slice(6, 11), 1, 5), (slice(11, 29), 2, 9)]
+    assert [(count, length) for _, count, length in layout.groups(4)] == [(2, 2), (1, 2), (1, 5), (1, 9), (1, 9)]
+
+
+def test_disagreement_is_measured_by_the_bound_of_the_precision() -> None:
+    """Exact vectors may turn by 1e-5 and keep their length; fast ones may move cosines of pairs by 4e-3."""
+    expected = np.random.default_rng(1).normal(size=(9, 16))
+    assert verification.disagreement(expected * (1 + 1e-6), expected, "exact") == ""
+    assert "lengths by" in verification.disagreement(expected * 1.01, expected, "exact")
+    turned = expected + np.random.default_rng(2).normal(size=expected.shape) * 0.004
+    assert "cosines are off" in verification.disagreement(turned, expected, "exact")
+    assert verification.disagreement(expected + 1e-5, expected, "fast") == ""
+    assert "cosines of pairs are off" in verification.disagreement(np.abs(expected), expected, "fast")
+    assert "instead of" in verification.disagreement(expected[:, :8], expected, "exact")
+    assert "not finite" in verification.disagreement(expected * np.nan, expected, "fast")
+
+
+def test_outcomes_are_remembered_across_starts_and_survive_damage(tmp_path: Path) -> None:
+    """A file that is damaged or cannot be written costs a comparison, never a start."""
+    file = tmp_path / "state" / "verified.json"
+    assert Memory(file).outcome("a") is None
+    Memory(file).remember("a", "")
+    Memory(file).remember("b", "too far")
+    assert (Memory(file).outcome("a"), Memory(file).outcome("b"), Memory(file).outcome("c")) == ("", "too far", None)
+    assert [each.name for each in file.parent.iterdir()] == ["verified.json"]
+    file.write_text("{", encoding="utf-8")
+    assert Memory(file).outcome("a") is None
+    Memory(tmp_path / "state" / "verified.json" / "no folder").remember("a", "")
