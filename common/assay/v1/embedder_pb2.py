@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17\x61ssay/v1/embedder.proto\x12\x08\x61ssay.v1\",\n\x0c\x45mbedRequest\x12\r\n\x05texts\x18\x01 \x03(\t\x12\r\n\x05model\x18\x02 \x01(\t\"\x91\x01\n\rEmbedResponse\x12\x0f\n\x07vectors\x18\x01 \x01(\x0c\x12\x11\n\tdimension\x18\x02 \x01(\r\x12\x11\n\ttruncated\x18\x03 \x03(\r\x12\"\n\x05model\x18\x04 \x01(\x0b\x32\x13.assay.v1.ModelInfo\x12%\n\x06timing\x18\x05 \x01(\x0b\x32\x15.assay.v1.EmbedTiming\"O\n\x12\x45mbedStreamRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12%\n\x05\x65mbed\x18\x02 \x01(\x0b\x32\x16.assay.v1.EmbedRequest\"\x84\x01\n\x13\x45mbedStreamResponse\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12(\n\x05\x65mbed\x18\x02 \x01(\x0b\x32\x17.assay.v1.EmbedResponseH\x00\x12%\n\x05\x65rror\x18\x03 \x01(\x0b\x32\x14.assay.v1.EmbedErrorH\x00\x42\x08\n\x06result\")\n\x08TextPair\x12\r\n\x05\x66irst\x18\x01 \x01(\t\x12\x0e\n\x06second\x18\x02 \x01(\t\"E\n\x11SimilarityRequest\x12!\n\x05pairs\x18\x01 \x03(\x0b\x32\x12.assay.v1.TextPair\x12\r\n\x05model\x18\x02 \x01(\t\"c\n\x0ePairSimilarity\x12\x13\n\x06\x63osine\x18\x01 \x01(\x01H\x00\x88\x01\x01\x12\x17\n\x0f\x66irst_truncated\x18\x02 \x01(\x08\x12\x18\n\x10second_truncated\x18\x03 \x01(\x08\x42\t\n\x07_cosine\"\x8f\x01\n\x12SimilarityResponse\x12.\n\x0csimilarities\x18\x01 \x03(\x0b\x32\x18.assay.v1.PairSimilarity\x12\"\n\x05model\x18\x02 \x01(\x0b\x32\x13.assay.v1.ModelInfo\x12%\n\x06timing\x18\x03 \x01(\x0b\x32\x15.assay.v1.EmbedTiming\"^\n\x17SimilarityStreamRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12/\n\nsimilarity\x18\x02 \x01(\x0b\x32\x1b.assay.v1.SimilarityRequest\"\x93\x01\n\x18SimilarityStreamResponse\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x32\n\nsimilarity\x18\x02 \x01(\x0b\x32\x1c.assay.v1.SimilarityResponseH\x00\x12%\n\x05\x65rror\x18\x03 \x01(\x0b\x32\x14.assay.v1.EmbedErrorH\x00\x42\x08\n\x06result\";\n\nEmbedError\x12\x0c\n\x04\x63ode\x18\x01 \x01(\x05\x12\x0e\n\x06reason\x18\x02 \x01(\t\x12\x0f\n\x07message\x18\x03 \x01(\t\"J\n\x0b\x45mbedTiming\x12\x10\n\x08queue_ms\x18\x01 \x01(\x01\x12\x13\n\x0btokenize_ms\x18\x02 \x01(\x01\x12\x14\n\x0cinference_ms\x18\x03 \x01(\x01\"\x13\n\x11ListModelsRequest\"9\n\x12ListModelsResponse\x12#\n\x06models\x18\x01 \x03(\x0b\x32\x13.assay.v1.ModelInfo\"\xab\x01\n\tModelInfo\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x10\n\x08revision\x18\x02 \x01(\t\x12\x11\n\tdimension\x18\x03 \x01(\r\x12\x12\n\nmax_tokens\x18\x04 \x01(\r\x12\x0e\n\x06\x64\x65vice\x18\x05 \x01(\t\x12\x11\n\tprecision\x18\x06 \x01(\t\x12\x0e\n\x06prefix\x18\x07 \x01(\t\x12\x14\n\x0c\x65nglish_only\x18\x08 \x01(\x08\x12\x0e\n\x06loaded\x18\t \x01(\x08\x32\x8c\x03\n\x0f\x45mbedderService\x12\x38\n\x05\x45mbed\x12\x16.assay.v1.EmbedRequest\x1a\x17.assay.v1.EmbedResponse\x12N\n\x0b\x45mbedStream\x12\x1c.assay.v1.EmbedStreamRequest\x1a\x1d.assay.v1.EmbedStreamResponse(\x01\x30\x01\x12G\n\nSimilarity\x12\x1b.assay.v1.SimilarityRequest\x1a\x1c.assay.v1.SimilarityResponse\x12]\n\x10SimilarityStream\x12!.assay.v1.SimilarityStreamRequest\x1a\".assay.v1.SimilarityStreamResponse(\x01\x30\x01\x12G\n\nListModels\x12\x1b.assay.v1.ListModelsRequest\x1a\x1c.assay.v1.ListModelsResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17\x61ssay/v1/embedder.proto\x12\x08\x61ssay.v1\"`\n\x0c\x45mbedRequest\x12\r\n\x05texts\x18\x01 \x03(\t\x12\r\n\x05model\x18\x02 \x01(\t\x12\r\n\x05scope\x18\x03 \x01(\t\x12\x11\n\tdimension\x18\x04 \x01(\r\x12\x10\n\x08windowed\x18\x05 \x01(\x08\"\xbe\x01\n\rEmbedResponse\x12\x0f\n\x07vectors\x18\x01 \x01(\x0c\x12\x11\n\tdimension\x18\x02 \x01(\r\x12\x11\n\ttruncated\x18\x03 \x03(\r\x12\"\n\x05model\x18\x04 \x01(\x0b\x32\x13.assay.v1.ModelInfo\x12%\n\x06timing\x18\x05 \x01(\x0b\x32\x15.assay.v1.EmbedTiming\x12\x14\n\x0ctoken_counts\x18\x06 \x03(\r\x12\x15\n\rwindow_counts\x18\x07 \x03(\r\"O\n\x12\x45mbedStreamRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12%\n\x05\x65mbed\x18\x02 \x01(\x0b\x32\x16.assay.v1.EmbedRequest\"\x84\x01\n\x13\x45mbedStreamResponse\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12(\n\x05\x65mbed\x18\x02 \x01(\x0b\x32\x17.assay.v1.EmbedResponseH\x00\x12%\n\x05\x65rror\x18\x03 \x01(\x0b\x32\x14.assay.v1.EmbedErrorH\x00\x42\x08\n\x06result\")\n\x08TextPair\x12\r\n\x05\x66irst\x18\x01 \x01(\t\x12\x0e\n\x06second\x18\x02 \x01(\t\"y\n\x11SimilarityRequest\x12!\n\x05pairs\x18\x01 \x03(\x0b\x32\x12.assay.v1.TextPair\x12\r\n\x05model\x18\x02 \x01(\t\x12\r\n\x05scope\x18\x03 \x01(\t\x12\x11\n\tdimension\x18\x04 \x01(\r\x12\x10\n\x08windowed\x18\x05 \x01(\x08\"\xd3\x01\n\x0ePairSimilarity\x12\x13\n\x06\x63osine\x18\x01 \x01(\x01H\x00\x88\x01\x01\x12\x17\n\x0f\x66irst_truncated\x18\x02 \x01(\x08\x12\x18\n\x10second_truncated\x18\x03 \x01(\x08\x12\x19\n\x11\x66irst_token_count\x18\x04 \x01(\r\x12\x1a\n\x12second_token_count\x18\x05 \x01(\r\x12\x1a\n\x12\x66irst_window_count\x18\x06 \x01(\r\x12\x1b\n\x13second_window_count\x18\x07 \x01(\rB\t\n\x07_cosine\"\x8f\x01\n\x12SimilarityResponse\x12.\n\x0csimilarities\x18\x01 \x03(\x0b\x32\x18.assay.v1.PairSimilarity\x12\"\n\x05model\x18\x02 \x01(\x0b\x32\x13.assay.v1.ModelInfo\x12%\n\x06timing\x18\x03 \x01(\x0b\x32\x15.assay.v1.EmbedTiming\"^\n\x17SimilarityStreamRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12/\n\nsimilarity\x18\x02 \x01(\x0b\x32\x1b.assay.v1.SimilarityRequest\"\x93\x01\n\x18SimilarityStreamResponse\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x32\n\nsimilarity\x18\x02 \x01(\x0b\x32\x1c.assay.v1.SimilarityResponseH\x00\x12%\n\x05\x65rror\x18\x03 \x01(\x0b\x32\x14.assay.v1.EmbedErrorH\x00\x42\x08\n\x06result\";\n\nEmbedError\x12\x0c\n\x04\x63ode\x18\x01 \x01(\x05\x12\x0e\n\x06reason\x18\x02 \x01(\t\x12\x0f\n\x07message\x18\x03 \x01(\t\"\x86\x01\n\x0b\x45mbedTiming\x12\x10\n\x08queue_ms\x18\x01 \x01(\x01\x12\x13\n\x0btokenize_ms\x18\x02 \x01(\x01\x12\x14\n\x0cinference_ms\x18\x03 \x01(\x01\x12\x10\n\x08\x63\x61\x63he_ms\x18\x04 \x01(\x01\x12\x12\n\ncache_hits\x18\x05 \x01(\r\x12\x14\n\x0cshared_texts\x18\x06 \x01(\r\"\x13\n\x11ListModelsRequest\"9\n\x12ListModelsResponse\x12#\n\x06models\x18\x01 \x03(\x0b\x32\x13.assay.v1.ModelInfo\"\xcf\x01\n\tModelInfo\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x10\n\x08revision\x18\x02 \x01(\t\x12\x11\n\tdimension\x18\x03 \x01(\r\x12\x12\n\nmax_tokens\x18\x04 \x01(\r\x12\x0e\n\x06\x64\x65vice\x18\x05 \x01(\t\x12\x11\n\tprecision\x18\x06 \x01(\t\x12\x0e\n\x06prefix\x18\x07 \x01(\t\x12\x14\n\x0c\x65nglish_only\x18\x08 \x01(\x08\x12\x0e\n\x06loaded\x18\t \x01(\x08\x12\x12\n\ndimensions\x18\n \x03(\r\x12\x0e\n\x06\x65ngine\x18\x0b \x01(\t2\x8c\x03\n\x0f\x45mbedderService\x12\x38\n\x05\x45mbed\x12\x16.assay.v1.EmbedRequest\x1a\x17.assay.v1.EmbedResponse\x12N\n\x0b\x45mbedStream\x12\x1c.assay.v1.EmbedStreamRequest\x1a\x1d.assay.v1.EmbedStreamResponse(\x01\x30\x01\x12G\n\nSimilarity\x12\x1b.assay.v1.SimilarityRequest\x1a\x1c.assay.v1.SimilarityResponse\x12]\n\x10SimilarityStream\x12!.assay.v1.SimilarityStreamRequest\x1a\".assay.v1.SimilarityStreamResponse(\x01\x30\x01\x12G\n\nListModels\x12\x1b.assay.v1.ListModelsRequest\x1a\x1c.assay.v1.ListModelsResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -32,35 +32,35 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'assay.v1.embedder_pb2', _gl
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_EMBEDREQUEST']._serialized_start=37
-  _globals['_EMBEDREQUEST']._serialized_end=81
-  _globals['_EMBEDRESPONSE']._serialized_start=84
-  _globals['_EMBEDRESPONSE']._serialized_end=229
-  _globals['_EMBEDSTREAMREQUEST']._serialized_start=231
-  _globals['_EMBEDSTREAMREQUEST']._serialized_end=310
-  _globals['_EMBEDSTREAMRESPONSE']._serialized_start=313
-  _globals['_EMBEDSTREAMRESPONSE']._serialized_end=445
-  _globals['_TEXTPAIR']._serialized_start=447
-  _globals['_TEXTPAIR']._serialized_end=488
-  _globals['_SIMILARITYREQUEST']._serialized_start=490
-  _globals['_SIMILARITYREQUEST']._serialized_end=559
-  _globals['_PAIRSIMILARITY']._serialized_start=561
-  _globals['_PAIRSIMILARITY']._serialized_end=660
-  _globals['_SIMILARITYRESPONSE']._serialized_start=663
-  _globals['_SIMILARITYRESPONSE']._serialized_end=806
-  _globals['_SIMILARITYSTREAMREQUEST']._serialized_start=808
-  _globals['_SIMILARITYSTREAMREQUEST']._serialized_end=902
-  _globals['_SIMILARITYSTREAMRESPONSE']._serialized_start=905
-  _globals['_SIMILARITYSTREAMRESPONSE']._serialized_end=1052
-  _globals['_EMBEDERROR']._serialized_start=1054
-  _globals['_EMBEDERROR']._serialized_end=1113
-  _globals['_EMBEDTIMING']._serialized_start=1115
-  _globals['_EMBEDTIMING']._serialized_end=1189
-  _globals['_LISTMODELSREQUEST']._serialized_start=1191
-  _globals['_LISTMODELSREQUEST']._serialized_end=1210
-  _globals['_LISTMODELSRESPONSE']._serialized_start=1212
-  _globals['_LISTMODELSRESPONSE']._serialized_end=1269
-  _globals['_MODELINFO']._serialized_start=1272
-  _globals['_MODELINFO']._serialized_end=1443
-  _globals['_EMBEDDERSERVICE']._serialized_start=1446
-  _globals['_EMBEDDERSERVICE']._serialized_end=1842
+  _globals['_EMBEDREQUEST']._serialized_end=133
+  _globals['_EMBEDRESPONSE']._serialized_start=136
+  _globals['_EMBEDRESPONSE']._serialized_end=326
+  _globals['_EMBEDSTREAMREQUEST']._serialized_start=328
+  _globals['_EMBEDSTREAMREQUEST']._serialized_end=407
+  _globals['_EMBEDSTREAMRESPONSE']._serialized_start=410
+  _globals['_EMBEDSTREAMRESPONSE']._serialized_end=542
+  _globals['_TEXTPAIR']._serialized_start=544
+  _globals['_TEXTPAIR']._serialized_end=585
+  _globals['_SIMILARITYREQUEST']._serialized_start=587
+  _globals['_SIMILARITYREQUEST']._serialized_end=708
+  _globals['_PAIRSIMILARITY']._serialized_start=711
+  _globals['_PAIRSIMILARITY']._serialized_end=922
+  _globals['_SIMILARITYRESPONSE']._serialized_start=925
+  _globals['_SIMILARITYRESPONSE']._serialized_end=1068
+  _globals['_SIMILARITYSTREAMREQUEST']._serialized_start=1070
+  _globals['_SIMILARITYSTREAMREQUEST']._serialized_end=1164
+  _globals['_SIMILARITYSTREAMRESPONSE']._serialized_start=1167
+  _globals['_SIMILARITYSTREAMRESPONSE']._serialized_end=1314
+  _globals['_EMBEDERROR']._serialized_start=1316
+  _globals['_EMBEDERROR']._serialized_end=1375
+  _globals['_EMBEDTIMING']._serialized_start=1378
+  _globals['_EMBEDTIMING']._serialized_end=1512
+  _globals['_LISTMODELSREQUEST']._serialized_start=1514
+  _globals['_LISTMODELSREQUEST']._serialized_end=1533
+  _globals['_LISTMODELSRESPONSE']._serialized_start=1535
+  _globals['_LISTMODELSRESPONSE']._serialized_end=1592
+  _globals['_MODELINFO']._serialized_start=1595
+  _globals['_MODELINFO']._serialized_end=1802
+  _globals['_EMBEDDERSERVICE']._serialized_start=1805
+  _globals['_EMBEDDERSERVICE']._serialized_end=2201
 # @@protoc_insertion_point(module_scope)

@@ -26,8 +26,23 @@ class EmbedRequest(_message.Message):
 
     TEXTS_FIELD_NUMBER: _builtins.int
     MODEL_FIELD_NUMBER: _builtins.int
+    SCOPE_FIELD_NUMBER: _builtins.int
+    DIMENSION_FIELD_NUMBER: _builtins.int
+    WINDOWED_FIELD_NUMBER: _builtins.int
     model: _builtins.str
     """The model's name; empty means the server's default."""
+    scope: _builtins.str
+    """The tenant that the request belongs to, at most 256 characters; empty for none. Scopes are
+    served in turn, and share no cached vector.
+    """
+    dimension: _builtins.int
+    """Values per vector: 0 for all, or one of the model's `dimensions`. A shorter vector is the
+    beginning of the full one, normalised again.
+    """
+    windowed: _builtins.bool
+    """Whether a text longer than the model's window is embedded as overlapping windows, whose vectors
+    are averaged by their word pieces and normalised, instead of being cut.
+    """
     @_builtins.property
     def texts(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """1 to 512 texts of at most 100,000 characters each."""
@@ -37,10 +52,13 @@ class EmbedRequest(_message.Message):
         *,
         texts: _abc.Iterable[_builtins.str] | None = ...,
         model: _builtins.str = ...,
+        scope: _builtins.str = ...,
+        dimension: _builtins.int = ...,
+        windowed: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["model", b"model", "texts", b"texts"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["dimension", b"dimension", "model", b"model", "scope", b"scope", "texts", b"texts", "windowed", b"windowed"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -57,6 +75,8 @@ class EmbedResponse(_message.Message):
     TRUNCATED_FIELD_NUMBER: _builtins.int
     MODEL_FIELD_NUMBER: _builtins.int
     TIMING_FIELD_NUMBER: _builtins.int
+    TOKEN_COUNTS_FIELD_NUMBER: _builtins.int
+    WINDOW_COUNTS_FIELD_NUMBER: _builtins.int
     vectors: _builtins.bytes
     """Vectors one after the other, each `dimension` little-endian IEEE 754 float32 values."""
     dimension: _builtins.int
@@ -73,6 +93,14 @@ class EmbedResponse(_message.Message):
     def timing(self) -> Global___EmbedTiming:
         """Where the time went."""
 
+    @_builtins.property
+    def token_counts(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Per text: the word pieces that the model read, special ones and the prefix included."""
+
+    @_builtins.property
+    def window_counts(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Per text: the windows that it was embedded as; empty unless `windowed` was asked for."""
+
     def __init__(
         self,
         *,
@@ -81,10 +109,12 @@ class EmbedResponse(_message.Message):
         truncated: _abc.Iterable[_builtins.int] | None = ...,
         model: Global___ModelInfo | None = ...,
         timing: Global___EmbedTiming | None = ...,
+        token_counts: _abc.Iterable[_builtins.int] | None = ...,
+        window_counts: _abc.Iterable[_builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["model", b"model", "timing", b"timing"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["dimension", b"dimension", "model", b"model", "timing", b"timing", "truncated", b"truncated", "vectors", b"vectors"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["dimension", b"dimension", "model", b"model", "timing", b"timing", "token_counts", b"token_counts", "truncated", b"truncated", "vectors", b"vectors", "window_counts", b"window_counts"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -188,8 +218,23 @@ class SimilarityRequest(_message.Message):
 
     PAIRS_FIELD_NUMBER: _builtins.int
     MODEL_FIELD_NUMBER: _builtins.int
+    SCOPE_FIELD_NUMBER: _builtins.int
+    DIMENSION_FIELD_NUMBER: _builtins.int
+    WINDOWED_FIELD_NUMBER: _builtins.int
     model: _builtins.str
     """The model's name; empty means the server's default."""
+    scope: _builtins.str
+    """The tenant that the request belongs to, at most 256 characters; empty for none. Scopes are
+    served in turn, and share no cached vector.
+    """
+    dimension: _builtins.int
+    """Values per vector: 0 for all, or one of the model's `dimensions`. A shorter vector is the
+    beginning of the full one, normalised again.
+    """
+    windowed: _builtins.bool
+    """Whether a text longer than the model's window is embedded as overlapping windows, whose vectors
+    are averaged by their word pieces and normalised, instead of being cut.
+    """
     @_builtins.property
     def pairs(self) -> _containers.RepeatedCompositeFieldContainer[Global___TextPair]:
         """1 to 256 pairs; each text has at most 100,000 characters."""
@@ -199,10 +244,13 @@ class SimilarityRequest(_message.Message):
         *,
         pairs: _abc.Iterable[Global___TextPair] | None = ...,
         model: _builtins.str = ...,
+        scope: _builtins.str = ...,
+        dimension: _builtins.int = ...,
+        windowed: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["model", b"model", "pairs", b"pairs"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["dimension", b"dimension", "model", b"model", "pairs", b"pairs", "scope", b"scope", "windowed", b"windowed"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -217,22 +265,38 @@ class PairSimilarity(_message.Message):
     COSINE_FIELD_NUMBER: _builtins.int
     FIRST_TRUNCATED_FIELD_NUMBER: _builtins.int
     SECOND_TRUNCATED_FIELD_NUMBER: _builtins.int
+    FIRST_TOKEN_COUNT_FIELD_NUMBER: _builtins.int
+    SECOND_TOKEN_COUNT_FIELD_NUMBER: _builtins.int
+    FIRST_WINDOW_COUNT_FIELD_NUMBER: _builtins.int
+    SECOND_WINDOW_COUNT_FIELD_NUMBER: _builtins.int
     cosine: _builtins.float
     """Cosine in [-1, 1], computed in float64; absent when a vector is all zero."""
     first_truncated: _builtins.bool
     """Whether the first text was cut to the model's window."""
     second_truncated: _builtins.bool
     """Whether the second text was cut to the model's window."""
+    first_token_count: _builtins.int
+    """Word pieces of the first text that the model read, special ones and the prefix included."""
+    second_token_count: _builtins.int
+    """Word pieces of the second text that the model read, special ones and the prefix included."""
+    first_window_count: _builtins.int
+    """Windows that the first text was embedded as; 0 unless `windowed` was asked for."""
+    second_window_count: _builtins.int
+    """Windows that the second text was embedded as; 0 unless `windowed` was asked for."""
     def __init__(
         self,
         *,
         cosine: _builtins.float | None = ...,
         first_truncated: _builtins.bool = ...,
         second_truncated: _builtins.bool = ...,
+        first_token_count: _builtins.int = ...,
+        second_token_count: _builtins.int = ...,
+        first_window_count: _builtins.int = ...,
+        second_window_count: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_cosine", b"_cosine", "cosine", b"cosine"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cosine", b"_cosine", "cosine", b"cosine", "first_truncated", b"first_truncated", "second_truncated", b"second_truncated"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cosine", b"_cosine", "cosine", b"cosine", "first_token_count", b"first_token_count", "first_truncated", b"first_truncated", "first_window_count", b"first_window_count", "second_token_count", b"second_token_count", "second_truncated", b"second_truncated", "second_window_count", b"second_window_count"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__cosine: _TypeAlias = _typing.Literal["cosine"]  # noqa: Y015
     _WhichOneofArgType__cosine: _TypeAlias = _typing.Literal["_cosine", b"_cosine"]  # noqa: Y015
@@ -381,22 +445,34 @@ class EmbedTiming(_message.Message):
     QUEUE_MS_FIELD_NUMBER: _builtins.int
     TOKENIZE_MS_FIELD_NUMBER: _builtins.int
     INFERENCE_MS_FIELD_NUMBER: _builtins.int
+    CACHE_MS_FIELD_NUMBER: _builtins.int
+    CACHE_HITS_FIELD_NUMBER: _builtins.int
+    SHARED_TEXTS_FIELD_NUMBER: _builtins.int
     queue_ms: _builtins.float
     """Waiting for a place in a batch, in milliseconds."""
     tokenize_ms: _builtins.float
     """Turning texts into tokens, in milliseconds."""
     inference_ms: _builtins.float
     """Running the model, in milliseconds."""
+    cache_ms: _builtins.float
+    """Looking vectors up in the cache, in milliseconds."""
+    cache_hits: _builtins.int
+    """Different texts of the request whose vectors were in the cache."""
+    shared_texts: _builtins.int
+    """Different texts that another request of the same scope was having computed already."""
     def __init__(
         self,
         *,
         queue_ms: _builtins.float = ...,
         tokenize_ms: _builtins.float = ...,
         inference_ms: _builtins.float = ...,
+        cache_ms: _builtins.float = ...,
+        cache_hits: _builtins.int = ...,
+        shared_texts: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["inference_ms", b"inference_ms", "queue_ms", b"queue_ms", "tokenize_ms", b"tokenize_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cache_hits", b"cache_hits", "cache_ms", b"cache_ms", "inference_ms", b"inference_ms", "queue_ms", b"queue_ms", "shared_texts", b"shared_texts", "tokenize_ms", b"tokenize_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -458,6 +534,8 @@ class ModelInfo(_message.Message):
     PREFIX_FIELD_NUMBER: _builtins.int
     ENGLISH_ONLY_FIELD_NUMBER: _builtins.int
     LOADED_FIELD_NUMBER: _builtins.int
+    DIMENSIONS_FIELD_NUMBER: _builtins.int
+    ENGINE_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """The name callers use."""
     revision: _builtins.str
@@ -476,6 +554,12 @@ class ModelInfo(_message.Message):
     """Whether the model was trained on English alone."""
     loaded: _builtins.bool
     """Whether the model is in memory."""
+    engine: _builtins.str
+    """What computes the vectors: equal fingerprints, revisions and precisions give a text equal vectors, bit for bit."""
+    @_builtins.property
+    def dimensions(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Dimensions that a request may ask for, ascending, the full one last; empty until the model is loaded."""
+
     def __init__(
         self,
         *,
@@ -488,10 +572,12 @@ class ModelInfo(_message.Message):
         prefix: _builtins.str = ...,
         english_only: _builtins.bool = ...,
         loaded: _builtins.bool = ...,
+        dimensions: _abc.Iterable[_builtins.int] | None = ...,
+        engine: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["device", b"device", "dimension", b"dimension", "english_only", b"english_only", "loaded", b"loaded", "max_tokens", b"max_tokens", "name", b"name", "precision", b"precision", "prefix", b"prefix", "revision", b"revision"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["device", b"device", "dimension", b"dimension", "dimensions", b"dimensions", "engine", b"engine", "english_only", b"english_only", "loaded", b"loaded", "max_tokens", b"max_tokens", "name", b"name", "precision", b"precision", "prefix", b"prefix", "revision", b"revision"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -28,9 +28,10 @@ if _version_not_supported:
 class EmbedderServiceStub(object):
     """EmbedderService turns texts into vectors. All methods are idempotent.
 
-    Errors: INVALID_ARGUMENT (no texts, too many, a text too long, unknown
-    model: reason MODEL_NOT_FOUND), RESOURCE_EXHAUSTED (reason QUEUE_FULL; ask
-    again after the RetryInfo delay), UNAVAILABLE (starting or stopping).
+    Errors: INVALID_ARGUMENT (no texts, too many, a text too long, a dimension
+    that the model does not have, unknown model: reason MODEL_NOT_FOUND),
+    RESOURCE_EXHAUSTED (reason QUEUE_FULL; ask again after the RetryInfo delay),
+    UNAVAILABLE (starting or stopping).
     """
 
     def __init__(self, channel):
@@ -69,9 +70,10 @@ class EmbedderServiceStub(object):
 class EmbedderServiceServicer(object):
     """EmbedderService turns texts into vectors. All methods are idempotent.
 
-    Errors: INVALID_ARGUMENT (no texts, too many, a text too long, unknown
-    model: reason MODEL_NOT_FOUND), RESOURCE_EXHAUSTED (reason QUEUE_FULL; ask
-    again after the RetryInfo delay), UNAVAILABLE (starting or stopping).
+    Errors: INVALID_ARGUMENT (no texts, too many, a text too long, a dimension
+    that the model does not have, unknown model: reason MODEL_NOT_FOUND),
+    RESOURCE_EXHAUSTED (reason QUEUE_FULL; ask again after the RetryInfo delay),
+    UNAVAILABLE (starting or stopping).
     """
 
     def Embed(self, request, context):
@@ -148,9 +150,10 @@ def add_EmbedderServiceServicer_to_server(servicer, server):
 class EmbedderService(object):
     """EmbedderService turns texts into vectors. All methods are idempotent.
 
-    Errors: INVALID_ARGUMENT (no texts, too many, a text too long, unknown
-    model: reason MODEL_NOT_FOUND), RESOURCE_EXHAUSTED (reason QUEUE_FULL; ask
-    again after the RetryInfo delay), UNAVAILABLE (starting or stopping).
+    Errors: INVALID_ARGUMENT (no texts, too many, a text too long, a dimension
+    that the model does not have, unknown model: reason MODEL_NOT_FOUND),
+    RESOURCE_EXHAUSTED (reason QUEUE_FULL; ask again after the RetryInfo delay),
+    UNAVAILABLE (starting or stopping).
     """
 
     @staticmethod

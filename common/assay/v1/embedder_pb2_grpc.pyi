@@ -29,9 +29,10 @@ GRPC_VERSION: str
 class EmbedderServiceStub:
     """EmbedderService turns texts into vectors. All methods are idempotent.
 
-    Errors: INVALID_ARGUMENT (no texts, too many, a text too long, unknown
-    model: reason MODEL_NOT_FOUND), RESOURCE_EXHAUSTED (reason QUEUE_FULL; ask
-    again after the RetryInfo delay), UNAVAILABLE (starting or stopping).
+    Errors: INVALID_ARGUMENT (no texts, too many, a text too long, a dimension
+    that the model does not have, unknown model: reason MODEL_NOT_FOUND),
+    RESOURCE_EXHAUSTED (reason QUEUE_FULL; ask again after the RetryInfo delay),
+    UNAVAILABLE (starting or stopping).
     """
 
     @_typing.overload
@@ -53,9 +54,10 @@ class EmbedderServiceStub:
 class EmbedderServiceAsyncStub(EmbedderServiceStub):
     """EmbedderService turns texts into vectors. All methods are idempotent.
 
-    Errors: INVALID_ARGUMENT (no texts, too many, a text too long, unknown
-    model: reason MODEL_NOT_FOUND), RESOURCE_EXHAUSTED (reason QUEUE_FULL; ask
-    again after the RetryInfo delay), UNAVAILABLE (starting or stopping).
+    Errors: INVALID_ARGUMENT (no texts, too many, a text too long, a dimension
+    that the model does not have, unknown model: reason MODEL_NOT_FOUND),
+    RESOURCE_EXHAUSTED (reason QUEUE_FULL; ask again after the RetryInfo delay),
+    UNAVAILABLE (starting or stopping).
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
@@ -73,9 +75,10 @@ class EmbedderServiceAsyncStub(EmbedderServiceStub):
 class EmbedderServiceServicer(metaclass=_abc_1.ABCMeta):
     """EmbedderService turns texts into vectors. All methods are idempotent.
 
-    Errors: INVALID_ARGUMENT (no texts, too many, a text too long, unknown
-    model: reason MODEL_NOT_FOUND), RESOURCE_EXHAUSTED (reason QUEUE_FULL; ask
-    again after the RetryInfo delay), UNAVAILABLE (starting or stopping).
+    Errors: INVALID_ARGUMENT (no texts, too many, a text too long, a dimension
+    that the model does not have, unknown model: reason MODEL_NOT_FOUND),
+    RESOURCE_EXHAUSTED (reason QUEUE_FULL; ask again after the RetryInfo delay),
+    UNAVAILABLE (starting or stopping).
     """
 
     @_abc_1.abstractmethod
