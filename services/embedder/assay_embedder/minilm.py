@@ -45,6 +45,7 @@ class MiniLm:
         dtype = getattr(torch, precision)
         weights = load_file(folder / "model.safetensors").items()
         self._weights = {name: weight.to(device, dtype) for name, weight in weights if weight.is_floating_point()}
+        self.weight_bytes = sum(weight.nbytes for weight in self._weights.values())
 
     def embed(self, ids: Tensor, types: Tensor, mask: Tensor) -> Tensor:
         """Return one vector per text, as every `Network` does."""

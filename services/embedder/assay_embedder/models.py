@@ -13,7 +13,7 @@ import numpy as np
 
 from assay.errors import SetupError
 from assay.local.install_hint import install_hint
-from assay_embedder.batcher import Tokens
+from assay_embedder.encoder import Tokens
 from assay_embedder.sentence_models import SentenceModel
 from assay_embedder.settings import DEFAULT_MODEL
 
@@ -44,6 +44,9 @@ class Description:
         precision: Number format of the weights, e.g. "float32".
         prefix: Put before every text.
         english_only: Whether the model was trained on English alone.
+        engine: What computes the vectors; equal engines give equal vectors.
+        dimensions: Shorter dimensions that the model was trained for, each the beginning of the vector.
+        weight_bytes: Memory of the weights; 0 where it is not known.
     """
 
     name: str
@@ -54,6 +57,9 @@ class Description:
     precision: str
     prefix: str
     english_only: bool
+    engine: str = ""
+    dimensions: tuple[int, ...] = ()
+    weight_bytes: int = 0
 
 
 class Network(Protocol):
@@ -66,6 +72,7 @@ class Network(Protocol):
         precision: Number format of the weights, e.g. "float32".
         padding_id: The word piece that shorter texts of a batch are filled with.
         pads_left: Whether these come first.
+        weight_bytes: Memory of the weights.
     """
 
     tokenizer: Any
@@ -74,6 +81,7 @@ class Network(Protocol):
     precision: str
     padding_id: int
     pads_left: bool
+    weight_bytes: int
 
     def embed(self, ids: Tensor, types: Tensor, mask: Tensor) -> Tensor:
         """Return one vector per text, shape (texts, dimension).
@@ -92,6 +100,8 @@ class Model:
         network: The loaded network.
         description: What it is.
     """
+
+    packed = False
 
     def __init__(self, network: Network, description: Description) -> None:
         self._network = network
@@ -178,6 +188,7 @@ def load(name: str, *, device: str, precision: str = "float32") -> Model:
         precision=network.precision,
         prefix="query: " if _E5.search(Path(name).name) else "",
         english_only=name == DEFAULT_MODEL,
+        weight_bytes=network.weight_bytes,
     )
     return Model(network, description)
 

@@ -39,6 +39,7 @@ class SentenceModel:
         self._reads_types = "token_type_ids" in wrapped.model_input_names
         vector = self._transformer.encode(["dimension"], show_progress_bar=False, convert_to_numpy=True)
         self.dimension = int(vector.shape[1])
+        self.weight_bytes = sum(weight.nbytes for weight in self._transformer.parameters())
         self.precision = str(next(self._transformer.parameters()).dtype).removeprefix("torch.")
 
     def embed(self, ids: Tensor, types: Tensor, mask: Tensor) -> Tensor:
