@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from assay_embedder.batcher import Tokens
+    from assay_embedder.encoder import Tokens
 
 _BUDGET_TOKENS = {"exact": 1_024, "fast": 2_048}
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from assay.rpc.server import RpcServer, serve_until_signal
 from assay.v1 import embedder_pb2_grpc
-from assay_embedder.batcher import Tokens
+from assay_embedder.encoder import Tokens
 from assay_embedder.models import Description
 from assay_embedder.registry import Registry
 from assay_embedder.service import SERVICE_NAME, EmbedderService
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 class Lengths:
     """A model of one number."""
+
+    packed = True
 
     def __init__(self, name: str, **_options: Any) -> None:
         self.description = Description(name, "r1", 1, 8, "cpu", "exact", "", True)

@@ -1,73 +1,59 @@
-"""Texts of all callers, computed together: a bounded queue and one worker thread per model."""
+"""Texts of all callers, computed together: one queue, one thread that tokenizes, and the workers of one model."""
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import threading
 import time
-from collections import deque
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Protocol
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from assay.errors import OverloadedError, UnavailableError
+from assay_embedder.admission import Admission, Load
+from assay_embedder.fair_queue import FairQueue
+from assay_embedder.jobs import Computed, Job, Phase
+from assay_embedder.ready_queue import Piece, ReadyQueue
+from assay_embedder.tokenizing import pieces_of
+from assay_embedder.windows import averaged
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
+    from assay_embedder.encoder import Encoder, Tokens
+
 logger = logging.getLogger(__name__)
 
-QUEUE_CHARS = 32 * 1024 * 1024
-_GATHERED_BATCHES = 4  # enough texts to sort by length, few enough that a late small request waits little
-_CHARS_PER_TOKEN = 4  # only a guess at how much to gather; batches are cut by the real counts
+
+@dataclass(frozen=True, slots=True)
+class Worker:
+    """One thread that runs the model.
+
+    Args:
+        encoder: The model, or its copy on one GPU.
+        prepare: Called in the thread before its first run, e.g. to set its number of arithmetic threads.
+    """
+
+    encoder: Encoder
+    prepare: Callable[[], None] = lambda: None
 
 
 @dataclass(frozen=True, slots=True)
-class Tokens:
-    """One text as the model reads it.
+class Limits:
+    """How much a batcher computes and keeps.
 
     Args:
-        ids: Word pieces, special ones included, at most the model's window.
-        type_ids: One per id.
-        truncated: Whether the text was longer than the window.
+        max_tokens: The model's window in word pieces.
+        batch_tokens: Word pieces per run, padding included where the model pads; a longer single text runs alone.
+        queue: What one scope may have waiting; more is refused.
     """
 
-    ids: Sequence[int]
-    type_ids: Sequence[int]
-    truncated: bool
-
-
-class Encoder(Protocol):
-    """A model that the worker thread runs."""
-
-    def tokenize(self, texts: Sequence[str]) -> list[Tokens]:
-        """Return the word pieces of each text."""
-
-    def encode(self, batch: Sequence[Tokens]) -> NDArray[np.float32]:
-        """Return one vector per text, shape (texts, dimension)."""
-
-
-@dataclass(frozen=True, slots=True)
-class Embedded:
-    """The vectors of one request.
-
-    Args:
-        vectors: Shape (texts, dimension).
-        truncated: Positions of texts that were cut to the model's window, ascending.
-        queue_ms: Time until a worker took the request.
-        tokenize_ms: Time to turn its texts, and those taken with it, into word pieces.
-        inference_ms: Time of all batches that held a text of it.
-    """
-
-    vectors: NDArray[np.float32]
-    truncated: list[int]
-    queue_ms: float
-    tokenize_ms: float
-    inference_ms: float
+    max_tokens: int
+    batch_tokens: int
+    queue: Load
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,269 +61,290 @@ class BatchReport:
     """What went into one run of the model.
 
     Args:
-        requests: Requests with a text in it.
-        texts: Different texts.
-        padded_tokens: Word pieces, padding included.
+        requests: Requests that wait for a text of it.
+        scopes: Their scopes, each once, in the order of the texts.
+        lengths: Word pieces of each text, in order.
     """
 
     requests: int
-    texts: int
-    padded_tokens: int
+    scopes: tuple[str, ...]
+    lengths: tuple[int, ...]
+
+    @property
+    def texts(self) -> int:
+        """Texts and windows in the run."""
+        return len(self.lengths)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Statistics:
-    """What a batcher has done since its start.
+    """What was done for one model since its start.
 
     Args:
         requests: Requests accepted.
         refused: Requests refused because the queue was full.
         dropped: Requests whose caller left before all their texts were computed.
-        texts: Texts of the accepted requests.
-        computed: Texts that the model computed.
+        computed: Texts, or windows of texts, that the model computed.
         batches: Runs of the model.
-        shared_batches: Runs with texts of more than one request.
     """
 
     requests: int = 0
     refused: int = 0
     dropped: int = 0
-    texts: int = 0
     computed: int = 0
     batches: int = 0
-    shared_batches: int = 0
 
 
-@dataclass(slots=True, eq=False)
-class _Request:
-    """One caller's texts on their way through the worker."""
-
-    texts: Sequence[str]
-    future: asyncio.Future[Embedded]
-    loop: asyncio.AbstractEventLoop
-    chars: int
-    entered: float = field(default_factory=time.perf_counter)
-    queue_ms: float = 0.0
-    tokenize_ms: float = 0.0
-    inference_ms: float = 0.0
-    missing: int = 0
-
-    @property
-    def abandoned(self) -> bool:
-        """Whether no caller waits for the answer any more."""
-        return self.future.done()
-
-    def settle(self, outcome: Embedded | Exception) -> None:
-        """Hand the outcome over to the caller's event loop."""
-
-        def hand_over() -> None:
-            if self.future.done():
-                return
-            if isinstance(outcome, Exception):
-                self.future.set_exception(outcome)
-            else:
-                self.future.set_result(outcome)
-
-        try:
-            self.loop.call_soon_threadsafe(hand_over)
-        except RuntimeError:
-            logger.debug("answer dropped: its event loop is closed")
-
-
-class _Group:
-    """Requests that one worker took together: their different texts, and what is known of each."""
-
-    def __init__(self, requests: Sequence[_Request]) -> None:
-        self.requests = requests
-        self.users: dict[str, list[_Request]] = {}
-        for request in requests:
-            different = dict.fromkeys(request.texts)
-            request.missing = len(different)
-            for text in different:
-                self.users.setdefault(text, []).append(request)
-        self.tokens: dict[str, Tokens] = {}
-        self.vectors: dict[str, NDArray[np.float32]] = {}
-
-    def wanted(self, texts: Iterable[str]) -> list[str]:
-        """Return those texts that a caller still waits for."""
-        return [text for text in texts if any(not request.abandoned for request in self.users[text])]
-
-    def users_of(self, texts: Iterable[str]) -> list[_Request]:
-        """Return the requests that hold any of these texts, each once."""
-        return list(dict.fromkeys(request for text in texts for request in self.users[text]))
-
-    def answer(self, request: _Request) -> Embedded:
-        """Return the answer of a request all of whose texts are computed."""
-        return Embedded(
-            vectors=np.stack([self.vectors[text] for text in request.texts]),
-            truncated=[at for at, text in enumerate(request.texts) if self.tokens[text].truncated],
-            queue_ms=request.queue_ms,
-            tokenize_ms=request.tokenize_ms,
-            inference_ms=request.inference_ms,
-        )
+def stopping() -> UnavailableError:
+    """Return the error of what is not computed any more."""
+    return UnavailableError("The embedder is stopping; ask again.", reason="STOPPING")
 
 
 class Batcher:
-    """Computes the texts of many callers together in one thread, so that the event loop never waits.
+    """Computes the texts of many callers in threads, so that the event loop never waits.
 
-    While the model runs, requests gather; then they are taken together, identical texts once, sorted by
-    length and cut into runs of the model by a budget of word pieces. A request whose caller has left is
-    dropped before it costs compute.
+    A thread takes texts from the queue, scope by scope in turn, and tokenizes them as far ahead as the workers need; a
+    worker that is free takes what is ready, up to its budget of word pieces, and never waits for more. A text that no
+    caller wants any more is dropped before it costs compute.
 
     Args:
-        encoder: The model; used by the worker thread alone.
-        max_batch_tokens: Word pieces per run, padding included; a longer single text runs alone.
-        queue_limit: Texts that may wait; more are refused.
-        on_batch: Called by the worker before each run, e.g. to observe how requests share runs.
+        workers: The threads to run the model in; their encoders give equal vectors.
+        limits: How much it computes and keeps.
+        settle: Called by the threads with jobs that have their result or error.
+        find_stored: Returns the results that are in the cache on disk, by key; None for no such cache.
+        on_batch: Called by a worker before each run, e.g. to observe how requests share runs.
     """
 
     def __init__(
         self,
-        encoder: Encoder,
+        workers: Sequence[Worker],
+        limits: Limits,
         *,
-        max_batch_tokens: int,
-        queue_limit: int,
+        settle: Callable[[list[Job]], None],
+        find_stored: Callable[[Sequence[bytes]], Mapping[bytes, Computed]] | None = None,
         on_batch: Callable[[BatchReport], None] | None = None,
     ) -> None:
-        self._encoder = encoder
-        self._max_batch_tokens = max_batch_tokens
-        self._queue_limit = queue_limit
+        self.statistics = Statistics()
+        self._limits = limits
+        self._settle = settle
+        self._find_stored = find_stored
         self._on_batch = on_batch
-        self._waiting: deque[_Request] = deque()
-        self._waiting_texts = 0
-        self._waiting_chars = 0
-        self._texts_per_s = 0.0
+        self._encoder = workers[0].encoder
+        self._admission = Admission(limits.queue)
+        self._queue = FairQueue(limits.batch_tokens)
+        self._ready = ReadyQueue(
+            budget_tokens=limits.batch_tokens, packed=self._encoder.packed, worker_count=len(workers)
+        )
+        self._idle_workers = 0
+        self._tokens_per_s = 0.0
         self._closed = False
-        self._statistics = Statistics()
-        self._changed = threading.Condition()
-        self._thread = threading.Thread(target=self._work, name="embedder-worker", daemon=True)
-        self._thread.start()
+        self._lock = threading.Lock()
+        self._tokenizable, self._computable = threading.Condition(self._lock), threading.Condition(self._lock)
+        self._threads = [threading.Thread(target=self._tokenize, name="embedder-tokenizer", daemon=True)]
+        for number, worker in enumerate(workers):
+            name = f"embedder-worker-{number}"
+            self._threads.append(threading.Thread(target=self._work, args=(worker,), name=name, daemon=True))
+        for thread in self._threads:
+            thread.start()
 
-    @property
-    def statistics(self) -> Statistics:
-        """What was done so far."""
-        return self._statistics
-
-    async def embed(self, texts: Sequence[str]) -> Embedded:
-        """Return the vectors of some texts, in order.
-
-        Args:
-            texts: At least one text.
+    def submit(self, jobs: Sequence[Job]) -> None:
+        """Take the jobs of one request of one scope, all or none.
 
         Raises:
-            OverloadedError: Too many texts wait already (reason QUEUE_FULL).
+            OverloadedError: Too much waits already (reason QUEUE_FULL).
             UnavailableError: The batcher is closed.
         """
-        loop = asyncio.get_running_loop()
-        request = _Request(texts, loop.create_future(), loop, sum(map(len, texts)))
-        with self._changed:
-            self._admit(request)
-            self._changed.notify()
-        return await request.future
+        with self._lock:
+            if self._closed:
+                raise stopping()
+            if not jobs:
+                return
+            scope, load = jobs[0].scope, _load(jobs)
+            if not self._admission.admits(scope, load):
+                raise self.overloaded(scope)
+            self._admission.add(scope, load)
+            for job in jobs:
+                self._queue.add(job)
+            self._tokenizable.notify()
 
-    async def aclose(self) -> None:
-        """Refuse what waits, let the running group end, and end the worker."""
-        with self._changed:
+    def abandon(self, job: Job) -> None:
+        """Drop a job that no request waits for any more, unless a worker has it already."""
+        with self._lock:
+            job.abandoned = True
+            if self._queue.remove(job):
+                self._admission.release(job.scope, _load([job]))
+
+    def close(self) -> None:
+        """Refuse what waits, let the running batches end, and end the threads; blocks until they have."""
+        with self._lock:
             self._closed = True
-            self._changed.notify()
-        await asyncio.to_thread(self._thread.join)
+            refused = [*self._queue.take_all(), *dict.fromkeys(piece.job for piece in self._ready.take_all())]
+            self._tokenizable.notify_all()
+            self._computable.notify_all()
+        self._fail(refused, stopping())
+        for thread in self._threads:
+            thread.join()
 
-    def _admit(self, request: _Request) -> None:
-        if self._closed:
-            raise UnavailableError("The embedder is stopping; ask again.", reason="STOPPING")
-        full = self._waiting_texts + len(request.texts) > self._queue_limit
-        if full or (self._waiting and self._waiting_chars + request.chars > QUEUE_CHARS):
-            self._count(refused=1)
-            retry_after_s = min(max(self._waiting_texts / self._texts_per_s, 0.1), 30) if self._texts_per_s else 1.0
-            message = f"{self._waiting_texts} texts are waiting already; try again in {retry_after_s:.1f} s."
-            raise OverloadedError(message, retry_after_s=retry_after_s, reason="QUEUE_FULL")
-        self._waiting.append(request)
-        self._waiting_texts += len(request.texts)
-        self._waiting_chars += request.chars
-        self._count(requests=1, texts=len(request.texts))
+    def overloaded(self, scope: str) -> OverloadedError:
+        waiting, rate = self._admission.waiting(scope), self._tokens_per_s * (len(self._threads) - 1)
+        retry_after_s = min(max(self._admission.total.tokens / rate, 0.1), 30.0) if rate else 1.0
+        message = f"{waiting.texts} texts are waiting already; try again in {retry_after_s:.1f} s."
+        return OverloadedError(message, retry_after_s=retry_after_s, reason="QUEUE_FULL")
 
-    def _count(self, **added: int) -> None:
-        """Add to the statistics; called with the condition held."""
-        now = self._statistics
-        self._statistics = replace(now, **{name: getattr(now, name) + more for name, more in added.items()})
+    def _fail(self, jobs: Iterable[Job], error: Exception) -> None:
+        failed = list(jobs)
+        for job in failed:
+            job.error = job.error or error
+        if failed:
+            self._settle(failed)
 
-    def _work(self) -> None:
-        while requests := self._take():
+    # The thread that tokenizes.
+
+    def _tokenize(self) -> None:
+        while jobs := self._next_jobs():
+            left: Sequence[Job] = jobs
+            try:
+                left = self._not_stored(jobs)
+                started = time.perf_counter()
+                pieces = pieces_of(left, self._encoder, self._limits.max_tokens)
+            except Exception as error:  # the boundary of a task: the requests of the texts get it
+                logger.exception("tokenizer failed: texts=%d", len(left))
+                self._release(left)
+                self._fail(left, error)
+                continue
+            tokenizing = Phase(started, time.perf_counter())
+            for job in left:
+                job.tokenizing = tokenizing
+            self._add_ready(left, pieces)
+
+    def _next_jobs(self) -> list[Job]:
+        """Wait until the workers need more, and return the next jobs; none when the batcher is closed."""
+        with self._lock:
+            self._tokenizable.wait_for(lambda: self._closed or (self._queue and self._ready.has_room))
+            return [] if self._closed else self._queue.take()
+
+    def _not_stored(self, jobs: Sequence[Job]) -> list[Job]:
+        """Settle those jobs whose results are on disk; return the others."""
+        if self._find_stored is None:
+            return list(jobs)
+        started = time.perf_counter()
+        found = self._find_stored([job.key for job in jobs])
+        lookup = Phase(started, time.perf_counter())
+        for job in jobs:
+            job.lookup, job.result = lookup, found.get(job.key)
+            job.is_stored = job.result is not None
+        if found:
+            self._release([job for job in jobs if job.is_stored])
+            self._settle([job for job in jobs if job.is_stored])
+        return [job for job in jobs if not job.is_stored]
+
+    def _add_ready(self, jobs: Sequence[Job], pieces: Sequence[Piece]) -> None:
+        for piece in pieces:
+            piece.job.windows.append(None)
+        failed = [job for job in jobs if job.error is not None]
+        with self._lock:
+            if self._closed:
+                failed = list(jobs)
+            elif jobs:
+                extra = sum(piece.length for piece in pieces) - sum(job.estimated_tokens for job in jobs)
+                self._queue.charge(jobs[0].scope, extra)
+                self._ready.add(pieces)
+                self._computable.notify(len(pieces))
+        self._release(failed)
+        self._fail(failed, stopping())
+
+    def _release(self, jobs: Iterable[Job]) -> None:
+        with self._lock:
+            for job in jobs:
+                self._admission.release(job.scope, _load([job]))
+
+    # The workers.
+
+    def _work(self, worker: Worker) -> None:
+        worker.prepare()
+        while (run := self._next_run()) is not None:
             started = time.perf_counter()
             try:
-                self._compute(_Group(requests))
-            except Exception as error:  # the boundary of a task: every waiting request gets it
-                logger.exception("model failed: requests=%d", len(requests))
-                for request in requests:
-                    request.settle(error)
-            self._texts_per_s = sum(len(request.texts) for request in requests) / (time.perf_counter() - started)
+                self._announce(run)
+                vectors = worker.encoder.encode([piece.tokens for piece in run])
+                outcomes = list(zip(run, _finite(vectors), strict=True))
+            except Exception as error:  # the boundary of a task: the requests of the texts get it
+                logger.exception("model failed: texts=%d", len(run))
+                self._fail(dict.fromkeys(piece.job for piece in run if piece.job.error is None), error)
+                continue
+            self._finish(outcomes, Phase(started, time.perf_counter()))
 
-    def _take(self) -> list[_Request]:
-        """Wait for requests and take some; return none when the batcher is closed."""
-        taken: list[_Request] = []
-        enough_chars = self._max_batch_tokens * _GATHERED_BATCHES * _CHARS_PER_TOKEN
-        with self._changed:
-            while not taken:
-                self._changed.wait_for(lambda: self._closed or self._waiting)
-                if self._closed:
-                    self._refuse_waiting()
-                    return []
-                chars = 0
-                while self._waiting and (not taken or chars < enough_chars):
-                    request = self._waiting.popleft()
-                    self._waiting_texts -= len(request.texts)
-                    self._waiting_chars -= request.chars
-                    if request.abandoned:
-                        self._count(dropped=1)
-                        continue
-                    request.queue_ms = (time.perf_counter() - request.entered) * 1000
-                    chars += request.chars
-                    taken.append(request)
-        return taken
+    def _next_run(self) -> list[Piece] | None:
+        """Wait for something to compute and return it; None when the batcher is closed."""
+        with self._lock:
+            self._idle_workers += 1
+            try:
+                run: list[Piece] = []
+                while not run:
+                    self._computable.wait_for(lambda: self._closed or self._ready)
+                    if self._closed:
+                        return None
+                    run = self._take_run()
+                return run
+            finally:
+                self._idle_workers -= 1
 
-    def _refuse_waiting(self) -> None:
-        for request in self._waiting:
-            request.settle(UnavailableError("The embedder is stopping; ask again.", reason="STOPPING"))
-        self._waiting.clear()
+    def _take_run(self) -> list[Piece]:
+        """Take a run from what is ready; called with the lock held."""
+        taken = self._ready.take(self._idle_workers)
+        for piece in taken:
+            if not piece.at:
+                self._admission.release(piece.job.scope, _load([piece.job]))
+        self._tokenizable.notify()
+        return [piece for piece in taken if piece.job.is_wanted]
 
-    def _compute(self, group: _Group) -> None:
-        started = time.perf_counter()
-        texts = list(group.users)
-        group.tokens = dict(zip(texts, self._encoder.tokenize(texts), strict=True))
-        tokenize_ms = (time.perf_counter() - started) * 1000
-        for request in group.requests:
-            request.tokenize_ms = tokenize_ms
-        # The longest first: what takes most memory fails at once, not after the rest was computed.
-        texts.sort(key=lambda text: len(group.tokens[text].ids), reverse=True)
-        while texts := group.wanted(texts):
-            batch = self._cut(texts, group)
-            self._run(batch, group)
-            texts = texts[len(batch) :]
-        with self._changed:
-            self._count(dropped=sum(request.missing > 0 for request in group.requests))
-
-    def _cut(self, texts: Sequence[str], group: _Group) -> Sequence[str]:
-        """Return the first texts that fit into one run; they are sorted, so the first is the longest."""
-        longest = len(group.tokens[texts[0]].ids)
-        return texts[: max(1, self._max_batch_tokens // max(1, longest))]
-
-    def _run(self, batch: Sequence[str], group: _Group) -> None:
-        users = group.users_of(batch)
-        width = max(len(group.tokens[text].ids) for text in batch)
+    def _announce(self, run: Sequence[Piece]) -> None:
         if self._on_batch is not None:
-            self._on_batch(BatchReport(len(users), len(batch), width * len(batch)))
-        started = time.perf_counter()
-        vectors = self._encoder.encode([group.tokens[text] for text in batch])
-        inference_ms = (time.perf_counter() - started) * 1000
-        if not np.isfinite(vectors).all():
-            raise ArithmeticError("the model gave a vector that is not finite")
-        group.vectors.update(zip(batch, vectors, strict=True))
-        with self._changed:
-            self._count(batches=1, computed=len(batch), shared_batches=int(len(users) > 1))
-        for text in batch:
-            for request in group.users[text]:
-                request.missing -= 1
-        for request in users:
-            request.inference_ms += inference_ms
-            if not request.missing:
-                request.settle(group.answer(request))
+            requests = {waiter for piece in run for waiter in tuple(piece.job.waiters)}
+            scopes = tuple(dict.fromkeys(piece.job.scope for piece in run))
+            self._on_batch(BatchReport(len(requests), scopes, tuple(len(piece.tokens.ids) for piece in run)))
+
+    def _finish(self, outcomes: Sequence[tuple[Piece, NDArray[np.float32] | None]], phase: Phase) -> None:
+        """Give the jobs of a run their vectors, and settle those that are complete."""
+        with self._lock:
+            self.statistics.batches += 1
+            self.statistics.computed += len(outcomes)
+            rate = sum(piece.length for piece, _ in outcomes) / max(phase.ended - phase.started, 1e-9)
+            self._tokens_per_s = 0.8 * self._tokens_per_s + 0.2 * rate if self._tokens_per_s else rate
+            complete = [piece.job for piece, vector in outcomes if _completes(piece, vector, phase)]
+        self._settle(complete)
+
+
+def _finite(vectors: NDArray[np.float32]) -> list[NDArray[np.float32] | None]:
+    """Return the vectors, with None for those that are not finite."""
+    usable = np.atleast_1d(np.isfinite(vectors).all(axis=1))
+    return [vector if ok else None for vector, ok in zip(vectors, usable, strict=True)]
+
+
+def _completes(piece: Piece, vector: NDArray[np.float32] | None, phase: Phase) -> bool:
+    """Note the vector of a text or window; return whether its job has its result or error by that."""
+    job = piece.job
+    if phase not in job.runs:
+        job.runs.append(phase)
+    if job.error is not None:
+        return False
+    if vector is None:
+        job.error = ArithmeticError("the model gave a vector that is not finite")
+        return True
+    # A copy: a row of the run's array would keep all of that array in memory.
+    job.windows[piece.at] = (vector.copy(), piece.tokens)
+    known = [window for window in job.windows if window is not None]
+    if len(known) == len(job.windows):
+        job.result = _computed(known)
+    return job.result is not None
+
+
+def _computed(windows: Sequence[tuple[NDArray[np.float32], Tokens]]) -> Computed:
+    counts = [len(tokens.ids) for _, tokens in windows]
+    vector = averaged([vector for vector, _ in windows], counts)
+    vector.flags.writeable = False
+    return Computed(vector, sum(counts), len(windows), any(tokens.truncated for _, tokens in windows))
+
+
+def _load(jobs: Sequence[Job]) -> Load:
+    return Load(len(jobs), sum(len(job.text) for job in jobs), sum(job.estimated_tokens for job in jobs))

@@ -90,6 +90,11 @@ def hash_weights(folder: Path) -> str:
     return hashes[0] if hashes else ""
 
 
+def weight_bytes(folder: Path) -> int:
+    """Return the size of a folder's weights."""
+    return sum(file.stat().st_size for file in folder.rglob(_WEIGHTS))
+
+
 def hash_configuration(folder: Path) -> str:
     """Return the SHA-256 of everything beside the weights that changes a vector: configurations and tokenizer."""
     digest = hashlib.sha256()

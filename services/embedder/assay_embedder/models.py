@@ -12,9 +12,16 @@ from assay.errors import SetupError
 from assay.local.install_hint import install_hint
 from assay_embedder import known_models, verification
 from assay_embedder.architecture import UnknownArchitectureError, read_architecture
-from assay_embedder.batcher import Tokens
 from assay_embedder.dimensions import supported_dimensions
-from assay_embedder.model_folders import DEFAULT_SHA256, find_folder, hash_configuration, hash_weights, not_loaded
+from assay_embedder.encoder import Tokens
+from assay_embedder.model_folders import (
+    DEFAULT_SHA256,
+    find_folder,
+    hash_configuration,
+    hash_weights,
+    not_loaded,
+    weight_bytes,
+)
 from assay_embedder.precision import choose_precision, number_format
 from assay_embedder.sentence_models import SentenceModel, load_transformer
 from assay_embedder.settings import DEFAULT_MODEL
@@ -46,6 +53,7 @@ class Description:
         english_only: Whether the model was trained on English alone.
         engine: What computes, and the number format of its products, e.g. "packed oneDNN float32".
         dimensions: What vectors may be cut to, the full dimension first.
+        weight_bytes: Size of the weights' files; 0 where it is not known.
     """
 
     name: str
@@ -58,6 +66,7 @@ class Description:
     english_only: bool
     engine: str = ""
     dimensions: tuple[int, ...] = ()
+    weight_bytes: int = 0
 
 
 class Network(Protocol):
@@ -178,6 +187,7 @@ def load(name: str, *, device: str, precision: str = "exact", memory: verificati
         english_only=known_models.is_english_only(name),
         engine=network.engine_name,
         dimensions=supported_dimensions(folder, network.dimension),
+        weight_bytes=weight_bytes(folder),
     )
     return Model(network, description)
 

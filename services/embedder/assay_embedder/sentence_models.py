@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from assay_embedder.batcher import Tokens
+    from assay_embedder.encoder import Tokens
 
 
 class SentenceModel:

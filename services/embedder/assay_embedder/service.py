@@ -9,20 +9,23 @@ from assay.rpc.interceptors import presentable
 from assay.rpc.status import code_of
 from assay.rpc.streams import answered
 from assay.v1 import embedder_pb2, embedder_pb2_grpc
+from assay_embedder.embeddings import EmbedOptions, TextRefusedError, offered_dimensions
 from assay_embedder.settings import MAX_TEXTS
-from assay_embedder.similarity import cosine
+from assay_embedder.similarity import cosines
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 
-    from assay_embedder.batcher import Embedded
+    from assay_embedder.embeddings import Embedded, Timing
+    from assay_embedder.jobs import Computed
     from assay_embedder.models import Description
-    from assay_embedder.registry import Registry
+    from assay_embedder.registry import Registry, Served
 
 SERVICE_NAME = "assay.v1.EmbedderService"
 MAX_PAIRS = 256
 MAX_TEXT_CHARS = 100_000
+MAX_SCOPE_CHARS = 256
 _MAX_VECTOR_BYTES = 4 * 1024 * 1024 - 64 * 1024  # what one answer holds, beside its other fields
 
 
@@ -42,13 +45,13 @@ class EmbedderService(embedder_pb2_grpc.EmbedderServiceServicer):
 
     async def Embed(self, request: embedder_pb2.EmbedRequest, context: Any) -> embedder_pb2.EmbedResponse:  # noqa: N802
         """Return one vector per text."""
-        return await self._embed(request)
+        return await self._embed(request, waits=False)
 
     async def Similarity(  # noqa: N802
         self, request: embedder_pb2.SimilarityRequest, context: Any
     ) -> embedder_pb2.SimilarityResponse:
         """Return the cosine of each pair."""
-        return await self._similarity(request)
+        return await self._similarity(request, waits=False)
 
     async def EmbedStream(  # noqa: N802
         self, request_iterator: Any, context: Any
@@ -58,7 +61,7 @@ class EmbedderService(embedder_pb2_grpc.EmbedderServiceServicer):
         async def answer(request: embedder_pb2.EmbedStreamRequest) -> embedder_pb2.EmbedStreamResponse:
             response = embedder_pb2.EmbedStreamResponse(request_id=request.request_id)
             try:
-                response.embed.CopyFrom(await self._embed(request.embed))
+                response.embed.CopyFrom(await self._embed(request.embed, waits=True))
             except Exception as error:  # noqa: BLE001 - the boundary of a request: `presentable` logs a defect
                 response.error.CopyFrom(_error(error, "EmbedStream"))
             return response
@@ -74,7 +77,7 @@ class EmbedderService(embedder_pb2_grpc.EmbedderServiceServicer):
         async def answer(request: embedder_pb2.SimilarityStreamRequest) -> embedder_pb2.SimilarityStreamResponse:
             response = embedder_pb2.SimilarityStreamResponse(request_id=request.request_id)
             try:
-                response.similarity.CopyFrom(await self._similarity(request.similarity))
+                response.similarity.CopyFrom(await self._similarity(request.similarity, waits=True))
             except Exception as error:  # noqa: BLE001 - the boundary of a request: `presentable` logs a defect
                 response.error.CopyFrom(_error(error, "SimilarityStream"))
             return response
@@ -92,43 +95,46 @@ class EmbedderService(embedder_pb2_grpc.EmbedderServiceServicer):
         ]
         return embedder_pb2.ListModelsResponse(models=found)
 
-    async def _embed(self, request: embedder_pb2.EmbedRequest) -> embedder_pb2.EmbedResponse:
+    async def _embed(self, request: embedder_pb2.EmbedRequest, *, waits: bool) -> embedder_pb2.EmbedResponse:
         texts = list(request.texts)
         _check_count("texts", len(texts), MAX_TEXTS)
-        _check_lengths([(f"texts[{at}]", text) for at, text in enumerate(texts)])
-        served = await self._registry.get(request.model)
-        _check_count("texts", len(texts), _MAX_VECTOR_BYTES // (4 * served.description.dimension))
-        embedded = await served.embed(texts)
+        named = [(f"texts[{at}]", text) for at, text in enumerate(texts)]
+        options = _options(request, named, waits=waits)
+        async with self._registry.use(request.model) as served:
+            dimension = min(options.dimension, served.description.dimension) or served.description.dimension
+            _check_count("texts", len(texts), _MAX_VECTOR_BYTES // (4 * dimension))
+            embedded = await _embedded(served, named, options)
+        computed = [embedded.computed[text] for text in texts]
         return embedder_pb2.EmbedResponse(
-            vectors=embedded.vectors.astype("<f4").tobytes(),
-            dimension=embedded.vectors.shape[1],
-            truncated=embedded.truncated,
+            vectors=b"".join(embedded.vectors[text].astype("<f4", copy=False).tobytes() for text in texts),
+            dimension=dimension,
+            truncated=[at for at, each in enumerate(computed) if each.truncated],
             model=_model_info(served.description),
-            timing=_timing(embedded),
+            timing=_timing(embedded.timing),
+            token_counts=[each.token_count for each in computed],
+            window_counts=[each.window_count for each in computed] if options.windowed else [],
         )
 
-    async def _similarity(self, request: embedder_pb2.SimilarityRequest) -> embedder_pb2.SimilarityResponse:
+    async def _similarity(
+        self, request: embedder_pb2.SimilarityRequest, *, waits: bool
+    ) -> embedder_pb2.SimilarityResponse:
         _check_count("pairs", len(request.pairs), MAX_PAIRS)
         named = [
             (f"pairs[{at}].{side}", text)
             for at, pair in enumerate(request.pairs)
             for side, text in (("first", pair.first), ("second", pair.second))
         ]
-        _check_lengths(named)
-        served = await self._registry.get(request.model)
-        embedded = await served.embed([text for _, text in named])
-        truncated = set(embedded.truncated)
+        options = _options(request, named, waits=waits)
+        async with self._registry.use(request.model) as served:
+            embedded = await _embedded(served, named, options)
+        pairs = [(pair.first, pair.second) for pair in request.pairs]
         return embedder_pb2.SimilarityResponse(
             similarities=[
-                embedder_pb2.PairSimilarity(
-                    cosine=cosine(embedded.vectors[at], embedded.vectors[at + 1]),
-                    first_truncated=at in truncated,
-                    second_truncated=at + 1 in truncated,
-                )
-                for at in range(0, len(named), 2)
+                _pair_similarity(embedded.computed, pair, found, windowed=options.windowed)
+                for pair, found in zip(pairs, cosines(embedded.vectors, pairs), strict=True)
             ],
             model=_model_info(served.description),
-            timing=_timing(embedded),
+            timing=_timing(embedded.timing),
         )
 
     def _answered(self, requests: Any, answer: Any) -> AsyncIterator[Any]:
@@ -140,14 +146,46 @@ def _check_count(field: str, count: int, most: int) -> None:
         raise InvalidInputError([Problem(f"{count} are given; give 1 to {most}", field=field)])
 
 
-def _check_lengths(named: Sequence[tuple[str, str]]) -> None:
+def _options(
+    request: embedder_pb2.EmbedRequest | embedder_pb2.SimilarityRequest,
+    named: Iterable[tuple[str, str]],
+    *,
+    waits: bool,
+) -> EmbedOptions:
     problems = [
         Problem(f"has {len(text)} characters; at most {MAX_TEXT_CHARS} are taken", field=field)
         for field, text in named
         if len(text) > MAX_TEXT_CHARS
     ]
+    if len(request.scope) > MAX_SCOPE_CHARS:
+        message = f"has {len(request.scope)} characters; at most {MAX_SCOPE_CHARS} are taken"
+        problems.append(Problem(message, field="scope"))
     if problems:
         raise InvalidInputError(problems)
+    return EmbedOptions(request.scope, request.dimension, request.windowed, waits)
+
+
+async def _embedded(served: Served, named: Sequence[tuple[str, str]], options: EmbedOptions) -> Embedded:
+    try:
+        return await served.embed([text for _, text in named], options)
+    except TextRefusedError as error:
+        field = next(name for name, text in named if text == error.text)
+        raise InvalidInputError([Problem(error.message, field=field)]) from error
+
+
+def _pair_similarity(
+    computed: Mapping[str, Computed], pair: tuple[str, str], found: float | None, *, windowed: bool
+) -> embedder_pb2.PairSimilarity:
+    first, second = (computed[text] for text in pair)
+    return embedder_pb2.PairSimilarity(
+        cosine=found,
+        first_truncated=first.truncated,
+        second_truncated=second.truncated,
+        first_token_count=first.token_count,
+        second_token_count=second.token_count,
+        first_window_count=first.window_count if windowed else 0,
+        second_window_count=second.window_count if windowed else 0,
+    )
 
 
 def _model_info(description: Description) -> embedder_pb2.ModelInfo:
@@ -161,12 +199,19 @@ def _model_info(description: Description) -> embedder_pb2.ModelInfo:
         prefix=description.prefix,
         english_only=description.english_only,
         loaded=True,
+        dimensions=offered_dimensions(description),
+        engine=description.engine,
     )
 
 
-def _timing(embedded: Embedded) -> embedder_pb2.EmbedTiming:
+def _timing(timing: Timing) -> embedder_pb2.EmbedTiming:
     return embedder_pb2.EmbedTiming(
-        queue_ms=embedded.queue_ms, tokenize_ms=embedded.tokenize_ms, inference_ms=embedded.inference_ms
+        queue_ms=timing.queue_ms,
+        tokenize_ms=timing.tokenize_ms,
+        inference_ms=timing.inference_ms,
+        cache_ms=timing.cache_ms,
+        cache_hits=timing.cache_hits,
+        shared_texts=timing.shared_texts,
     )
 
 

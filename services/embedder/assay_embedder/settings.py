@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from assay.errors import Problem
-from assay.runtime.settings import ServiceSettings, setting
+from assay.runtime.settings import ServiceSettings, path, setting
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -46,14 +46,25 @@ class Settings(ServiceSettings):
     allow_models: tuple[str, ...] = setting(
         (), "further models that requests may name; they are loaded then", metavar="PATTERN"
     )
-    max_models: int = setting(4, "maximum number of models in memory")
+    max_models: int = setting(
+        4, "maximum number of models in memory; of those loaded on request the least recently used makes room"
+    )
+    model_memory_mib: int = setting(0, "maximum memory of the weights of all models, in MiB; 0 for no limit", least=0)
     device: str = setting("auto", "device of the models: auto, cpu, cuda or cuda:N")
     precision: str = setting("exact", "precision of the vectors", choices=PRECISIONS, read=read_precision)
     max_batch_tokens: int = setting(
-        0, "maximum word pieces computed at once, padding included; 0 chooses by device", least=0
+        0, "maximum word pieces per run of the model; 0 chooses by device and precision", least=0
     )
-    queue_limit: int = setting(4_096, "maximum texts in the queue of one model", least=MAX_TEXTS)
-    threads: int = setting(0, "threads per model on a CPU; 0 leaves the choice to the library", least=0)
+    queue_limit: int = setting(4_096, "maximum texts of one scope in the queue of one model", least=MAX_TEXTS)
+    queue_tokens: int = setting(
+        1_000_000, "maximum word pieces of one scope in the queue of one model, estimated", least=1
+    )
+    threads: int = setting(
+        0, "maximum threads per model on a CPU; 0 for the processors that the process may use", least=0
+    )
+    cache_mib: int = setting(256, "memory for vectors of texts embedded before, in MiB; 0 for none", least=0)
+    cache_dir: Path | None = setting(None, "folder for vectors that outlive the process", read=path)
+    cache_disk_mib: int = setting(1_024, "maximum size of the file in --cache-dir, in MiB", least=1)
     stream_in_flight: int = setting(16, "maximum requests in flight per stream", least=1)
 
     def problems(self) -> Iterator[Problem]:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 if TYPE_CHECKING:
+    from collections.abc import Hashable, Iterable, Mapping
+
     from numpy.typing import NDArray
+
+    Name = TypeVar("Name", bound=Hashable)
 
 
 def cosine(first: NDArray[Any], second: NDArray[Any]) -> float | None:
@@ -20,8 +24,23 @@ def cosine(first: NDArray[Any], second: NDArray[Any]) -> float | None:
     Returns:
         The cosine; None when a vector is all zero, because its direction is undefined.
     """
-    u, v = first.astype(np.float64), second.astype(np.float64)
-    norms = float(np.linalg.norm(u) * np.linalg.norm(v))
-    if norms == 0:
-        return None
-    return min(1.0, max(-1.0, float(u @ v) / norms))
+    return cosines({0: first, 1: second}, [(0, 1)])[0]
+
+
+def cosines(vectors: Mapping[Name, NDArray[Any]], pairs: Iterable[tuple[Name, Name]]) -> list[float | None]:
+    """Return the cosine of each pair; what concerns one vector alone is computed once.
+
+    Args:
+        vectors: Vectors of one dimension, by name.
+        pairs: Names of two vectors each.
+    """
+    exact = {name: vector.astype(np.float64) for name, vector in vectors.items()}
+    norms = {name: float(np.linalg.norm(vector)) for name, vector in exact.items()}
+
+    def of_pair(first: Name, second: Name) -> float | None:
+        product = norms[first] * norms[second]
+        if product == 0:
+            return None
+        return min(1.0, max(-1.0, float(exact[first] @ exact[second]) / product))
+
+    return [of_pair(first, second) for first, second in pairs]

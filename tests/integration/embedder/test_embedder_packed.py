@@ -16,7 +16,7 @@ from tests.embedding_models import save_model, texts_in_ten_scripts
 
 from assay.errors import SetupError
 from assay_embedder import models, precision
-from assay_embedder.batcher import Tokens
+from assay_embedder.encoder import Tokens
 from assay_embedder.packed import attention
 from assay_embedder.packed.attention import Layout, attend_by_bounds, attend_by_length
 from assay_embedder.settings import DEFAULT_MODEL

@@ -115,6 +115,7 @@ async def test_answer_says_what_made_it_and_where_the_time_went(embedder: Any, d
         prefix="",
         english_only=True,
         loaded=True,
+        dimensions=[384],
     )
     assert response.timing.tokenize_ms > 0
     assert response.timing.inference_ms > 0

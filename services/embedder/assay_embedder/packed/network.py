@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from assay_embedder.architecture import Architecture
-    from assay_embedder.batcher import Tokens
+    from assay_embedder.encoder import Tokens
 
 VERSION = 1
 """Raised with every change that may change a vector's bits: what was verified before is verified again."""

@@ -1,0 +1,183 @@
+"""Vectors that outlive the process, in a bounded file."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import logging
+import os
+import queue
+import sqlite3
+import struct
+import threading
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from assay.errors import SetupError
+from assay_embedder.jobs import Computed
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+logger = logging.getLogger(__name__)
+
+_HEADER = struct.Struct("<III")  # word pieces, windows, whether truncated
+_CHECK_BYTES = 16
+_AT_ONCE = 256
+_MOST_WAITING = 64  # lists of entries
+_PAGE_BYTES = 16_384  # which eight entries of the default model fill
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS vectors (
+    number INTEGER PRIMARY KEY AUTOINCREMENT, key BLOB NOT NULL UNIQUE, value BLOB NOT NULL
+)
+"""
+
+
+class DiskCache:
+    """An SQLite file of vectors. What cannot be read is a miss, and what cannot be written is not kept.
+
+    Each entry has a checksum over key and value, so that a damaged one is never a vector; a file that SQLite cannot
+    read is set aside and begun anew. Safe for threads, and for several processes that share the folder.
+
+    Args:
+        folder: Where it lies; made where it is missing, for its own user alone.
+        limit_bytes: How large the file may become; the oldest entries make room.
+
+    Raises:
+        SetupError: The folder cannot be written.
+    """
+
+    def __init__(self, folder: Path, limit_bytes: int) -> None:
+        self._file = folder / "vectors.sqlite"
+        self._limit_bytes = limit_bytes
+        self._lock = threading.Lock()
+        self._connection: sqlite3.Connection | None = None
+        try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            os.close(os.open(self._file, os.O_CREAT | os.O_RDWR, 0o600))
+        except OSError as error:
+            message = f"{folder} cannot be written ({error.strerror}): give --cache-dir another folder."
+            raise SetupError(message, reason="CACHE_NOT_WRITABLE") from error
+        with self._lock:
+            self._connect()
+        self._waiting: queue.Queue[list[tuple[bytes, Computed]] | None] = queue.Queue(_MOST_WAITING)
+        self._thread = threading.Thread(target=self._write, name="embedder-disk-cache", daemon=True)
+        self._thread.start()
+
+    def find(self, keys: Sequence[bytes]) -> dict[bytes, Computed]:
+        """Return what is stored under these keys."""
+        rows: list[Any] = []
+        with self._lock:
+            for at in range(0, len(keys), _AT_ONCE):
+                some = keys[at : at + _AT_ONCE]
+                marks = ",".join("?" * len(some))
+                rows += self._run(f"SELECT key, value FROM vectors WHERE key IN ({marks})", some)  # noqa: S608 - marks
+        found = {key: computed for key, value in rows if (computed := _unpacked(key, value)) is not None}
+        if len(found) < len(rows):
+            logger.warning("damaged entries in the vector cache: file=%s count=%d", self._file, len(rows) - len(found))
+        return found
+
+    def store(self, entries: list[tuple[bytes, Computed]]) -> None:
+        """Store vectors soon, in a thread; more than it can write are not kept."""
+        with contextlib.suppress(queue.Full):
+            self._waiting.put_nowait(entries)
+
+    def close(self) -> None:
+        """Write what waits and close the file."""
+        self._waiting.put(None)
+        self._thread.join()
+        with self._lock:
+            if self._connection is not None:
+                self._connection.close()
+                self._connection = None
+
+    def _write(self) -> None:
+        while (entries := self._waiting.get()) is not None:
+            rows = [(key, _packed(key, computed)) for key, computed in entries]
+            with self._lock:
+                self._run("INSERT OR REPLACE INTO vectors (key, value) VALUES (?, ?)", rows, many=True)
+                while self._used_bytes() > self._limit_bytes:
+                    oldest = "SELECT number FROM vectors ORDER BY number LIMIT ?"
+                    self._run(f"DELETE FROM vectors WHERE number IN ({oldest})", (_AT_ONCE,))  # noqa: S608 - constant
+
+    def _used_bytes(self) -> int:
+        """Return what the entries of the file take; 0 where that is not known."""
+        found = [self._run(f"PRAGMA {name}", ()) for name in ("page_count", "freelist_count")]
+        if not all(found):
+            return 0
+        pages, free = (rows[0][0] for rows in found)
+        return int(pages - free) * _PAGE_BYTES
+
+    def _run(self, query: str, values: Sequence[Any], *, many: bool = False) -> list[Any]:
+        """Run a query in a transaction of its own; return no rows where the file cannot be used."""
+        if self._connection is None:
+            return []
+        try:
+            with self._connection:
+                if many:
+                    self._connection.executemany(query, values)
+                    return []
+                return self._connection.execute(query, tuple(values)).fetchall()
+        except sqlite3.OperationalError as error:  # the disk is full, or another process holds the lock for long
+            logger.warning("vector cache on disk not used: file=%s error=%s", self._file, error)
+        except sqlite3.DatabaseError as error:
+            logger.warning("vector cache on disk is damaged, starting anew: file=%s error=%s", self._file, error)
+            self._connection.close()
+            self._set_aside()
+            self._connect()
+        return []
+
+    def _connect(self) -> None:
+        for is_last in (False, True):
+            try:
+                self._connection = self._opened()
+                return
+            except sqlite3.Error as error:
+                logger.warning("vector cache on disk cannot be opened: file=%s error=%s", self._file, error)
+                self._connection = None
+                if not is_last:
+                    self._set_aside()
+
+    def _opened(self) -> sqlite3.Connection:
+        connection = sqlite3.connect(self._file, timeout=5.0, check_same_thread=False)
+        try:
+            connection.execute(f"PRAGMA page_size = {_PAGE_BYTES}")
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("PRAGMA synchronous = OFF")  # a lost entry is computed again
+            connection.execute(_SCHEMA)
+            connection.commit()
+        except sqlite3.Error:
+            connection.close()
+            raise
+        return connection
+
+    def _set_aside(self) -> None:
+        """Rename a file that cannot be read, over the one that was set aside before."""
+        for suffix in ("", "-wal", "-shm"):
+            source = self._file.with_name(self._file.name + suffix)
+            if source.exists():
+                source.replace(source.with_name(source.name + ".damaged"))
+
+
+def _packed(key: bytes, computed: Computed) -> bytes:
+    header = _HEADER.pack(computed.token_count, computed.window_count, computed.truncated)
+    content = header + computed.vector.astype("<f4").tobytes()
+    return _check(key, content) + content
+
+
+def _unpacked(key: bytes, value: object) -> Computed | None:
+    if not isinstance(value, bytes):  # damage that SQLite did not notice
+        return None
+    check, content = value[:_CHECK_BYTES], value[_CHECK_BYTES:]
+    if len(content) < _HEADER.size or check != _check(key, content):
+        return None
+    token_count, window_count, truncated = _HEADER.unpack_from(content)
+    vector = np.frombuffer(content, dtype="<f4", offset=_HEADER.size).astype(np.float32)
+    vector.flags.writeable = False
+    return Computed(vector, token_count, window_count, bool(truncated))
+
+
+def _check(key: bytes, content: bytes) -> bytes:
+    return hashlib.blake2b(content, key=key, digest_size=_CHECK_BYTES).digest()

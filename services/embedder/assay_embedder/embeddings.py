@@ -1,0 +1,321 @@
+"""What a request asks of one model: cached vectors, those that are being computed already, and the rest."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+from weakref import WeakValueDictionary
+
+import numpy as np
+
+from assay.errors import InvalidInputError, OverloadedError, Problem
+from assay_embedder.batcher import Batcher
+from assay_embedder.jobs import Job
+from assay_embedder.tokenizing import estimated_tokens
+from assay_embedder.windows import WindowLimitError, normalized
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
+
+    from assay_embedder.batcher import BatchReport, Limits, Statistics, Worker
+    from assay_embedder.jobs import Computed, Phase
+    from assay_embedder.models import Description
+    from assay_embedder.vector_cache import ModelCache
+
+
+@dataclass(frozen=True, slots=True)
+class EmbedOptions:
+    """How texts are embedded, and for whom.
+
+    Args:
+        scope: The tenant; scopes are served in turn and share no cached vector.
+        dimension: Values per vector; 0 for all.
+        windowed: Whether long texts are embedded as windows instead of being cut.
+        waits: Whether the request waits for room in a full queue instead of being refused.
+    """
+
+    scope: str = ""
+    dimension: int = 0
+    windowed: bool = False
+    waits: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Where the time of one request went; what was shared with other requests is counted whole.
+
+    Args:
+        queue_ms: Longest wait of a text for its word pieces to be made, and then for a run of the model.
+        tokenize_ms: Making word pieces of its texts and those taken with them.
+        inference_ms: All runs of the model that held a text of it.
+        cache_ms: Looking its texts up in the cache.
+        cache_hits: Different texts whose vectors were in the cache.
+        shared_texts: Different texts that another request was having computed already.
+    """
+
+    queue_ms: float
+    tokenize_ms: float
+    inference_ms: float
+    cache_ms: float
+    cache_hits: int
+    shared_texts: int
+
+
+@dataclass(frozen=True, slots=True)
+class Embedded:
+    """The vectors of one request.
+
+    Args:
+        vectors: The vector of each different text, shape (dimension,) each.
+        computed: How the model read each different text.
+        timing: Where the time went.
+    """
+
+    vectors: dict[str, NDArray[np.float32]]
+    computed: dict[str, Computed]
+    timing: Timing
+
+
+class TextRefusedError(Exception):
+    """One text of a request cannot be embedded.
+
+    Args:
+        text: The text.
+        message: Why, for a sentence that begins with the text's name.
+    """
+
+    def __init__(self, text: str, message: str) -> None:
+        super().__init__(message)
+        self.text = text
+        self.message = message
+
+
+@dataclass(slots=True, eq=False)
+class _Request:
+    """One request and the jobs that it waits for."""
+
+    complete: asyncio.Future[None]
+    found: dict[str, Computed] = field(default_factory=dict)
+    jobs: dict[str, Job] = field(default_factory=dict)
+    shared_texts: int = 0
+    missing: int = 0
+    cache_ms: float = 0.0
+
+    def note(self, job: Job) -> None:
+        """Note that a job of it has its result or error."""
+        self.missing -= 1
+        if self.complete.done():
+            return
+        if job.error is not None:
+            self.complete.set_exception(_error_of(job))
+        elif not self.missing:
+            self.complete.set_result(None)
+
+
+class Embeddings:
+    """The vectors of one model's texts, each computed once for all requests of a scope that want it at the same time.
+
+    Belongs to the event loop in which it was made.
+
+    Args:
+        description: The model.
+        workers: The threads to run it in.
+        limits: How much is computed and kept.
+        cache: Where vectors are kept.
+        on_batch: Called before each run of the model.
+    """
+
+    def __init__(
+        self,
+        description: Description,
+        workers: Sequence[Worker],
+        limits: Limits,
+        *,
+        cache: ModelCache,
+        on_batch: Callable[[BatchReport], None] | None = None,
+    ) -> None:
+        self._description = description
+        self._limits = limits
+        self._cache = cache
+        self._loop = asyncio.get_running_loop()
+        self._flights: dict[bytes, Job] = {}
+        self._room = asyncio.Event()
+        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        find_stored = cache.disk.find if cache.disk else None
+        self._batcher = Batcher(workers, limits, settle=self._settle, find_stored=find_stored, on_batch=on_batch)
+
+    @property
+    def statistics(self) -> Statistics:
+        """What was done so far."""
+        return self._batcher.statistics
+
+    async def embed(self, texts: Sequence[str], options: EmbedOptions = EmbedOptions()) -> Embedded:
+        """Return the vectors of some texts.
+
+        Args:
+            texts: At least one text.
+            options: How, and for whom.
+
+        Raises:
+            InvalidInputError: The model has no vectors of the dimension.
+            TextRefusedError: A text has too many windows.
+            OverloadedError: Too much waits already (reason QUEUE_FULL).
+            UnavailableError: The model is being closed.
+        """
+        self._check_dimension(options.dimension)
+        started = time.perf_counter()
+        keys = self._cache.keys.keys(texts, scope=options.scope, windowed=options.windowed)
+        hashing_ms = (time.perf_counter() - started) * 1000
+        request = await self._admitted(keys, options)
+        request.cache_ms += hashing_ms
+        try:
+            await request.complete
+        finally:
+            self._leave(request)
+        computed = request.found | {text: job.result for text, job in request.jobs.items() if job.result is not None}
+        dimension = options.dimension or self._description.dimension
+        vectors = {text: _shortened(each.vector, dimension) for text, each in computed.items()}
+        return Embedded(vectors, computed, _timing(request))
+
+    async def aclose(self) -> None:
+        """Refuse what waits, let the running batches end, and end the threads."""
+        await asyncio.to_thread(self._batcher.close)
+        self._room.set()
+
+    def _check_dimension(self, dimension: int) -> None:
+        offered = offered_dimensions(self._description)
+        if dimension and dimension not in offered:
+            shown = ", ".join(map(str, offered))
+            message = (
+                f"the model {self._description.name} has no vectors of {dimension} values; give 0 or one of: {shown}"
+            )
+            raise InvalidInputError([Problem(message, field="dimension")])
+
+    async def _admitted(self, keys: dict[str, bytes], options: EmbedOptions) -> _Request:
+        """Return the request once its jobs are in the queue; requests of a scope that wait are admitted in order."""
+        turn = self._turns.setdefault(options.scope, asyncio.Lock())
+        if not turn.locked():
+            try:
+                return self._join(keys, options)
+            except OverloadedError:
+                if not options.waits:
+                    raise
+        elif not options.waits:
+            self.statistics.refused += 1
+            raise self._batcher.overloaded(options.scope)
+        async with turn:
+            while True:
+                self._room.clear()
+                try:
+                    return self._join(keys, options)
+                except OverloadedError:
+                    await self._room.wait()
+
+    def _join(self, keys: dict[str, bytes], options: EmbedOptions) -> _Request:
+        """Find what is known, join what is being computed, and submit the rest."""
+        started = time.perf_counter()
+        request = _Request(self._loop.create_future())
+        new: list[Job] = []
+        for text, key in keys.items():
+            if (known := self._cache.memory.get(key)) is not None:
+                request.found[text] = known
+            elif (flight := self._flights.get(key)) is not None:
+                request.jobs[text] = flight
+                request.shared_texts += 1
+            else:
+                new.append(self._job(text, key, options))
+                request.jobs[text] = new[-1]
+        request.cache_ms = (time.perf_counter() - started) * 1000
+        self._submit(new, options)
+        for job in request.jobs.values():
+            job.waiters.add(request)
+        request.missing = len(request.jobs)
+        if not request.missing:
+            request.complete.set_result(None)
+        return request
+
+    def _submit(self, jobs: Sequence[Job], options: EmbedOptions) -> None:
+        try:
+            self._batcher.submit(jobs)
+        except OverloadedError:
+            self.statistics.refused += not options.waits
+            raise
+        self.statistics.requests += 1
+        self._flights.update((job.key, job) for job in jobs)
+
+    def _job(self, text: str, key: bytes, options: EmbedOptions) -> Job:
+        tokens = estimated_tokens(text, self._limits.max_tokens, windowed=options.windowed)
+        return Job(key, text, options.scope, options.windowed, tokens)
+
+    def _settle(self, jobs: list[Job]) -> None:
+        """Hand jobs that are done over to the event loop; called by the batcher's threads."""
+        try:
+            self._loop.call_soon_threadsafe(self._settled, jobs)
+        except RuntimeError:  # the event loop is closed, and with it every request
+            return
+
+    def _settled(self, jobs: Sequence[Job]) -> None:
+        computed: list[tuple[bytes, Computed]] = []
+        for job in jobs:
+            if self._flights.get(job.key) is job:
+                del self._flights[job.key]
+            if job.result is not None:
+                self._cache.memory.put(job.key, job.result)
+                if not job.is_stored:
+                    computed.append((job.key, job.result))
+            for request in job.waiters:
+                request.note(job)
+            job.waiters.clear()
+        if self._cache.disk is not None and computed:
+            self._cache.disk.store(computed)
+        self._room.set()
+
+    def _leave(self, request: _Request) -> None:
+        """Take a request away from jobs that are not done; those that no other request waits for are abandoned."""
+        waited = [job for job in request.jobs.values() if request in job.waiters]
+        for job in waited:
+            job.waiters.discard(request)
+            if not job.waiters:
+                if self._flights.get(job.key) is job:
+                    del self._flights[job.key]
+                self._batcher.abandon(job)
+        self.statistics.dropped += request.complete.cancelled()
+        if waited:
+            self._room.set()
+
+
+def offered_dimensions(description: Description) -> list[int]:
+    """Return the dimensions that a request may ask of a model, ascending, the full one last."""
+    return sorted({*description.dimensions, description.dimension})
+
+
+def _shortened(vector: NDArray[np.float32], dimension: int) -> NDArray[np.float32]:
+    return vector if dimension == len(vector) else normalized(vector[:dimension])
+
+
+def _error_of(job: Job) -> Exception:
+    if isinstance(job.error, WindowLimitError):
+        return TextRefusedError(job.text, str(job.error))
+    assert job.error is not None  # the caller looked
+    return job.error
+
+
+def _timing(request: _Request) -> Timing:
+    jobs = request.jobs.values()
+    lookups, tokenizings = ([job.lookup for job in jobs], [job.tokenizing for job in jobs])
+    return Timing(
+        queue_ms=max((job.queued_ms for job in jobs), default=0.0),
+        tokenize_ms=_total_ms(tokenizings),
+        inference_ms=_total_ms([run for job in jobs for run in job.runs]),
+        cache_ms=request.cache_ms + _total_ms(lookups),
+        cache_hits=len(request.found) + sum(job.is_stored for job in jobs),
+        shared_texts=request.shared_texts,
+    )
+
+
+def _total_ms(phases: Sequence[Phase | None]) -> float:
+    return sum(phase.ms for phase in {id(phase): phase for phase in phases if phase is not None}.values())

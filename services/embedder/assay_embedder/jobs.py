@@ -1,0 +1,100 @@
+"""One text on its way to its vector, and what comes of it."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from assay_embedder.encoder import Tokens
+
+
+@dataclass(frozen=True, slots=True)
+class Computed:
+    """The vector of one text, and how the model read the text.
+
+    Args:
+        vector: All values that the model gives, shape (dimension,); read-only.
+        token_count: Word pieces that the model read, special ones and the prefix included.
+        window_count: Windows that the text was embedded as.
+        truncated: Whether the text was longer than the model's window and was cut.
+    """
+
+    vector: NDArray[np.float32]
+    token_count: int
+    window_count: int
+    truncated: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """One step of work that several texts may share.
+
+    Args:
+        started: When it began, by `time.perf_counter`.
+        ended: When it was done.
+    """
+
+    started: float
+    ended: float
+
+    @property
+    def ms(self) -> float:
+        """How long it took, in milliseconds."""
+        return (self.ended - self.started) * 1000
+
+
+@dataclass(slots=True, eq=False)
+class Job:
+    """One text of one scope, computed once for all requests that wait for it.
+
+    Args:
+        key: Its key in the cache.
+        text: The text.
+        scope: The tenant in whose turn it is computed.
+        windowed: Whether a text longer than the model's window is embedded as windows.
+        estimated_tokens: Its word pieces, before they are counted.
+        waiters: Requests that wait for it; used by the event loop alone.
+        abandoned: Whether no request waits any more.
+        result: Its vector, once known.
+        error: Why it has none.
+        is_stored: Whether the result comes from the cache on disk.
+        lookup: Its search in the cache on disk.
+        tokenizing: Its way into word pieces.
+        windows: The vector of each of its windows, shape (dimension,), with its word pieces; None until it is known.
+        runs: The runs of the model that it was part of.
+    """
+
+    key: bytes
+    text: str
+    scope: str
+    windowed: bool
+    estimated_tokens: int
+    entered: float = field(default_factory=time.perf_counter)
+    waiters: set[Any] = field(default_factory=set)
+    abandoned: bool = False
+    result: Computed | None = None
+    error: Exception | None = None
+    is_stored: bool = False
+    lookup: Phase | None = None
+    tokenizing: Phase | None = None
+    windows: list[tuple[NDArray[np.float32], Tokens] | None] = field(default_factory=list)
+    runs: list[Phase] = field(default_factory=list)
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether it is worth computing: a request waits for it, and nothing of it has failed."""
+        return not self.abandoned and self.error is None
+
+    @property
+    def queued_ms(self) -> float:
+        """How long it waited for its word pieces to be made, and then for a run of the model."""
+        if self.tokenizing is None:
+            return (self.lookup.started - self.entered) * 1000 if self.lookup else 0.0
+        began = self.lookup.started if self.lookup else self.tokenizing.started
+        waited = self.runs[0].started - self.tokenizing.ended if self.runs else 0.0
+        return (began - self.entered + waited) * 1000

@@ -1,0 +1,188 @@
+"""What requests of many callers share over the wire, and what they do not."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from tests.waiting import until
+from tests.word_counter import WordCounter
+
+from assay.errors import InvalidInputError, SetupError
+from assay.rpc.channel import read_stream
+from assay.rpc.status import translated
+from assay.v1 import embedder_pb2 as pb
+from assay_embedder.registry import Registry
+from assay_embedder.settings import Settings
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+    from pathlib import Path
+
+MIB = 1024 * 1024
+
+
+async def embed(stub: Any, *texts: str, **options: Any) -> Any:
+    with translated():
+        return await stub.Embed(pb.EmbedRequest(texts=texts, **options), timeout=100)
+
+
+async def similarity(stub: Any, *pairs: tuple[str, str], **options: Any) -> Any:
+    asked = [pb.TextPair(first=first, second=second) for first, second in pairs]
+    with translated():
+        return await stub.Similarity(pb.SimilarityRequest(pairs=asked, **options), timeout=100)
+
+
+@pytest.fixture
+def words() -> WordCounter:
+    return WordCounter(packed=True)
+
+
+@pytest.fixture
+async def counted(start: Callable[..., Any], words: WordCounter) -> AsyncIterator[Any]:
+    settings = Settings(device="cpu", queue_limit=512, threads=1, stream_in_flight=2)
+    yield await start(settings, load=lambda name, **options: words)
+    words.let_run.set()
+
+
+async def test_scopes_share_no_vector(embedder: Any) -> None:
+    """A text that was embedded before is a cache hit with the same bits, for its own scope alone."""
+    answers = [await embed(embedder.stub, "the agent is online", scope=scope) for scope in ("a", "a", "b", "")]
+    assert [answer.timing.cache_hits for answer in answers] == [0, 1, 0, 0]
+    assert len({answer.vectors for answer in answers}) == 1
+    assert answers[1].timing.inference_ms == 0
+    assert answers[1].timing.cache_ms > 0
+    assert list(answers[1].token_counts) == [6]
+    assert not answers[1].window_counts
+
+
+async def test_pairs_compute_each_text_once(counted: Any, words: WordCounter) -> None:
+    """A reference that all pairs share is computed once; counts and flags are those of each text."""
+    pairs = [("one two", "the reference"), ("w " * 9, "the reference"), ("the reference", "the reference")]
+    answer = await similarity(counted.stub, *pairs)
+    assert sorted(length for run in words.seen[1:] for length in run) == [2, 2, 8]
+    counts = [(each.first_token_count, each.second_token_count) for each in answer.similarities]
+    assert counts == [(2, 2), (8, 2), (2, 2)]
+    assert [each.first_truncated for each in answer.similarities] == [False, True, False]
+    assert answer.similarities[2].cosine == pytest.approx(1, abs=1e-12)
+    assert answer.similarities[1].cosine == pytest.approx(17 / 65**0.5 / 5**0.5)
+
+
+async def test_stream_is_read_no_faster_than_it_is_answered(counted: Any, words: WordCounter) -> None:
+    """A full queue slows a stream down instead of failing its requests; a unary call is refused meanwhile."""
+    words.let_run.clear()
+    sent: list[int] = []
+
+    async def requests() -> AsyncIterator[pb.EmbedStreamRequest]:
+        for number in range(6):
+            texts = [f"{number} {at} of many words" for at in range(500)]  # more than one run takes
+            yield pb.EmbedStreamRequest(request_id=str(number), embed=pb.EmbedRequest(texts=texts, scope="s"))
+            sent.append(number)
+
+    served = await counted.registry.get("")
+    async with read_stream(counted.stub.EmbedStream(requests(), timeout=100)) as messages:
+        reading = asyncio.create_task(collected(messages))
+        await until(lambda: len(sent), lambda count: count >= 2)
+        await until(lambda: served.embeddings._turns.get("s"), lambda turn: turn is not None and turn.locked())
+        with pytest.raises(Exception, match="texts are waiting already"):
+            await embed(counted.stub, "me too", scope="s")
+        assert (served.statistics.requests, served.statistics.refused) == (1, 1)
+        words.let_run.set()
+        answers = await reading
+    assert {message.request_id for message in answers} == set("012345")
+    assert not [message for message in answers if message.HasField("error")]
+    assert served.statistics.requests == 6
+
+
+async def collected(messages: Any) -> list[Any]:
+    return [message async for message in messages]
+
+
+async def test_long_documents_over_the_wire(embedder: Any) -> None:
+    """Windowed, the end of a long text counts, nothing is truncated, and the windows are told."""
+    text = "The agent answers politely. " * 60 + "Bananas are rich in potassium. " * 60
+    cut = await embed(embedder.stub, text, "Bananas are rich in potassium.")
+    whole = await embed(embedder.stub, text, "Bananas are rich in potassium.", windowed=True)
+    assert (list(cut.truncated), list(whole.truncated)) == ([0], [])
+    assert (cut.token_counts[0], list(whole.window_counts)) == (256, [3, 1])
+    vectors = [np.frombuffer(each.vectors, "<f4").reshape(2, 384) for each in (cut, whole)]
+    assert vectors[0][1] == pytest.approx(vectors[1][1], abs=1e-6)
+    assert vectors[1][0] @ vectors[1][1] > vectors[0][0] @ vectors[0][1] + 0.1
+    pairs = await similarity(embedder.stub, (text, "Bananas are rich in potassium."), windowed=True)
+    (pair,) = pairs.similarities
+    assert (pair.first_window_count, pair.second_window_count, pair.first_truncated) == (3, 1, False)
+    assert pairs.timing.cache_hits == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "field", "message"),
+    [
+        ({"dimension": 100}, "dimension", "the model words has no vectors of 100 values; give 0 or one of: 2"),
+        ({"scope": "s" * 257}, "scope", "has 257 characters; at most 256 are taken"),
+        (
+            {"windowed": True},
+            "texts[1]",
+            "is 1667 windows of the model long; at most 256 are embedded: divide it",
+        ),
+    ],
+)
+async def test_wrong_options_name_their_field(counted: Any, options: Any, field: str, message: str) -> None:
+    """The client learns which field is wrong and what would be right."""
+    with pytest.raises(InvalidInputError) as caught:
+        await embed(counted.stub, "a", "word " * 10_000, **options)
+    (problem,) = caught.value.problems
+    assert (problem.field, problem.message) == (field, message)
+    assert list((await embed(counted.stub, "a", dimension=2)).token_counts) == [1]
+
+
+def sized(mib: int) -> WordCounter:
+    model = WordCounter()
+    object.__setattr__(model.description, "weight_bytes", mib * MIB)
+    return model
+
+
+async def test_models_keep_to_the_memory_limit(start: Callable[..., Any]) -> None:
+    """The least recently used of the models on request makes room; listed ones and those in use stay."""
+    loaded: list[str] = []
+
+    def load(name: str, **options: Any) -> WordCounter:
+        loaded.append(name)
+        return sized({"listed": 40, "large": 70}.get(name, 25))
+
+    settings = Settings(models=("listed",), allow_models=("*",), max_models=8, model_memory_mib=100, device="cpu")
+    embedder = await start(settings, load=load)
+    for name in ("one", "two", "one", "three", "one"):
+        await embed(embedder.stub, "a", model=name)
+    assert loaded == ["listed", "one", "two", "three"]
+    assert [name for name, _ in embedder.registry.listed()] == ["listed", "three", "one"]
+    with pytest.raises(InvalidInputError, match="takes 70 MiB, and models that stay take 40 of the 100 MiB") as caught:
+        await embed(embedder.stub, "a", model="large")
+    assert caught.value.reason == "MODEL_LIMIT_REACHED"
+    async with embedder.registry.use("one"), embedder.registry.use("two"):
+        with pytest.raises(InvalidInputError, match="models that stay take 90"):
+            await embed(embedder.stub, "a", model="three")
+    assert (await embed(embedder.stub, "a", model="three")).dimension == 2
+
+
+async def test_listed_models_over_the_memory_limit() -> None:
+    """The start fails with both numbers instead of serving fewer models than are listed."""
+    settings = Settings(device="cpu", models=("a", "b"), model_memory_mib=60)
+    registry = Registry(settings, load=lambda name, **options: sized(40))
+    with pytest.raises(SetupError, match=r"take 80 MiB; raise --model-memory-mib, which is 60"):
+        await registry.load_listed()
+    await registry.aclose()
+
+
+async def test_vectors_on_disk_serve_the_next_process(tmp_path: Path) -> None:
+    """With --cache-dir a restarted embedder computes nothing again, unless its model reads texts in another way."""
+    models = [WordCounter(), WordCounter(), WordCounter(window=10)]
+    object.__setattr__(models[2].description, "max_tokens", 8)  # what the model says of itself is all the same
+    settings = Settings(device="cpu", cache_dir=tmp_path / "cache")
+    for model in models:
+        registry = Registry(settings, load=lambda name, model=model, **options: model)
+        await registry.load_listed()
+        await (await registry.get("")).embed(["a b c"])
+        await registry.aclose()
+    assert [model.seen[1:] for model in models] == [[[3]], [], [[3]]]  # the first run is the warm-up

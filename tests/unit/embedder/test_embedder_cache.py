@@ -1,0 +1,216 @@
+from __future__ import annotations
+
+import asyncio
+import random
+import sqlite3
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.waiting import until
+from tests.word_counter import WordCounter, embeddings_of
+
+from assay.errors import SetupError
+from assay_embedder.disk_cache import DiskCache
+from assay_embedder.embeddings import EmbedOptions
+from assay_embedder.jobs import Computed
+from assay_embedder.vector_cache import KeyMaker, VectorCache
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+MIB = 1024 * 1024
+
+
+def computed(seed: int, dimension: int = 8) -> Computed:
+    vector = np.random.default_rng(seed).normal(size=dimension).astype(np.float32)
+    return Computed(vector, seed, 1, bool(seed % 2))
+
+
+def same(found: Computed | None, expected: Computed) -> bool:
+    if found is None:
+        return False
+    rest = (found.token_count, found.window_count, found.truncated)
+    return found.vector.tobytes() == expected.vector.tobytes() and rest == (
+        expected.token_count,
+        expected.window_count,
+        expected.truncated,
+    )
+
+
+PARTS = st.text(st.sampled_from("ab\x00\ud800 é"), max_size=4)
+
+
+@given(st.lists(st.tuples(PARTS, PARTS, PARTS, st.booleans()), min_size=2, max_size=2, unique=True))
+def test_key_differs_with_all_that_a_vector_depends_on(made_of: list[tuple[str, str, str, bool]]) -> None:
+    """Model, scope, text and windowing each change the key, wherever one part ends and the next begins."""
+    first, second = (
+        KeyMaker((model,)).keys([text], scope=scope, windowed=windowed)[text]
+        for model, scope, text, windowed in made_of
+    )
+    assert first != second
+
+
+@given(keys=st.lists(st.integers(0, 30), max_size=200), room=st.integers(0, 10))
+def test_memory_is_bounded_and_the_last_used_stay(keys: list[int], room: int) -> None:
+    """The cache never takes more than its limit; what it has is exactly what was put, the last used."""
+    cache = VectorCache(room * (32 + 640))
+    used: list[int] = []
+    for key in keys:
+        found = cache.get(bytes([key]))
+        assert found is None or same(found, computed(key))
+        assert (found is not None) == (key in used[-room:] if room else False)
+        if found is None:
+            cache.put(bytes([key]), computed(key))
+        used = [*(each for each in used if each != key), key]
+        assert cache.size_bytes <= room * (32 + 640)
+        assert len(cache) == min(room, len(used))
+
+
+async def test_cached_vector_is_the_computed_one() -> None:
+    """A text that was embedded before costs nothing, and has the same bits; another scope learns nothing of it."""
+    encoder = WordCounter()
+    embeddings = embeddings_of(encoder, cache_bytes=MIB)
+    first = await embeddings.embed(["a b c"], EmbedOptions("one"))
+    again = await embeddings.embed(["a b c"], EmbedOptions("one"))
+    other = await embeddings.embed(["a b c"], EmbedOptions("two"))
+    windowed = await embeddings.embed(["a b c"], EmbedOptions("one", windowed=True))
+    await embeddings.aclose()
+    assert [each.timing.cache_hits for each in (first, again, other, windowed)] == [0, 1, 0, 0]
+    assert len({each.vectors["a b c"].tobytes() for each in (first, again, other)}) == 1
+    assert encoder.seen == [[3], [3], [3]]
+    assert not again.vectors["a b c"].flags.writeable
+
+
+async def test_identical_texts_cost_one_inference() -> None:
+    """Twenty thousand requests for one text at once, of one scope, run the model once."""
+    encoder = WordCounter()
+    embeddings = embeddings_of(encoder)  # no cache: those in flight share the work
+    answers = await asyncio.gather(*(embeddings.embed(["the reference"] * 10) for _ in range(2_000)))
+    await embeddings.aclose()
+    assert encoder.seen == [[2]]
+    assert sum(answer.timing.shared_texts for answer in answers) == 1_999
+
+
+async def test_memory_does_not_grow_with_the_texts() -> None:
+    """Over thousands of different texts nothing is kept beside the bounded cache."""
+    encoder = WordCounter(packed=True)
+    embeddings = embeddings_of(encoder, cache_bytes=64 * 1024, queue_limit=10_000, batch_tokens=1024)
+    for round_ in range(20):
+        await embeddings.embed([f"{round_} {number}" for number in range(200)], EmbedOptions(str(round_)))
+    await embeddings.aclose()
+    assert embeddings._cache.memory.size_bytes <= 64 * 1024
+    batcher = embeddings._batcher
+    assert (len(embeddings._flights), len(embeddings._turns), len(batcher._queue._lanes)) == (0, 0, 0)
+    assert (batcher._ready._tokens, len(batcher._admission._waiting)) == (0, 0)
+    assert encoder.seen
+
+
+def test_disk_gives_back_what_was_stored(tmp_path: Path) -> None:
+    """Entries outlive the process, bit for bit; the file is its user's alone."""
+    cache = DiskCache(tmp_path / "cache", 64 * MIB)
+    entries = [(bytes([number]) * 32, computed(number, 384)) for number in range(100)]
+    cache.store(entries)
+    cache.close()
+    again = DiskCache(tmp_path / "cache", 64 * MIB)
+    found = again.find([*(key for key, _ in entries), b"missing"])
+    again.close()
+    assert len(found) == 100
+    assert all(same(found[key], each) for key, each in entries)
+    assert {file.stat().st_mode & 0o077 for file in (tmp_path / "cache").iterdir()} == {0}
+
+
+def test_disk_is_bounded(tmp_path: Path) -> None:
+    """The oldest entries make room; the file does not grow beyond the limit."""
+    cache = DiskCache(tmp_path, MIB)
+    for number in range(4_000):
+        cache.store([(number.to_bytes(32, "big"), computed(number, 384))])
+        if number % 50 == 0:
+            while not cache._waiting.empty():  # a list of entries more than it can write is dropped
+                cache.find([b""])
+    cache.close()
+    again = DiskCache(tmp_path, MIB)
+    kept = again.find([number.to_bytes(32, "big") for number in range(4_000)])
+    again.close()
+    assert 100 < len(kept) < 700
+    assert min(int.from_bytes(key, "big") for key in kept) > 3_000
+    assert (tmp_path / "vectors.sqlite").stat().st_size < 2 * MIB
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_damaged_file_is_never_a_wrong_vector(tmp_path: Path, seed: int) -> None:
+    """Whatever bytes of the file change, an entry is the stored one or missing, and new ones can be stored."""
+    cache = DiskCache(tmp_path, 64 * MIB)
+    entries = [(bytes([number]) * 32, computed(number, 384)) for number in range(200)]
+    cache.store(entries)
+    cache.close()
+    dice = random.Random(seed)
+    file = tmp_path / "vectors.sqlite"
+    data = bytearray(file.read_bytes())
+    for _ in range(400):
+        data[dice.randrange(100 if seed % 2 else 0, len(data))] = dice.randrange(256)
+    file.write_bytes(data if seed % 4 else data[: len(data) // 2])
+    damaged = DiskCache(tmp_path, 64 * MIB)
+    found = damaged.find([key for key, _ in entries])
+    assert all(same(each, computed(key[0], 384)) for key, each in found.items())
+    damaged.store(entries)
+    damaged.close()
+    again = DiskCache(tmp_path, 64 * MIB)
+    repaired = again.find([key for key, _ in entries])
+    again.close()
+    assert all(same(each, computed(key[0], 384)) for key, each in repaired.items())
+
+
+def test_swapped_entries_are_missing(tmp_path: Path) -> None:
+    """A value under another key is no vector of that key's text."""
+    cache = DiskCache(tmp_path, 64 * MIB)
+    cache.store([(b"1" * 32, computed(1)), (b"2" * 32, computed(2)), (b"3" * 32, computed(3))])
+    cache.close()
+    with sqlite3.connect(tmp_path / "vectors.sqlite") as connection:
+        connection.execute("UPDATE vectors SET value = (SELECT value FROM vectors WHERE number = 2) WHERE number = 1")
+        connection.execute("UPDATE vectors SET value = 'text' WHERE number = 3")
+    connection.close()
+    again = DiskCache(tmp_path, 64 * MIB)
+    assert list(again.find([b"1" * 32, b"2" * 32, b"3" * 32])) == [b"2" * 32]
+    again.close()
+
+
+def test_folder_that_cannot_be_written(tmp_path: Path) -> None:
+    """The start says which flag to change."""
+    (tmp_path / "file").write_text("")
+    with pytest.raises(SetupError, match="give --cache-dir another folder"):
+        DiskCache(tmp_path / "file" / "cache", MIB)
+
+
+async def test_vectors_outlive_the_process(tmp_path: Path) -> None:
+    """A second process of the same model reads what the first computed; another scope computes anew."""
+    encoders = [WordCounter(), WordCounter(packed=True)]
+    answers = []
+    for encoder in encoders:
+        disk = DiskCache(tmp_path, 64 * MIB)
+        embeddings = embeddings_of(encoder, disk=disk)
+        answers += [await embeddings.embed(["a b", "c"]), await embeddings.embed(["a b"], EmbedOptions("other"))]
+        assert embeddings._batcher._admission.total.texts == 0
+        await embeddings.aclose()
+        await asyncio.to_thread(disk.close)
+    assert encoders[0].seen == [[2, 1], [2]]
+    assert encoders[1].seen == []
+    assert [answer.timing.cache_hits for answer in answers] == [0, 0, 2, 1]
+    assert answers[2].vectors["c"].tobytes() == answers[0].vectors["c"].tobytes()
+    assert answers[2].timing.cache_ms > 0
+
+
+async def test_file_that_breaks_while_it_is_used(tmp_path: Path) -> None:
+    """A cache that cannot be read any more costs time, not answers."""
+    encoder = WordCounter()
+    disk = DiskCache(tmp_path, 64 * MIB)
+    embeddings = embeddings_of(encoder, disk=disk)
+    await embeddings.embed(["a"])
+    assert disk._connection is not None
+    disk._connection.close()
+    assert (await embeddings.embed(["b"])).vectors
+    await until(disk._waiting.empty)
+    await embeddings.aclose()
+    await asyncio.to_thread(disk.close)
