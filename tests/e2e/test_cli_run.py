@@ -15,13 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 import pytest
+from tests.e2e.conftest import stack_up
 from tests.waiting import wait_until
 
 from assay.errors import SetupError
 from assay.local.home import Home
 from assay.local.stack import LocalStack, running_services
-from tests.e2e.conftest import stack_up
-
 from assay.metrics.core.info import DEFAULT_MODEL
 from assay_embedder.settings import PRECISIONS
 
