@@ -59,5 +59,9 @@ async def test_tables_in_use_are_not_changed(engine: sa.Engine, postgres_url: st
         "is used by processes of an older version (assay-orchestrator host-7 41 c0ffee): stop them, then start this "
         "version, which changes the tables"
     )
+    with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        # Connections that are closed are the server's for a moment longer.
+        left = "SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE '%%c0ffee'"
+        await until(lambda: not connection.exec_driver_sql(left).scalar())
     with closing(PostgresDatabase(postgres_url, TABLES)):
         assert revision_of(engine) == HEAD_REVISION
