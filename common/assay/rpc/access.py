@@ -1,0 +1,143 @@
+"""Who may call what: the token of a call, the right of its method, and the teams that its messages name."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import grpc.aio
+
+from assay.errors import AssayError, PermissionDeniedError, UnavailableError, UnauthenticatedError
+from assay.identity.authenticator import Authenticator
+from assay.identity.caller import Identity, set_caller
+from assay.identity.rights import Right, roles_with
+from assay.rpc.methods import MethodRule, Name
+
+TOKEN_KEY = "authorization"
+SCHEME = "Bearer "
+
+
+class Access:
+    """Admits the calls of identities with the right of their method.
+
+    Args:
+        authenticator: Knows tokens.
+        recheck_s: How often the token of an open stream is looked up again, in seconds.
+    """
+
+    def __init__(self, authenticator: Authenticator, recheck_s: float) -> None:
+        self._authenticator = authenticator
+        self._recheck_s = recheck_s
+
+    @asynccontextmanager
+    async def call(
+        self, context: grpc.aio.ServicerContext[Any, Any], method: str, rule: MethodRule
+    ) -> AsyncIterator[Identity | None]:
+        """Hold a call inside the block, whose handler then knows its caller; None for a method that anyone may call.
+
+        A stream ends when its token is no longer accepted.
+
+        Raises:
+            UnauthenticatedError: The call has no token, or one that is not accepted.
+            PermissionDeniedError: The role of the caller lacks the right.
+        """
+        if rule.right is Right.NONE:
+            yield None
+            return
+        text = _token(context.invocation_metadata() or ())
+        identity = await self._authenticator.authenticate(text)
+        if rule.right is None or not identity.may(rule.right):
+            raise PermissionDeniedError(_refusal(identity, method, rule))
+        set_caller(identity)
+        if not (rule.client_streams or rule.server_streams):
+            yield identity
+            return
+        async with self._while_accepted(text):
+            yield identity
+
+    @asynccontextmanager
+    async def _while_accepted(self, text: str) -> AsyncIterator[None]:
+        limit, refusals = asyncio.timeout(None), list[AssayError]()
+
+        async def watch() -> None:
+            while not refusals:
+                await asyncio.sleep(self._recheck_s)
+                try:
+                    await self._authenticator.authenticate(text)
+                except UnavailableError:
+                    continue  # its database is away for a moment: a new call would be refused, this one had been admitted
+                except AssayError as refusal:
+                    refusals.append(refusal)
+                    limit.reschedule(0)
+
+        try:
+            async with limit:
+                watching = asyncio.create_task(watch())
+                try:
+                    yield
+                finally:
+                    watching.cancel()
+        except TimeoutError:
+            if refusals and limit.expired():
+                raise refusals[0] from None
+            raise
+
+
+def check_named_teams(identity: Identity, rule: MethodRule, message: Any) -> None:
+    """Refuse a message that names another team than that of its caller.
+
+    Raises:
+        PermissionDeniedError: It does; names the field, and says nothing about the team.
+    """
+    for path, kind in rule.names.items():
+        if kind not in (Name.TEAM, Name.OWN_TEAM):
+            continue
+        if kind is Name.TEAM and identity.may(Right.OPERATE):
+            continue
+        if any(team and team != identity.team for team in values_at(message, path.split("."))):
+            raise PermissionDeniedError(
+                f"{path}: names another team than that of the token, {identity.team!r}: leave it out",
+                reason="TEAM_DIFFERS",
+            )
+
+
+def values_at(message: Any, path: Sequence[str]) -> Iterator[str]:
+    """Yield the texts at a path of a message; what is not set has none."""
+    name, *rest = path
+    if rest:
+        if message.HasField(name):
+            yield from values_at(getattr(message, name), rest)
+        return
+    found = getattr(message, name)
+    yield from [found] if isinstance(found, str) else found
+
+
+def _token(metadata: Any) -> str:
+    """Return the token of a call.
+
+    Raises:
+        UnauthenticatedError: There is none, or more than one.
+    """
+    given = [value for key, value in metadata if key == TOKEN_KEY]
+    if not given:
+        raise UnauthenticatedError(
+            "this server asks for a token: use `assay login --server ADDRESS`, or set ASSAY_TOKEN",
+            reason="TOKEN_MISSING",
+        )
+    if len(given) > 1 or not isinstance(given[0], str) or not given[0].startswith(SCHEME):
+        raise UnauthenticatedError(
+            "the call's authorization is not `Bearer TOKEN`: send one token", reason="TOKEN_MALFORMED"
+        )
+    return given[0].removeprefix(SCHEME)
+
+
+def _refusal(identity: Identity, method: str, rule: MethodRule) -> str:
+    if rule.right is None:
+        return f"{method} is for no identity"
+    roles = ", ".join(role.value for role in roles_with(rule.right))
+    return (
+        f"{method.rpartition('/')[2]} needs the right {rule.right.value!r}, which the role {identity.role.value!r} of "
+        f"this token lacks: use a token of a role that has it ({roles})"
+    )

@@ -1,0 +1,8 @@
+"""Teams and tokens of an installation that teams share.
+
+verifier        whose token a text is, remembered for a moment
+scopes          which names teams may have, and what the calls of a team reach
+admin_service   AdminService on the wire
+serving         what a server needs whose callers have identities
+bootstrap       the first token, made at the database
+"""
