@@ -20,10 +20,13 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
     from types import TracebackType
 
+    import grpc.aio
+
 _SERVICE = "assay.v1.RunService"
 PAGE_TIMEOUT_S = 60.0
 """How long a call that reads a page may take, in seconds."""
 
+S = TypeVar("S")
 T = TypeVar("T")
 
 
@@ -87,6 +90,15 @@ class Connection:
     async def call(self, attempt: Callable[[orchestrator_pb2_grpc.RunServiceAsyncStub], Awaitable[T]]) -> T:
         """Return what a call of the service's stub returns; it may be made twice without harm."""
         return await self._call(lambda: attempt(self._stub))
+
+    async def call_service(self, stub: Callable[[grpc.aio.Channel], S], attempt: Callable[[S], Awaitable[T]]) -> T:
+        """Return what a call of another service of the orchestrator returns; it is made once.
+
+        Args:
+            stub: Makes the service's stub of a channel.
+            attempt: Makes the call.
+        """
+        return await self._call(lambda: attempt(stub(self._channel)), repeatable=False)
 
     async def _call(self, attempt: Callable[[], Awaitable[T]], *, repeatable: bool = True) -> T:
         """Return what a call returns; one that loses its connection is repeated, as long as patience lasts."""

@@ -16,7 +16,7 @@ from assay.local.home import Home
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-TOKEN_VARIABLE, CA_VARIABLE = "ASSAY_TOKEN", "ASSAY_TLS_CA"  # noqa: S105 - names of variables
+TOKEN_VARIABLE, CA_VARIABLE = "ASSAY_TOKEN", "ASSAY_TLS_CA"
 _FILE = "credentials.json"
 
 
@@ -36,10 +36,13 @@ class Credentials:
 def credentials_for(address: str, environment: Mapping[str, str] = os.environ) -> Credentials:
     """Return the credentials for a server: ASSAY_TOKEN and ASSAY_TLS_CA, else those of `assay login`.
 
+    A unix socket, such as that of the local stack, is used without TLS, whatever ASSAY_TLS_CA says.
+
     Raises:
         SetupError: The file of `assay login` cannot be used, or others can read it.
     """
-    token, ca = environment.get(TOKEN_VARIABLE, ""), environment.get(CA_VARIABLE, "")
+    token = environment.get(TOKEN_VARIABLE, "")
+    ca = environment.get(CA_VARIABLE, "") if not address.startswith("unix:") else ""
     if token and ca:
         return Credentials(token, ca)
     kept = _read(_path()).get(address, {})

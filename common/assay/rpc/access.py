@@ -9,13 +9,13 @@ from typing import Any
 
 import grpc.aio
 
-from assay.errors import AssayError, PermissionDeniedError, UnavailableError, UnauthenticatedError
+from assay.errors import AssayError, PermissionDeniedError, UnauthenticatedError, UnavailableError
 from assay.identity.authenticator import Authenticator
 from assay.identity.caller import Identity, set_caller
 from assay.identity.rights import Right, roles_with
 from assay.rpc.methods import MethodRule, Name
 
-TOKEN_KEY = "authorization"
+TOKEN_KEY = "authorization"  # noqa: S105 - the name of metadata
 SCHEME = "Bearer "
 
 
@@ -67,7 +67,7 @@ class Access:
                 try:
                     await self._authenticator.authenticate(text)
                 except UnavailableError:
-                    continue  # its database is away for a moment: a new call would be refused, this one had been admitted
+                    continue  # the database does not answer: a call that was admitted is not ended for that
                 except AssayError as refusal:
                     refusals.append(refusal)
                     limit.reschedule(0)

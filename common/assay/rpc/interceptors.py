@@ -74,10 +74,12 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
         behave = _behaviour(handler)
 
         async def answer(raw: Any, context: Context) -> Any:
-            async with self._call(method, context, deadline_s=self._options.deadline_cap_s):
-                async with self._admitted(context, method, rule) as identity:
-                    async with self._request(raw, handler, method, rule, identity) as request:
-                        return await _coroutine(behave(request, context), method)
+            async with (
+                self._call(method, context, deadline_s=self._options.deadline_cap_s),
+                self._admitted(context, method, rule) as identity,
+                self._request(raw, handler, method, rule, identity) as request,
+            ):
+                return await _coroutine(behave(request, context), method)
 
         return answer
 
@@ -85,15 +87,17 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
         behave = _behaviour(handler)
 
         async def answer(raw: Any, context: Context) -> None:
-            async with self._call(method, context, deadline_s=None):
-                async with self._admitted(context, method, rule) as identity:
-                    async with self._request(raw, handler, method, rule, identity) as request:
-                        result = behave(request, context)
-                        if not inspect.isasyncgen(result):
-                            await _coroutine(result, method)
-                            return
-                        async with aclosing(result) as answers:
-                            await self._send(answers, context, request)
+            async with (
+                self._call(method, context, deadline_s=None),
+                self._admitted(context, method, rule) as identity,
+                self._request(raw, handler, method, rule, identity) as request,
+            ):
+                result = behave(request, context)
+                if not inspect.isasyncgen(result):
+                    await _coroutine(result, method)
+                    return
+                async with aclosing(result) as answers:
+                    await self._send(answers, context, request)
 
         return answer
 

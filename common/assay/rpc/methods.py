@@ -115,9 +115,7 @@ METHODS: Mapping[str, Mapping[str, MethodRule]] = {
             },
         ),
         "GetRun": _idempotent(_READ, _RUN_ID),
-        "ListRuns": _idempotent(
-            _READ, {**_PAGE, "name": Name.LABEL, "teams": Name.LABEL, "group_id": Name.LABEL}
-        ),
+        "ListRuns": _idempotent(_READ, {**_PAGE, "name": Name.LABEL, "teams": Name.LABEL, "group_id": Name.LABEL}),
         "CancelRun": _idempotent(_RUN, _RUN_ID),
         "PauseRun": _idempotent(_RUN, _RUN_ID),
         # A second attempt finds the run running, whose errors cannot be retried: the caller knows that it asked twice.

@@ -54,7 +54,9 @@ def server_credentials(files: ServerFiles) -> grpc.ServerCredentials:
     """
     followed = _FollowedFiles(files)
     return grpc.dynamic_ssl_server_credentials(
-        followed.read(), followed.changed, require_client_authentication=files.client_ca is not None
+        followed.read(),
+        followed.changed,  # type: ignore[arg-type]  # gRPC documents None for no change; its stub does not
+        require_client_authentication=files.client_ca is not None,
     )
 
 
@@ -66,7 +68,9 @@ def channel_credentials(files: ClientFiles) -> grpc.ChannelCredentials:
     """
     if files.certificate is not None and files.key is not None:
         _require_pair(files.certificate, files.key)
-    ca, key, certificate = (_read(path) if path is not None else None for path in (files.ca, files.key, files.certificate))
+    ca, key, certificate = (
+        _read(path) if path is not None else None for path in (files.ca, files.key, files.certificate)
+    )
     return grpc.ssl_channel_credentials(ca, key, certificate)
 
 

@@ -167,8 +167,8 @@ class ServiceSettings:
             lacks += [] if self.knows_callers else [self.caller_settings]
             if lacks:
                 yield Problem(
-                    f"is an address that other machines reach: it needs {' and '.join(lacks)}, or --insecure on a network "
-                    "whose every user may do everything",
+                    f"is an address that other machines reach: it needs {' and '.join(lacks)}, or --insecure on a "
+                    "network whose every user may do everything",
                     "--listen",
                 )
 

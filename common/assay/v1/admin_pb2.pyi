@@ -350,7 +350,7 @@ Global___ListTokensResponse: _TypeAlias = ListTokensResponse  # noqa: Y015
 
 @_typing.final
 class RevokeTokenRequest(_message.Message):
-    """RevokeTokenRequest ends a token."""
+    """RevokeTokenRequest revokes a token."""
 
     DESCRIPTOR: _descriptor.Descriptor
 

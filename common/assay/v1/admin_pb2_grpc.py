@@ -114,7 +114,7 @@ class AdminServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def RevokeToken(self, request, context):
-        """RevokeToken ends a token for good; within 60 s every process refuses it and ends its streams. Idempotent. Errors:
+        """RevokeToken revokes a token; within 60 s every process refuses it and ends its streams. Idempotent. Errors:
         NOT_FOUND (TOKEN_NOT_FOUND).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)

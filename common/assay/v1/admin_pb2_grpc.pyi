@@ -50,7 +50,7 @@ class AdminServiceStub:
     ListTokens: _grpc.UnaryUnaryMultiCallable[_admin_pb2.ListTokensRequest, _admin_pb2.ListTokensResponse]
     """ListTokens returns the tokens of a team, the oldest first. Idempotent."""
     RevokeToken: _grpc.UnaryUnaryMultiCallable[_admin_pb2.RevokeTokenRequest, _admin_pb2.RevokeTokenResponse]
-    """RevokeToken ends a token for good; within 60 s every process refuses it and ends its streams. Idempotent. Errors:
+    """RevokeToken revokes a token; within 60 s every process refuses it and ends its streams. Idempotent. Errors:
     NOT_FOUND (TOKEN_NOT_FOUND).
     """
 
@@ -76,7 +76,7 @@ class AdminServiceAsyncStub(AdminServiceStub):
     ListTokens: _aio.UnaryUnaryMultiCallable[_admin_pb2.ListTokensRequest, _admin_pb2.ListTokensResponse]  # type: ignore[assignment]
     """ListTokens returns the tokens of a team, the oldest first. Idempotent."""
     RevokeToken: _aio.UnaryUnaryMultiCallable[_admin_pb2.RevokeTokenRequest, _admin_pb2.RevokeTokenResponse]  # type: ignore[assignment]
-    """RevokeToken ends a token for good; within 60 s every process refuses it and ends its streams. Idempotent. Errors:
+    """RevokeToken revokes a token; within 60 s every process refuses it and ends its streams. Idempotent. Errors:
     NOT_FOUND (TOKEN_NOT_FOUND).
     """
 
@@ -135,7 +135,7 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _admin_pb2.RevokeTokenRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_admin_pb2.RevokeTokenResponse, _abc.Awaitable[_admin_pb2.RevokeTokenResponse]]:
-        """RevokeToken ends a token for good; within 60 s every process refuses it and ends its streams. Idempotent. Errors:
+        """RevokeToken revokes a token; within 60 s every process refuses it and ends its streams. Idempotent. Errors:
         NOT_FOUND (TOKEN_NOT_FOUND).
         """
 

@@ -101,7 +101,7 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
         request: pb.RevokeTokenRequest,
         context: grpc.aio.ServicerContext[pb.RevokeTokenRequest, pb.RevokeTokenResponse],
     ) -> pb.RevokeTokenResponse:
-        """End a token for good."""
+        """Revoke a token."""
         own = caller()
         team = None if own.may(Right.OPERATE) else own.team
         roles = [role.value for role in Role if RIGHTS[role] <= RIGHTS[own.role]]

@@ -51,7 +51,7 @@ class TokenVerifier:
         """Return whose token a text is.
 
         Raises:
-            UnauthenticatedError: It is none (TOKEN_MALFORMED), of no one here (TOKEN_UNKNOWN), or was ended
+            UnauthenticatedError: It is none (TOKEN_MALFORMED), not of this installation (TOKEN_UNKNOWN), or has ended
                 (TOKEN_EXPIRED, TOKEN_REVOKED).
             StorageError: It cannot be looked up now.
         """

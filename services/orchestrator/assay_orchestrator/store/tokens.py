@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
@@ -121,20 +121,18 @@ def create_token(connection: sa.Connection, token: Token, wanted: NewToken) -> T
 
 def find_token(connection: sa.Connection, token_id: str) -> TokenRecord | None:
     """Return the token of an id, whatever has become of it."""
-    found = connection.execute(_select().where(_tokens.c.token_id == token_id)).one_or_none()
-    return None if found is None else TokenRecord(*found)
+    found = connection.execute(_select().where(_tokens.c.token_id == token_id)).mappings().one_or_none()
+    return None if found is None else TokenRecord(**found)
 
 
 def list_tokens(connection: sa.Connection, team: str) -> Sequence[TokenRecord]:
     """Return the tokens of a team, the oldest first; those that are revoked, too."""
-    found = connection.execute(_select().where(_tokens.c.team == team).order_by(_tokens.c.created_at))
-    return [TokenRecord(*row) for row in found]
+    found = connection.execute(_select().where(_tokens.c.team == team).order_by(_tokens.c.created_at)).mappings()
+    return [TokenRecord(**row) for row in found]
 
 
-def revoke_token(
-    connection: sa.Connection, token_id: str, team: str | None, roles: Collection[str]
-) -> TokenRecord:
-    """Revoke a token for good; one that is revoked stays as it is.
+def revoke_token(connection: sa.Connection, token_id: str, team: str | None, roles: Collection[str]) -> TokenRecord:
+    """Revoke a token; one that is revoked stays as it is.
 
     Args:
         token_id: Its public part.
@@ -166,7 +164,7 @@ def note_used(connection: sa.Connection, token_id: str) -> None:
     connection.execute(sa.update(_tokens).where(_tokens.c.token_id == token_id).values(last_used_at=hour))
 
 
-def _select() -> sa.Select[tuple[object, ...]]:
+def _select() -> sa.Select[Any]:
     return sa.select(*(_tokens.c[name] for name in TokenRecord.__slots__))
 
 
