@@ -172,7 +172,7 @@ async def test_health_needs_no_token_and_reflection_does(tmp_path: Path) -> None
 
 
 async def test_the_team_of_a_run_is_that_of_its_token(tmp_path: Path, settings_of: SettingsOf) -> None:
-    """A spec of another team is refused by its field's name; one without a team has that of the token, in queues too."""
+    """A spec of another team is refused by its field's name; one without has that of the token, in queues too."""
     async with shared_installation(tmp_path) as shared:
         await shared.token("ads")
         client = await shared.member("search")

@@ -1,7 +1,7 @@
 """Every method of a shared installation × every field that names something × names that the caller does not have.
 
-Methods and fields come from the descriptors: a new method is tried by itself, and a field of a new kind fails here until
-the world below has a name of its kind.
+Methods and fields come from the descriptors: a new method is tried by itself, and a field of a new kind fails here
+until the world below has a name of its kind.
 """
 
 from __future__ import annotations
