@@ -1,4 +1,4 @@
-"""The command at a server that teams share: the first token, login, teams, and runs over TLS."""
+"""The command at a server that teams share, as in docs/security.md: the first token, login, teams, TLS."""
 
 from __future__ import annotations
 

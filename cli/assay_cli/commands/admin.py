@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -36,16 +37,26 @@ def admin() -> None:
     """Manage the teams and tokens of a server that teams share."""
 
 
-@admin.command(context_settings={"ignore_unknown_options": True, "help_option_names": []})
-@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
-def bootstrap(arguments: tuple[str, ...]) -> None:
+@admin.command()
+@click.option(
+    "--database",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="SQLite file of the orchestrator, which must not run; default: $ASSAY_ORCHESTRATOR_DATABASE.",
+)
+@click.option(
+    "--database-url", metavar="URL", help="PostgreSQL of the orchestrator; default, and safer: $ASSAY_DATABASE_URL."
+)
+@debug_option
+def bootstrap(database: Path | None, database_url: str | None) -> None:
     """Make the first operator's token at the database, and print it this once.
 
-    `--database FILE` or `--database-url URL` names the database. A SQLite file must not be in use: stop its
-    orchestrator. It is also the way back in when every operator's token is lost.
+    It is also the way back in when every operator's token is lost.
     """
     from assay_cli.commands.serve import become_service
 
+    given = {"--database": database, "--database-url": database_url}
+    arguments = [part for flag, value in given.items() if value is not None for part in (flag, str(value))]
     become_service("orchestrator", "assay_orchestrator.identity.bootstrap", arguments)
 
 

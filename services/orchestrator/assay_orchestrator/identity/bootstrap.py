@@ -1,6 +1,6 @@
 """`python -m assay_orchestrator.identity.bootstrap`: the first operator's token, made at the database.
 
-Whatever reaches the database owns the installation: no token is asked for. It is also the way back in when the last
+No token is asked for: access to the database is access to every row. It is also the way back in when the last
 operator's token is lost.
 """
 
@@ -24,17 +24,10 @@ if TYPE_CHECKING:
     import sqlalchemy as sa
 
 TEAM = "operators"
-_USAGE = (
-    "usage: assay admin bootstrap [--database FILE | --database-url URL]\n"
-    "The database is that of the orchestrator; ASSAY_ORCHESTRATOR_DATABASE and ASSAY_DATABASE_URL name it, too.\n"
-)
 
 
 def main(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
     """Make a token and print it on stdout; return 0, 2 for wrong settings, 3 where the database cannot be used."""
-    if any(argument in ("-h", "--help") for argument in arguments):
-        sys.stdout.write(_USAGE)
-        return 0
     try:
         token = asyncio.run(make_operator_token(Settings.read(arguments, environment)))
     except InvalidInputError as error:
