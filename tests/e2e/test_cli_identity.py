@@ -6,6 +6,7 @@ import json
 import socket
 import stat
 import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -25,6 +26,16 @@ def free_port() -> int:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
     return port
+
+
+def is_listening(address: str) -> bool:
+    """Return whether a server takes connections at an address."""
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host, int(port)), timeout=60).close()
+    except OSError:
+        return False
+    return True
 
 
 def login(cli: Cli, token: str, *options: str | Path, status: int = 0) -> subprocess.CompletedProcess[str]:
@@ -57,6 +68,7 @@ def installation(project: Cli) -> Iterator[tuple[Cli, str, str]]:
     )  # fmt: skip
     project.env["ASSAY_SERVER"] = address
     try:
+        project.wait_until(lambda: is_listening(address), server)
         yield project, address, token
     finally:
         server.terminate()
@@ -142,3 +154,40 @@ def test_a_server_that_others_reach_needs_tls_and_identities(project: Cli) -> No
     ):
         done = project.run("serve", "orchestrator", "--listen", "0.0.0.0:0", *options, status=2)
         assert f"--listen: is an address that other machines reach: {lacks}" in done.stderr
+
+
+def test_an_orchestrator_calls_its_embedder_over_mutual_tls(project: Cli) -> None:
+    """A run with vectors needs the certificate that the embedder asks for; the embedder takes no other client."""
+    files = {}
+    for name, host in (("embedder", "localhost"), ("orchestrator", "orchestrator")):
+        certificate = certificate_for(host)
+        for suffix, content in (("pem", certificate.certificate_pem), ("key", certificate.key_pem)):
+            files[f"{name}.{suffix}"] = project.folder / f"{name}.{suffix}"
+            files[f"{name}.{suffix}"].write_bytes(content)
+    embedder, server = f"localhost:{free_port()}", f"127.0.0.1:{free_port()}"
+    processes = [
+        project.start(
+            "serve", "embedder", "--listen", embedder, "--tls-cert", files["embedder.pem"],
+            "--tls-key", files["embedder.key"], "--tls-client-ca", files["orchestrator.pem"],
+        ),
+        project.start(
+            "serve", "orchestrator", "--listen", server, "--database", project.folder / "o.db", "--embedder", embedder,
+            "--services-ca", files["embedder.pem"], "--services-cert", files["orchestrator.pem"],
+            "--services-key", files["orchestrator.key"],
+        ),
+    ]  # fmt: skip
+    try:
+        for process, address in zip(processes, (embedder, server), strict=True):
+            project.wait_until(lambda address=address: is_listening(address), process)  # type: ignore[misc]  # mypy does not infer it
+        project.write(
+            "assay.yaml",
+            "name: v\ndataset: qa.jsonl\nagent: {adapter: python, target: 'agent:answer'}\n"
+            "metrics: [semantic_similarity]\ngates: ['semantic_similarity.value >= 0.1']\n",
+        )
+        project.run("run", "assay.yaml", "--server", server)
+        probe = [sys.executable, "-m", "assay.rpc.probe", embedder]
+        assert subprocess.run(probe, capture_output=True, timeout=110).returncode == 1
+    finally:
+        for process in processes:
+            process.terminate()
+            process.communicate(timeout=60)

@@ -45,7 +45,9 @@ def admin() -> None:
     help="SQLite file of the orchestrator, which must not run; default: $ASSAY_ORCHESTRATOR_DATABASE.",
 )
 @click.option(
-    "--database-url", metavar="URL", help="PostgreSQL of the orchestrator; default, and safer: $ASSAY_DATABASE_URL."
+    "--database-url",
+    metavar="URL",
+    help="PostgreSQL of the orchestrator; default: $ASSAY_DATABASE_URL, safer with a password.",
 )
 @debug_option
 def bootstrap(database: Path | None, database_url: str | None) -> None:

@@ -48,6 +48,7 @@ class ServerOptions:
         tls: What the server proves its identity with, over TLS; None for plain connections.
         credentials: The same, made elsewhere.
         interceptors: Further ones, between Assay's own and the handlers; a request reaches them as bytes.
+        health_address: A further address that serves health alone, without TLS and tokens; empty for none.
         authenticator: Knows the tokens that callers must have; None where no call needs one.
         recheck_s: The token of an open stream is looked up again this often.
     """
@@ -74,6 +75,7 @@ class ServerOptions:
     tls: ServerFiles | None = None
     credentials: grpc.ServerCredentials | None = None
     interceptors: tuple[grpc.aio.ServerInterceptor, ...] = ()
+    health_address: str = ""
     authenticator: Authenticator | None = None
     recheck_s: float = 30.0
 

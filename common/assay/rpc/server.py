@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import logging
 import os
 import re
@@ -51,6 +52,7 @@ class RpcServer:
         self._services: dict[str, Callable[[grpc.aio.Server], None]] = {}
         self._rules: dict[str, MethodRule] = {}
         self._server: grpc.aio.Server | None = None
+        self._health_server: grpc.aio.Server | None = None
         self._health = Health(frozenset())
         self._serving = False
 
@@ -108,9 +110,24 @@ class RpcServer:
             names = [*self._services, _HEALTH_SERVICE, _REFLECTION_SERVICE]
             reflection.enable_server_reflection(names, server)
         bound = _bind(server, address, self._credentials())
+        await self._start_health()
         await server.start()
         self._server = server
         return bound
+
+    async def _start_health(self) -> None:
+        """Serve health alone at its own address: probes of Kubernetes speak no TLS and have no tokens."""
+        address = self._options.health_address
+        if not address:
+            return
+        _check_address(address)
+        plain = dataclasses.replace(self._options, authenticator=None, interceptors=())
+        rules = rules_of(_HEALTH_SERVICE, METHODS[_HEALTH_SERVICE])
+        server = grpc.aio.server(interceptors=[CallInterceptor(plain, rules)], options=server_arguments(plain))
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
+        _bind(server, address, None)
+        await server.start()
+        self._health_server = server
 
     def _credentials(self) -> grpc.ServerCredentials | None:
         if self._options.tls is None:
@@ -137,8 +154,9 @@ class RpcServer:
         """
         self.begin_stopping()
         self._health.close()
-        if self._server is not None:
-            await self._server.stop(grace_s or None)
+        for server in (self._server, self._health_server):
+            if server is not None:
+                await server.stop(grace_s or None)
 
 
 def rules_of(service_name: str, methods: Mapping[str, MethodRule]) -> dict[str, MethodRule]:

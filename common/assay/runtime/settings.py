@@ -129,6 +129,9 @@ class ServiceSettings:
     listen: str = setting("127.0.0.1:0", "address to serve at: unix:/path or host:port")
     grace_s: float = setting(10.0, "grace period of running calls after SIGTERM, in seconds", least=0)
     reflection: bool = setting(True, "serve gRPC reflection")
+    health_listen: str = setting(
+        "", "further address that serves health alone, without TLS, for probes; empty for none"
+    )
     tls_cert: Path | None = setting(
         None, "certificate chain to serve with, PEM; read again when the file changes", read=path
     )

@@ -188,6 +188,7 @@ class Settings(ServiceSettings):
             stream_idle_s=self.stream_idle_s,
             reflection=self.reflection,
             tls=self.server_tls,
+            health_address=self.health_listen,
         )
 
     @property
