@@ -32,7 +32,9 @@ from assay.rpc.methods import METHODS
 from assay.rpc.status import translated
 from assay.v1 import orchestrator_pb2 as pb
 from assay.v1 import orchestrator_pb2_grpc
+from assay_orchestrator.identity.bootstrap import make_operator_token
 from assay_orchestrator.identity.verifier import KEEP_S
+from assay_orchestrator.settings import Settings
 from assay_orchestrator.store import schema, tokens
 
 if TYPE_CHECKING:
@@ -87,6 +89,16 @@ async def test_a_token_admits_to_its_team_until_it_ends(tmp_path: Path, database
         assert await client.list_runs() == []
         own = await admin.get_identity(client)
         assert (own.team, own.role, own.token_id) == ("search", "runner", good[6:16])
+
+
+async def test_the_first_token_is_made_at_the_database(tmp_path: Path, database_url: str) -> None:
+    """Each call makes a further one of the same team, which admits to a server over that database."""
+    settings = Settings(database=tmp_path / "assay.db", database_url=database_url)
+    made = [await make_operator_token(settings) for _ in range(2)]
+    async with shared_installation(tmp_path, database_url=database_url) as shared:
+        for token in made:
+            own = await admin.get_identity(await shared.client(token.text))
+            assert (own.team, own.role, own.token_id) == ("operators", "operator", token.token_id)
 
 
 async def test_the_hash_of_another_secret_does_not_admit(tmp_path: Path) -> None:
@@ -166,7 +178,7 @@ async def test_health_needs_no_token_and_reflection_does(tmp_path: Path) -> None
     """Probes have none; the contracts are shown to callers with an identity."""
     async with shared_installation(tmp_path) as shared, open_channel(shared.address) as channel:
         await wait_for_ready(channel, RUNS, 60)
-        call = channel.stream_stream("/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo")
+        call: Any = channel.stream_stream("/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo")
         with pytest.raises(UnauthenticatedError), translated():
             await call(iter([b""]), timeout=60).read()
 
