@@ -12,7 +12,7 @@ from assay.identity.tokens import new_token
 from assay.rpc.server import RpcServer
 from assay.v1 import orchestrator_pb2_grpc
 from assay_orchestrator.engine.dispatcher_factory import open_dispatcher
-from assay_orchestrator.identity.serving import add_admin_service
+from assay_orchestrator.identity.serving import add_admin_service, authenticator
 from assay_orchestrator.identity.verifier import TokenVerifier
 from assay_orchestrator.runs.manager import RunManager
 from assay_orchestrator.runs.planner import Planner
@@ -87,9 +87,8 @@ async def shared_installation(
     settings = Settings(listen=listen or f"unix:{folder}/shared.sock", **own)
     database, clock = open_database(settings), Clock()
     manager = RunManager(database, settings, Planner(settings, None), open_dispatcher(settings, database))
-    options = replace(
-        settings.server_options, authenticator=TokenVerifier(database, monotonic_s=clock), recheck_s=recheck_s
-    )
+    known = TokenVerifier(database, monotonic_s=clock) if settings.oidc is None else authenticator(settings, database)
+    options = replace(settings.server_options, authenticator=known, recheck_s=recheck_s)
     server = RpcServer(options)
     service = RunService(database, manager, settings, server.stopping, None)
     server.add(

@@ -132,6 +132,9 @@ class Settings(ServiceSettings):
         "how callers prove their identity: none, and all are the team `local`, or tokens, made with `assay admin`",
         choices=("none", "tokens"),
     )
+    oidc: Path | None = setting(
+        None, "YAML file of issuers whose JSON Web Tokens are taken beside those of `assay admin`", read=path
+    )
     services_ca: Path | None = setting(
         None, "authorities of the embedder and the judge, PEM; they are then called over TLS", read=path
     )
@@ -153,6 +156,8 @@ class Settings(ServiceSettings):
             yield Problem("must begin with postgresql://; for an SQLite file use --database", "--database-url")
         if self.role in ("api", "worker") and not self.database_url:
             yield Problem(f"{self.role} needs --database-url: a file has one process, which does all", "--role")
+        if self.oidc is not None and self.auth != "tokens":
+            yield Problem("needs --auth tokens", "--oidc")
         if (self.services_cert is None) != (self.services_key is None):
             missing = "--services-cert" if self.services_cert is None else "--services-key"
             yield Problem("is missing: certificate and key are given together", missing)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from assay.errors import SetupError
+from assay.local.install_hint import install_hint
+
 if TYPE_CHECKING:
     from assay.identity.authenticator import Authenticator
     from assay.rpc.server import RpcServer
@@ -12,12 +15,30 @@ if TYPE_CHECKING:
 
 
 def authenticator(settings: Settings, database: Database) -> Authenticator | None:
-    """Return what knows the tokens of callers; None where they need none."""
+    """Return what knows the tokens of callers; None where they need none.
+
+    Raises:
+        InvalidInputError: The file of issuers is wrong.
+        SetupError: A package for their tokens is missing.
+    """
     if settings.auth == "none":
         return None
     from assay_orchestrator.identity.verifier import TokenVerifier
 
-    return TokenVerifier(database)
+    return TokenVerifier(database, _oidc(settings, database))
+
+
+def _oidc(settings: Settings, database: Database) -> Authenticator | None:
+    if settings.oidc is None:
+        return None
+    from assay_orchestrator.identity.issuers import read_issuers
+
+    issuers = read_issuers(settings.oidc)
+    try:
+        from assay_orchestrator.identity.oidc import OidcVerifier
+    except ImportError as problem:
+        raise SetupError(f"{problem.name} is not installed, which --oidc needs: {install_hint('oidc')}") from None
+    return OidcVerifier(issuers, database)
 
 
 def add_admin_service(server: RpcServer, database: Database) -> None:

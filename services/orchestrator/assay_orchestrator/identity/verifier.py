@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import time
 from collections import OrderedDict
 from dataclasses import dataclass
@@ -11,14 +12,14 @@ from typing import TYPE_CHECKING
 from assay.errors import StorageError, UnauthenticatedError
 from assay.identity.caller import Identity
 from assay.identity.rights import Role
-from assay.identity.tokens import parse_token
+from assay.identity.tokens import PREFIX, parse_token
 from assay.storage.times import now
 from assay_orchestrator.store import tokens
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from assay.identity.tokens import Token
+    from assay.identity.authenticator import Authenticator
     from assay.storage.database import Database
     from assay_orchestrator.store.tokens import TokenRecord
 
@@ -39,11 +40,19 @@ class TokenVerifier:
 
     Args:
         database: The store.
+        oidc: Knows the tokens of other issuers; None where there are none.
         monotonic_s: A clock in seconds.
     """
 
-    def __init__(self, database: Database, *, monotonic_s: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        database: Database,
+        oidc: Authenticator | None = None,
+        *,
+        monotonic_s: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._database = database
+        self._oidc = oidc
         self._monotonic_s = monotonic_s
         self._kept: OrderedDict[str, _Kept] = OrderedDict()  # by the hash of the whole token
 
@@ -55,23 +64,26 @@ class TokenVerifier:
                 (TOKEN_EXPIRED, TOKEN_REVOKED).
             StorageError: It cannot be looked up now.
         """
-        token = parse_token(text)
-        if token is None:
-            raise UnauthenticatedError(
-                "the token is cut off or mistyped: copy it again, from `assay_` to its end", reason="TOKEN_MALFORMED"
-            )
-        digest = token.digest
+        digest = hashlib.sha256(text.encode()).hexdigest()
         kept = self._kept.get(digest)
         if kept is not None and self._monotonic_s() < kept.until_s and not _is_over(kept.identity.expires_at):
             return kept.identity
         self._kept.pop(digest, None)
-        identity = await self._look_up(token)
+        if self._oidc is not None and not text.startswith(PREFIX):
+            identity = await self._oidc.authenticate(text)
+        else:
+            identity = await self._look_up(text)
         self._kept[digest] = _Kept(identity, self._monotonic_s() + KEEP_S)
         if len(self._kept) > _MOST_KEPT:
             self._kept.popitem(last=False)
         return identity
 
-    async def _look_up(self, token: Token) -> Identity:
+    async def _look_up(self, text: str) -> Identity:
+        token = parse_token(text)
+        if token is None:
+            raise UnauthenticatedError(
+                "the token is cut off or mistyped: copy it again, from `assay_` to its end", reason="TOKEN_MALFORMED"
+            )
         record = await self._database.read(lambda c: tokens.find_token(c, token.token_id))
         # A wrong secret and an unknown id are one answer: ids stand in lists and logs.
         if record is None or not token.has_digest(record.digest) or record.role not in _ROLES:

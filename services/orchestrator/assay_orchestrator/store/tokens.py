@@ -78,7 +78,7 @@ def create_team(connection: sa.Connection, team: str) -> str:
         ConflictError: There is one of this name.
         OverloadedError: There are too many.
     """
-    if _has_team(connection, team):
+    if has_team(connection, team):
         raise ConflictError(f"there is a team {team!r} already", reason="TEAM_EXISTS")
     if connection.execute(sa.select(sa.func.count()).select_from(_teams)).scalar_one() >= MAX_TEAMS:
         raise OverloadedError(f"there are {MAX_TEAMS:,} teams, which is the limit", reason="TOO_MANY_TEAMS")
@@ -100,7 +100,7 @@ def create_token(connection: sa.Connection, token: Token, wanted: NewToken) -> T
         NotFoundError: There is no such team.
         OverloadedError: The team has too many tokens that are not revoked.
     """
-    if not _has_team(connection, wanted.team):
+    if not has_team(connection, wanted.team):
         raise NotFoundError(
             f"there is no team {wanted.team!r}: create it with `assay admin teams create`", reason="TEAM_NOT_FOUND"
         )
@@ -168,5 +168,6 @@ def _select() -> sa.Select[Any]:
     return sa.select(*(_tokens.c[name] for name in TokenRecord.__slots__))
 
 
-def _has_team(connection: sa.Connection, team: str) -> bool:
+def has_team(connection: sa.Connection, team: str) -> bool:
+    """Return whether there is a team."""
     return connection.execute(sa.select(_teams.c.team).where(_teams.c.team == team)).one_or_none() is not None
