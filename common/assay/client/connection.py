@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Self, TypeVar
 
 from assay.client.patience import Patience
 from assay.errors import SetupError, UnavailableError
-from assay.local.credentials import Credentials, credentials_for
 from assay.rpc.channel import open_channel, server_version, wait_for_ready
 from assay.rpc.options import ChannelOptions
 from assay.rpc.status import translated
@@ -61,6 +60,8 @@ class Connection:
         await self._channel.close()
 
     def _options(self) -> ChannelOptions:
+        from assay.local.credentials import Credentials, credentials_for  # imported here: only once it connects
+
         kept = credentials_for(self.address) if self._token is None or self._tls_ca is None else Credentials()
         token = kept.token if self._token is None else self._token
         ca = kept.tls_ca if self._tls_ca is None else str(self._tls_ca)

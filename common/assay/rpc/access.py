@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from typing import Any
 
 import grpc.aio
@@ -18,54 +18,52 @@ from assay.rpc.methods import MethodRule, Name
 TOKEN_KEY = "authorization"  # noqa: S105 - the name of metadata
 SCHEME = "Bearer "
 
+Context = grpc.aio.ServicerContext[Any, Any]
+
 
 class Access:
     """Admits the calls of identities with the right of their method.
 
     Args:
-        authenticator: Knows tokens.
+        authenticator: Knows tokens; None where no call needs one.
         recheck_s: How often the token of an open stream is looked up again, in seconds.
     """
 
-    def __init__(self, authenticator: Authenticator, recheck_s: float) -> None:
+    def __init__(self, authenticator: Authenticator | None, recheck_s: float) -> None:
         self._authenticator = authenticator
         self._recheck_s = recheck_s
 
-    @asynccontextmanager
-    async def call(
-        self, context: grpc.aio.ServicerContext[Any, Any], method: str, rule: MethodRule
-    ) -> AsyncIterator[Identity | None]:
-        """Hold a call inside the block, whose handler then knows its caller; None for a method that anyone may call.
-
-        A stream ends when its token is no longer accepted.
+    async def admit(self, context: Context, method: str, rule: MethodRule) -> Identity | None:
+        """Return whose call it is, which its handler then knows, too; None where no token is needed.
 
         Raises:
             UnauthenticatedError: The call has no token, or one that is not accepted.
             PermissionDeniedError: The role of the caller lacks the right.
         """
-        if rule.right is Right.NONE:
-            yield None
-            return
-        text = _token(context.invocation_metadata() or ())
-        identity = await self._authenticator.authenticate(text)
+        if self._authenticator is None or rule.right is Right.NONE:
+            return None
+        identity = await self._authenticator.authenticate(_token(context))
         if rule.right is None or not identity.may(rule.right):
             raise PermissionDeniedError(_refusal(identity, method, rule))
         set_caller(identity)
-        if not (rule.client_streams or rule.server_streams):
-            yield identity
-            return
-        async with self._while_accepted(text):
-            yield identity
+        return identity
+
+    def while_accepted(self, context: Context, rule: MethodRule) -> AbstractAsyncContextManager[None]:
+        """End a stream inside the block with the error of its token, once that is no longer accepted."""
+        known, is_stream = self._authenticator, rule.client_streams or rule.server_streams
+        if known is None or rule.right is Right.NONE or not is_stream:
+            return nullcontext()
+        return self._while_accepted(known, _token(context))
 
     @asynccontextmanager
-    async def _while_accepted(self, text: str) -> AsyncIterator[None]:
+    async def _while_accepted(self, known: Authenticator, text: str) -> AsyncIterator[None]:
         limit, refusals = asyncio.timeout(None), list[AssayError]()
 
         async def watch() -> None:
             while not refusals:
                 await asyncio.sleep(self._recheck_s)
                 try:
-                    await self._authenticator.authenticate(text)
+                    await known.authenticate(text)
                 except UnavailableError:
                     continue  # the database does not answer: a call that was admitted is not ended for that
                 except AssayError as refusal:
@@ -114,13 +112,13 @@ def values_at(message: Any, path: Sequence[str]) -> Iterator[str]:
     yield from [found] if isinstance(found, str) else found
 
 
-def _token(metadata: Any) -> str:
+def _token(context: Context) -> str:
     """Return the token of a call.
 
     Raises:
         UnauthenticatedError: There is none, or more than one.
     """
-    given = [value for key, value in metadata if key == TOKEN_KEY]
+    given = [value for key, value in context.invocation_metadata() or () if key == TOKEN_KEY]
     if not given:
         raise UnauthenticatedError(
             "this server asks for a token: use `assay login --server ADDRESS`, or set ASSAY_TOKEN",

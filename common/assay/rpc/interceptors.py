@@ -53,8 +53,7 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
         self._options = options
         self._rules = rules
         self._admission = Admission(options)
-        known = options.authenticator
-        self._access = Access(known, options.recheck_s) if known is not None else None
+        self._access = Access(options.authenticator, options.recheck_s)
 
     async def intercept_service(
         self,
@@ -74,12 +73,14 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
         behave = _behaviour(handler)
 
         async def answer(raw: Any, context: Context) -> Any:
-            async with (
-                self._call(method, context, deadline_s=self._options.deadline_cap_s),
-                self._admitted(context, method, rule) as identity,
-                self._request(raw, handler, method, rule, identity) as request,
-            ):
-                return await _coroutine(behave(request, context), method)
+            async with self._call(method, context, deadline_s=self._options.deadline_cap_s):
+                with self._admission.slot(rule.slots, context.peer()):
+                    identity = await self._access.admit(context, method, rule)
+                    async with (
+                        self._access.while_accepted(context, rule),
+                        self._request(raw, handler, method, rule, identity) as request,
+                    ):
+                        return await _coroutine(behave(request, context), method)
 
         return answer
 
@@ -87,29 +88,23 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
         behave = _behaviour(handler)
 
         async def answer(raw: Any, context: Context) -> None:
-            async with (
-                self._call(method, context, deadline_s=None),
-                self._admitted(context, method, rule) as identity,
-                self._request(raw, handler, method, rule, identity) as request,
-            ):
-                result = behave(request, context)
-                if not inspect.isasyncgen(result):
-                    await _coroutine(result, method)
-                    return
-                async with aclosing(result) as answers:
-                    await self._send(answers, context, request)
+            async with self._call(method, context, deadline_s=None):
+                with self._admission.slot(rule.slots, context.peer()):
+                    identity = await self._access.admit(context, method, rule)
+                    async with (
+                        self._access.while_accepted(context, rule),
+                        self._request(raw, handler, method, rule, identity) as request,
+                    ):
+                        await self._answer(behave(request, context), method, context, request)
 
         return answer
 
-    @asynccontextmanager
-    async def _admitted(self, context: Context, method: str, rule: MethodRule) -> AsyncIterator[Identity | None]:
-        """Hold a slot inside the block, for a caller that may call the method; its identity, where it needs one."""
-        with self._admission.slot(rule.slots, context.peer()):
-            if self._access is None:
-                yield None
-                return
-            async with self._access.call(context, method, rule) as identity:
-                yield identity
+    async def _answer(self, result: Any, method: str, context: Context, request: Any) -> None:
+        if not inspect.isasyncgen(result):
+            await _coroutine(result, method)
+            return
+        async with aclosing(result) as answers:
+            await self._send(answers, context, request)
 
     def _request(
         self, raw: Any, handler: Handler, method: str, rule: MethodRule, identity: Identity | None
