@@ -107,6 +107,7 @@ async def test_attacks_on_tokens_are_refused(tmp_path: Path) -> None:
         "a URL of keys in the header": signed(OTHER, header={"jku": "https://evil.example.org/keys"}),
         "an algorithm that is not the issuer's": signed(CURVE, "ES256", header={"kid": "curve"}),
         "an algorithm of the same key that is not the issuer's": signed(RSA, "RS512"),
+        "a key of another type": signed(RSA, header={"kid": "curve"}),
         "an unknown key": signed(RSA, header={"kid": "two"}),
         "another audience": signed(aud="other"),
         "no audience": signed(aud=None),
