@@ -94,7 +94,7 @@ async def shared_installation(
     server.add(
         "assay.v1.RunService", lambda grpc: orchestrator_pb2_grpc.add_RunServiceServicer_to_server(service, grpc)
     )
-    add_admin_service(server, database)
+    add_admin_service(server, database, manager)
     async with AsyncExitStack() as stack:
         stack.callback(database.close)
         address = await server.start(settings.listen)

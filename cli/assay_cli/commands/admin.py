@@ -64,7 +64,7 @@ def bootstrap(database: Path | None, database_url: str | None) -> None:
 
 @admin.group(cls=Group)
 def teams() -> None:
-    """Create and list teams; for operators."""
+    """Create, list, disable and enable teams; for operators."""
 
 
 @teams.command("create")
@@ -98,7 +98,34 @@ def list_teams(as_json: bool, server: str | None) -> int:
     if as_json:
         print_document([dataclasses.asdict(each) for each in found])
     else:
-        click.echo(table([("team", "created"), *((clean(each.team), each.created_at) for each in found)]))
+        rows = ((clean(each.team), each.created_at, each.disabled_at or "no") for each in found)
+        click.echo(table([("team", "created", "disabled"), *rows]))
+    return 0
+
+
+@teams.command("disable")
+@click.argument("team")
+@server_option
+@debug_option
+def disable_team(team: str, server: str | None) -> int:
+    """Refuse the tokens of TEAM within 60 s, and pause its active runs; nothing is deleted."""
+    from assay.client import admin as calls
+
+    changed, paused = _called(server, lambda client: calls.disable_team(client, team))
+    click.echo(f"disabled team {clean(changed.team)}; {paused:,} active runs are paused")
+    return 0
+
+
+@teams.command("enable")
+@click.argument("team")
+@server_option
+@debug_option
+def enable_team(team: str, server: str | None) -> int:
+    """Take the tokens of TEAM again; its runs stay paused until they are resumed."""
+    from assay.client import admin as calls
+
+    changed = _called(server, lambda client: calls.enable_team(client, team))
+    click.echo(f"enabled team {clean(changed.team)}")
     return 0
 
 

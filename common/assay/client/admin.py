@@ -18,10 +18,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Team:
-    """A team: its name, and when it was made, ISO 8601."""
+    """A team: its name, when it was made, and since when it is disabled, ISO 8601; empty where it is not."""
 
     team: str
     created_at: str
+    disabled_at: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,13 +74,25 @@ async def get_identity(client: Client) -> TokenInfo:
 async def create_team(client: Client, team: str) -> Team:
     """Add a team; for operators."""
     response = await _call(client, lambda stub: stub.CreateTeam(pb.CreateTeamRequest(team=team)))
-    return Team(response.team.team, response.team.created_at)
+    return _team(response.team)
 
 
 async def list_teams(client: Client) -> list[Team]:
     """Return all teams by name; for operators."""
     response = await _call(client, lambda stub: stub.ListTeams(pb.ListTeamsRequest()))
-    return [Team(each.team, each.created_at) for each in response.teams]
+    return [_team(each) for each in response.teams]
+
+
+async def disable_team(client: Client, team: str) -> tuple[Team, int]:
+    """Refuse the tokens of a team and pause its active runs; return it and how many were active. For operators."""
+    response = await _call(client, lambda stub: stub.DisableTeam(pb.DisableTeamRequest(team=team)))
+    return _team(response.team), response.paused_count
+
+
+async def enable_team(client: Client, team: str) -> Team:
+    """Take the tokens of a disabled team again; its runs stay paused. For operators."""
+    response = await _call(client, lambda stub: stub.EnableTeam(pb.EnableTeamRequest(team=team)))
+    return _team(response.team)
 
 
 async def create_token(client: Client, role: str, name: str, *, team: str = "", lifetime_s: int = 0) -> NewToken:
@@ -126,6 +139,10 @@ def _explained(address: str) -> Iterator[None]:
             "started it with --auth tokens",
             reason="NO_IDENTITIES",
         ) from problem
+
+
+def _team(team: pb.Team) -> Team:
+    return Team(team.team, team.created_at, team.disabled_at)
 
 
 def _info(token: pb.Token) -> TokenInfo:

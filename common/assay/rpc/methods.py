@@ -142,6 +142,8 @@ METHODS: Mapping[str, Mapping[str, MethodRule]] = {
         # A second attempt finds what the first has made, or makes another one.
         "CreateTeam": _call(_OPERATE, {"team": Name.TEAM}),
         "ListTeams": _idempotent(_OPERATE),
+        "DisableTeam": _idempotent(_OPERATE, {"team": Name.TEAM}),
+        "EnableTeam": _idempotent(_OPERATE, {"team": Name.TEAM}),
         "CreateToken": _call(_ADMINISTER, {"team": Name.TEAM, "name": Name.LABEL}),
         "ListTokens": _idempotent(_ADMINISTER, {"team": Name.TEAM}),
         "RevokeToken": _idempotent(_ADMINISTER, {"token_id": Name.SCOPED}),

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x14\x61ssay/v1/admin.proto\x12\x08\x61ssay.v1\"(\n\x04Team\x12\x0c\n\x04team\x18\x01 \x01(\t\x12\x12\n\ncreated_at\x18\x02 \x01(\t\"\xa9\x01\n\x05Token\x12\x10\n\x08token_id\x18\x01 \x01(\t\x12\x0c\n\x04team\x18\x02 \x01(\t\x12\x0c\n\x04role\x18\x03 \x01(\t\x12\x0c\n\x04name\x18\x04 \x01(\t\x12\x12\n\ncreated_at\x18\x05 \x01(\t\x12\x12\n\nexpires_at\x18\x06 \x01(\t\x12\x12\n\nrevoked_at\x18\x07 \x01(\t\x12\x14\n\x0clast_used_at\x18\x08 \x01(\t\x12\x12\n\ncreated_by\x18\t \x01(\t\"\x14\n\x12GetIdentityRequest\"e\n\x13GetIdentityResponse\x12\x0c\n\x04team\x18\x01 \x01(\t\x12\x0c\n\x04role\x18\x02 \x01(\t\x12\x10\n\x08token_id\x18\x03 \x01(\t\x12\x0c\n\x04name\x18\x04 \x01(\t\x12\x12\n\nexpires_at\x18\x05 \x01(\t\"!\n\x11\x43reateTeamRequest\x12\x0c\n\x04team\x18\x01 \x01(\t\"2\n\x12\x43reateTeamResponse\x12\x1c\n\x04team\x18\x01 \x01(\x0b\x32\x0e.assay.v1.Team\"\x12\n\x10ListTeamsRequest\"2\n\x11ListTeamsResponse\x12\x1d\n\x05teams\x18\x01 \x03(\x0b\x32\x0e.assay.v1.Team\"R\n\x12\x43reateTokenRequest\x12\x0c\n\x04team\x18\x01 \x01(\t\x12\x0c\n\x04role\x18\x02 \x01(\t\x12\x0c\n\x04name\x18\x03 \x01(\t\x12\x12\n\nlifetime_s\x18\x04 \x01(\x04\"C\n\x13\x43reateTokenResponse\x12\x0c\n\x04text\x18\x01 \x01(\t\x12\x1e\n\x05token\x18\x02 \x01(\x0b\x32\x0f.assay.v1.Token\"!\n\x11ListTokensRequest\x12\x0c\n\x04team\x18\x01 \x01(\t\"5\n\x12ListTokensResponse\x12\x1f\n\x06tokens\x18\x01 \x03(\x0b\x32\x0f.assay.v1.Token\"&\n\x12RevokeTokenRequest\x12\x10\n\x08token_id\x18\x01 \x01(\t\"5\n\x13RevokeTokenResponse\x12\x1e\n\x05token\x18\x01 \x01(\x0b\x32\x0f.assay.v1.Token2\xca\x03\n\x0c\x41\x64minService\x12J\n\x0bGetIdentity\x12\x1c.assay.v1.GetIdentityRequest\x1a\x1d.assay.v1.GetIdentityResponse\x12G\n\nCreateTeam\x12\x1b.assay.v1.CreateTeamRequest\x1a\x1c.assay.v1.CreateTeamResponse\x12\x44\n\tListTeams\x12\x1a.assay.v1.ListTeamsRequest\x1a\x1b.assay.v1.ListTeamsResponse\x12J\n\x0b\x43reateToken\x12\x1c.assay.v1.CreateTokenRequest\x1a\x1d.assay.v1.CreateTokenResponse\x12G\n\nListTokens\x12\x1b.assay.v1.ListTokensRequest\x1a\x1c.assay.v1.ListTokensResponse\x12J\n\x0bRevokeToken\x12\x1c.assay.v1.RevokeTokenRequest\x1a\x1d.assay.v1.RevokeTokenResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x14\x61ssay/v1/admin.proto\x12\x08\x61ssay.v1\"=\n\x04Team\x12\x0c\n\x04team\x18\x01 \x01(\t\x12\x12\n\ncreated_at\x18\x02 \x01(\t\x12\x13\n\x0b\x64isabled_at\x18\x03 \x01(\t\"\xa9\x01\n\x05Token\x12\x10\n\x08token_id\x18\x01 \x01(\t\x12\x0c\n\x04team\x18\x02 \x01(\t\x12\x0c\n\x04role\x18\x03 \x01(\t\x12\x0c\n\x04name\x18\x04 \x01(\t\x12\x12\n\ncreated_at\x18\x05 \x01(\t\x12\x12\n\nexpires_at\x18\x06 \x01(\t\x12\x12\n\nrevoked_at\x18\x07 \x01(\t\x12\x14\n\x0clast_used_at\x18\x08 \x01(\t\x12\x12\n\ncreated_by\x18\t \x01(\t\"\x14\n\x12GetIdentityRequest\"e\n\x13GetIdentityResponse\x12\x0c\n\x04team\x18\x01 \x01(\t\x12\x0c\n\x04role\x18\x02 \x01(\t\x12\x10\n\x08token_id\x18\x03 \x01(\t\x12\x0c\n\x04name\x18\x04 \x01(\t\x12\x12\n\nexpires_at\x18\x05 \x01(\t\"!\n\x11\x43reateTeamRequest\x12\x0c\n\x04team\x18\x01 \x01(\t\"2\n\x12\x43reateTeamResponse\x12\x1c\n\x04team\x18\x01 \x01(\x0b\x32\x0e.assay.v1.Team\"\x12\n\x10ListTeamsRequest\"2\n\x11ListTeamsResponse\x12\x1d\n\x05teams\x18\x01 \x03(\x0b\x32\x0e.assay.v1.Team\"\"\n\x12\x44isableTeamRequest\x12\x0c\n\x04team\x18\x01 \x01(\t\"I\n\x13\x44isableTeamResponse\x12\x1c\n\x04team\x18\x01 \x01(\x0b\x32\x0e.assay.v1.Team\x12\x14\n\x0cpaused_count\x18\x02 \x01(\r\"!\n\x11\x45nableTeamRequest\x12\x0c\n\x04team\x18\x01 \x01(\t\"2\n\x12\x45nableTeamResponse\x12\x1c\n\x04team\x18\x01 \x01(\x0b\x32\x0e.assay.v1.Team\"R\n\x12\x43reateTokenRequest\x12\x0c\n\x04team\x18\x01 \x01(\t\x12\x0c\n\x04role\x18\x02 \x01(\t\x12\x0c\n\x04name\x18\x03 \x01(\t\x12\x12\n\nlifetime_s\x18\x04 \x01(\x04\"C\n\x13\x43reateTokenResponse\x12\x0c\n\x04text\x18\x01 \x01(\t\x12\x1e\n\x05token\x18\x02 \x01(\x0b\x32\x0f.assay.v1.Token\"!\n\x11ListTokensRequest\x12\x0c\n\x04team\x18\x01 \x01(\t\"5\n\x12ListTokensResponse\x12\x1f\n\x06tokens\x18\x01 \x03(\x0b\x32\x0f.assay.v1.Token\"&\n\x12RevokeTokenRequest\x12\x10\n\x08token_id\x18\x01 \x01(\t\"5\n\x13RevokeTokenResponse\x12\x1e\n\x05token\x18\x01 \x01(\x0b\x32\x0f.assay.v1.Token2\xdf\x04\n\x0c\x41\x64minService\x12J\n\x0bGetIdentity\x12\x1c.assay.v1.GetIdentityRequest\x1a\x1d.assay.v1.GetIdentityResponse\x12G\n\nCreateTeam\x12\x1b.assay.v1.CreateTeamRequest\x1a\x1c.assay.v1.CreateTeamResponse\x12\x44\n\tListTeams\x12\x1a.assay.v1.ListTeamsRequest\x1a\x1b.assay.v1.ListTeamsResponse\x12J\n\x0b\x44isableTeam\x12\x1c.assay.v1.DisableTeamRequest\x1a\x1d.assay.v1.DisableTeamResponse\x12G\n\nEnableTeam\x12\x1b.assay.v1.EnableTeamRequest\x1a\x1c.assay.v1.EnableTeamResponse\x12J\n\x0b\x43reateToken\x12\x1c.assay.v1.CreateTokenRequest\x1a\x1d.assay.v1.CreateTokenResponse\x12G\n\nListTokens\x12\x1b.assay.v1.ListTokensRequest\x1a\x1c.assay.v1.ListTokensResponse\x12J\n\x0bRevokeToken\x12\x1c.assay.v1.RevokeTokenRequest\x1a\x1d.assay.v1.RevokeTokenResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -32,33 +32,41 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'assay.v1.admin_pb2', _globa
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_TEAM']._serialized_start=34
-  _globals['_TEAM']._serialized_end=74
-  _globals['_TOKEN']._serialized_start=77
-  _globals['_TOKEN']._serialized_end=246
-  _globals['_GETIDENTITYREQUEST']._serialized_start=248
-  _globals['_GETIDENTITYREQUEST']._serialized_end=268
-  _globals['_GETIDENTITYRESPONSE']._serialized_start=270
-  _globals['_GETIDENTITYRESPONSE']._serialized_end=371
-  _globals['_CREATETEAMREQUEST']._serialized_start=373
-  _globals['_CREATETEAMREQUEST']._serialized_end=406
-  _globals['_CREATETEAMRESPONSE']._serialized_start=408
-  _globals['_CREATETEAMRESPONSE']._serialized_end=458
-  _globals['_LISTTEAMSREQUEST']._serialized_start=460
-  _globals['_LISTTEAMSREQUEST']._serialized_end=478
-  _globals['_LISTTEAMSRESPONSE']._serialized_start=480
-  _globals['_LISTTEAMSRESPONSE']._serialized_end=530
-  _globals['_CREATETOKENREQUEST']._serialized_start=532
-  _globals['_CREATETOKENREQUEST']._serialized_end=614
-  _globals['_CREATETOKENRESPONSE']._serialized_start=616
-  _globals['_CREATETOKENRESPONSE']._serialized_end=683
-  _globals['_LISTTOKENSREQUEST']._serialized_start=685
-  _globals['_LISTTOKENSREQUEST']._serialized_end=718
-  _globals['_LISTTOKENSRESPONSE']._serialized_start=720
-  _globals['_LISTTOKENSRESPONSE']._serialized_end=773
-  _globals['_REVOKETOKENREQUEST']._serialized_start=775
-  _globals['_REVOKETOKENREQUEST']._serialized_end=813
-  _globals['_REVOKETOKENRESPONSE']._serialized_start=815
-  _globals['_REVOKETOKENRESPONSE']._serialized_end=868
-  _globals['_ADMINSERVICE']._serialized_start=871
-  _globals['_ADMINSERVICE']._serialized_end=1329
+  _globals['_TEAM']._serialized_end=95
+  _globals['_TOKEN']._serialized_start=98
+  _globals['_TOKEN']._serialized_end=267
+  _globals['_GETIDENTITYREQUEST']._serialized_start=269
+  _globals['_GETIDENTITYREQUEST']._serialized_end=289
+  _globals['_GETIDENTITYRESPONSE']._serialized_start=291
+  _globals['_GETIDENTITYRESPONSE']._serialized_end=392
+  _globals['_CREATETEAMREQUEST']._serialized_start=394
+  _globals['_CREATETEAMREQUEST']._serialized_end=427
+  _globals['_CREATETEAMRESPONSE']._serialized_start=429
+  _globals['_CREATETEAMRESPONSE']._serialized_end=479
+  _globals['_LISTTEAMSREQUEST']._serialized_start=481
+  _globals['_LISTTEAMSREQUEST']._serialized_end=499
+  _globals['_LISTTEAMSRESPONSE']._serialized_start=501
+  _globals['_LISTTEAMSRESPONSE']._serialized_end=551
+  _globals['_DISABLETEAMREQUEST']._serialized_start=553
+  _globals['_DISABLETEAMREQUEST']._serialized_end=587
+  _globals['_DISABLETEAMRESPONSE']._serialized_start=589
+  _globals['_DISABLETEAMRESPONSE']._serialized_end=662
+  _globals['_ENABLETEAMREQUEST']._serialized_start=664
+  _globals['_ENABLETEAMREQUEST']._serialized_end=697
+  _globals['_ENABLETEAMRESPONSE']._serialized_start=699
+  _globals['_ENABLETEAMRESPONSE']._serialized_end=749
+  _globals['_CREATETOKENREQUEST']._serialized_start=751
+  _globals['_CREATETOKENREQUEST']._serialized_end=833
+  _globals['_CREATETOKENRESPONSE']._serialized_start=835
+  _globals['_CREATETOKENRESPONSE']._serialized_end=902
+  _globals['_LISTTOKENSREQUEST']._serialized_start=904
+  _globals['_LISTTOKENSREQUEST']._serialized_end=937
+  _globals['_LISTTOKENSRESPONSE']._serialized_start=939
+  _globals['_LISTTOKENSRESPONSE']._serialized_end=992
+  _globals['_REVOKETOKENREQUEST']._serialized_start=994
+  _globals['_REVOKETOKENREQUEST']._serialized_end=1032
+  _globals['_REVOKETOKENRESPONSE']._serialized_start=1034
+  _globals['_REVOKETOKENRESPONSE']._serialized_end=1087
+  _globals['_ADMINSERVICE']._serialized_start=1090
+  _globals['_ADMINSERVICE']._serialized_end=1697
 # @@protoc_insertion_point(module_scope)

@@ -26,19 +26,23 @@ class Team(_message.Message):
 
     TEAM_FIELD_NUMBER: _builtins.int
     CREATED_AT_FIELD_NUMBER: _builtins.int
+    DISABLED_AT_FIELD_NUMBER: _builtins.int
     team: _builtins.str
     """1 to 63 lower-case letters, digits and "-"; begins with a letter, ends with a letter or digit."""
     created_at: _builtins.str
     """When it was made, ISO 8601."""
+    disabled_at: _builtins.str
+    """Since when it is disabled, ISO 8601; empty while it is not."""
     def __init__(
         self,
         *,
         team: _builtins.str = ...,
         created_at: _builtins.str = ...,
+        disabled_at: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at", "team", b"team"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at", "disabled_at", b"disabled_at", "team", b"team"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -239,6 +243,102 @@ class ListTeamsResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ListTeamsResponse: _TypeAlias = ListTeamsResponse  # noqa: Y015
+
+@_typing.final
+class DisableTeamRequest(_message.Message):
+    """DisableTeamRequest disables a team."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TEAM_FIELD_NUMBER: _builtins.int
+    team: _builtins.str
+    """Its name."""
+    def __init__(
+        self,
+        *,
+        team: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["team", b"team"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DisableTeamRequest: _TypeAlias = DisableTeamRequest  # noqa: Y015
+
+@_typing.final
+class DisableTeamResponse(_message.Message):
+    """DisableTeamResponse holds the team."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TEAM_FIELD_NUMBER: _builtins.int
+    PAUSED_COUNT_FIELD_NUMBER: _builtins.int
+    paused_count: _builtins.int
+    """How many of its runs were active and are paused."""
+    @_builtins.property
+    def team(self) -> Global___Team:
+        """The team."""
+
+    def __init__(
+        self,
+        *,
+        team: Global___Team | None = ...,
+        paused_count: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["team", b"team"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["paused_count", b"paused_count", "team", b"team"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DisableTeamResponse: _TypeAlias = DisableTeamResponse  # noqa: Y015
+
+@_typing.final
+class EnableTeamRequest(_message.Message):
+    """EnableTeamRequest enables a team."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TEAM_FIELD_NUMBER: _builtins.int
+    team: _builtins.str
+    """Its name."""
+    def __init__(
+        self,
+        *,
+        team: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["team", b"team"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___EnableTeamRequest: _TypeAlias = EnableTeamRequest  # noqa: Y015
+
+@_typing.final
+class EnableTeamResponse(_message.Message):
+    """EnableTeamResponse holds the team."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TEAM_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def team(self) -> Global___Team:
+        """The team."""
+
+    def __init__(
+        self,
+        *,
+        team: Global___Team | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["team", b"team"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["team", b"team"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___EnableTeamResponse: _TypeAlias = EnableTeamResponse  # noqa: Y015
 
 @_typing.final
 class CreateTokenRequest(_message.Message):

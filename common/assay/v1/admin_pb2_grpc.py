@@ -53,6 +53,16 @@ class AdminServiceStub(object):
                 request_serializer=assay_dot_v1_dot_admin__pb2.ListTeamsRequest.SerializeToString,
                 response_deserializer=assay_dot_v1_dot_admin__pb2.ListTeamsResponse.FromString,
                 _registered_method=True)
+        self.DisableTeam = channel.unary_unary(
+                '/assay.v1.AdminService/DisableTeam',
+                request_serializer=assay_dot_v1_dot_admin__pb2.DisableTeamRequest.SerializeToString,
+                response_deserializer=assay_dot_v1_dot_admin__pb2.DisableTeamResponse.FromString,
+                _registered_method=True)
+        self.EnableTeam = channel.unary_unary(
+                '/assay.v1.AdminService/EnableTeam',
+                request_serializer=assay_dot_v1_dot_admin__pb2.EnableTeamRequest.SerializeToString,
+                response_deserializer=assay_dot_v1_dot_admin__pb2.EnableTeamResponse.FromString,
+                _registered_method=True)
         self.CreateToken = channel.unary_unary(
                 '/assay.v1.AdminService/CreateToken',
                 request_serializer=assay_dot_v1_dot_admin__pb2.CreateTokenRequest.SerializeToString,
@@ -98,6 +108,21 @@ class AdminServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def DisableTeam(self, request, context):
+        """DisableTeam refuses the team's tokens within 60 s and pauses its active runs, which EnableTeam does not resume; only an
+        operator may, and not for its own team. Idempotent. Errors: NOT_FOUND (TEAM_NOT_FOUND).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def EnableTeam(self, request, context):
+        """EnableTeam takes back DisableTeam; only an operator may. Idempotent. Errors: NOT_FOUND (TEAM_NOT_FOUND).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def CreateToken(self, request, context):
         """CreateToken makes a token. Its text is in this response and nowhere else. A caller gives out roles whose rights it has
         itself. Errors: NOT_FOUND (TEAM_NOT_FOUND: to operators alone).
@@ -138,6 +163,16 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.ListTeams,
                     request_deserializer=assay_dot_v1_dot_admin__pb2.ListTeamsRequest.FromString,
                     response_serializer=assay_dot_v1_dot_admin__pb2.ListTeamsResponse.SerializeToString,
+            ),
+            'DisableTeam': grpc.unary_unary_rpc_method_handler(
+                    servicer.DisableTeam,
+                    request_deserializer=assay_dot_v1_dot_admin__pb2.DisableTeamRequest.FromString,
+                    response_serializer=assay_dot_v1_dot_admin__pb2.DisableTeamResponse.SerializeToString,
+            ),
+            'EnableTeam': grpc.unary_unary_rpc_method_handler(
+                    servicer.EnableTeam,
+                    request_deserializer=assay_dot_v1_dot_admin__pb2.EnableTeamRequest.FromString,
+                    response_serializer=assay_dot_v1_dot_admin__pb2.EnableTeamResponse.SerializeToString,
             ),
             'CreateToken': grpc.unary_unary_rpc_method_handler(
                     servicer.CreateToken,
@@ -240,6 +275,60 @@ class AdminService(object):
             '/assay.v1.AdminService/ListTeams',
             assay_dot_v1_dot_admin__pb2.ListTeamsRequest.SerializeToString,
             assay_dot_v1_dot_admin__pb2.ListTeamsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DisableTeam(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/assay.v1.AdminService/DisableTeam',
+            assay_dot_v1_dot_admin__pb2.DisableTeamRequest.SerializeToString,
+            assay_dot_v1_dot_admin__pb2.DisableTeamResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def EnableTeam(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/assay.v1.AdminService/EnableTeam',
+            assay_dot_v1_dot_admin__pb2.EnableTeamRequest.SerializeToString,
+            assay_dot_v1_dot_admin__pb2.EnableTeamResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -43,6 +43,12 @@ class AdminServiceStub:
     """CreateTeam adds a team; only an operator may. Errors: ALREADY_EXISTS (TEAM_EXISTS)."""
     ListTeams: _grpc.UnaryUnaryMultiCallable[_admin_pb2.ListTeamsRequest, _admin_pb2.ListTeamsResponse]
     """ListTeams returns all teams, by name; only an operator may. Idempotent."""
+    DisableTeam: _grpc.UnaryUnaryMultiCallable[_admin_pb2.DisableTeamRequest, _admin_pb2.DisableTeamResponse]
+    """DisableTeam refuses the team's tokens within 60 s and pauses its active runs, which EnableTeam does not resume; only an
+    operator may, and not for its own team. Idempotent. Errors: NOT_FOUND (TEAM_NOT_FOUND).
+    """
+    EnableTeam: _grpc.UnaryUnaryMultiCallable[_admin_pb2.EnableTeamRequest, _admin_pb2.EnableTeamResponse]
+    """EnableTeam takes back DisableTeam; only an operator may. Idempotent. Errors: NOT_FOUND (TEAM_NOT_FOUND)."""
     CreateToken: _grpc.UnaryUnaryMultiCallable[_admin_pb2.CreateTokenRequest, _admin_pb2.CreateTokenResponse]
     """CreateToken makes a token. Its text is in this response and nowhere else. A caller gives out roles whose rights it has
     itself. Errors: NOT_FOUND (TEAM_NOT_FOUND: to operators alone).
@@ -69,6 +75,12 @@ class AdminServiceAsyncStub(AdminServiceStub):
     """CreateTeam adds a team; only an operator may. Errors: ALREADY_EXISTS (TEAM_EXISTS)."""
     ListTeams: _aio.UnaryUnaryMultiCallable[_admin_pb2.ListTeamsRequest, _admin_pb2.ListTeamsResponse]  # type: ignore[assignment]
     """ListTeams returns all teams, by name; only an operator may. Idempotent."""
+    DisableTeam: _aio.UnaryUnaryMultiCallable[_admin_pb2.DisableTeamRequest, _admin_pb2.DisableTeamResponse]  # type: ignore[assignment]
+    """DisableTeam refuses the team's tokens within 60 s and pauses its active runs, which EnableTeam does not resume; only an
+    operator may, and not for its own team. Idempotent. Errors: NOT_FOUND (TEAM_NOT_FOUND).
+    """
+    EnableTeam: _aio.UnaryUnaryMultiCallable[_admin_pb2.EnableTeamRequest, _admin_pb2.EnableTeamResponse]  # type: ignore[assignment]
+    """EnableTeam takes back DisableTeam; only an operator may. Idempotent. Errors: NOT_FOUND (TEAM_NOT_FOUND)."""
     CreateToken: _aio.UnaryUnaryMultiCallable[_admin_pb2.CreateTokenRequest, _admin_pb2.CreateTokenResponse]  # type: ignore[assignment]
     """CreateToken makes a token. Its text is in this response and nowhere else. A caller gives out roles whose rights it has
     itself. Errors: NOT_FOUND (TEAM_NOT_FOUND: to operators alone).
@@ -110,6 +122,24 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_admin_pb2.ListTeamsResponse, _abc.Awaitable[_admin_pb2.ListTeamsResponse]]:
         """ListTeams returns all teams, by name; only an operator may. Idempotent."""
+
+    @_abc_1.abstractmethod
+    def DisableTeam(
+        self,
+        request: _admin_pb2.DisableTeamRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_pb2.DisableTeamResponse, _abc.Awaitable[_admin_pb2.DisableTeamResponse]]:
+        """DisableTeam refuses the team's tokens within 60 s and pauses its active runs, which EnableTeam does not resume; only an
+        operator may, and not for its own team. Idempotent. Errors: NOT_FOUND (TEAM_NOT_FOUND).
+        """
+
+    @_abc_1.abstractmethod
+    def EnableTeam(
+        self,
+        request: _admin_pb2.EnableTeamRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_pb2.EnableTeamResponse, _abc.Awaitable[_admin_pb2.EnableTeamResponse]]:
+        """EnableTeam takes back DisableTeam; only an operator may. Idempotent. Errors: NOT_FOUND (TEAM_NOT_FOUND)."""
 
     @_abc_1.abstractmethod
     def CreateToken(

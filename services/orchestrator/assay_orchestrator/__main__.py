@@ -85,7 +85,7 @@ async def serve(settings: Settings) -> None:
                 service = RunService(database, manager, settings, server.stopping, scope)
                 server.add(_SERVICE, lambda grpc: orchestrator_pb2_grpc.add_RunServiceServicer_to_server(service, grpc))
                 if settings.auth != "none":
-                    add_admin_service(server, database)
+                    add_admin_service(server, database, manager)
 
             async def begin(address: str) -> None:
                 gc.freeze()

@@ -27,6 +27,7 @@ from assay.identity.rights import RIGHTS, Right, Role
 from assay.identity.tokens import new_token
 from assay.model.agent_response import AgentResponse, AgentStatus
 from assay.model.case import Case, Turn
+from assay.model.run import RunState
 from assay.rpc.channel import open_channel, wait_for_ready
 from assay.rpc.methods import METHODS
 from assay.rpc.status import translated
@@ -274,6 +275,57 @@ async def test_a_team_admin_cannot_revoke_an_operator_of_its_team(tmp_path: Path
         leader = await shared.member("operators", Role.TEAM_ADMIN)
         with pytest.raises(PermissionDeniedError, match="'operator' has rights"):
             await admin.revoke_token(leader, operator[6:16])
+
+
+async def test_a_disabled_team_works_no_more_until_it_is_enabled(
+    tmp_path: Path, database_url: str, settings_of: SettingsOf
+) -> None:
+    """Its tokens are refused, its runs are paused in the middle, no run begins with a token that is remembered."""
+    async with shared_installation(tmp_path, database_url=database_url) as shared:
+        operator = await shared.member("operators", Role.OPERATOR)
+        client, other = await shared.member("search"), await shared.member("ads")
+        runs = []
+        for each in (client, other):
+            dataset = await each.upload_dataset(CASES, name="d")
+            runs.append(await each.create_run(settings_of("python", "m:f"), dataset.dataset_id))
+        changed, paused = await admin.disable_team(operator, "search")
+        assert changed.disabled_at
+        assert paused == 1
+        assert (await client.get_run(runs[0].run_id)).state is RunState.PAUSED  # the token is still remembered
+        dataset = await client.upload_dataset(CASES, name="d")
+        for call in (client.create_run(settings_of(), dataset.dataset_id), client.resume_run(runs[0].run_id)):
+            with pytest.raises(PermissionDeniedError) as denied:
+                await call
+            assert denied.value.reason == "TEAM_DISABLED"
+        shared.clock.now_s += KEEP_S
+        with pytest.raises(UnauthenticatedError) as caught:
+            await client.list_runs()
+        assert caught.value.reason == "TEAM_DISABLED"
+        assert (await other.get_run(runs[1].run_id)).state in (RunState.PENDING, RunState.RUNNING)
+        await admin.disable_team(operator, "search")
+        assert not (await admin.enable_team(operator, "search")).disabled_at
+        assert (await client.get_run(runs[0].run_id)).state is RunState.PAUSED
+        await client.resume_run(runs[0].run_id)
+        with pytest.raises(InvalidInputError, match="your own team"):
+            await admin.disable_team(operator, "operators")
+        for change in (admin.disable_team, admin.enable_team):
+            with pytest.raises(NotFoundError):
+                await change(operator, "nothing")
+
+
+async def test_a_restart_pauses_the_runs_of_a_disabled_team(tmp_path: Path, settings_of: SettingsOf) -> None:
+    """A run that was running when its process was killed does not continue for a team that was disabled since."""
+    async with shared_installation(tmp_path) as shared:
+        client = await shared.member("search")
+        dataset = await client.upload_dataset(CASES, name="d")
+        run = await client.create_run(settings_of("python", "m:f"), dataset.dataset_id)
+        await shared.database.write(lambda c: tokens.set_disabled(c, "search", disabled=True))
+    async with shared_installation(tmp_path) as shared:
+        await shared.database.write(lambda c: tokens.set_disabled(c, "search", disabled=False))
+        shared.teams.add("search")
+        found = await (await shared.member("search")).get_run(run.run_id)
+        assert found.state is RunState.PAUSED
+        assert "disabled the team" in found.state_reason
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from assay.errors import InvalidInputError, PermissionDeniedError, Problem
 from assay.identity.caller import Identity, caller
@@ -14,14 +14,15 @@ from assay.parsing.names import name_problem
 from assay.storage.times import now
 from assay.v1 import admin_pb2 as pb
 from assay.v1 import admin_pb2_grpc
-from assay_orchestrator.identity.scopes import check_team_name
+from assay_orchestrator.identity.scopes import check_team_name, scope_of
 from assay_orchestrator.store import tokens
 
 if TYPE_CHECKING:
     import grpc
 
+    from assay.model.scope import Scope
     from assay.storage.database import Database
-    from assay_orchestrator.store.tokens import TokenRecord
+    from assay_orchestrator.store.tokens import TeamRecord, TokenRecord
 
 SERVICE_NAME = "assay.v1.AdminService"
 MAX_TOKEN_NAME_CHARS = 100
@@ -30,15 +31,25 @@ MAX_LIFETIME_S = 10 * 366 * 86_400
 _log = logging.getLogger(__name__)
 
 
+class TeamRuns(Protocol):
+    """The runs of teams, as `RunManager` has them."""
+
+    async def pause_active(self, scope: Scope) -> int:
+        """Pause the pending and running runs that a scope reaches; return how many."""
+        ...
+
+
 class AdminService(admin_pb2_grpc.AdminServiceServicer):
     """Manages teams and tokens.
 
     Args:
         database: The store.
+        runs: The runs of teams.
     """
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, runs: TeamRuns) -> None:
         self._database = database
+        self._runs = runs
 
     async def GetIdentity(  # noqa: N802 - the contract's name
         self,
@@ -58,9 +69,9 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
     ) -> pb.CreateTeamResponse:
         """Add a team."""
         check_team_name(request.team)
-        created_at = await self._database.write(lambda c: tokens.create_team(c, request.team))
+        made = await self._database.write(lambda c: tokens.create_team(c, request.team))
         _log.info("created team: team=%s by=%s", request.team, caller().token_id)
-        return pb.CreateTeamResponse(team=pb.Team(team=request.team, created_at=created_at))
+        return pb.CreateTeamResponse(team=_team_to_wire(made))
 
     async def ListTeams(  # noqa: N802
         self,
@@ -69,7 +80,31 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
     ) -> pb.ListTeamsResponse:
         """Return all teams."""
         found = await self._database.read(tokens.list_teams)
-        return pb.ListTeamsResponse(teams=[pb.Team(team=team, created_at=created_at) for team, created_at in found])
+        return pb.ListTeamsResponse(teams=map(_team_to_wire, found))
+
+    async def DisableTeam(  # noqa: N802
+        self,
+        request: pb.DisableTeamRequest,
+        context: grpc.aio.ServicerContext[pb.DisableTeamRequest, pb.DisableTeamResponse],
+    ) -> pb.DisableTeamResponse:
+        """Refuse the tokens of a team, and pause its active runs."""
+        own = caller()
+        if request.team == own.team:
+            raise InvalidInputError([Problem("is your own team, which you could not enable again", "team")])
+        changed = await self._database.write(lambda c: tokens.set_disabled(c, request.team, disabled=True))
+        _log.info("disabled team: team=%s by=%s", request.team, own.token_id)
+        paused = await self._runs.pause_active(scope_of(request.team))
+        return pb.DisableTeamResponse(team=_team_to_wire(changed), paused_count=paused)
+
+    async def EnableTeam(  # noqa: N802
+        self,
+        request: pb.EnableTeamRequest,
+        context: grpc.aio.ServicerContext[pb.EnableTeamRequest, pb.EnableTeamResponse],
+    ) -> pb.EnableTeamResponse:
+        """Take the tokens of a team again."""
+        changed = await self._database.write(lambda c: tokens.set_disabled(c, request.team, disabled=False))
+        _log.info("enabled team: team=%s by=%s", request.team, caller().token_id)
+        return pb.EnableTeamResponse(team=_team_to_wire(changed))
 
     async def CreateToken(  # noqa: N802
         self,
@@ -139,6 +174,10 @@ def _wanted(request: pb.CreateTokenRequest, own: Identity) -> tokens.NewToken:
 def _after(lifetime_s: int) -> str:
     moment = datetime.fromisoformat(now()) + timedelta(seconds=lifetime_s)
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _team_to_wire(record: TeamRecord) -> pb.Team:
+    return pb.Team(team=record.team, created_at=record.created_at, disabled_at=record.disabled_at or "")
 
 
 def _to_wire(record: TokenRecord) -> pb.Token:

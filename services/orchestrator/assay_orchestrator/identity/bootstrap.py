@@ -54,7 +54,7 @@ async def make_operator_token(settings: Settings) -> Token:
     token = new_token()
 
     def make(connection: sa.Connection) -> None:
-        if TEAM not in dict(tokens.list_teams(connection)):
+        if not tokens.has_team(connection, TEAM):
             tokens.create_team(connection, TEAM)
         tokens.create_token(connection, token, tokens.NewToken(TEAM, Role.OPERATOR, "bootstrap"))
 

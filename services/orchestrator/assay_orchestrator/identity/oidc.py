@@ -72,7 +72,7 @@ class OidcVerifier:
                 f"{issuer.role_claim!r}: ask the operator of its issuer",
                 reason="TOKEN_UNKNOWN",
             )
-        if not await self._database.read(lambda c: tokens.has_team(c, team)):
+        if not await self._database.read(lambda c: tokens.has_team(c, team) and team not in tokens.disabled_teams(c)):
             raise _unknown()
         if claims["exp"] - time.time() > MAX_LIFETIME_S + LEEWAY_S:
             raise UnauthenticatedError(

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from assay.identity.authenticator import Authenticator
     from assay.rpc.server import RpcServer
     from assay.storage.database import Database
+    from assay_orchestrator.identity.admin_service import TeamRuns
     from assay_orchestrator.settings import Settings
 
 
@@ -41,10 +42,10 @@ def _oidc(settings: Settings, database: Database) -> Authenticator | None:
     return OidcVerifier(issuers, database)
 
 
-def add_admin_service(server: RpcServer, database: Database) -> None:
+def add_admin_service(server: RpcServer, database: Database, runs: TeamRuns) -> None:
     """Serve teams and tokens."""
     from assay.v1 import admin_pb2_grpc
     from assay_orchestrator.identity.admin_service import SERVICE_NAME, AdminService
 
-    service = AdminService(database)
+    service = AdminService(database, runs)
     server.add(SERVICE_NAME, lambda grpc: admin_pb2_grpc.add_AdminServiceServicer_to_server(service, grpc))

@@ -60,8 +60,8 @@ class TokenVerifier:
         """Return whose token a text is.
 
         Raises:
-            UnauthenticatedError: It is none (TOKEN_MALFORMED), not of this installation (TOKEN_UNKNOWN), or has ended
-                (TOKEN_EXPIRED, TOKEN_REVOKED).
+            UnauthenticatedError: It is none (TOKEN_MALFORMED), not of this installation (TOKEN_UNKNOWN), has ended
+                (TOKEN_EXPIRED, TOKEN_REVOKED), or its team is disabled (TEAM_DISABLED).
             StorageError: It cannot be looked up now.
         """
         digest = hashlib.sha256(text.encode()).hexdigest()
@@ -84,7 +84,9 @@ class TokenVerifier:
             raise UnauthenticatedError(
                 "the token is cut off or mistyped: copy it again, from `assay_` to its end", reason="TOKEN_MALFORMED"
             )
-        record = await self._database.read(lambda c: tokens.find_token(c, token.token_id))
+        record, disabled = await self._database.read(
+            lambda c: (tokens.find_token(c, token.token_id), tokens.disabled_teams(c))
+        )
         # A wrong secret and an unknown id are one answer: ids stand in lists and logs.
         if record is None or not token.has_digest(record.digest) or record.role not in _ROLES:
             raise UnauthenticatedError(
@@ -98,6 +100,10 @@ class TokenVerifier:
         if _is_over(record.expires_at or ""):
             raise UnauthenticatedError(
                 f"token {record.token_id} expired at {record.expires_at}: ask for a new one", reason="TOKEN_EXPIRED"
+            )
+        if record.team in disabled:
+            raise UnauthenticatedError(
+                "the operator has disabled the team of this token: ask for it to be enabled", reason="TEAM_DISABLED"
             )
         await self._note_used(record)
         return Identity(record.team, Role(record.role), record.token_id, record.name, record.expires_at or "")

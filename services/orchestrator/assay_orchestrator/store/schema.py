@@ -217,6 +217,7 @@ teams = sa.Table(
     metadata,
     sa.Column("team", CleanString(64), primary_key=True),
     sa.Column("created_at", sa.String(32), nullable=False),
+    sa.Column("disabled_at", sa.String(32)),
 )
 
 # Of a token itself only its SHA-256.

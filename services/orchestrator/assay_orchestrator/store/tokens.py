@@ -9,7 +9,7 @@ import sqlalchemy as sa
 
 from assay.errors import ConflictError, NotFoundError, OverloadedError, PermissionDeniedError
 from assay.storage.times import now
-from assay_orchestrator.store import schema
+from assay_orchestrator.store import runs, schema
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -71,8 +71,17 @@ class NewToken:
     expires_at: str | None = None
 
 
-def create_team(connection: sa.Connection, team: str) -> str:
-    """Add a team and return when.
+@dataclass(frozen=True, slots=True)
+class TeamRecord:
+    """A team as it is stored: its name, when it was made, and since when it is disabled, if it is."""
+
+    team: str
+    created_at: str
+    disabled_at: str | None = None
+
+
+def create_team(connection: sa.Connection, team: str) -> TeamRecord:
+    """Add a team and return it.
 
     Raises:
         ConflictError: There is one of this name.
@@ -84,13 +93,46 @@ def create_team(connection: sa.Connection, team: str) -> str:
         raise OverloadedError(f"there are {MAX_TEAMS:,} teams, which is the limit", reason="TOO_MANY_TEAMS")
     created_at = now()
     connection.execute(sa.insert(_teams).values(team=team, created_at=created_at))
-    return created_at
+    return TeamRecord(team, created_at)
 
 
-def list_teams(connection: sa.Connection) -> Sequence[tuple[str, str]]:
-    """Return the teams by name, each with the time it was made."""
-    found = connection.execute(sa.select(_teams.c.team, _teams.c.created_at).order_by(_teams.c.team))
-    return [(row.team, row.created_at) for row in found]
+def list_teams(connection: sa.Connection) -> Sequence[TeamRecord]:
+    """Return the teams by name."""
+    return [TeamRecord(**row) for row in connection.execute(sa.select(_teams).order_by(_teams.c.team)).mappings()]
+
+
+def set_disabled(connection: sa.Connection, team: str, *, disabled: bool) -> TeamRecord:
+    """Disable a team, or enable it again; return it. No run of it is being created meanwhile.
+
+    Raises:
+        NotFoundError: There is no such team.
+    """
+    runs.lock_creation(connection)
+    is_as_before = _teams.c.disabled_at.is_(None) if disabled else _teams.c.disabled_at.is_not(None)
+    changed = sa.update(_teams).where((_teams.c.team == team) & is_as_before)
+    connection.execute(changed.values(disabled_at=now() if disabled else None))
+    found = connection.execute(sa.select(_teams).where(_teams.c.team == team)).mappings().one_or_none()
+    if found is None:
+        raise _no_team(team)
+    return TeamRecord(**found)
+
+
+def disabled_teams(connection: sa.Connection) -> frozenset[str]:
+    """Return the teams that are disabled."""
+    return frozenset(connection.execute(sa.select(_teams.c.team).where(_teams.c.disabled_at.is_not(None))).scalars())
+
+
+def require_enabled(connection: sa.Connection, team: str) -> None:
+    """Raise unless a team may work; where teams have no tokens, each may.
+
+    Raises:
+        PermissionDeniedError: It is disabled.
+    """
+    query = sa.select(_teams.c.disabled_at).where(_teams.c.team == team)
+    if connection.execute(query).scalar_one_or_none() is not None:
+        raise PermissionDeniedError(
+            "the operator has disabled the team: ask for it to be enabled", reason="TEAM_DISABLED"
+        )
 
 
 def create_token(connection: sa.Connection, token: Token, wanted: NewToken) -> TokenRecord:
@@ -101,9 +143,7 @@ def create_token(connection: sa.Connection, token: Token, wanted: NewToken) -> T
         OverloadedError: The team has too many tokens that are not revoked.
     """
     if not has_team(connection, wanted.team):
-        raise NotFoundError(
-            f"there is no team {wanted.team!r}: create it with `assay admin teams create`", reason="TEAM_NOT_FOUND"
-        )
+        raise _no_team(wanted.team)
     own = (_tokens.c.team == wanted.team) & _tokens.c.revoked_at.is_(None)
     if connection.execute(sa.select(sa.func.count()).where(own)).scalar_one() >= MAX_TOKENS_PER_TEAM:
         raise OverloadedError(
@@ -162,6 +202,12 @@ def note_used(connection: sa.Connection, token_id: str) -> None:
     """Store that a token was used, to the hour."""
     hour = f"{now()[:13]}:00:00.000Z"
     connection.execute(sa.update(_tokens).where(_tokens.c.token_id == token_id).values(last_used_at=hour))
+
+
+def _no_team(team: str) -> NotFoundError:
+    return NotFoundError(
+        f"there is no team {team!r}: create it with `assay admin teams create`", reason="TEAM_NOT_FOUND"
+    )
 
 
 def _select() -> sa.Select[Any]:

@@ -15,6 +15,7 @@ def upgrade() -> None:
         "teams",
         sa.Column("team", sa.String(64), primary_key=True),
         sa.Column("created_at", sa.String(32), nullable=False),
+        sa.Column("disabled_at", sa.String(32)),
     )
     op.create_table(
         "tokens",
