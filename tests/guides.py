@@ -96,6 +96,10 @@ NOT_RUN = {
         "assay runs delete": "shows what may be given; `test_cli_runs.py` runs it",
         "assay runs prune --older-than 30d [": "shows what may be given; `test_cli_runs.py` runs it",
     },
+    "docs/security.md": {
+        "assay ": "needs a server with identities: `test_cli_identity.py` runs them",
+        "export ": "names that server",
+    },
     "docs/statistics.md": {
         ".venv/bin/python": "takes minutes; `test_statistics_guide.py` compares the page with the figures"
     },

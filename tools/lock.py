@@ -23,7 +23,7 @@ OLDEST_PYTHON = "3.11"
 LISTS = {
     "dev": ("all", "dev"),
     "run": ("all",),
-    "orchestrator": ("orchestrator", "postgres", "providers"),
+    "orchestrator": ("orchestrator", "postgres", "providers", "oidc"),
     "embedder": ("embedder",),
     "judge": ("judge", "postgres"),
 }

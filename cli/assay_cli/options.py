@@ -277,7 +277,7 @@ async def reach(client: Client) -> None:
         remedy = f"unset {origin}" if origin == option.envvar else f"leave out {origin}"
         raise UnavailableError(
             f"no orchestrator answers at {place}: check that it runs and that the address is right, or {remedy} to use "
-            "the local stack",
+            "the local stack; with TLS, `assay login --tls-ca FILE` or ASSAY_TLS_CA must name its authorities",
             reason=error.reason,
         ) from error
 

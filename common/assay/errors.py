@@ -7,6 +7,8 @@
     ├── NotFoundError            what was named does not exist
     ├── ConflictError            the same id with other content
     ├── WrongStateError          not possible in the present state
+    ├── UnauthenticatedError     no token, or one that is not accepted
+    ├── PermissionDeniedError    the caller's role lacks the right
     ├── OverloadedError          refused at the door; try again later
     ├── WatchBehindError         a watcher that did not keep up; watch again
     ├── UnavailableError         starting, stopping, or something it rests on is gone
@@ -33,11 +35,13 @@ __all__ = [
     "InvalidInputError",
     "NotFoundError",
     "OverloadedError",
+    "PermissionDeniedError",
     "Problem",
     "ResumeExpiredError",
     "SetupError",
     "SpecError",
     "StorageError",
+    "UnauthenticatedError",
     "UnavailableError",
     "WatchBehindError",
     "WrongStateError",
@@ -120,6 +124,18 @@ class WrongStateError(AssayError):
     """Not possible in the present state."""
 
     reason = "WRONG_STATE"
+
+
+class UnauthenticatedError(AssayError):
+    """The call has no token, or one that the server does not accept."""
+
+    reason = "UNAUTHENTICATED"
+
+
+class PermissionDeniedError(AssayError):
+    """The role of the caller lacks a right; the message names it."""
+
+    reason = "PERMISSION_DENIED"
 
 
 class OverloadedError(AssayError):

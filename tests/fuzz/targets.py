@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import json
 import os
 import signal
@@ -23,7 +24,9 @@ from assay.metrics import METRICS
 from assay.rpc.channel import open_channel, wait_for_ready
 from assay.rpc.options import ChannelOptions
 from assay.testing.providers import Reply, ScriptedProvider
-from assay.v1 import agent_pb2, embedder_pb2, judge_pb2, orchestrator_pb2
+from assay.v1 import admin_pb2, agent_pb2, embedder_pb2, judge_pb2, orchestrator_pb2
+from assay_orchestrator.identity.bootstrap import make_operator_token
+from assay_orchestrator.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
@@ -37,11 +40,20 @@ NOT_SERVED = frozenset({"assay.v1.AgentService"})
 
 _ROOT = Path(__file__).parents[2]
 _READY_S = 120.0
-_MODULES = (agent_pb2, embedder_pb2, judge_pb2, orchestrator_pb2)
+_MODULES = (admin_pb2, agent_pb2, embedder_pb2, judge_pb2, orchestrator_pb2)
 _CHANNEL = ChannelOptions(max_message_bytes=64 * 1024 * 1024)  # the server refuses what is too large
 _COMMON = ("grpc.health.v1.Health", "grpc.reflection.v1alpha.ServerReflection")
 _PROCESSES: Mapping[str, Sequence[str]] = {
     "assay.v1.RunService": ("assay_orchestrator", "--listen", "{address}", "--database", "{folder}/assay.db"),
+    "assay.v1.AdminService": (
+        "assay_orchestrator",
+        "--listen",
+        "{address}",
+        "--database",
+        "{folder}/assay.db",
+        "--auth",
+        "tokens",
+    ),
     "assay.v1.JudgeService": (
         "assay_judge",
         "--listen",
@@ -64,6 +76,8 @@ _PROCESSES: Mapping[str, Sequence[str]] = {
     "assay.v1.EmbedderService": ("tests.fuzz.embedder_process", "{address}"),
 }
 _KNOWN: Mapping[str, Sequence[str]] = {
+    "role": ("viewer", "runner", "team-admin", "operator", "king"),
+    "team": ("", "operators", "search", "default"),
     "adapter": ("replay", "python", "http", "grpc", "openai", "anthropic", "command"),
     "target": (
         "",
@@ -152,6 +166,7 @@ async def _running(service: str, folder: Path, provider: str) -> AsyncIterator[T
     own.mkdir(parents=True)
     address = f"unix:{own}/s.sock"
     arguments = [part.format(address=address, folder=own, provider=provider) for part in _PROCESSES[service]]
+    token = await _first_token(own) if service == "assay.v1.AdminService" else ""
     log = own / "log"
     with log.open("wb") as output:
         process = subprocess.Popen(  # noqa: ASYNC220 - it takes a moment, and nothing else runs
@@ -159,7 +174,7 @@ async def _running(service: str, folder: Path, provider: str) -> AsyncIterator[T
             env={**os.environ, "ASSAY_HOME": str(own), "FUZZ_KEY": "k"},
         )  # fmt: skip
     try:
-        async with open_channel(address, _CHANNEL) as channel:
+        async with open_channel(address, dataclasses.replace(_CHANNEL, token=token)) as channel:
             await wait_for_ready(channel, service, _READY_S)
             known = {name: list(texts) for name, texts in _KNOWN.items()}
             if service == "assay.v1.RunService":
@@ -171,6 +186,11 @@ async def _running(service: str, folder: Path, provider: str) -> AsyncIterator[T
             await asyncio.to_thread(process.wait, 60)
         finally:
             process.kill()
+
+
+async def _first_token(folder: Path) -> str:
+    """Return the token of an operator, with which everything may be called."""
+    return (await make_operator_token(Settings(database=folder / "assay.db"))).text
 
 
 async def _store_something(address: str, known: dict[str, list[str]]) -> None:

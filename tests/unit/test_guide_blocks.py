@@ -19,6 +19,7 @@ from assay.judging.rubric_file import read_rubric
 from assay.parsing.yaml_nodes import parse_yaml
 from assay.spec.loader import load_spec
 from assay_judge.calls.provider_registry import read_limits
+from assay_orchestrator.identity.issuers import read_issuers
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -133,7 +134,7 @@ def folder(tmp_path: Path) -> Path:
 
 @of("yaml")
 def test_yaml_is_what_its_reader_takes(block: Block, folder: Path) -> None:
-    """A spec, completed where it is a part; a rubric; limits; a file of promptfoo's; a part of the compose file."""
+    """A spec, completed where it is a part; a rubric, limits, issuers, a file of promptfoo's, a part of compose's."""
     path = folder / "assay.yaml"
     problems: list[Problem] = []
     data, _ = parse_yaml(block.text, file=block.page, problems=problems)
@@ -145,6 +146,8 @@ def test_yaml_is_what_its_reader_takes(block: Block, folder: Path) -> None:
         assert read_limits(path) == data["limits"]
     elif "defaultTest" in data:
         assert open_dataset(str(path)).check().format == "promptfoo/yaml"
+    elif "issuers" in data:
+        assert [issuer.audience for issuer in read_issuers(path)] == ["assay"]
     elif "services" in data:
         assert set(data["services"]) == {"embedder"}
     else:

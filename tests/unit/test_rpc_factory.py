@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from assay.rpc.methods import METHODS, MethodRule, Slots, service_config
+from assay.identity.rights import Right
+from assay.rpc.methods import METHODS, MethodRule, Name, Slots, service_config
 from assay.rpc.options import ChannelOptions, ServerOptions, channel_arguments, server_arguments
 from assay.rpc.server import RpcServer, rules_of
-from assay.v1 import agent_pb2, embedder_pb2, judge_pb2, orchestrator_pb2
+from assay.v1 import admin_pb2, agent_pb2, embedder_pb2, judge_pb2, orchestrator_pb2
 
 ROOT = Path(__file__).resolve().parents[2]
 FACTORY = re.compile(r"\baio\.server\(|\bgrpc\.server\(|\b(in)?secure_channel\(")
@@ -18,7 +19,7 @@ FACTORY = re.compile(r"\baio\.server\(|\bgrpc\.server\(|\b(in)?secure_channel\("
 
 def test_every_method_has_a_rule_that_fits_it() -> None:
     """A method added to a contract fails this test, and keeps its server from starting, until it has a rule."""
-    for module in (agent_pb2, embedder_pb2, judge_pb2, orchestrator_pb2):
+    for module in (admin_pb2, agent_pb2, embedder_pb2, judge_pb2, orchestrator_pb2):
         for service in module.DESCRIPTOR.services_by_name.values():
             rules = METHODS[service.full_name]
             assert set(rules) == set(service.methods_by_name)
@@ -36,6 +37,15 @@ def test_no_stream_is_retried() -> None:
     [
         ({"WatchRun": None}, r"assay\.v1\.RunService\.WatchRun has no rule"),
         ({"WatchRun": MethodRule(Slots.CALLS)}, r"the rule of assay\.v1\.RunService\.WatchRun is for another kind"),
+        ({"GetRun": MethodRule(Slots.CALLS)}, r"the rule of assay\.v1\.RunService\.GetRun has no right"),
+        (
+            {"GetRun": MethodRule(Slots.CALLS, right=Right.READ)},
+            r"RunService\.GetRun and its request differ in the fields that name something: run_id;",
+        ),
+        (
+            {"GetRun": MethodRule(Slots.CALLS, right=Right.READ, names={"run_id": Name.SCOPED, "team": Name.TEAM})},
+            r"RunService\.GetRun and its request differ in the fields that name something: team;",
+        ),
     ],
 )
 def test_a_method_without_a_fitting_rule_keeps_the_server_from_starting(

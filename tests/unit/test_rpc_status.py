@@ -94,7 +94,7 @@ def test_at_most_twenty_violations_and_the_rest_counted() -> None:
         (grpc.StatusCode.UNAVAILABLE, errors.UnavailableError, "UNAVAILABLE"),
         (grpc.StatusCode.DEADLINE_EXCEEDED, errors.UnavailableError, "DEADLINE_EXCEEDED"),
         (grpc.StatusCode.UNIMPLEMENTED, errors.SetupError, "UNIMPLEMENTED"),
-        (grpc.StatusCode.UNAUTHENTICATED, errors.SetupError, "UNAUTHENTICATED"),
+        (grpc.StatusCode.UNAUTHENTICATED, errors.UnauthenticatedError, "UNAUTHENTICATED"),
         (grpc.StatusCode.UNKNOWN, errors.InternalError, "UNKNOWN"),
         (grpc.StatusCode.RESOURCE_EXHAUSTED, errors.OverloadedError, "RESOURCE_EXHAUSTED"),
         (grpc.StatusCode.INVALID_ARGUMENT, errors.InvalidInputError, "INVALID_ARGUMENT"),

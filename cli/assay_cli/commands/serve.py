@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import sys
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
@@ -12,6 +13,9 @@ from assay.errors import SetupError
 from assay.local.install_hint import install_hint
 from assay.parsing.names import unknown_name
 from assay_cli.output.streams import pass_stdout_on
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 _MODULES = {"embedder": "assay_embedder", "judge": "assay_judge", "orchestrator": "assay_orchestrator"}
 _NEEDS = {"embedder": "sentence_transformers", "judge": "openai", "orchestrator": "sqlalchemy"}
@@ -30,7 +34,16 @@ def serve(service: str, arguments: tuple[str, ...]) -> None:
         return
     if service not in _MODULES:
         raise click.UsageError(unknown_name("service", service, _MODULES))
+    become_service(service, _MODULES[service], arguments)
+
+
+def become_service(service: str, module: str, arguments: Sequence[str]) -> NoReturn:
+    """Run a module of a service in this process's place.
+
+    Raises:
+        SetupError: The service is not installed.
+    """
     if importlib.util.find_spec(_MODULES[service]) is None or importlib.util.find_spec(_NEEDS[service]) is None:
         raise SetupError(f"the {service} is not installed: {install_hint(service)}")
     pass_stdout_on()
-    os.execv(sys.executable, [sys.executable, "-P", "-m", _MODULES[service], *arguments])  # noqa: S606 - no shell
+    os.execv(sys.executable, [sys.executable, "-P", "-m", module, *arguments])  # noqa: S606 - no shell

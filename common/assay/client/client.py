@@ -59,6 +59,11 @@ class Client(ComparisonCalls):
         address: "host:port", "dns:///host:port" or "unix:/path".
         patience_s: How long a call reconnects after it lost its connection, in seconds.
         on_lost: Awaited when the connection was lost, before the client reconnects.
+        token: An API token; None for $ASSAY_TOKEN, else that of `assay login` for this address. To another machine it
+            is sent over TLS alone.
+        tls_ca: A file with the authorities of the server, PEM, which is then called over TLS; None for $ASSAY_TLS_CA,
+            else that of `assay login`. Without any, a server on another machine is called over TLS where there is a
+            token, and recognised by the authorities that gRPC brings along.
     """
 
     async def upload_dataset(self, cases: Iterable[Case], *, name: str, format: str = "") -> DatasetRef:  # noqa: A002

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Self, TypeVar
 
 from assay.client.patience import Patience
 from assay.errors import SetupError, UnavailableError
 from assay.rpc.channel import open_channel, server_version, wait_for_ready
+from assay.rpc.options import ChannelOptions
 from assay.rpc.status import translated
 from assay.v1 import orchestrator_pb2_grpc
 from assay.version import __version__
@@ -17,10 +19,13 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
     from types import TracebackType
 
+    import grpc.aio
+
 _SERVICE = "assay.v1.RunService"
 PAGE_TIMEOUT_S = 60.0
 """How long a call that reads a page may take, in seconds."""
 
+S = TypeVar("S")
 T = TypeVar("T")
 
 
@@ -28,16 +33,24 @@ class Connection:
     """A connection to an orchestrator, with the arguments of `Client`."""
 
     def __init__(
-        self, address: str, *, patience_s: float = 60.0, on_lost: Callable[[], Awaitable[None]] | None = None
+        self,
+        address: str,
+        *,
+        patience_s: float = 60.0,
+        on_lost: Callable[[], Awaitable[None]] | None = None,
+        token: str | None = None,
+        tls_ca: str | Path | None = None,
     ) -> None:
         self.address = address
+        self._token = token
+        self._tls_ca = tls_ca
         self._patience_s = patience_s
         self._on_lost = on_lost
         self._was_reached = False
         self._lost_count = 0
 
     async def __aenter__(self) -> Self:
-        self._channel = open_channel(self.address)
+        self._channel = open_channel(self.address, self._options())
         self._stub = orchestrator_pb2_grpc.RunServiceStub(self._channel)
         return self
 
@@ -45,6 +58,18 @@ class Connection:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self._channel.close()
+
+    def _options(self) -> ChannelOptions:
+        from assay.local.credentials import Credentials, credentials_for  # imported here: only once it connects
+
+        kept = credentials_for(self.address) if self._token is None or self._tls_ca is None else Credentials()
+        token = kept.token if self._token is None else self._token
+        ca = kept.tls_ca if self._tls_ca is None else str(self._tls_ca)
+        if not ca:
+            return ChannelOptions(token=token)
+        from assay.rpc.tls import ClientFiles  # imported here: plain connections do without it
+
+        return ChannelOptions(token=token, tls=ClientFiles(Path(ca).expanduser()))
 
     async def wait_for_ready(self, timeout_s: float) -> None:
         """Wait until the orchestrator takes work.
@@ -66,6 +91,15 @@ class Connection:
     async def call(self, attempt: Callable[[orchestrator_pb2_grpc.RunServiceAsyncStub], Awaitable[T]]) -> T:
         """Return what a call of the service's stub returns; it may be made twice without harm."""
         return await self._call(lambda: attempt(self._stub))
+
+    async def call_service(self, stub: Callable[[grpc.aio.Channel], S], attempt: Callable[[S], Awaitable[T]]) -> T:
+        """Return what a call of another service of the orchestrator returns; it is made once.
+
+        Args:
+            stub: Makes the service's stub of a channel.
+            attempt: Makes the call.
+        """
+        return await self._call(lambda: attempt(stub(self._channel)), repeatable=False)
 
     async def _call(self, attempt: Callable[[], Awaitable[T]], *, repeatable: bool = True) -> T:
         """Return what a call returns; one that loses its connection is repeated, as long as patience lasts."""

@@ -12,6 +12,7 @@ import grpc.aio
 from grpc_health.v1 import health_pb2
 
 from assay.errors import SetupError, UnavailableError
+from assay.rpc.addresses import is_local
 from assay.rpc.methods import service_config
 from assay.rpc.options import VERSION_KEY, ChannelOptions, channel_arguments
 
@@ -28,13 +29,32 @@ def open_channel(address: str, options: ChannelOptions = ChannelOptions()) -> gr
         address: "unix:/path", "host:port", or "dns:///host:port" for all servers behind a name:
             calls then go in turn to those that are healthy.
         options: How the client behaves.
+
+    Raises:
+        SetupError: The files of TLS cannot be used.
     """
     config = service_config(options, pool=address.startswith("dns:///"))
     arguments = channel_arguments(options, config)
     interceptors = [_DefaultDeadline(options.default_timeout_s), *options.interceptors]
-    if options.credentials is None:
-        return grpc.aio.insecure_channel(address, options=arguments, interceptors=interceptors)
-    return grpc.aio.secure_channel(address, options.credentials, options=arguments, interceptors=interceptors)
+    credentials = _credentials(address, options)
+    if credentials is None:
+        channel = grpc.aio.insecure_channel(address, options=arguments, interceptors=interceptors)
+    else:
+        channel = grpc.aio.secure_channel(address, credentials, options=arguments, interceptors=interceptors)
+    if not options.token:
+        return channel
+    from assay.rpc.token_channel import TokenChannel  # imported here: local calls do without it
+
+    return TokenChannel(channel, options.token)
+
+
+def _credentials(address: str, options: ChannelOptions) -> grpc.ChannelCredentials | None:
+    """Return what TLS is made with; None for a plain connection, over which no token leaves this machine."""
+    if options.tls is None and (options.credentials is not None or not options.token or is_local(address)):
+        return options.credentials
+    from assay.rpc.tls import ClientFiles, channel_credentials  # imported here: local calls do without it
+
+    return channel_credentials(options.tls or ClientFiles())
 
 
 async def server_version(channel: grpc.aio.Channel, service_name: str) -> str | None:

@@ -17,7 +17,9 @@ import grpc.aio
 from google.protobuf.message import DecodeError
 
 from assay.errors import AssayError, DeadlineError, InternalError, InvalidInputError, UnavailableError
+from assay.identity.caller import Identity
 from assay.rpc import status
+from assay.rpc.access import Access, check_named_teams
 from assay.rpc.admission import Admission
 from assay.rpc.methods import MethodRule
 from assay.rpc.options import ServerOptions
@@ -32,7 +34,7 @@ MALFORMED = "MALFORMED_REQUEST"
 
 
 class CallInterceptor(grpc.aio.ServerInterceptor):
-    """Admits each call, decodes its messages, limits its time, and turns every failure into a status.
+    """Admits each call and its caller, decodes its messages, limits its time, and turns every failure into a status.
 
     It looks up the method's rule; a method without one is not served. Requests reach it as bytes, so that a
     message that cannot be decoded is an INVALID_ARGUMENT like any other wrong input.
@@ -51,6 +53,7 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
         self._options = options
         self._rules = rules
         self._admission = Admission(options)
+        self._access = Access(options.authenticator, options.recheck_s)
 
     async def intercept_service(
         self,
@@ -72,7 +75,11 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
         async def answer(raw: Any, context: Context) -> Any:
             async with self._call(method, context, deadline_s=self._options.deadline_cap_s):
                 with self._admission.slot(rule.slots, context.peer()):
-                    async with self._request(raw, handler, method, rule) as request:
+                    identity = await self._access.admit(context, method, rule)
+                    async with (
+                        self._access.while_accepted(context, rule),
+                        self._request(raw, handler, method, rule, identity) as request,
+                    ):
                         return await _coroutine(behave(request, context), method)
 
         return answer
@@ -83,23 +90,38 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
         async def answer(raw: Any, context: Context) -> None:
             async with self._call(method, context, deadline_s=None):
                 with self._admission.slot(rule.slots, context.peer()):
-                    async with self._request(raw, handler, method, rule) as request:
-                        result = behave(request, context)
-                        if not inspect.isasyncgen(result):
-                            await _coroutine(result, method)
-                            return
-                        async with aclosing(result) as answers:
-                            await self._send(answers, context, request)
+                    identity = await self._access.admit(context, method, rule)
+                    async with (
+                        self._access.while_accepted(context, rule),
+                        self._request(raw, handler, method, rule, identity) as request,
+                    ):
+                        await self._answer(behave(request, context), method, context, request)
 
         return answer
 
-    def _request(self, raw: Any, handler: Handler, method: str, rule: MethodRule) -> AbstractAsyncContextManager[Any]:
+    async def _answer(self, result: Any, method: str, context: Context, request: Any) -> None:
+        if not inspect.isasyncgen(result):
+            await _coroutine(result, method)
+            return
+        async with aclosing(result) as answers:
+            await self._send(answers, context, request)
+
+    def _request(
+        self, raw: Any, handler: Handler, method: str, rule: MethodRule, identity: Identity | None
+    ) -> AbstractAsyncContextManager[Any]:
         """Return what the handler reads: a message, or the client's stream of them."""
+
+        def decode(message: Any) -> Any:
+            decoded = _decoded(handler, method, message)
+            if identity is not None:
+                check_named_teams(identity, rule, decoded)
+            return decoded
+
         if not rule.client_streams:
-            return nullcontext(_decoded(handler, method, raw))
+            return nullcontext(decode(raw))
         return RequestStream(
             raw,
-            lambda message: _decoded(handler, method, message),
+            decode,
             silence=rule.silence,
             options=self._options,
         )

@@ -1,12 +1,15 @@
-"""The table of methods: what each needs of the server in front of it, and whether gRPC may call it again."""
+"""The table of methods: what each needs of the server in front of it and of its caller, and whether gRPC may call it
+again.
+"""
 
 from __future__ import annotations
 
 import enum
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from assay.identity.rights import Right
 from assay.rpc.options import ChannelOptions
 
 
@@ -27,6 +30,15 @@ class Silence(enum.Enum):
     WHEN_ANSWERED = "when every message has its answer"
 
 
+class Name(enum.Enum):
+    """What a field of a request names, and where it is checked that the caller's team may."""
+
+    SCOPED = "something of a team: the handler looks it up within the caller's scope, or makes it there"
+    TEAM = "a team: the interceptor refuses another one than the caller's, but to operators"
+    OWN_TEAM = "a team: the interceptor refuses every other one than the caller's"
+    LABEL = "nothing that is stored by this name: a text for people, an id within the request, a condition of a list"
+
+
 @dataclass(frozen=True, slots=True)
 class MethodRule:
     """What one method needs.
@@ -38,6 +50,8 @@ class MethodRule:
         idempotent: Whether gRPC may call it again when the server is unavailable; never for a stream, which
             its caller resumes with what it has seen.
         silence: When its client is idle; for streams of the client.
+        right: What its caller must have; None for a method of no contract, which callers with an identity cannot call.
+        names: The fields of its request that name something, by their paths, e.g. "attach.run_id".
     """
 
     slots: Slots
@@ -45,60 +59,120 @@ class MethodRule:
     server_streams: bool = False
     idempotent: bool = False
     silence: Silence = Silence.NEVER
+    right: Right | None = None
+    names: Mapping[str, Name] = field(default_factory=dict)
 
 
-_CALL = MethodRule(Slots.CALLS)
-_IDEMPOTENT_CALL = MethodRule(Slots.CALLS, idempotent=True)
-_SERVER_STREAM = MethodRule(Slots.STREAMS, server_streams=True)
-_ANSWERED_STREAM = MethodRule(Slots.STREAMS, client_streams=True, server_streams=True, silence=Silence.WHEN_ANSWERED)
+_READ, _RUN, _ADMINISTER, _OPERATE = Right.READ, Right.RUN, Right.ADMINISTER, Right.OPERATE
+_RUN_ID = {"run_id": Name.SCOPED}
+_CASE = {**_RUN_ID, "case_id": Name.SCOPED}
+_PAGE = {"page_token": Name.SCOPED}
+# An agent is asked by the orchestrator, about names of its run.
+_AGENT_REQUEST = {f"request.{part}_id": Name.LABEL for part in ("request", "run", "case", "session")}
+_FILTER = {"filter.case_ids": Name.LABEL}
+
+
+def _call(right: Right, names: Mapping[str, Name] | None = None, *, idempotent: bool = False) -> MethodRule:
+    return MethodRule(Slots.CALLS, idempotent=idempotent, right=right, names=names or {})
+
+
+def _idempotent(right: Right, names: Mapping[str, Name] | None = None) -> MethodRule:
+    return _call(right, names, idempotent=True)
+
+
+def _server_stream(right: Right, names: Mapping[str, Name]) -> MethodRule:
+    return MethodRule(Slots.STREAMS, server_streams=True, right=right, names=names)
+
+
+def _answered_stream(right: Right, names: Mapping[str, Name]) -> MethodRule:
+    return MethodRule(
+        Slots.STREAMS,
+        client_streams=True,
+        server_streams=True,
+        silence=Silence.WHEN_ANSWERED,
+        right=right,
+        names=names,
+    )
+
 
 METHODS: Mapping[str, Mapping[str, MethodRule]] = {
     "assay.v1.RunService": {
-        "UploadDataset": MethodRule(Slots.STREAMS, client_streams=True, silence=Silence.ALWAYS),
-        "CreateRun": _IDEMPOTENT_CALL,
-        "GetRun": _IDEMPOTENT_CALL,
-        "ListRuns": _IDEMPOTENT_CALL,
-        "CancelRun": _IDEMPOTENT_CALL,
-        "PauseRun": _IDEMPOTENT_CALL,
+        "UploadDataset": MethodRule(
+            Slots.STREAMS,
+            client_streams=True,
+            silence=Silence.ALWAYS,
+            right=_RUN,
+            names={"header.name": Name.LABEL},
+        ),
+        "CreateRun": _idempotent(
+            _RUN,
+            {
+                "request_id": Name.SCOPED,
+                "dataset_id": Name.SCOPED,
+                "spec.group_id": Name.SCOPED,
+                "spec.team": Name.OWN_TEAM,
+                "spec.name": Name.LABEL,
+            },
+        ),
+        "GetRun": _idempotent(_READ, _RUN_ID),
+        "ListRuns": _idempotent(_READ, {**_PAGE, "name": Name.LABEL, "teams": Name.LABEL, "group_id": Name.LABEL}),
+        "CancelRun": _idempotent(_RUN, _RUN_ID),
+        "PauseRun": _idempotent(_RUN, _RUN_ID),
         # A second attempt finds the run running, whose errors cannot be retried: the caller knows that it asked twice.
-        "ResumeRun": _CALL,
+        "ResumeRun": _call(_RUN, _RUN_ID),
         # A second attempt does not find what the first, whose answer was lost, has deleted: the caller decides.
-        "DeleteRun": _CALL,
-        "WatchRun": _SERVER_STREAM,
-        "ListResults": _IDEMPOTENT_CALL,
-        "GetCase": _SERVER_STREAM,
-        "ListAttempts": _SERVER_STREAM,
-        "SetBaseline": _IDEMPOTENT_CALL,
-        "ListBaselines": _IDEMPOTENT_CALL,
+        "DeleteRun": _call(_RUN, _RUN_ID),
+        "WatchRun": _server_stream(_READ, _RUN_ID),
+        "ListResults": _idempotent(_READ, {**_CASE, **_PAGE, **_FILTER}),
+        "GetCase": _server_stream(_READ, {**_CASE, **_FILTER}),
+        "ListAttempts": _server_stream(_READ, _CASE),
+        "SetBaseline": _idempotent(_RUN, {**_RUN_ID, "name": Name.SCOPED}),
+        "ListBaselines": _idempotent(_READ),
         # A second attempt does not find what the first has deleted.
-        "DeleteBaseline": _CALL,
-        "CompareRuns": _IDEMPOTENT_CALL,
-        "ListComparedCases": _IDEMPOTENT_CALL,
+        "DeleteBaseline": _call(_RUN, {"name": Name.SCOPED}),
+        "CompareRuns": _idempotent(_READ, {"run_ids": Name.SCOPED}),
+        "ListComparedCases": _idempotent(_READ, {"run_ids": Name.SCOPED, **_PAGE}),
         # A host has nothing to send while its run asks nothing.
-        "ServeAgent": MethodRule(Slots.STREAMS, client_streams=True, server_streams=True),
+        "ServeAgent": MethodRule(
+            Slots.STREAMS, client_streams=True, server_streams=True, right=_RUN, names={"attach.run_id": Name.SCOPED}
+        ),
+    },
+    "assay.v1.AdminService": {
+        "GetIdentity": _idempotent(_READ),
+        # A second attempt finds what the first has made, or makes another one.
+        "CreateTeam": _call(_OPERATE, {"team": Name.TEAM}),
+        "ListTeams": _idempotent(_OPERATE),
+        "DisableTeam": _idempotent(_OPERATE, {"team": Name.TEAM}),
+        "EnableTeam": _idempotent(_OPERATE, {"team": Name.TEAM}),
+        "CreateToken": _call(_ADMINISTER, {"team": Name.TEAM, "name": Name.LABEL}),
+        "ListTokens": _idempotent(_ADMINISTER, {"team": Name.TEAM}),
+        "RevokeToken": _idempotent(_ADMINISTER, {"token_id": Name.SCOPED}),
     },
     "assay.v1.EmbedderService": {
-        "Embed": _IDEMPOTENT_CALL,
-        "EmbedStream": _ANSWERED_STREAM,
-        "Similarity": _IDEMPOTENT_CALL,
-        "SimilarityStream": _ANSWERED_STREAM,
-        "ListModels": _IDEMPOTENT_CALL,
+        "Embed": _idempotent(_RUN),
+        "EmbedStream": _answered_stream(_RUN, {"request_id": Name.LABEL}),
+        "Similarity": _idempotent(_RUN),
+        "SimilarityStream": _answered_stream(_RUN, {"request_id": Name.LABEL}),
+        "ListModels": _idempotent(_READ),
     },
     "assay.v1.JudgeService": {
         # Each call may cost money: the caller decides about another one.
-        "Grade": _CALL,
-        "GradeStream": _ANSWERED_STREAM,
-        "ComparePair": _CALL,
-        "ListRubrics": _IDEMPOTENT_CALL,
+        "Grade": _call(_RUN, _RUN_ID),
+        "GradeStream": _answered_stream(_RUN, {"request_id": Name.LABEL, "grade.run_id": Name.SCOPED}),
+        "ComparePair": _call(_RUN, _RUN_ID),
+        "ListRubrics": _idempotent(_READ),
     },
-    "assay.v1.AgentService": {"Answer": _CALL, "AnswerStream": _SERVER_STREAM},
+    "assay.v1.AgentService": {
+        "Answer": _call(_RUN, _AGENT_REQUEST),
+        "AnswerStream": _server_stream(_RUN, _AGENT_REQUEST),
+    },
     "grpc.health.v1.Health": {
-        # A busy process is not restarted for being busy.
-        "Check": MethodRule(Slots.NONE),
-        "List": MethodRule(Slots.NONE),
-        "Watch": MethodRule(Slots.HEALTH_WATCHES, server_streams=True),
+        # A busy process is not restarted for being busy, and probes have no token.
+        "Check": MethodRule(Slots.NONE, right=Right.NONE),
+        "List": MethodRule(Slots.NONE, right=Right.NONE),
+        "Watch": MethodRule(Slots.HEALTH_WATCHES, server_streams=True, right=Right.NONE),
     },
-    "grpc.reflection.v1alpha.ServerReflection": {"ServerReflectionInfo": _ANSWERED_STREAM},
+    "grpc.reflection.v1alpha.ServerReflection": {"ServerReflectionInfo": _answered_stream(_READ, {})},
 }
 """Every method that a server of Assay may serve, by service; a server with any other does not start."""
 

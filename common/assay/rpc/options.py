@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import grpc
     import grpc.aio
+
+    from assay.identity.authenticator import Authenticator
+    from assay.rpc.tls import ClientFiles, ServerFiles
 
 Arguments = list[tuple[str, int | str]]
 
@@ -42,8 +45,12 @@ class ServerOptions:
         handshake_s: A new connection must have introduced itself within this time.
         max_connections: Connections at once; more are closed when they come.
         reflection: Whether tools may ask the server for its contracts.
-        credentials: What the server proves its identity with, over TLS; None for plain connections.
+        tls: What the server proves its identity with, over TLS; None for plain connections.
+        credentials: The same, made elsewhere.
         interceptors: Further ones, between Assay's own and the handlers; a request reaches them as bytes.
+        health_address: A further address that serves health alone, without TLS and tokens; empty for none.
+        authenticator: Knows the tokens that callers must have; None where no call needs one.
+        recheck_s: The token of an open stream is looked up again this often.
     """
 
     keepalive_time_ms: int = 30_000
@@ -65,8 +72,12 @@ class ServerOptions:
     handshake_s: float = 10.0
     max_connections: int = 10_000
     reflection: bool = True
+    tls: ServerFiles | None = None
     credentials: grpc.ServerCredentials | None = None
     interceptors: tuple[grpc.aio.ServerInterceptor, ...] = ()
+    health_address: str = ""
+    authenticator: Authenticator | None = None
+    recheck_s: float = 30.0
 
     def __post_init__(self) -> None:
         _require_positive(self)
@@ -90,11 +101,13 @@ class ChannelOptions:
         retry_max_ms: Longest pause before another attempt.
         pool_health: Whether calls to the servers behind a name go only to those whose health says that the process as
             a whole serves; for servers that have it.
-        credentials: How the server is recognised, over TLS, and the client proves its identity; None for plain
-            connections.
         authority: The host and port that the server is known by, where the channel names its addresses; TLS demands a
             certificate for it.
         proxy: "http://host:port" of a proxy that connections are made through; empty for none.
+        tls: How the server is recognised, over TLS, and the client proves its identity; None for plain connections,
+            but to another machine with a token.
+        credentials: The same, made elsewhere.
+        token: An API token, sent with every call; empty for none. It leaves this machine over TLS alone.
         interceptors: Further ones, after Assay's own.
     """
 
@@ -109,9 +122,11 @@ class ChannelOptions:
     retry_min_ms: int = 100
     retry_max_ms: int = 2_000
     pool_health: bool = True
+    tls: ClientFiles | None = None
     credentials: grpc.ChannelCredentials | None = None
     authority: str = ""
     proxy: str = ""
+    token: str = field(default="", repr=False)
     interceptors: tuple[grpc.aio.ClientInterceptor, ...] = ()
 
     def __post_init__(self) -> None:
@@ -185,7 +200,7 @@ def _shared_arguments(options: ServerOptions | ChannelOptions) -> Arguments:
 
 
 def _require_positive(options: ServerOptions | ChannelOptions) -> None:
-    for field in fields(options):
-        value = getattr(options, field.name)
+    for each in fields(options):
+        value = getattr(options, each.name)
         if isinstance(value, int | float) and not isinstance(value, bool) and value <= 0:
-            raise ValueError(f"{field.name} is {value}; it must be greater than 0")
+            raise ValueError(f"{each.name} is {value}; it must be greater than 0")

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import logging
 import os
+import re
 import signal
 import socket
 import stat
@@ -18,6 +20,7 @@ from typing import Any, NoReturn
 import grpc
 import grpc.aio
 from google.protobuf import descriptor_pool
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from grpc_health.v1 import health_pb2_grpc
 
 from assay.errors import SetupError
@@ -28,6 +31,8 @@ from assay.rpc.options import ServerOptions, server_arguments
 
 _HEALTH_SERVICE = "grpc.health.v1.Health"
 _REFLECTION_SERVICE = "grpc.reflection.v1alpha.ServerReflection"
+_NAMING = re.compile(r"(^|_)(ids?|teams?|names?|token)$")
+_MAX_NAMING_DEPTH = 8  # a message that may hold itself is not followed without end
 _MAX_SOCKET_PATH_BYTES = 107  # what the kernel takes
 
 
@@ -47,6 +52,7 @@ class RpcServer:
         self._services: dict[str, Callable[[grpc.aio.Server], None]] = {}
         self._rules: dict[str, MethodRule] = {}
         self._server: grpc.aio.Server | None = None
+        self._health_server: grpc.aio.Server | None = None
         self._health = Health(frozenset())
         self._serving = False
 
@@ -83,7 +89,7 @@ class RpcServer:
             The address that clients can use, with the port that was taken.
 
         Raises:
-            SetupError: The address is taken or is no address.
+            SetupError: The address is taken or is no address, or the files of TLS cannot be used.
         """
         _check_address(address)
         rules = self._rules | rules_of(_HEALTH_SERVICE, METHODS[_HEALTH_SERVICE])
@@ -103,10 +109,32 @@ class RpcServer:
 
             names = [*self._services, _HEALTH_SERVICE, _REFLECTION_SERVICE]
             reflection.enable_server_reflection(names, server)
-        bound = _bind(server, address, self._options.credentials)
+        bound = _bind(server, address, self._credentials())
+        await self._start_health()
         await server.start()
         self._server = server
         return bound
+
+    async def _start_health(self) -> None:
+        """Serve health alone at its own address: probes of Kubernetes speak no TLS and have no tokens."""
+        address = self._options.health_address
+        if not address:
+            return
+        _check_address(address)
+        plain = dataclasses.replace(self._options, authenticator=None, interceptors=())
+        rules = rules_of(_HEALTH_SERVICE, METHODS[_HEALTH_SERVICE])
+        server = grpc.aio.server(interceptors=[CallInterceptor(plain, rules)], options=server_arguments(plain))
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
+        _bind(server, address, None)
+        await server.start()
+        self._health_server = server
+
+    def _credentials(self) -> grpc.ServerCredentials | None:
+        if self._options.tls is None:
+            return self._options.credentials
+        from assay.rpc.tls import server_credentials  # imported here: local services do without it
+
+        return server_credentials(self._options.tls)
 
     def set_serving(self, serving: bool) -> None:
         """Say through health whether the server takes work."""
@@ -126,8 +154,9 @@ class RpcServer:
         """
         self.begin_stopping()
         self._health.close()
-        if self._server is not None:
-            await self._server.stop(grace_s or None)
+        for server in (self._server, self._health_server):
+            if server is not None:
+                await server.stop(grace_s or None)
 
 
 def rules_of(service_name: str, methods: Mapping[str, MethodRule]) -> dict[str, MethodRule]:
@@ -146,7 +175,27 @@ def rules_of(service_name: str, methods: Mapping[str, MethodRule]) -> dict[str, 
             raise RuntimeError(f"{method.full_name} has no rule: add one to assay.rpc.methods.METHODS")
         if (rule.client_streams, rule.server_streams) != (method.client_streaming, method.server_streaming):
             raise RuntimeError(f"the rule of {method.full_name} is for another kind of stream: correct METHODS")
+        if rule.right is None:
+            raise RuntimeError(f"the rule of {method.full_name} has no right: say in METHODS what a caller must have")
+        if difference := sorted(set(naming_fields(method.input_type)) ^ set(rule.names)):
+            raise RuntimeError(
+                f"the rule of {method.full_name} and its request differ in the fields that name something: "
+                f"{', '.join(difference)}; correct METHODS"
+            )
     return {f"/{service_name}/{name}": rule for name, rule in methods.items()}
+
+
+def naming_fields(message: Descriptor, prefix: str = "") -> Iterator[str]:
+    """Yield the paths of a request's fields that name something, by how contracts call such fields.
+
+    Repeated messages are left out: they hold content, such as cases and answers, with ids of their own.
+    """
+    for field in message.fields:
+        path = f"{prefix}{field.name}"
+        if field.type == FieldDescriptor.TYPE_STRING and _NAMING.search(field.name):
+            yield path
+        elif field.message_type is not None and not field.is_repeated and not path.count(".") > _MAX_NAMING_DEPTH:
+            yield from naming_fields(field.message_type, f"{path}.")
 
 
 async def serve_until_signal(

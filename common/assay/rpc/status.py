@@ -23,6 +23,8 @@ CODES: Mapping[type[AssayError], grpc.StatusCode] = {
     errors.ConflictError: grpc.StatusCode.ALREADY_EXISTS,
     errors.WrongStateError: grpc.StatusCode.FAILED_PRECONDITION,
     errors.SetupError: grpc.StatusCode.FAILED_PRECONDITION,
+    errors.UnauthenticatedError: grpc.StatusCode.UNAUTHENTICATED,
+    errors.PermissionDeniedError: grpc.StatusCode.PERMISSION_DENIED,
     errors.OverloadedError: grpc.StatusCode.RESOURCE_EXHAUSTED,
     errors.WatchBehindError: grpc.StatusCode.RESOURCE_EXHAUSTED,
     errors.UnavailableError: grpc.StatusCode.UNAVAILABLE,
@@ -39,8 +41,6 @@ _FOREIGN: Mapping[grpc.StatusCode, type[AssayError]] = {
     grpc.StatusCode.DEADLINE_EXCEEDED: errors.UnavailableError,
     grpc.StatusCode.ABORTED: errors.UnavailableError,
     grpc.StatusCode.UNIMPLEMENTED: errors.SetupError,
-    grpc.StatusCode.UNAUTHENTICATED: errors.SetupError,
-    grpc.StatusCode.PERMISSION_DENIED: errors.SetupError,
     grpc.StatusCode.UNKNOWN: errors.InternalError,
     grpc.StatusCode.DATA_LOSS: errors.InternalError,
 }

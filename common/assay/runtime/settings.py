@@ -11,12 +11,15 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from assay.errors import InvalidInputError, Problem
 from assay.parsing.names import unknown_name
+from assay.rpc.addresses import is_local
 from assay.runtime.logs import FORMATS, LEVELS, LogSettings
 from assay.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from typing import Self
+
+    from assay.rpc.tls import ServerFiles
 
 _TRUE, _FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
 
@@ -126,6 +129,19 @@ class ServiceSettings:
     listen: str = setting("127.0.0.1:0", "address to serve at: unix:/path or host:port")
     grace_s: float = setting(10.0, "grace period of running calls after SIGTERM, in seconds", least=0)
     reflection: bool = setting(True, "serve gRPC reflection")
+    health_listen: str = setting(
+        "", "further address that serves health alone, without TLS, for probes; empty for none"
+    )
+    tls_cert: Path | None = setting(
+        None, "certificate chain to serve with, PEM; read again when the file changes", read=path
+    )
+    tls_key: Path | None = setting(None, "private key of --tls-cert, PEM, without a passphrase", read=path)
+    tls_client_ca: Path | None = setting(
+        None, "authorities whose clients alone may connect (mutual TLS), PEM", read=path
+    )
+    insecure: bool = setting(
+        False, "serve at an address that other machines reach without TLS, or to callers without an identity"
+    )
     exit_with_lock: Path | None = setting(None, "stop when no other process holds this file's shared lock", read=path)
     log_level: str = setting("info", "least severe records to log", choices=LEVELS, read=str.lower)
     log_format: str = setting("text", "format of log records", choices=FORMATS, read=str.lower)
@@ -138,9 +154,48 @@ class ServiceSettings:
         ]
         if not self.listen:
             problems.append(Problem("is empty; give unix:/path or host:port", "--listen"))
+        problems += self._exposure_problems()
         problems += self.problems()
         if problems:
             raise InvalidInputError(problems, reason="INVALID_SETTINGS")
+
+    def _exposure_problems(self) -> Iterator[Problem]:
+        if (self.tls_cert is None) != (self.tls_key is None):
+            missing = "--tls-cert" if self.tls_cert is None else "--tls-key"
+            yield Problem("is missing: certificate and key are given together", missing)
+        elif self.tls_client_ca is not None and self.tls_cert is None:
+            yield Problem("needs --tls-cert and --tls-key", "--tls-client-ca")
+        elif not self.insecure and self.listen and self.is_exposed and not is_local(self.listen):
+            lacks = [] if self.tls_cert is not None else ["TLS (--tls-cert, --tls-key)"]
+            lacks += [] if self.knows_callers else [self.caller_settings]
+            if lacks:
+                yield Problem(
+                    f"is an address that other machines reach: it needs {' and '.join(lacks)}, or --insecure on a "
+                    "network whose every user may do everything",
+                    "--listen",
+                )
+
+    caller_settings: ClassVar[str] = "known clients (--tls-client-ca)"
+    """By which settings callers are known."""
+
+    @property
+    def is_exposed(self) -> bool:
+        """Whether more than health is served."""
+        return True
+
+    @property
+    def knows_callers(self) -> bool:
+        """Whether every caller has an identity."""
+        return self.tls_client_ca is not None
+
+    @property
+    def server_tls(self) -> ServerFiles | None:
+        """The files of TLS; None for plain connections."""
+        if self.tls_cert is None or self.tls_key is None:
+            return None
+        from assay.rpc.tls import ServerFiles  # imported here: reading settings does without gRPC
+
+        return ServerFiles(self.tls_cert, self.tls_key, self.tls_client_ca)
 
     def problems(self) -> Iterator[Problem]:
         """Yield what is wrong with values together, each with its flag."""

@@ -1005,7 +1005,8 @@ class RunSpec(_message.Message):
     """The preset that the spec was built on, or empty."""
     team: _builtins.str
     """Whose run it is, at most 64 characters: teams share the workers by their weights, and the runs of a team share what
-    it has. Empty is a team, too. It is what the client says, and no proof of anything.
+    it has. Empty is a team, too. Where callers have identities, it is
+    the team of the token, and another one is PERMISSION_DENIED (TEAM_DIFFERS); elsewhere it is what the client says.
     """
     weight: _builtins.float
     """How much the run has beside other runs of its team, 0.01 to 100; absent means 1."""

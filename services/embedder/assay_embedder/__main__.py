@@ -32,7 +32,9 @@ async def serve(settings: Settings) -> None:
     Raises:
         SetupError: A model cannot be loaded or the address cannot be used.
     """
-    server = RpcServer(ServerOptions(reflection=settings.reflection))
+    server = RpcServer(
+        ServerOptions(reflection=settings.reflection, tls=settings.server_tls, health_address=settings.health_listen)
+    )
     registry = Registry(settings)
     service = EmbedderService(registry, stream_in_flight=settings.stream_in_flight, stopping=server.stopping)
 

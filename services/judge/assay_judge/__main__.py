@@ -35,7 +35,9 @@ async def serve(settings: Settings, environment: Mapping[str, str]) -> None:
         InvalidInputError: A file that the settings name is wrong.
         SetupError: The judge cannot be asked from here, or the address or state folder cannot be used.
     """
-    server = RpcServer(ServerOptions(reflection=settings.reflection))
+    server = RpcServer(
+        ServerOptions(reflection=settings.reflection, tls=settings.server_tls, health_address=settings.health_listen)
+    )
     async with open_service(settings, environment, server.stopping) as service:
 
         def register(grpc_server: grpc.aio.Server) -> None:

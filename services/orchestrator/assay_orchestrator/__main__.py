@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import gc
 import logging
 import os
@@ -53,6 +54,7 @@ async def serve(settings: Settings) -> None:
     from assay.rpc.server import RpcServer, serve_until_signal
     from assay.v1 import embedder_pb2_grpc, judge_pb2_grpc, orchestrator_pb2_grpc
     from assay_orchestrator.engine.dispatcher_factory import open_dispatcher
+    from assay_orchestrator.identity.serving import add_admin_service, authenticator
     from assay_orchestrator.runs.manager import RunManager
     from assay_orchestrator.runs.planner import Planner
     from assay_orchestrator.service import RunService
@@ -61,26 +63,29 @@ async def serve(settings: Settings) -> None:
     released = asyncio.Event()
     if settings.exit_with_lock is not None:
         watch_lease(settings.exit_with_lock, asyncio.get_running_loop(), released.set)
-    server = RpcServer(settings.server_options)
     database = open_database(settings)
+    server = RpcServer(dataclasses.replace(settings.server_options, authenticator=authenticator(settings, database)))
     try:
         async with AsyncExitStack() as stack:
             embedder = None
             if settings.embedder:
-                channel = await stack.enter_async_context(open_channel(settings.embedder))
+                options = ChannelOptions(tls=settings.services_tls)
+                channel = await stack.enter_async_context(open_channel(settings.embedder, options))
                 embedder = embedder_pb2_grpc.EmbedderServiceStub(channel)
             judge = None
             if settings.judge:
                 # One that is started again is found at once: how long it may be away is the runs' matter.
-                channel = await stack.enter_async_context(
-                    open_channel(settings.judge, ChannelOptions(reconnect_max_ms=_RECONNECT_MS))
-                )
+                options = ChannelOptions(reconnect_max_ms=_RECONNECT_MS, tls=settings.services_tls)
+                channel = await stack.enter_async_context(open_channel(settings.judge, options))
                 judge = judge_pb2_grpc.JudgeServiceStub(channel)
             planner = Planner(settings, embedder, judge)
             manager = RunManager(database, settings, planner, open_dispatcher(settings, database))
             if settings.role != "worker":
-                service = RunService(database, manager, settings, server.stopping, LOCAL)
+                scope = LOCAL if settings.auth == "none" else None
+                service = RunService(database, manager, settings, server.stopping, scope)
                 server.add(_SERVICE, lambda grpc: orchestrator_pb2_grpc.add_RunServiceServicer_to_server(service, grpc))
+                if settings.auth != "none":
+                    add_admin_service(server, database, manager)
 
             async def begin(address: str) -> None:
                 gc.freeze()

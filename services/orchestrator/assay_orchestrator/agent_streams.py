@@ -48,16 +48,20 @@ class AgentStreams:
     Args:
         runs: The runs to which they attach.
         stopping: Set when the process begins to stop; a stream ends then, to be resumed elsewhere.
-        scope: What every call reaches.
     """
 
-    def __init__(self, runs: HostedRuns, stopping: asyncio.Event, scope: Scope) -> None:
+    def __init__(self, runs: HostedRuns, stopping: asyncio.Event) -> None:
         self._runs = runs
         self._stopping = stopping
-        self._scope = scope
 
-    async def serve(self, incoming: AsyncIterator[pb.ServeAgentRequest]) -> AsyncIterator[pb.ServeAgentResponse]:
+    async def serve(
+        self, incoming: AsyncIterator[pb.ServeAgentRequest], scope: Scope
+    ) -> AsyncIterator[pb.ServeAgentResponse]:
         """Yield what a client is sent, until it leaves, its run asks no more, or the process stops.
+
+        Args:
+            incoming: What the client sends.
+            scope: What the call reaches.
 
         Raises:
             InvalidInputError: The first message attaches to no run whose agent or metrics a client hosts.
@@ -65,8 +69,8 @@ class AgentStreams:
             NotFoundError: The scope reaches no such run.
             UnavailableError: The process stops.
         """
-        attach, run = await self._attach_request(incoming)
-        attachment = await self._runs.attach(self._scope, run, attach.concurrency)
+        attach, run = await self._attach_request(incoming, scope)
+        attachment = await self._runs.attach(scope, run, attach.concurrency)
         reading = asyncio.create_task(_deliver(incoming, attachment))
         try:
             yield pb.ServeAgentResponse(attached=pb.AgentAttached())
@@ -82,14 +86,16 @@ class AgentStreams:
             reading.cancel()
             await asyncio.gather(reading, return_exceptions=True)
 
-    async def _attach_request(self, incoming: AsyncIterator[pb.ServeAgentRequest]) -> tuple[pb.AttachAgent, Run]:
+    async def _attach_request(
+        self, incoming: AsyncIterator[pb.ServeAgentRequest], scope: Scope
+    ) -> tuple[pb.AttachAgent, Run]:
         first = await anext(aiter(incoming), None)
         if first is None or not first.HasField("attach"):
             raise InvalidInputError("the first message must be `attach`")
         attach = first.attach
         if not 1 <= attach.concurrency <= _MAX_CONCURRENCY:
             raise InvalidInputError([Problem(f"must be 1 to {_MAX_CONCURRENCY}", "attach.concurrency")])
-        run = await self._runs.get(self._scope, attach.run_id)
+        run = await self._runs.get(scope, attach.run_id)
         if not run.settings.needs_host:
             raise InvalidInputError(
                 [Problem(f"run {run.run_id} uses the {run.settings.agent.adapter} adapter, which no client hosts")]

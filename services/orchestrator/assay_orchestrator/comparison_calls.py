@@ -32,23 +32,21 @@ class ComparisonCalls:
         database: The store.
         tokens: Makes and reads page tokens.
         manager: The runs.
-        scope: What every call reaches.
     """
 
-    def __init__(self, database: Database, tokens: PageTokens, manager: RunManager, scope: Scope) -> None:
+    def __init__(self, database: Database, tokens: PageTokens, manager: RunManager) -> None:
         self._comparisons = Comparisons(database, tokens)
         self._manager = manager
-        self._scope = scope
 
-    async def compare_runs(self, request: pb.CompareRunsRequest) -> pb.CompareRunsResponse:
-        """Return the figures of a comparison.
+    async def compare_runs(self, scope: Scope, request: pb.CompareRunsRequest) -> pb.CompareRunsResponse:
+        """Return the figures of a comparison of runs within a scope.
 
         Raises:
             InvalidInputError: The request is wrong, or the figures do not fit in a message.
             NotFoundError: There is no such run.
         """
-        settings, runs = await self._compared(request)
-        found = await self._comparisons.compare(self._scope, runs, settings)
+        settings, runs = await self._compared(scope, request)
+        found = await self._comparisons.compare(scope, runs, settings)
         response = pb.CompareRunsResponse(comparison=COMPARISON.to_wire(found))
         if response.ByteSize() > _MAX_COMPARISON_BYTES:
             raise InvalidInputError(
@@ -56,17 +54,19 @@ class ComparisonCalls:
             )
         return response
 
-    async def list_compared_cases(self, request: pb.ListComparedCasesRequest) -> pb.ListComparedCasesResponse:
-        """Return a page of compared cases.
+    async def list_compared_cases(
+        self, scope: Scope, request: pb.ListComparedCasesRequest
+    ) -> pb.ListComparedCasesResponse:
+        """Return a page of compared cases of runs within a scope.
 
         Raises:
             InvalidInputError, NotFoundError: As `compare_runs`.
             ResumeExpiredError: The page's token is not of this query.
         """
-        settings, runs = await self._compared(request)
+        settings, runs = await self._compared(scope, request)
         change, order = case_conditions_from_wire(request)
         page = await self._comparisons.list_cases(
-            self._scope,
+            scope,
             runs,
             settings,
             CaseQuery(tuple(dict.fromkeys(request.metrics)), request.change_by, change, order),
@@ -81,7 +81,7 @@ class ComparisonCalls:
         )
 
     async def _compared(
-        self, request: pb.CompareRunsRequest | pb.ListComparedCasesRequest
+        self, scope: Scope, request: pb.CompareRunsRequest | pb.ListComparedCasesRequest
     ) -> tuple[ComparisonSettings, list[Run]]:
         """Return what a request compares, and how."""
         settings = settings_from_request(request)
@@ -89,4 +89,4 @@ class ComparisonCalls:
             settings, DecisionRules(), adjust=settings.adjust, fail_on=FailOn.REGRESSION, prefix="settings."
         )
         check_run_ids(request.run_ids)
-        return settings, [await self._manager.get_summarised(self._scope, run_id) for run_id in request.run_ids]
+        return settings, [await self._manager.get_summarised(scope, run_id) for run_id in request.run_ids]

@@ -40,6 +40,7 @@ from assay.wire.filters import (
 from assay.wire.judging import SPEND_CAP
 from assay.wire.run import ATTEMPT, BASELINE, DATASET, RUN, SETTINGS, result_to_wire
 from assay_orchestrator.agent_streams import AgentStreams
+from assay_orchestrator.identity.scopes import call_scope
 from assay_orchestrator.queries.row_pages import PageRequest, RowPages
 from assay_orchestrator.runs.admission import check_settings
 from assay_orchestrator.runs.run_lists import RunPosition, RunQuery
@@ -79,21 +80,21 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
         manager: The runs.
         settings: Limits.
         stopping: Set when the process begins to stop; long streams end then, to be resumed elsewhere.
-        scope: What every call reaches: there are no identities by which calls could differ.
+        scope: What every call reaches; None where each reaches what its identity does.
     """
 
     def __init__(
-        self, database: Database, manager: RunManager, settings: Settings, stopping: asyncio.Event, scope: Scope
+        self, database: Database, manager: RunManager, settings: Settings, stopping: asyncio.Event, scope: Scope | None
     ) -> None:
         self._database = database
         self._manager = manager
         self._settings = settings
         self._stopping = stopping
-        self._scope = scope
+        self._fixed_scope = scope
         self._tokens = PageTokens(database)
         self._rows = RowPages(database, self._tokens)
         self._messages = WatchMessageCache()
-        self._agent_streams = AgentStreams(manager, stopping, scope)
+        self._agent_streams = AgentStreams(manager, stopping)
         self._watches = Watches(
             database,
             manager.notifier,
@@ -109,7 +110,8 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
         context: grpc.aio.ServicerContext[pb.UploadDatasetRequest, pb.UploadDatasetResponse],
     ) -> pb.UploadDatasetResponse:
         """Store a dataset."""
-        upload = _Upload(self._database, self._scope)
+        scope = self._scope()
+        upload = _Upload(self._database, scope)
         try:
             async for part in request_iterator:
                 if part.HasField("header"):
@@ -126,10 +128,13 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
         context: grpc.aio.ServicerContext[pb.CreateRunRequest, pb.CreateRunResponse],
     ) -> pb.CreateRunResponse:
         """Accept a run."""
+        scope = self._scope()
         try:
             asked = SETTINGS.from_wire(request.spec)
         except ValueError as refusal:
             raise SpecError([Problem(str(refusal), "spec")]) from None
+        if self._fixed_scope is None:  # the interceptor has refused a spec of another team
+            asked = dataclasses.replace(asked, team=scope.team)
         # In a thread: a schema of 64 kB takes half a second to check.
         settings = await asyncio.to_thread(check_settings, asked, self._settings)
         await self._manager.preflight(settings)
@@ -137,12 +142,12 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
             return pb.CreateRunResponse()
         if problem := name_problem(request.request_id, _MAX_REQUEST_ID_CHARS):
             raise SpecError([Problem(problem, "request_id")])
-        dataset = await self._database.read(lambda c: datasets.find_dataset(c, self._scope, request.dataset_id))
+        dataset = await self._database.read(lambda c: datasets.find_dataset(c, scope, request.dataset_id))
         if dataset is None:
             raise NotFoundError(
                 f"there is no dataset {request.dataset_id!r}: upload it first", reason="DATASET_NOT_FOUND"
             )
-        run = await self._manager.create(self._scope, request.request_id, settings, dataset, asked)
+        run = await self._manager.create(scope, request.request_id, settings, dataset, asked)
         return pb.CreateRunResponse(run=self._to_wire(run))
 
     async def GetRun(  # noqa: N802
@@ -151,8 +156,9 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
         context: grpc.aio.ServicerContext[pb.GetRunRequest, pb.GetRunResponse],
     ) -> pb.GetRunResponse:
         """Return one run."""
+        scope = self._scope()
         get = self._manager.get if request.final_summary_only else self._manager.get_summarised
-        return pb.GetRunResponse(run=self._to_wire(await get(self._scope, request.run_id)))
+        return pb.GetRunResponse(run=self._to_wire(await get(scope, request.run_id)))
 
     async def ListRuns(  # noqa: N802
         self,
@@ -160,6 +166,7 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
         context: grpc.aio.ServicerContext[pb.ListRunsRequest, pb.ListRunsResponse],
     ) -> pb.ListRunsResponse:
         """Return a page of runs."""
+        scope = self._scope()
         query = RunQuery(
             run_filter_from_wire(request),
             run_order_from_wire(request),
@@ -167,15 +174,15 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
             with_total=request.include_total_count,
         )
         bound_to = ("ListRuns", *_conditions(query))
-        position = await self._tokens.read(self._scope, bound_to, request.page_token, (str, str, str))
+        position = await self._tokens.read(scope, bound_to, request.page_token, (str, str, str))
         after = None
         if position is not None:
             after = RunPosition(json.loads(str(position[0])), str(position[1]), str(position[2]))
-        found = await self._manager.list_runs(self._scope, query, after, min(request.page_size or 50, 500))
+        found = await self._manager.list_runs(scope, query, after, min(request.page_size or 50, 500))
         token = ""
         if found.end is not None:
             end = (json.dumps(found.end.value, ensure_ascii=False), found.end.created_at, found.end.run_id)
-            token = await self._tokens.make(self._scope, bound_to, end)
+            token = await self._tokens.make(scope, bound_to, end)
         return pb.ListRunsResponse(
             runs=map(_listed, found.runs), next_page_token=token, total_count=found.total_count, conditions_applied=True
         )
@@ -186,7 +193,8 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
         context: grpc.aio.ServicerContext[pb.CancelRunRequest, pb.CancelRunResponse],
     ) -> pb.CancelRunResponse:
         """Stop a run."""
-        return pb.CancelRunResponse(run=self._to_wire(await self._manager.cancel(self._scope, request.run_id)))
+        scope = self._scope()
+        return pb.CancelRunResponse(run=self._to_wire(await self._manager.cancel(scope, request.run_id)))
 
     async def PauseRun(  # noqa: N802
         self,
@@ -194,7 +202,8 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
         context: grpc.aio.ServicerContext[pb.PauseRunRequest, pb.PauseRunResponse],
     ) -> pb.PauseRunResponse:
         """Let the questions in flight end and ask nothing more."""
-        return pb.PauseRunResponse(run=self._to_wire(await self._manager.pause(self._scope, request.run_id)))
+        scope = self._scope()
+        return pb.PauseRunResponse(run=self._to_wire(await self._manager.pause(scope, request.run_id)))
 
     async def ResumeRun(  # noqa: N802
         self,
@@ -202,8 +211,9 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
         context: grpc.aio.ServicerContext[pb.ResumeRunRequest, pb.ResumeRunResponse],
     ) -> pb.ResumeRunResponse:
         """Continue a paused run, or retry the failed rows of one."""
+        scope = self._scope()
         cap = SPEND_CAP.from_wire(request.spend_cap) if request.HasField("spend_cap") else None
-        run = await self._manager.resume(self._scope, request.run_id, retry_errors=request.retry_errors, spend_cap=cap)
+        run = await self._manager.resume(scope, request.run_id, retry_errors=request.retry_errors, spend_cap=cap)
         return pb.ResumeRunResponse(run=self._to_wire(run))
 
     async def DeleteRun(  # noqa: N802
@@ -212,7 +222,8 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
         context: grpc.aio.ServicerContext[pb.DeleteRunRequest, pb.DeleteRunResponse],
     ) -> pb.DeleteRunResponse:
         """Remove a run."""
-        gone = await self._manager.delete(self._scope, request.run_id, only_check=request.validate_only)
+        scope = self._scope()
+        gone = await self._manager.delete(scope, request.run_id, only_check=request.validate_only)
         return pb.DeleteRunResponse(
             row_count=gone.row_count, size_bytes=gone.size_bytes, dataset_removed=gone.dataset_removed
         )
@@ -223,8 +234,9 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
         context: grpc.aio.ServicerContext[pb.WatchRunRequest, pb.WatchRunResponse],
     ) -> None:
         """Send a snapshot, then events in order; bookmarks while nothing happens."""
+        scope = self._scope()
         following = self._watches.follow(
-            self._scope, request.run_id, request.after_sequence, with_answers=request.include_answers
+            scope, request.run_id, request.after_sequence, with_answers=request.include_answers
         )
         is_first = True
         async with aclosing(following) as steps:
@@ -252,6 +264,7 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
         context: grpc.aio.ServicerContext[pb.ListResultsRequest, pb.ListResultsResponse],
     ) -> pb.ListResultsResponse:
         """Return a page of results."""
+        scope = self._scope()
         asked = PageRequest(
             wanted=row_filter_from_wire(request.filter),
             order=row_order_from_wire(request.order_by),
@@ -263,8 +276,8 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
             with_total=request.include_total_count,
             with_facets=request.include_facets,
         )
-        run = await self._manager.get(self._scope, request.run_id)
-        page = await self._rows.read(self._scope, run, asked)
+        run = await self._manager.get(scope, request.run_id)
+        page = await self._rows.read(scope, run, asked)
         return pb.ListResultsResponse(
             results=map(result_to_wire, page.results),
             next_page_token=page.next_page_token,
@@ -279,9 +292,10 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
         context: grpc.aio.ServicerContext[pb.GetCaseRequest, pb.GetCaseResponse],
     ) -> AsyncIterator[pb.GetCaseResponse]:
         """Send a case with its neighbours, then the results of its repeats."""
+        scope = self._scope()
         wanted, order = row_filter_from_wire(request.filter), row_order_from_wire(request.order_by)
-        run = await self._manager.get(self._scope, request.run_id)
-        found = await self._rows.read_case(self._scope, run, request.case_id, wanted, order)
+        run = await self._manager.get(scope, request.run_id)
+        found = await self._rows.read_case(scope, run, request.case_id, wanted, order)
         yield pb.GetCaseResponse(case_detail=case_detail_to_wire(found))
         for result in found.results:
             yield pb.GetCaseResponse(result=result_to_wire(result))
@@ -292,8 +306,9 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
         context: grpc.aio.ServicerContext[pb.ListAttemptsRequest, pb.ListAttemptsResponse],
     ) -> AsyncIterator[pb.ListAttemptsResponse]:
         """Send every attempt at the rows of a case."""
-        run = await self._manager.get(self._scope, request.run_id)
-        found = await self._database.read(lambda c: history.read_attempts(c, self._scope, run.run_id, request.case_id))
+        scope = self._scope()
+        run = await self._manager.get(scope, request.run_id)
+        found = await self._database.read(lambda c: history.read_attempts(c, scope, run.run_id, request.case_id))
         for attempt in found:
             yield pb.ListAttemptsResponse(attempt=ATTEMPT.to_wire(attempt))
 
@@ -303,15 +318,16 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
         context: grpc.aio.ServicerContext[pb.SetBaselineRequest, pb.SetBaselineResponse],
     ) -> pb.SetBaselineResponse:
         """Name a run."""
+        scope = self._scope()
         if problem := name_problem(request.name, MAX_NAME_CHARS):
             raise InvalidInputError([Problem(problem, "name")])
-        run = await self._manager.get(self._scope, request.run_id)
+        run = await self._manager.get(scope, request.run_id)
         if not run.finished or run.summary is None:
             raise WrongStateError(
                 f"run {run.run_id} is {run.state.value}: a baseline is a run that has ended, with rows",
                 reason="RUN_NOT_FINISHED",
             )
-        found = await self._database.write(lambda c: baselines.set_baseline(c, self._scope, request.name, run.run_id))
+        found = await self._database.write(lambda c: baselines.set_baseline(c, scope, request.name, run.run_id))
         return pb.SetBaselineResponse(baseline=BASELINE.to_wire(found))
 
     async def ListBaselines(  # noqa: N802
@@ -320,7 +336,8 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
         context: grpc.aio.ServicerContext[pb.ListBaselinesRequest, pb.ListBaselinesResponse],
     ) -> pb.ListBaselinesResponse:
         """Return all baselines."""
-        found = await self._database.read(lambda c: baselines.list_baselines(c, self._scope))
+        scope = self._scope()
+        found = await self._database.read(lambda c: baselines.list_baselines(c, scope))
         return pb.ListBaselinesResponse(baselines=map(BASELINE.to_wire, found))
 
     async def DeleteBaseline(  # noqa: N802
@@ -329,7 +346,8 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
         context: grpc.aio.ServicerContext[pb.DeleteBaselineRequest, pb.DeleteBaselineResponse],
     ) -> pb.DeleteBaselineResponse:
         """Forget a name."""
-        await self._database.write(lambda c: baselines.delete_baseline(c, self._scope, request.name))
+        scope = self._scope()
+        await self._database.write(lambda c: baselines.delete_baseline(c, scope, request.name))
         return pb.DeleteBaselineResponse()
 
     async def CompareRuns(  # noqa: N802
@@ -338,7 +356,7 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
         context: grpc.aio.ServicerContext[pb.CompareRunsRequest, pb.CompareRunsResponse],
     ) -> pb.CompareRunsResponse:
         """Return the figures of a comparison."""
-        return await self._comparisons.compare_runs(request)
+        return await self._comparisons.compare_runs(self._scope(), request)
 
     async def ListComparedCases(  # noqa: N802
         self,
@@ -346,7 +364,7 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
         context: grpc.aio.ServicerContext[pb.ListComparedCasesRequest, pb.ListComparedCasesResponse],
     ) -> pb.ListComparedCasesResponse:
         """Return a page of compared cases."""
-        return await self._comparisons.list_compared_cases(request)
+        return await self._comparisons.list_compared_cases(self._scope(), request)
 
     def ServeAgent(  # noqa: N802
         self,
@@ -354,14 +372,18 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
         context: grpc.aio.ServicerContext[pb.ServeAgentRequest, pb.ServeAgentResponse],
     ) -> AsyncIterator[pb.ServeAgentResponse]:
         """Ask the questions of a run through the client that hosts its agent."""
-        return self._agent_streams.serve(request_iterator)
+        return self._agent_streams.serve(request_iterator, self._scope())
+
+    def _scope(self) -> Scope:
+        """Return what the present call reaches; to be read in the handler's own task, not in a thread."""
+        return call_scope(self._fixed_scope)
 
     @functools.cached_property
     def _comparisons(self) -> ComparisonCalls:
         # Imported with the first comparison: a run needs none of what compares runs.
         from assay_orchestrator.comparison_calls import ComparisonCalls
 
-        return ComparisonCalls(self._database, self._tokens, self._manager, self._scope)
+        return ComparisonCalls(self._database, self._tokens, self._manager)
 
     def _to_wire(self, run: Run) -> pb.Run:
         return RUN.to_wire(self._manager.shown(run))

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
+    from assay.rpc.tls import ClientFiles
+
 
 @dataclass(frozen=True, slots=True)
 class ScoringLimits:
@@ -135,6 +137,21 @@ class Settings(ServiceSettings):
         "maximum questions in flight over all runs, by host or whole target: host=count, comma-separated",
         read=_counts,
     )
+    auth: str = setting(
+        "none",
+        "how callers prove their identity: none, and all are the team `local`, or tokens, made with `assay admin`",
+        choices=("none", "tokens"),
+    )
+    oidc: Path | None = setting(
+        None, "YAML file of issuers whose JSON Web Tokens are taken beside those of `assay admin`", read=path
+    )
+    services_ca: Path | None = setting(
+        None, "authorities of the embedder and the judge, PEM; they are then called over TLS", read=path
+    )
+    services_cert: Path | None = setting(
+        None, "certificate with which the embedder and the judge know this process, PEM", read=path
+    )
+    services_key: Path | None = setting(None, "private key of --services-cert, PEM", read=path)
     team_weights: Mapping[str, float] = setting(
         {}, "scheduling weight per team: team=weight, comma-separated; 1 for the rest", read=_weights
     )
@@ -153,6 +170,34 @@ class Settings(ServiceSettings):
             yield Problem(str(wrong), "--egress-networks")
         if self.role in ("api", "worker") and not self.database_url:
             yield Problem(f"{self.role} needs --database-url: a file has one process, which does all", "--role")
+        if self.oidc is not None and self.auth != "tokens":
+            yield Problem("needs --auth tokens", "--oidc")
+        if (self.services_cert is None) != (self.services_key is None):
+            missing = "--services-cert" if self.services_cert is None else "--services-key"
+            yield Problem("is missing: certificate and key are given together", missing)
+        elif self.services_cert is not None and self.services_ca is None:
+            yield Problem("is missing: without it, the services are called without TLS", "--services-ca")
+
+    caller_settings = "identities (--auth tokens)"
+
+    @property
+    def is_exposed(self) -> bool:
+        """Whether more than health is served: a worker has no service."""
+        return self.role != "worker"
+
+    @property
+    def knows_callers(self) -> bool:
+        """Whether every caller has an identity."""
+        return self.auth == "tokens" or self.tls_client_ca is not None
+
+    @property
+    def services_tls(self) -> ClientFiles | None:
+        """How the embedder and the judge are called over TLS; None for plain connections."""
+        if self.services_ca is None:
+            return None
+        from assay.rpc.tls import ClientFiles  # imported here: local services do without it
+
+        return ClientFiles(self.services_ca, self.services_cert, self.services_key)
 
     @property
     def egress(self) -> Egress:
@@ -166,7 +211,11 @@ class Settings(ServiceSettings):
     def server_options(self) -> ServerOptions:
         """How the server behaves towards its clients."""
         return ServerOptions(
-            first_message_s=self.first_message_s, stream_idle_s=self.stream_idle_s, reflection=self.reflection
+            first_message_s=self.first_message_s,
+            stream_idle_s=self.stream_idle_s,
+            reflection=self.reflection,
+            tls=self.server_tls,
+            health_address=self.health_listen,
         )
 
     @property

@@ -122,7 +122,8 @@ async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
     """Serve one run whose agent clients host."""
     runs, server = OneRun(), RpcServer()
     address = f"unix:{tmp_path}/o.sock"
-    add_agent_streams(server, AgentStreams(runs, server.stopping, LOCAL).serve)
+    streams = AgentStreams(runs, server.stopping)
+    add_agent_streams(server, lambda requests: streams.serve(requests, LOCAL))
     await server.start(address)
     async with AsyncExitStack() as stack:
         stack.push_async_callback(server.stop, 0)

@@ -15,7 +15,7 @@ from assay.runtime.failpoints import failpoint
 from assay.storage.times import now
 from assay.version import __version__
 from assay_orchestrator.runs.planner import agent_key
-from assay_orchestrator.store import datasets, runs, shards, stops
+from assay_orchestrator.store import datasets, runs, shards, stops, tokens
 from assay_orchestrator.store.settings_json import settings_to_json
 
 if TYPE_CHECKING:
@@ -103,6 +103,7 @@ class Creation:
                 stored = existing
                 return []
             self._require_room(connection)
+            tokens.require_enabled(connection, scope.team)
             stops.require_group(connection, record, settings)
             datasets.copy_to_own_team(connection, scope, dataset)
             stored, is_new = runs.create_run(connection, record)

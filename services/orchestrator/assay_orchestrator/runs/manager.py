@@ -32,7 +32,7 @@ from assay_orchestrator.runs.peers import Peers
 from assay_orchestrator.runs.run_lists import RunLists
 from assay_orchestrator.runs.spend_caps import check_spend_cap
 from assay_orchestrator.runs.unattended_runs import UnattendedRuns
-from assay_orchestrator.store import attendance, control, datasets, deletions, results, runs, shards, stops
+from assay_orchestrator.store import attendance, control, datasets, deletions, results, runs, shards, stops, tokens
 from assay_orchestrator.store.control import Resumption
 from assay_orchestrator.store.fairness import FairShares
 from assay_orchestrator.store.lifecycle import (
@@ -66,6 +66,7 @@ if TYPE_CHECKING:
     from assay_orchestrator.store.shards import ShardJob
     from assay_orchestrator.store.stops import StopLook
 
+_DISABLED = "the operator has disabled the team; stored rows are kept"
 _INTERRUPTED = "the orchestrator stopped while the run was running; stored rows are kept"
 
 _log = logging.getLogger(__name__)
@@ -131,13 +132,16 @@ class RunManager:
         await self._deleter.recover()
 
     async def _recover(self) -> None:
-        def tidy(connection: sa.Connection) -> list[RunRecord]:
+        def tidy(connection: sa.Connection) -> tuple[list[RunRecord], frozenset[str]]:
             shards.release_all(connection)
-            return runs.list_unfinished(connection)
+            return runs.list_unfinished(connection), tokens.disabled_teams(connection)
 
-        for record in await self._database.write(tidy):
+        records, disabled = await self._database.write(tidy)
+        for record in records:
             if record.phase is Phase.PAUSING:
                 await self._pause_stored(record.run_id, Command.DRAIN, runs.PAUSED_BY_OWNER)
+            elif record.team in disabled:
+                await self._pause_stored(record.run_id, Command.INTERRUPT, _DISABLED)
             elif self._settings.recover == "auto":
                 await self._resume(Scope(record.team), record.run_id)
             else:
@@ -230,6 +234,16 @@ class RunManager:
         if run.state not in ACTIVE_STATES:
             await self._worker.until_left(run_id)
         return run
+
+    async def pause_active(self, scope: Scope) -> int:
+        """Pause the pending and running runs that a scope reaches; return how many."""
+        active = await self._database.read(lambda c: runs.list_active_ids(c, scope))
+        ended = await asyncio.gather(*(self.pause(scope, run_id) for run_id in active), return_exceptions=True)
+        failures = [each for each in ended if isinstance(each, BaseException)]
+        for failure in failures:
+            if not isinstance(failure, (WrongStateError, NotFoundError)):  # it ended, or was deleted, meanwhile
+                raise failure
+        return len(ended) - len(failures)
 
     async def _until_paused(self, scope: Scope, run_id: str, moved: asyncio.Event) -> Run:
         """Return a run once it has paused or changed otherwise, or a few seconds have passed."""
@@ -488,6 +502,7 @@ class RunManager:
 
         def change(connection: sa.Connection) -> list[ShardJob]:
             nonlocal is_there
+            tokens.require_enabled(connection, scope.team)
             is_running = control.resume(connection, scope, run_id, wanted)
             is_there = is_running is not None
             return self._worker.next_jobs(connection, run_id) if is_running else []

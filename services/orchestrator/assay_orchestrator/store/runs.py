@@ -200,6 +200,13 @@ def list_unfinished(connection: sa.Connection) -> list[RunRecord]:
     return [_record(row) for row in connection.execute(query).all()]
 
 
+def list_active_ids(connection: sa.Connection, scope: Scope) -> list[str]:
+    """Return the ids of the runs that a scope reaches and that are pending or running."""
+    table = schema.runs
+    query = sa.select(table.c.run_id).where(is_active(), table.c.team.in_(scope.reads))
+    return list(connection.execute(query).scalars())
+
+
 def change_state(
     connection: sa.Connection,
     run_id: str,

@@ -206,6 +206,31 @@ signing_keys = sa.Table(
     sa.Column("key_hex", sa.String(64), nullable=False),
 )
 
+teams = sa.Table(
+    "teams",
+    metadata,
+    sa.Column("team", CleanString(64), primary_key=True),
+    sa.Column("created_at", sa.String(32), nullable=False),
+    sa.Column("disabled_at", sa.String(32)),
+)
+
+# Of a token itself only its SHA-256.
+tokens = sa.Table(
+    "tokens",
+    metadata,
+    sa.Column("token_id", sa.String(16), primary_key=True),
+    sa.Column("digest", sa.String(64), nullable=False),
+    sa.Column("team", CleanString(64), sa.ForeignKey("teams.team", name="fk_tokens_team"), nullable=False),
+    sa.Column("role", sa.String(16), nullable=False),
+    sa.Column("name", CleanText, nullable=False),
+    sa.Column("created_by", sa.String(16), nullable=False),
+    sa.Column("created_at", sa.String(32), nullable=False),
+    sa.Column("expires_at", sa.String(32)),
+    sa.Column("revoked_at", sa.String(32)),
+    sa.Column("last_used_at", sa.String(32)),
+    sa.Index("ix_tokens_team", "team", "created_at"),
+)
+
 # Only PostgreSQL needs it; `changes` says what for.
 write_marks = sa.Table(
     "write_marks",

@@ -1,0 +1,152 @@
+"""What admission, tokens and TLS cost per call: servers of one method take turns, in one process with their client.
+
+The method returns an empty list at once, over loopback. The processor time of a call, of client and server together, is
+that of the best round: once for calls one after another, once for 32 at once. The bare server is gRPC's own without an
+interceptor; the store of the tokens is a real SQLite file.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import platform
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import grpc.aio
+from tests.certificates import certificate_for
+
+from assay.identity.rights import Role
+from assay.identity.tokens import Token, new_token
+from assay.rpc.channel import open_channel
+from assay.rpc.options import ChannelOptions, ServerOptions
+from assay.rpc.server import RpcServer
+from assay.rpc.tls import ClientFiles, ServerFiles
+from assay.v1 import orchestrator_pb2 as pb
+from assay.v1 import orchestrator_pb2_grpc
+from assay_orchestrator.identity.verifier import TokenVerifier
+from assay_orchestrator.settings import Settings
+from assay_orchestrator.store import tokens
+from assay_orchestrator.store.database import open_database
+
+IN_FLIGHT = (1, 32)
+_BARE = "bare"
+
+
+class Instant(orchestrator_pb2_grpc.RunServiceServicer):
+    """Answers at once."""
+
+    async def ListBaselines(self, request: Any, context: Any) -> pb.ListBaselinesResponse:  # noqa: N802
+        """Return nothing."""
+        return pb.ListBaselinesResponse()
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--calls", type=int, default=1_000, help="calls of a round")
+    parser.add_argument("--json", type=Path)
+    given = parser.parse_args()
+    with TemporaryDirectory(prefix="assay-identity-") as folder:
+        figures = asyncio.run(measure(Path(folder), given.rounds, given.calls))
+    print(json.dumps(figures, indent=1))
+    if given.json:
+        machine = {"python": platform.python_version(), "machine": platform.machine(), "cpus": os.cpu_count()}
+        given.json.write_text(json.dumps({"machine": machine, "figures": figures}, indent=1) + "\n")
+
+
+async def measure(folder: Path, rounds: int, calls: int) -> Mapping[str, Any]:
+    """Return the processor time of a call in microseconds, and its ratio to the bare server's, by server."""
+    figures: dict[str, Any] = {}
+    async with serving(folder) as channels:
+        stubs = {name: orchestrator_pb2_grpc.RunServiceStub(channel) for name, channel in channels.items()}
+        for in_flight in IN_FLIGHT:
+            best = dict.fromkeys(stubs, float("inf"))
+            for _ in range(rounds):
+                for name, stub in stubs.items():
+                    best[name] = min(best[name], await timed(stub, calls, in_flight))
+            figures[f"{in_flight} in flight"] = {
+                name: {"call_us": round(value * 1e6, 1), "ratio": round(value / best[_BARE], 3)}
+                for name, value in best.items()
+            }
+    return figures
+
+
+async def timed(stub: Any, calls: int, in_flight: int) -> float:
+    """Return the processor time of a call in seconds."""
+
+    async def some() -> None:
+        for _ in range(calls // in_flight):
+            await stub.ListBaselines(pb.ListBaselinesRequest())
+
+    await stub.ListBaselines(pb.ListBaselinesRequest())
+    start = time.process_time()
+    await asyncio.gather(*(some() for _ in range(in_flight)))
+    return (time.process_time() - start) / (calls // in_flight * in_flight)
+
+
+@asynccontextmanager
+async def serving(folder: Path) -> AsyncIterator[Mapping[str, grpc.aio.Channel]]:
+    """Yield a channel to each server."""
+    database = open_database(Settings(database=folder / "assay.db"))
+    token = new_token()
+    await database.write(lambda connection: store(connection, token))
+    certificate = certificate_for("localhost")
+    (folder / "c.pem").write_bytes(certificate.certificate_pem)
+    (folder / "c.key").write_bytes(certificate.key_pem)
+    known = ServerOptions(reflection=False, authenticator=TokenVerifier(database))
+    files = ServerFiles(folder / "c.pem", folder / "c.key")
+    servers = {
+        "admission": (ServerOptions(reflection=False), ChannelOptions()),
+        "admission, a token that is not read": (ServerOptions(reflection=False), ChannelOptions(token=token.text)),
+        "tokens": (known, ChannelOptions(token=token.text)),
+        "tokens and TLS": (
+            replace(known, tls=files),
+            ChannelOptions(token=token.text, tls=ClientFiles(folder / "c.pem")),
+        ),
+    }
+    async with AsyncExitStack() as stack:
+        stack.callback(database.close)
+        channels = {_BARE: await bare(stack)}
+        for name, (options, channel_options) in servers.items():
+            server = RpcServer(options)
+            server.add("assay.v1.RunService", register)
+            address = await server.start("127.0.0.1:0")
+            stack.push_async_callback(server.stop, 0)
+            reached = address.replace("127.0.0.1", "localhost")
+            channels[name] = await stack.enter_async_context(open_channel(reached, channel_options))
+        yield channels
+
+
+async def bare(stack: AsyncExitStack) -> grpc.aio.Channel:
+    """Return a channel to a server without an interceptor."""
+    server = grpc.aio.server()
+    register(server)
+    port = server.add_insecure_port("localhost:0")
+    await server.start()
+    stack.push_async_callback(server.stop, None)
+    return await stack.enter_async_context(open_channel(f"localhost:{port}"))
+
+
+def register(server: grpc.aio.Server) -> None:
+    """Add the service to a server."""
+    servicer = Instant()  # type: ignore[abstract]  # the other methods are not called
+    orchestrator_pb2_grpc.add_RunServiceServicer_to_server(servicer, server)
+
+
+def store(connection: Any, token: Token) -> None:
+    """Store a team with a token."""
+    tokens.create_team(connection, "measured")
+    tokens.create_token(connection, token, tokens.NewToken("measured", Role.RUNNER, "benchmark"))
+
+
+if __name__ == "__main__":
+    main()

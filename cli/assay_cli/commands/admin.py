@@ -1,0 +1,242 @@
+"""`assay admin`: teams and tokens of a server that teams share."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from assay.errors import InvalidInputError, Problem
+from assay.identity.rights import Role
+from assay.text.unsafe_text import clean
+from assay_cli.commands import Group
+from assay_cli.options import connect, debug_option, json_option, print_document, run_async, server_option
+from assay_cli.output.terminal import table
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from typing import TypeVar
+
+    from assay.client.admin import TokenInfo
+    from assay.client.client import Client
+
+    T = TypeVar("T")
+
+_LIFETIME = re.compile(r"([1-9]\d{0,4})([hdw])", re.ASCII)
+_UNIT_S = {"h": 3_600, "d": 86_400, "w": 7 * 86_400}
+
+_team_option = click.option("--team", metavar="TEAM", default="", help="The team; default: that of your token.")
+
+
+@click.group(cls=Group)
+def admin() -> None:
+    """Manage the teams and tokens of a server that teams share."""
+
+
+@admin.command()
+@click.option(
+    "--database",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="SQLite file of the orchestrator, which must not run; default: $ASSAY_ORCHESTRATOR_DATABASE.",
+)
+@click.option(
+    "--database-url",
+    metavar="URL",
+    help="PostgreSQL of the orchestrator; default: $ASSAY_DATABASE_URL, safer with a password.",
+)
+@debug_option
+def bootstrap(database: Path | None, database_url: str | None) -> None:
+    """Make the first operator's token at the database, and print it this once.
+
+    It is also the way back in when every operator's token is lost.
+    """
+    from assay_cli.commands.serve import become_service
+
+    given = {"--database": database, "--database-url": database_url}
+    arguments = [part for flag, value in given.items() if value is not None for part in (flag, str(value))]
+    become_service("orchestrator", "assay_orchestrator.identity.bootstrap", arguments)
+
+
+@admin.group(cls=Group)
+def teams() -> None:
+    """Create, list, disable and enable teams; for operators."""
+
+
+@teams.command("create")
+@click.argument("team")
+@json_option
+@server_option
+@debug_option
+def create_team(team: str, as_json: bool, server: str | None) -> int:
+    """Add TEAM: 1 to 63 lower-case letters, digits and "-"."""
+    from assay.client import admin as calls
+
+    made = _called(server, lambda client: calls.create_team(client, team))
+    if as_json:
+        print_document(dataclasses.asdict(made))
+    else:
+        click.echo(
+            f"created team {clean(made.team)}; `assay admin tokens create --team {clean(made.team)}` makes a token"
+        )
+    return 0
+
+
+@teams.command("list")
+@json_option
+@server_option
+@debug_option
+def list_teams(as_json: bool, server: str | None) -> int:
+    """List all teams."""
+    from assay.client import admin as calls
+
+    found = _called(server, calls.list_teams)
+    if as_json:
+        print_document([dataclasses.asdict(each) for each in found])
+    else:
+        rows = ((clean(each.team), each.created_at, each.disabled_at or "no") for each in found)
+        click.echo(table([("team", "created", "disabled"), *rows]))
+    return 0
+
+
+@teams.command("disable")
+@click.argument("team")
+@server_option
+@debug_option
+def disable_team(team: str, server: str | None) -> int:
+    """Refuse the tokens of TEAM within 60 s, and pause its active runs; nothing is deleted."""
+    from assay.client import admin as calls
+
+    changed, paused = _called(server, lambda client: calls.disable_team(client, team))
+    click.echo(f"disabled team {clean(changed.team)}; {paused:,} active runs are paused")
+    return 0
+
+
+@teams.command("enable")
+@click.argument("team")
+@server_option
+@debug_option
+def enable_team(team: str, server: str | None) -> int:
+    """Take the tokens of TEAM again; its runs stay paused until they are resumed."""
+    from assay.client import admin as calls
+
+    changed = _called(server, lambda client: calls.enable_team(client, team))
+    click.echo(f"enabled team {clean(changed.team)}")
+    return 0
+
+
+@admin.group(cls=Group)
+def tokens() -> None:
+    """Create, list and revoke tokens; for operators, and team admins in their team."""
+
+
+@tokens.command("create")
+@click.argument("name")
+@_team_option
+@click.option(
+    "--role",
+    type=click.Choice([role.value for role in Role]),
+    default=Role.RUNNER.value,
+    show_default=True,
+    help="What its holder may do: read; run, pause and delete; manage the team's tokens; manage all teams.",
+)
+@click.option(
+    "--expires",
+    metavar="TIME",
+    default="90d",
+    show_default=True,
+    help="After which time it is refused: hours, days or weeks such as 12h, 90d, 52w, or never.",
+)
+@json_option
+@server_option
+@debug_option
+def create_token(name: str, team: str, role: str, expires: str, as_json: bool, server: str | None) -> int:
+    """Make a token for NAME, a person or a job, and print it on stdout this once."""
+    from assay.client import admin as calls
+
+    lifetime_s = _lifetime_s(expires)
+    made = _called(server, lambda client: calls.create_token(client, role, name, team=team, lifetime_s=lifetime_s))
+    if as_json:
+        print_document({"text": made.text, **dataclasses.asdict(made.token)})
+        return 0
+    until = f", until {made.token.expires_at}" if made.token.expires_at else ""
+    role = f"role {made.token.role}{until}"
+    click.echo(f"token {made.token.token_id} of team {clean(made.token.team)}, {role}, shown this once:", err=True)
+    click.echo(made.text)
+    return 0
+
+
+@tokens.command("list")
+@_team_option
+@json_option
+@server_option
+@debug_option
+def list_tokens(team: str, as_json: bool, server: str | None) -> int:
+    """List the tokens of a team, the oldest first, without their texts."""
+    from assay.client import admin as calls
+
+    found = _called(server, lambda client: calls.list_tokens(client, team))
+    if as_json:
+        print_document([dataclasses.asdict(each) for each in found])
+    else:
+        head = ("token", "team", "role", "name", "created", "last used", "state")
+        click.echo(table([head, *map(_row, found)]))
+    return 0
+
+
+@tokens.command("revoke")
+@click.argument("token_id")
+@json_option
+@server_option
+@debug_option
+def revoke_token(token_id: str, as_json: bool, server: str | None) -> int:
+    """Revoke the token whose public part is TOKEN_ID; within 60 s it is refused and its streams end."""
+    from assay.client import admin as calls
+
+    revoked = _called(server, lambda client: calls.revoke_token(client, token_id))
+    if as_json:
+        print_document(dataclasses.asdict(revoked))
+    else:
+        click.echo(f"revoked token {clean(revoked.token_id)} ({clean(revoked.name)}) of team {clean(revoked.team)}")
+    return 0
+
+
+def _called(server: str | None, call: Callable[[Client], Awaitable[T]]) -> T:
+    if not server:
+        raise InvalidInputError([Problem("is missing: the local stack has no teams; name a server", "--server")])
+
+    async def main() -> T:
+        async with connect(server) as (client, _):
+            return await call(client)
+
+    return run_async(main())
+
+
+def _lifetime_s(text: str) -> int:
+    """Return a lifetime in seconds; 0 for never.
+
+    Raises:
+        InvalidInputError: It is none.
+    """
+    if text == "never":
+        return 0
+    found = _LIFETIME.fullmatch(text)
+    if found is None:
+        raise InvalidInputError(
+            [Problem(f"must be a time such as 12h, 90d, 52w, or never, not {text[:40]!r}", "--expires")]
+        )
+    return int(found[1]) * _UNIT_S[found[2]]
+
+
+def _row(token: TokenInfo) -> tuple[str, ...]:
+    state = f"expires {token.expires_at}" if token.expires_at else "valid"
+    if token.expires_at and datetime.fromisoformat(token.expires_at) <= datetime.now(UTC):
+        state = f"expired {token.expires_at}"
+    if token.revoked_at:
+        state = f"revoked {token.revoked_at}"
+    used = token.last_used_at or "never"
+    return (token.token_id, clean(token.team), token.role, clean(token.name), token.created_at, used, state)

@@ -1,0 +1,100 @@
+"""`assay login` and `assay logout`: the token with which later commands call a server."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from assay.errors import InvalidInputError, Problem, SetupError
+from assay.text.unsafe_text import clean
+from assay_cli.options import debug_option, run_async, server_option
+
+if TYPE_CHECKING:
+    from assay.client.admin import TokenInfo
+
+_MAX_TOKEN_CHARS = 200
+
+
+@click.command()
+@server_option
+@click.option(
+    "--tls-ca",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    envvar="ASSAY_TLS_CA",
+    help="Authorities of the server, PEM; default: $ASSAY_TLS_CA, else those that come with gRPC.",
+)
+@debug_option
+def login(server: str | None, tls_ca: Path | None) -> int:
+    """Store a token for a server, for later commands; it is asked for, or read from stdin.
+
+    The token is kept in a file that only you can read, below ASSAY_HOME. ASSAY_TOKEN replaces it where it is set.
+    """
+    from assay.local.credentials import Credentials, keep_credentials
+
+    address = _required(server)
+    token = _given_token()
+    ca = str(tls_ca.expanduser().absolute()) if tls_ca is not None else ""
+    identity = run_async(_identity(address, token, ca))
+    path = keep_credentials(address, Credentials(token, ca))
+    until = f", until {identity.expires_at}" if identity.expires_at else ""
+    click.echo(
+        f"logged in at {address}: team {clean(identity.team)}, role {clean(identity.role)}, token "
+        f"{clean(identity.token_id)} ({clean(identity.name)}){until}; stored in {path}"
+    )
+    return 0
+
+
+@click.command()
+@server_option
+@debug_option
+def logout(server: str | None) -> int:
+    """Remove the stored token of a server; the token itself stays valid until it is revoked or expires."""
+    from assay.local.credentials import forget_credentials
+
+    address = _required(server)
+    if not forget_credentials(address):
+        raise SetupError(f"there is no stored token for {address}: `assay login --server ADDRESS` stores one")
+    click.echo(f"removed the stored token for {address}")
+    return 0
+
+
+def _required(server: str | None) -> str:
+    if not server:
+        raise InvalidInputError([Problem("is missing: name the server, such as assay.example.org:7070", "--server")])
+    return server
+
+
+def _given_token() -> str:
+    """Return the token that is typed or piped in; never an argument, which other processes can read.
+
+    Raises:
+        InvalidInputError: It is none.
+    """
+    from assay.identity.tokens import parse_token
+
+    if sys.stdin is not None and sys.stdin.isatty():
+        given = click.prompt("token", hide_input=True, err=True)
+    else:
+        given = sys.stdin.read(_MAX_TOKEN_CHARS) if sys.stdin is not None else ""
+    token = given.strip()
+    if not token:
+        raise InvalidInputError(
+            "no token was given: type it, or pipe it in, as in `assay login --server ADDRESS < FILE`"
+        )
+    if parse_token(token) is None:
+        raise InvalidInputError("the token is cut off or mistyped: copy it again, from `assay_` to its end")
+    return token
+
+
+async def _identity(address: str, token: str, ca: str) -> TokenInfo:
+    from assay.client.admin import get_identity
+    from assay.client.client import Client
+    from assay_cli.options import reach
+
+    async with Client(address, token=token, tls_ca=ca) as client:
+        await reach(client)
+        return await get_identity(client)

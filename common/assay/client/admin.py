@@ -1,0 +1,149 @@
+"""Teams and tokens of an installation that teams share."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from assay.errors import SetupError
+from assay.v1 import admin_pb2 as pb
+from assay.v1 import admin_pb2_grpc
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterator
+
+    from assay.client.client import Client
+
+
+@dataclass(frozen=True, slots=True)
+class Team:
+    """A team: its name, when it was made, and since when it is disabled, ISO 8601; empty where it is not."""
+
+    team: str
+    created_at: str
+    disabled_at: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TokenInfo:
+    """What a server knows of a token; times are ISO 8601, empty for never.
+
+    Args:
+        token_id: Its public part.
+        team: Whose names it reaches.
+        role: "viewer", "runner", "team-admin" or "operator".
+        name: What it is for.
+        created_at: When it was made.
+        expires_at: From when it is refused.
+        revoked_at: When it was revoked.
+        last_used_at: When it was last used, to the hour.
+        created_by: The id of the token that made it; empty for one that was made at the database.
+    """
+
+    token_id: str
+    team: str
+    role: str
+    name: str
+    created_at: str = ""
+    expires_at: str = ""
+    revoked_at: str = ""
+    last_used_at: str = ""
+    created_by: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class NewToken:
+    """A token that was made: its text, which is shown this once, and what the server knows of it."""
+
+    text: str = field(repr=False)
+    token: TokenInfo
+
+
+async def get_identity(client: Client) -> TokenInfo:
+    """Return whose token the client has.
+
+    Raises:
+        UnauthenticatedError: The server does not accept it.
+        SetupError: The server has no identities (reason NO_IDENTITIES).
+    """
+    found = await _call(client, lambda stub: stub.GetIdentity(pb.GetIdentityRequest()))
+    return TokenInfo(found.token_id, found.team, found.role, found.name, expires_at=found.expires_at)
+
+
+async def create_team(client: Client, team: str) -> Team:
+    """Add a team; for operators."""
+    response = await _call(client, lambda stub: stub.CreateTeam(pb.CreateTeamRequest(team=team)))
+    return _team(response.team)
+
+
+async def list_teams(client: Client) -> list[Team]:
+    """Return all teams by name; for operators."""
+    response = await _call(client, lambda stub: stub.ListTeams(pb.ListTeamsRequest()))
+    return [_team(each) for each in response.teams]
+
+
+async def disable_team(client: Client, team: str) -> tuple[Team, int]:
+    """Refuse the tokens of a team and pause its active runs; return it and how many were active. For operators."""
+    response = await _call(client, lambda stub: stub.DisableTeam(pb.DisableTeamRequest(team=team)))
+    return _team(response.team), response.paused_count
+
+
+async def enable_team(client: Client, team: str) -> Team:
+    """Take the tokens of a disabled team again; its runs stay paused. For operators."""
+    response = await _call(client, lambda stub: stub.EnableTeam(pb.EnableTeamRequest(team=team)))
+    return _team(response.team)
+
+
+async def create_token(client: Client, role: str, name: str, *, team: str = "", lifetime_s: int = 0) -> NewToken:
+    """Make a token.
+
+    Args:
+        client: Its token's role has all rights of the new one.
+        role: "viewer", "runner", "team-admin" or "operator".
+        name: What it is for.
+        team: Whose names it reaches; empty for the team of the client's own token.
+        lifetime_s: After how many seconds it expires; 0 for never.
+    """
+    request = pb.CreateTokenRequest(team=team, role=role, name=name, lifetime_s=lifetime_s)
+    response = await _call(client, lambda stub: stub.CreateToken(request))
+    return NewToken(response.text, _info(response.token))
+
+
+async def list_tokens(client: Client, team: str = "") -> list[TokenInfo]:
+    """Return the tokens of a team, the oldest first; empty for the team of the client's own token."""
+    response = await _call(client, lambda stub: stub.ListTokens(pb.ListTokensRequest(team=team)))
+    return [_info(each) for each in response.tokens]
+
+
+async def revoke_token(client: Client, token_id: str) -> TokenInfo:
+    """Revoke a token; every process refuses it within 60 s."""
+    response = await _call(client, lambda stub: stub.RevokeToken(pb.RevokeTokenRequest(token_id=token_id)))
+    return _info(response.token)
+
+
+async def _call(client: Client, attempt: Callable[[admin_pb2_grpc.AdminServiceAsyncStub], Awaitable[Any]]) -> Any:
+    with _explained(client.address):
+        return await client.call_service(admin_pb2_grpc.AdminServiceStub, attempt)
+
+
+@contextmanager
+def _explained(address: str) -> Iterator[None]:
+    try:
+        yield
+    except SetupError as problem:
+        if problem.reason not in ("SERVER_TOO_OLD", "UNIMPLEMENTED"):
+            raise
+        raise SetupError(
+            f"the orchestrator at {address} has no identities: it is of an older version, or its operator has not "
+            "started it with --auth tokens",
+            reason="NO_IDENTITIES",
+        ) from problem
+
+
+def _team(team: pb.Team) -> Team:
+    return Team(team.team, team.created_at, team.disabled_at)
+
+
+def _info(token: pb.Token) -> TokenInfo:
+    return TokenInfo(*(getattr(token, name) for name in TokenInfo.__slots__))

@@ -1,0 +1,48 @@
+"""The identity of the present call, from its token to the handler that stores and reads for its team."""
+
+from __future__ import annotations
+
+from contextvars import ContextVar
+from dataclasses import dataclass
+
+from assay.identity.rights import RIGHTS, Right, Role
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who calls.
+
+    Args:
+        team: Whose names the call reaches.
+        role: What it may do with them.
+        token_id: The public part of its token.
+        name: What the token was made for.
+        expires_at: When the token expires, ISO 8601; empty for never.
+    """
+
+    team: str
+    role: Role
+    token_id: str
+    name: str = ""
+    expires_at: str = ""
+
+    def may(self, right: Right) -> bool:
+        """Return whether its role has a right."""
+        return right is Right.NONE or right in RIGHTS[self.role]
+
+
+_current: ContextVar[Identity] = ContextVar("identity of the call")
+
+
+def set_caller(identity: Identity) -> None:
+    """Set the identity of the present call, for its handler and for tasks that the handler starts."""
+    _current.set(identity)
+
+
+def caller() -> Identity:
+    """Return the identity of the present call.
+
+    Raises:
+        LookupError: There is none: the server asks for no identity, or this is no call.
+    """
+    return _current.get()

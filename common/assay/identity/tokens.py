@@ -1,0 +1,72 @@
+"""API tokens: `assay_ID_SECRETCHECK`, of which a server keeps the hash alone.
+
+The id has 10 characters and names the token in lists and logs. The secret has 256 random bits in 43 characters, the
+check 6: CRC-32 of all before, so that a cut or mistyped token is recognised without a look into the database. All are
+base 62: a double click selects a token, and scanners for secrets find it by its prefix.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+import secrets
+import string
+import zlib
+from dataclasses import dataclass, field
+
+PREFIX = "assay_"
+TOKEN_PATTERN = re.compile(PREFIX + r"([0-9A-Za-z]{10})_[0-9A-Za-z]{43}([0-9A-Za-z]{6})", re.ASCII)
+
+_DIGITS = string.digits + string.ascii_uppercase + string.ascii_lowercase
+_ID_CHARS, _SECRET_CHARS, _CHECK_CHARS = 10, 43, 6
+_SECRET_BITS = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A token that is well-formed, which says nothing about whether any server knows it.
+
+    Args:
+        token_id: Its public part.
+        text: The whole; repr leaves it out.
+    """
+
+    token_id: str
+    text: str = field(repr=False)
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 as hexadecimal digits: 256 random bits need no slow hash."""
+        return hashlib.sha256(self.text.encode()).hexdigest()
+
+    def has_digest(self, digest: str) -> bool:
+        """Return whether this is the token of a stored hash; takes as long for a wrong one as for the right one."""
+        return hmac.compare_digest(self.digest, digest)
+
+
+def new_token() -> Token:
+    """Return a new random token."""
+    token_id = _base62(secrets.randbelow(len(_DIGITS) ** _ID_CHARS), _ID_CHARS)
+    body = f"{PREFIX}{token_id}_{_base62(secrets.randbits(_SECRET_BITS), _SECRET_CHARS)}"
+    return Token(token_id, body + _check(body))
+
+
+def parse_token(text: str) -> Token | None:
+    """Return the token that a text is; None where its form or its check is wrong."""
+    found = TOKEN_PATTERN.fullmatch(text)
+    if found is None or not hmac.compare_digest(found[2], _check(text[:-_CHECK_CHARS])):
+        return None
+    return Token(found[1], text)
+
+
+def _check(body: str) -> str:
+    return _base62(zlib.crc32(body.encode()), _CHECK_CHARS)
+
+
+def _base62(number: int, width: int) -> str:
+    digits = []
+    for _ in range(width):
+        number, digit = divmod(number, len(_DIGITS))
+        digits.append(_DIGITS[digit])
+    return "".join(reversed(digits))

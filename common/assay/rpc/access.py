@@ -1,0 +1,141 @@
+"""Who may call what: the token of a call, the right of its method, and the teams that its messages name."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from typing import Any
+
+import grpc.aio
+
+from assay.errors import AssayError, PermissionDeniedError, UnauthenticatedError, UnavailableError
+from assay.identity.authenticator import Authenticator
+from assay.identity.caller import Identity, set_caller
+from assay.identity.rights import Right, roles_with
+from assay.rpc.methods import MethodRule, Name
+
+TOKEN_KEY = "authorization"  # noqa: S105 - the name of metadata
+SCHEME = "Bearer "
+
+Context = grpc.aio.ServicerContext[Any, Any]
+
+
+class Access:
+    """Admits the calls of identities with the right of their method.
+
+    Args:
+        authenticator: Knows tokens; None where no call needs one.
+        recheck_s: How often the token of an open stream is looked up again, in seconds.
+    """
+
+    def __init__(self, authenticator: Authenticator | None, recheck_s: float) -> None:
+        self._authenticator = authenticator
+        self._recheck_s = recheck_s
+
+    async def admit(self, context: Context, method: str, rule: MethodRule) -> Identity | None:
+        """Return whose call it is, which its handler then knows, too; None where no token is needed.
+
+        Raises:
+            UnauthenticatedError: The call has no token, or one that is not accepted.
+            PermissionDeniedError: The role of the caller lacks the right.
+        """
+        if self._authenticator is None or rule.right is Right.NONE:
+            return None
+        identity = await self._authenticator.authenticate(_token(context))
+        if rule.right is None or not identity.may(rule.right):
+            raise PermissionDeniedError(_refusal(identity, method, rule))
+        set_caller(identity)
+        return identity
+
+    def while_accepted(self, context: Context, rule: MethodRule) -> AbstractAsyncContextManager[None]:
+        """End a stream inside the block with the error of its token, once that is no longer accepted."""
+        known, is_stream = self._authenticator, rule.client_streams or rule.server_streams
+        if known is None or rule.right is Right.NONE or not is_stream:
+            return nullcontext()
+        return self._while_accepted(known, _token(context))
+
+    @asynccontextmanager
+    async def _while_accepted(self, known: Authenticator, text: str) -> AsyncIterator[None]:
+        limit, refusals = asyncio.timeout(None), list[AssayError]()
+
+        async def watch() -> None:
+            while not refusals:
+                await asyncio.sleep(self._recheck_s)
+                try:
+                    await known.authenticate(text)
+                except UnavailableError:
+                    continue  # the database does not answer: a call that was admitted is not ended for that
+                except AssayError as refusal:
+                    refusals.append(refusal)
+                    limit.reschedule(0)
+
+        try:
+            async with limit:
+                watching = asyncio.create_task(watch())
+                try:
+                    yield
+                finally:
+                    watching.cancel()
+        except TimeoutError:
+            if refusals and limit.expired():
+                raise refusals[0] from None
+            raise
+
+
+def check_named_teams(identity: Identity, rule: MethodRule, message: Any) -> None:
+    """Refuse a message that names another team than that of its caller.
+
+    Raises:
+        PermissionDeniedError: It does; names the field, and says nothing about the team.
+    """
+    for path, kind in rule.names.items():
+        if kind not in (Name.TEAM, Name.OWN_TEAM):
+            continue
+        if kind is Name.TEAM and identity.may(Right.OPERATE):
+            continue
+        if any(team and team != identity.team for team in values_at(message, path.split("."))):
+            raise PermissionDeniedError(
+                f"{path}: names another team than that of the token, {identity.team!r}: leave it out",
+                reason="TEAM_DIFFERS",
+            )
+
+
+def values_at(message: Any, path: Sequence[str]) -> Iterator[str]:
+    """Yield the texts at a path of a message; what is not set has none."""
+    name, *rest = path
+    if rest:
+        if message.HasField(name):
+            yield from values_at(getattr(message, name), rest)
+        return
+    found = getattr(message, name)
+    yield from [found] if isinstance(found, str) else found
+
+
+def _token(context: Context) -> str:
+    """Return the token of a call.
+
+    Raises:
+        UnauthenticatedError: There is none, or more than one.
+    """
+    given = [value for key, value in context.invocation_metadata() or () if key == TOKEN_KEY]
+    if not given:
+        raise UnauthenticatedError(
+            "this server asks for a token: use `assay login --server ADDRESS`, or set ASSAY_TOKEN",
+            reason="TOKEN_MISSING",
+        )
+    if len(given) > 1 or not isinstance(given[0], str) or not given[0].startswith(SCHEME):
+        raise UnauthenticatedError(
+            "the call's authorization is not `Bearer TOKEN`: send one token", reason="TOKEN_MALFORMED"
+        )
+    return given[0].removeprefix(SCHEME)
+
+
+def _refusal(identity: Identity, method: str, rule: MethodRule) -> str:
+    if rule.right is None:
+        return f"{method} is for no identity"
+    roles = ", ".join(role.value for role in roles_with(rule.right))
+    return (
+        f"{method.rpartition('/')[2]} needs the right {rule.right.value!r}, which the role {identity.role.value!r} of "
+        f"this token lacks: use a token of a role that has it ({roles})"
+    )

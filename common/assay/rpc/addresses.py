@@ -1,0 +1,24 @@
+"""Which addresses never leave this machine."""
+
+from __future__ import annotations
+
+import ipaddress
+
+
+def is_local(address: str) -> bool:
+    """Return whether an address to dial or to serve at is a unix socket or loopback, which no other machine reads.
+
+    Args:
+        address: "unix:/path", "host:port", or "dns:///host:port" and the like; without a host it is all of them.
+    """
+    if address.startswith(("unix:", "unix-abstract:")):
+        return True
+    for scheme in ("dns:///", "ipv4:", "ipv6:"):
+        address = address.removeprefix(scheme)
+    host = address.rpartition(":")[0].strip("[]").partition("%")[0].rstrip(".").lower()
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,146 @@
+"""Certificates of servers and clients, from files; a server takes new ones without a restart."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+
+import grpc
+
+from assay.errors import SetupError
+
+_Stamp = tuple[tuple[int, int, int], ...]
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ServerFiles:
+    """What a server proves its identity with, and which clients it takes.
+
+    Args:
+        certificate: Its certificate and those between it and its authority, PEM.
+        key: Its private key, PEM.
+        client_ca: The authorities whose clients alone may connect, PEM; None for all clients.
+    """
+
+    certificate: Path
+    key: Path
+    client_ca: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ClientFiles:
+    """How a client recognises its server, and proves its own identity.
+
+    Args:
+        ca: The authorities of servers, PEM; None for those that gRPC brings along.
+        certificate: The client's own certificate, PEM; None where the server asks for none.
+        key: Its private key, PEM.
+    """
+
+    ca: Path | None = None
+    certificate: Path | None = None
+    key: Path | None = None
+
+
+def server_credentials(files: ServerFiles) -> grpc.ServerCredentials:
+    """Return credentials that follow their files: a connection is made with what they hold by then.
+
+    Raises:
+        SetupError: A file cannot be read, or key and certificate do not belong together.
+    """
+    followed = _FollowedFiles(files)
+    return grpc.dynamic_ssl_server_credentials(
+        followed.read(),
+        followed.changed,  # type: ignore[arg-type]  # gRPC documents None for no change; its stub does not
+        require_client_authentication=files.client_ca is not None,
+    )
+
+
+def channel_credentials(files: ClientFiles) -> grpc.ChannelCredentials:
+    """Return the credentials of a client, as its files are now.
+
+    Raises:
+        SetupError: A file cannot be read, or key and certificate do not belong together.
+    """
+    if files.certificate is not None and files.key is not None:
+        _require_pair(files.certificate, files.key)
+    ca, key, certificate = (
+        _read(path) if path is not None else None for path in (files.ca, files.key, files.certificate)
+    )
+    return grpc.ssl_channel_credentials(ca, key, certificate)
+
+
+class _FollowedFiles:
+    """Reads a server's files again once they have changed. While they do not fit each other, the old ones are kept."""
+
+    def __init__(self, files: ServerFiles) -> None:
+        self._files = files
+        self._paths = [path for path in (files.certificate, files.key, files.client_ca) if path is not None]
+        self._stamp: _Stamp = ()
+        self._lock = threading.Lock()  # handshakes are made in threads of gRPC
+
+    def read(self) -> grpc.ServerCertificateConfiguration:
+        """Return what the files hold."""
+        self._stamp = self._stamp_now()
+        return self._configuration()
+
+    def changed(self) -> grpc.ServerCertificateConfiguration | None:
+        """Return what the files hold if they have changed since it was last read, for the next connection."""
+        with self._lock:
+            try:
+                stamp = self._stamp_now()
+                if stamp == self._stamp:
+                    return None
+                configuration = self._configuration()
+                if self._stamp_now() != stamp:
+                    return None  # they are being replaced: the next connection sees them whole
+            except SetupError as problem:
+                _log.warning("keeping the certificate in use: %s", problem.message)
+                return None
+            self._stamp = stamp
+        _log.info("reloaded certificate: file=%s", self._files.certificate)
+        return configuration
+
+    def _configuration(self) -> grpc.ServerCertificateConfiguration:
+        files = self._files
+        _require_pair(files.certificate, files.key)
+        ca = _read(files.client_ca) if files.client_ca is not None else None
+        return grpc.ssl_server_certificate_configuration([(_read(files.key), _read(files.certificate))], ca)
+
+    def _stamp_now(self) -> _Stamp:
+        try:
+            found = [path.stat() for path in self._paths]
+        except OSError as problem:
+            raise _unreadable(Path(str(problem.filename)), problem) from None
+        return tuple((each.st_mtime_ns, each.st_size, each.st_ino) for each in found)
+
+
+def _require_pair(certificate: Path, key: Path) -> None:
+    import ssl  # imported here: commands without TLS do without it
+
+    for path in (certificate, key):
+        _read(path)
+    try:
+        # A key with a passphrase is refused: asking for it on the terminal would stop the service.
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key, password="")
+    except (ssl.SSLError, ValueError):
+        raise SetupError(
+            f"{key} is not the private key of the certificate {certificate}, or one of them is no PEM file or needs a "
+            "passphrase: give a pair, without a passphrase",
+            reason="BAD_CERTIFICATE",
+        ) from None
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as problem:
+        raise _unreadable(path, problem) from None
+
+
+def _unreadable(path: Path, problem: OSError) -> SetupError:
+    return SetupError(f"{path} cannot be read ({problem.strerror}): check its path and permissions", reason="BAD_FILE")

@@ -1,0 +1,194 @@
+"""AdminService on the wire: teams and tokens. The interceptor has checked rights, and which teams a request names."""
+
+from __future__ import annotations
+
+import logging
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Protocol
+
+from assay.errors import InvalidInputError, PermissionDeniedError, Problem
+from assay.identity.caller import Identity, caller
+from assay.identity.rights import RIGHTS, Right, Role
+from assay.identity.tokens import new_token
+from assay.parsing.names import name_problem
+from assay.storage.times import now
+from assay.v1 import admin_pb2 as pb
+from assay.v1 import admin_pb2_grpc
+from assay_orchestrator.identity.scopes import check_team_name, scope_of
+from assay_orchestrator.store import tokens
+
+if TYPE_CHECKING:
+    import grpc
+
+    from assay.model.scope import Scope
+    from assay.storage.database import Database
+    from assay_orchestrator.store.tokens import TeamRecord, TokenRecord
+
+SERVICE_NAME = "assay.v1.AdminService"
+MAX_TOKEN_NAME_CHARS = 100
+MAX_LIFETIME_S = 10 * 366 * 86_400
+
+_log = logging.getLogger(__name__)
+
+
+class TeamRuns(Protocol):
+    """The runs of teams, as `RunManager` has them."""
+
+    async def pause_active(self, scope: Scope) -> int:
+        """Pause the pending and running runs that a scope reaches; return how many."""
+        ...
+
+
+class AdminService(admin_pb2_grpc.AdminServiceServicer):
+    """Manages teams and tokens.
+
+    Args:
+        database: The store.
+        runs: The runs of teams.
+    """
+
+    def __init__(self, database: Database, runs: TeamRuns) -> None:
+        self._database = database
+        self._runs = runs
+
+    async def GetIdentity(  # noqa: N802 - the contract's name
+        self,
+        request: pb.GetIdentityRequest,
+        context: grpc.aio.ServicerContext[pb.GetIdentityRequest, pb.GetIdentityResponse],
+    ) -> pb.GetIdentityResponse:
+        """Return whose token the call has."""
+        own = caller()
+        return pb.GetIdentityResponse(
+            team=own.team, role=own.role.value, token_id=own.token_id, name=own.name, expires_at=own.expires_at
+        )
+
+    async def CreateTeam(  # noqa: N802
+        self,
+        request: pb.CreateTeamRequest,
+        context: grpc.aio.ServicerContext[pb.CreateTeamRequest, pb.CreateTeamResponse],
+    ) -> pb.CreateTeamResponse:
+        """Add a team."""
+        check_team_name(request.team)
+        made = await self._database.write(lambda c: tokens.create_team(c, request.team))
+        _log.info("created team: team=%s by=%s", request.team, caller().token_id)
+        return pb.CreateTeamResponse(team=_team_to_wire(made))
+
+    async def ListTeams(  # noqa: N802
+        self,
+        request: pb.ListTeamsRequest,
+        context: grpc.aio.ServicerContext[pb.ListTeamsRequest, pb.ListTeamsResponse],
+    ) -> pb.ListTeamsResponse:
+        """Return all teams."""
+        found = await self._database.read(tokens.list_teams)
+        return pb.ListTeamsResponse(teams=map(_team_to_wire, found))
+
+    async def DisableTeam(  # noqa: N802
+        self,
+        request: pb.DisableTeamRequest,
+        context: grpc.aio.ServicerContext[pb.DisableTeamRequest, pb.DisableTeamResponse],
+    ) -> pb.DisableTeamResponse:
+        """Refuse the tokens of a team, and pause its active runs."""
+        own = caller()
+        if request.team == own.team:
+            raise InvalidInputError([Problem("is your own team, which you could not enable again", "team")])
+        changed = await self._database.write(lambda c: tokens.set_disabled(c, request.team, disabled=True))
+        _log.info("disabled team: team=%s by=%s", request.team, own.token_id)
+        paused = await self._runs.pause_active(scope_of(request.team))
+        return pb.DisableTeamResponse(team=_team_to_wire(changed), paused_count=paused)
+
+    async def EnableTeam(  # noqa: N802
+        self,
+        request: pb.EnableTeamRequest,
+        context: grpc.aio.ServicerContext[pb.EnableTeamRequest, pb.EnableTeamResponse],
+    ) -> pb.EnableTeamResponse:
+        """Take the tokens of a team again."""
+        changed = await self._database.write(lambda c: tokens.set_disabled(c, request.team, disabled=False))
+        _log.info("enabled team: team=%s by=%s", request.team, caller().token_id)
+        return pb.EnableTeamResponse(team=_team_to_wire(changed))
+
+    async def CreateToken(  # noqa: N802
+        self,
+        request: pb.CreateTokenRequest,
+        context: grpc.aio.ServicerContext[pb.CreateTokenRequest, pb.CreateTokenResponse],
+    ) -> pb.CreateTokenResponse:
+        """Make a token; its text is in the response and nowhere else."""
+        own = caller()
+        wanted = _wanted(request, own)
+        token = new_token()
+        record = await self._database.write(lambda c: tokens.create_token(c, token, wanted))
+        _log.info(
+            "created token: token=%s team=%s role=%s by=%s", record.token_id, record.team, record.role, own.token_id
+        )
+        return pb.CreateTokenResponse(text=token.text, token=_to_wire(record))
+
+    async def ListTokens(  # noqa: N802
+        self,
+        request: pb.ListTokensRequest,
+        context: grpc.aio.ServicerContext[pb.ListTokensRequest, pb.ListTokensResponse],
+    ) -> pb.ListTokensResponse:
+        """Return the tokens of a team."""
+        team = request.team or caller().team
+        found = await self._database.read(lambda c: tokens.list_tokens(c, team))
+        return pb.ListTokensResponse(tokens=map(_to_wire, found))
+
+    async def RevokeToken(  # noqa: N802
+        self,
+        request: pb.RevokeTokenRequest,
+        context: grpc.aio.ServicerContext[pb.RevokeTokenRequest, pb.RevokeTokenResponse],
+    ) -> pb.RevokeTokenResponse:
+        """Revoke a token."""
+        own = caller()
+        team = None if own.may(Right.OPERATE) else own.team
+        roles = [role.value for role in Role if RIGHTS[role] <= RIGHTS[own.role]]
+        record = await self._database.write(lambda c: tokens.revoke_token(c, request.token_id, team, roles))
+        _log.info("revoked token: token=%s team=%s by=%s", record.token_id, record.team, own.token_id)
+        return pb.RevokeTokenResponse(token=_to_wire(record))
+
+
+def _wanted(request: pb.CreateTokenRequest, own: Identity) -> tokens.NewToken:
+    """Return the token that a request wants.
+
+    Raises:
+        InvalidInputError: It cannot be made; holds every problem.
+        PermissionDeniedError: Its role has more rights than the caller.
+    """
+    roles = {role.value: role for role in Role}
+    role = roles.get(request.role)
+    problems = []
+    if role is None:
+        problems.append(Problem(f"must be one of {', '.join(roles)}, not {request.role[:60]!a}", "role"))
+    if problem := name_problem(request.name, MAX_TOKEN_NAME_CHARS):
+        problems.append(Problem(problem, "name"))
+    if request.lifetime_s > MAX_LIFETIME_S:
+        problems.append(Problem(f"must be at most {MAX_LIFETIME_S:,} seconds, ten years", "lifetime_s"))
+    if role is None or problems:
+        raise InvalidInputError(problems)
+    if not RIGHTS[role] <= RIGHTS[own.role]:
+        raise PermissionDeniedError(
+            f"role: {role.value!r} has rights that the role {own.role.value!r} of this token lacks: ask an operator"
+        )
+    expires_at = _after(request.lifetime_s) if request.lifetime_s else None
+    return tokens.NewToken(request.team or own.team, role, request.name, own.token_id, expires_at)
+
+
+def _after(lifetime_s: int) -> str:
+    moment = datetime.fromisoformat(now()) + timedelta(seconds=lifetime_s)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _team_to_wire(record: TeamRecord) -> pb.Team:
+    return pb.Team(team=record.team, created_at=record.created_at, disabled_at=record.disabled_at or "")
+
+
+def _to_wire(record: TokenRecord) -> pb.Token:
+    return pb.Token(
+        token_id=record.token_id,
+        team=record.team,
+        role=record.role,
+        name=record.name,
+        created_at=record.created_at,
+        expires_at=record.expires_at or "",
+        revoked_at=record.revoked_at or "",
+        last_used_at=record.last_used_at or "",
+        created_by=record.created_by,
+    )

@@ -1,0 +1,70 @@
+"""`python -m assay_orchestrator.identity.bootstrap`: the first operator's token, made at the database.
+
+No token is asked for: access to the database is access to every row. It is also the way back in when the last
+operator's token is lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from assay.errors import AssayError, InvalidInputError
+from assay.identity.rights import Role
+from assay.identity.tokens import Token, new_token
+from assay_orchestrator.settings import Settings
+from assay_orchestrator.store import tokens
+from assay_orchestrator.store.database import open_database
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import sqlalchemy as sa
+
+TEAM = "operators"
+
+
+def main(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
+    """Make a token and print it on stdout; return 0, 2 for wrong settings, 3 where the database cannot be used."""
+    try:
+        token = asyncio.run(make_operator_token(Settings.read(arguments, environment)))
+    except InvalidInputError as error:
+        for problem in error.problems:
+            sys.stderr.write(f"assay admin bootstrap: {problem}\n")
+        return 2
+    except AssayError as error:
+        sys.stderr.write(f"assay admin bootstrap: {error.message}\n")
+        return 3
+    sys.stderr.write(
+        f"operator's token {token.token_id} of the team {TEAM}, shown this once; "
+        "`assay login --server ADDRESS` takes it:\n"
+    )
+    sys.stdout.write(f"{token.text}\n")
+    return 0
+
+
+async def make_operator_token(settings: Settings) -> Token:
+    """Store a new operator's token and return it.
+
+    Raises:
+        StorageError: The database cannot be opened, or an orchestrator has the file.
+    """
+    token = new_token()
+
+    def make(connection: sa.Connection) -> None:
+        if not tokens.has_team(connection, TEAM):
+            tokens.create_team(connection, TEAM)
+        tokens.create_token(connection, token, tokens.NewToken(TEAM, Role.OPERATOR, "bootstrap"))
+
+    database = open_database(settings)
+    try:
+        await database.write(make)
+    finally:
+        database.close()
+    return token
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:], os.environ))

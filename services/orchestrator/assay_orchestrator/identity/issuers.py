@@ -1,0 +1,90 @@
+"""The issuers of OIDC whose tokens an installation takes: a YAML file of its operator."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from assay.errors import InvalidInputError, Problem
+from assay.parsing.names import unknown_name
+from assay.parsing.yaml_nodes import parse_yaml
+from assay.rpc.addresses import is_local
+
+ALGORITHMS = frozenset({"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"})
+"""Signatures whose key is public: with a shared secret, every service that checks a token could make one."""
+
+_REQUIRED = ("issuer", "audience", "keys")
+
+
+@dataclass(frozen=True, slots=True)
+class Issuer:
+    """One issuer.
+
+    Args:
+        issuer: What its tokens have as `iss`.
+        audience: What they have as `aud` when they are for this installation.
+        keys: Its public keys as a JWK set: an https URL, or a file.
+        algorithms: The signatures that its tokens may have.
+        team_claim: The claim that holds the team.
+        role_claim: The claim that holds the role: viewer, runner or team-admin.
+    """
+
+    issuer: str
+    audience: str
+    keys: str
+    algorithms: tuple[str, ...]
+    team_claim: str = "assay_team"
+    role_claim: str = "assay_role"
+
+
+def read_issuers(path: Path) -> tuple[Issuer, ...]:
+    """Read the file: `issuers`, a list of mappings with the names of `Issuer`.
+
+    Raises:
+        InvalidInputError: It is no such file; holds every problem.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidInputError([Problem(f"cannot be read ({error})", file=str(path))]) from None
+    problems: list[Problem] = []
+    document, _ = parse_yaml(text, file=str(path), problems=problems)
+    listed = document.get("issuers") if isinstance(document, dict) else None
+    if not problems and (not isinstance(listed, list) or not listed):
+        problems.append(Problem("must be a list with at least one issuer", "issuers", str(path)))
+    entries = listed if isinstance(listed, list) else []
+    for index, entry in enumerate(entries):
+        problems += [Problem(message, f"issuers[{index}]{field}", str(path)) for field, message in _wrong(entry)]
+    if problems:
+        raise InvalidInputError(problems, reason="INVALID_SETTINGS")
+    issuers = tuple(Issuer(**{**entry, "algorithms": tuple(entry["algorithms"])}) for entry in entries)
+    if len({issuer.issuer for issuer in issuers}) < len(issuers):
+        raise InvalidInputError([Problem("must differ from each other", "issuers[].issuer", str(path))])
+    return issuers
+
+
+def _wrong(entry: Any) -> list[tuple[str, str]]:
+    """Return what is wrong with an entry: the field behind it, and the problem."""
+    if not isinstance(entry, dict):
+        return [("", "must be a mapping")]
+    known = [each.name for each in fields(Issuer)]
+    found = [(f".{name}", unknown_name("key", name, known)) for name in entry if name not in known]
+    for name in known:
+        value = entry.get(name)
+        if name == "algorithms":
+            if not isinstance(value, list) or not value or any(each not in sorted(ALGORITHMS) for each in value):
+                found.append((".algorithms", f"must be a list of {', '.join(sorted(ALGORITHMS))}"))
+        elif (name in _REQUIRED or name in entry) and (not isinstance(value, str) or not value):
+            found.append((f".{name}", "must be a text"))
+    keys = entry.get("keys")
+    if isinstance(keys, str) and "://" in keys and not _is_safe(keys):
+        found.append((".keys", "must be an https URL or a file, for the keys decide which tokens are accepted"))
+    return found
+
+
+def _is_safe(url: str) -> bool:
+    """Return whether what a URL holds cannot be changed on its way."""
+    parts = urlsplit(url)
+    return parts.scheme == "https" or (parts.scheme == "http" and is_local(f"{parts.hostname}:0"))

@@ -1,0 +1,51 @@
+"""What a server needs whose callers have identities; nothing of it is imported where they have none."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from assay.errors import SetupError
+from assay.local.install_hint import install_hint
+
+if TYPE_CHECKING:
+    from assay.identity.authenticator import Authenticator
+    from assay.rpc.server import RpcServer
+    from assay.storage.database import Database
+    from assay_orchestrator.identity.admin_service import TeamRuns
+    from assay_orchestrator.settings import Settings
+
+
+def authenticator(settings: Settings, database: Database) -> Authenticator | None:
+    """Return what knows the tokens of callers; None where they need none.
+
+    Raises:
+        InvalidInputError: The file of issuers is wrong.
+        SetupError: A package for their tokens is missing.
+    """
+    if settings.auth == "none":
+        return None
+    from assay_orchestrator.identity.verifier import TokenVerifier
+
+    return TokenVerifier(database, _oidc(settings, database))
+
+
+def _oidc(settings: Settings, database: Database) -> Authenticator | None:
+    if settings.oidc is None:
+        return None
+    from assay_orchestrator.identity.issuers import read_issuers
+
+    issuers = read_issuers(settings.oidc)
+    try:
+        from assay_orchestrator.identity.oidc import OidcVerifier
+    except ImportError as problem:
+        raise SetupError(f"{problem.name} is not installed, which --oidc needs: {install_hint('oidc')}") from None
+    return OidcVerifier(issuers, database)
+
+
+def add_admin_service(server: RpcServer, database: Database, runs: TeamRuns) -> None:
+    """Serve teams and tokens."""
+    from assay.v1 import admin_pb2_grpc
+    from assay_orchestrator.identity.admin_service import SERVICE_NAME, AdminService
+
+    service = AdminService(database, runs)
+    server.add(SERVICE_NAME, lambda grpc: admin_pb2_grpc.add_AdminServiceServicer_to_server(service, grpc))

@@ -1,0 +1,122 @@
+"""Whose token a text is: looked up in the database, and remembered for a moment."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import time
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from assay.errors import StorageError, UnauthenticatedError
+from assay.identity.caller import Identity
+from assay.identity.rights import Role
+from assay.identity.tokens import PREFIX, parse_token
+from assay.storage.times import now
+from assay_orchestrator.store import tokens
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from assay.identity.authenticator import Authenticator
+    from assay.storage.database import Database
+    from assay_orchestrator.store.tokens import TokenRecord
+
+KEEP_S = 25.0
+"""How long an accepted token is not looked up again. An open stream asks every 30 s: a revoked token ends in 60 s."""
+_MOST_KEPT = 10_000
+_HOUR_CHARS = 13  # 2026-05-01T09
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    identity: Identity
+    until_s: float
+
+
+class TokenVerifier:
+    """Knows the tokens of the database; an `Authenticator`.
+
+    Args:
+        database: The store.
+        oidc: Knows the tokens of other issuers; None where there are none.
+        monotonic_s: A clock in seconds.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        oidc: Authenticator | None = None,
+        *,
+        monotonic_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._database = database
+        self._oidc = oidc
+        self._monotonic_s = monotonic_s
+        self._kept: OrderedDict[str, _Kept] = OrderedDict()  # by the hash of the whole token
+
+    async def authenticate(self, text: str) -> Identity:
+        """Return whose token a text is.
+
+        Raises:
+            UnauthenticatedError: It is none (TOKEN_MALFORMED), not of this installation (TOKEN_UNKNOWN), has ended
+                (TOKEN_EXPIRED, TOKEN_REVOKED), or its team is disabled (TEAM_DISABLED).
+            StorageError: It cannot be looked up now.
+        """
+        digest = hashlib.sha256(text.encode()).hexdigest()
+        kept = self._kept.get(digest)
+        if kept is not None and self._monotonic_s() < kept.until_s and not _is_over(kept.identity.expires_at):
+            return kept.identity
+        self._kept.pop(digest, None)
+        if self._oidc is not None and not text.startswith(PREFIX):
+            identity = await self._oidc.authenticate(text)
+        else:
+            identity = await self._look_up(text)
+        self._kept[digest] = _Kept(identity, self._monotonic_s() + KEEP_S)
+        if len(self._kept) > _MOST_KEPT:
+            self._kept.popitem(last=False)
+        return identity
+
+    async def _look_up(self, text: str) -> Identity:
+        token = parse_token(text)
+        if token is None:
+            raise UnauthenticatedError(
+                "the token is cut off or mistyped: copy it again, from `assay_` to its end", reason="TOKEN_MALFORMED"
+            )
+        record, disabled = await self._database.read(
+            lambda c: (tokens.find_token(c, token.token_id), tokens.disabled_teams(c))
+        )
+        # A wrong secret and an unknown id are one answer: ids stand in lists and logs.
+        if record is None or not token.has_digest(record.digest) or record.role not in _ROLES:
+            raise UnauthenticatedError(
+                "the token is not of this installation: check the server's address, or ask its operator for a token",
+                reason="TOKEN_UNKNOWN",
+            )
+        if record.revoked_at is not None:
+            raise UnauthenticatedError(
+                f"token {record.token_id} was revoked: ask for a new one", reason="TOKEN_REVOKED"
+            )
+        if _is_over(record.expires_at or ""):
+            raise UnauthenticatedError(
+                f"token {record.token_id} expired at {record.expires_at}: ask for a new one", reason="TOKEN_EXPIRED"
+            )
+        if record.team in disabled:
+            raise UnauthenticatedError(
+                "the operator has disabled the team of this token: ask for it to be enabled", reason="TEAM_DISABLED"
+            )
+        await self._note_used(record)
+        return Identity(record.team, Role(record.role), record.token_id, record.name, record.expires_at or "")
+
+    async def _note_used(self, record: TokenRecord) -> None:
+        if (record.last_used_at or "")[:_HOUR_CHARS] == now()[:_HOUR_CHARS]:
+            return
+        with contextlib.suppress(StorageError):  # a database that cannot be written can still be read
+            await self._database.write(lambda c: tokens.note_used(c, record.token_id))
+
+
+_ROLES = frozenset(role.value for role in Role)
+
+
+def _is_over(expires_at: str) -> bool:
+    return bool(expires_at) and expires_at <= now()

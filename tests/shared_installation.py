@@ -1,0 +1,107 @@
+"""An orchestrator that teams share, in this process behind the real wire: tokens, and clients that have them."""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from assay.client.client import Client
+from assay.identity.rights import Role
+from assay.identity.tokens import new_token
+from assay.rpc.server import RpcServer
+from assay.v1 import orchestrator_pb2_grpc
+from assay_orchestrator.engine.dispatcher_factory import open_dispatcher
+from assay_orchestrator.identity.serving import add_admin_service, authenticator
+from assay_orchestrator.identity.verifier import TokenVerifier
+from assay_orchestrator.runs.manager import RunManager
+from assay_orchestrator.runs.planner import Planner
+from assay_orchestrator.service import RunService
+from assay_orchestrator.settings import Settings
+from assay_orchestrator.store import tokens
+from assay_orchestrator.store.database import open_database
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from assay.storage.database import Database
+
+
+@dataclass
+class Clock:
+    """Seconds that pass when a test says so."""
+
+    now_s: float = 0.0
+
+    def __call__(self) -> float:
+        """Return the present second."""
+        return self.now_s
+
+
+@dataclass
+class SharedInstallation:
+    """One orchestrator with identities.
+
+    Args:
+        address: Where it serves.
+        database: Its store.
+        clock: By which it remembers tokens.
+    """
+
+    address: str
+    database: Database
+    clock: Clock
+    stack: AsyncExitStack
+    teams: set[str] = field(default_factory=set)
+
+    async def token(self, team: str, role: Role = Role.RUNNER, *, expires_at: str | None = None) -> str:
+        """Return a new token of a team, which is made where it is missing."""
+        token = new_token()
+
+        def make(connection: Any) -> None:
+            if team not in self.teams:
+                tokens.create_team(connection, team)
+            wanted = tokens.NewToken(team, role, f"{role.value} of {team}", expires_at=expires_at)
+            tokens.create_token(connection, token, wanted)
+
+        await self.database.write(make)
+        self.teams.add(team)
+        return token.text
+
+    async def client(self, token: str, **options: Any) -> Client:
+        """Return a client with a token, closed with the installation."""
+        return await self.stack.enter_async_context(Client(self.address, token=token, patience_s=60.0, **options))
+
+    async def member(self, team: str, role: Role = Role.RUNNER) -> Client:
+        """Return a client with a new token of a team."""
+        return await self.client(await self.token(team, role))
+
+
+@asynccontextmanager
+async def shared_installation(
+    folder: Path, *, listen: str = "", recheck_s: float = 30.0, **changes: Any
+) -> AsyncIterator[SharedInstallation]:
+    """Serve an orchestrator with identities, with settings of the test's own."""
+    own: dict[str, Any] = {"database": folder / "assay.db", "auth": "tokens", "grace_s": 1.0, **changes}
+    settings = Settings(listen=listen or f"unix:{folder}/shared.sock", **own)
+    database, clock = open_database(settings), Clock()
+    manager = RunManager(database, settings, Planner(settings, None), open_dispatcher(settings, database))
+    known = TokenVerifier(database, monotonic_s=clock) if settings.oidc is None else authenticator(settings, database)
+    options = replace(settings.server_options, authenticator=known, recheck_s=recheck_s)
+    server = RpcServer(options)
+    service = RunService(database, manager, settings, server.stopping, None)
+    server.add(
+        "assay.v1.RunService", lambda grpc: orchestrator_pb2_grpc.add_RunServiceServicer_to_server(service, grpc)
+    )
+    add_admin_service(server, database, manager)
+    async with AsyncExitStack() as stack:
+        stack.callback(database.close)
+        address = await server.start(settings.listen)
+        stack.push_async_callback(server.stop, 0)
+        await manager.start()
+        stack.push_async_callback(manager.aclose)
+        server.set_serving(True)
+        async with AsyncExitStack() as clients:
+            yield SharedInstallation(address, database, clock, clients)
+        server.begin_stopping()
