@@ -12,7 +12,7 @@ BASE ?=
 # Without byte code, each of the many processes that tests start would compile all it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-unit test-browser test-frameworks check chaos compat fuzz mutants protos bench lock clean
+.PHONY: demo test test-unit test-browser test-frameworks test-deploy check chaos compat fuzz mutants protos bench lock clean
 .DELETE_ON_ERROR:
 
 demo: .venv/run.stamp          ## run an evaluation on a real example
@@ -30,6 +30,9 @@ test-browser: .venv/dev.stamp  ## run the tests that drive Chromium, which must 
 
 test-frameworks: .venv-frameworks/frameworks.stamp  ## run the tests against real frameworks of agents, in an environment of their own
 	$(FRAMEWORKS_BIN)/python -m pytest -m frameworks -rs tests/frameworks
+
+test-deploy: .venv-deploy/deploy.stamp  ## render the manifests of deploy/ with kubectl or kustomize, and check them against the API of Kubernetes
+	.venv-deploy/bin/python tools/check_manifests.py
 
 check: .venv/dev.stamp .venv-protos/protos.stamp  ## lint, types, import contracts, protos and their stubs
 	$(BIN)/ruff check .
@@ -65,7 +68,7 @@ lock: .venv-lock/lock.stamp    ## write the lists in requirements/ anew; UPGRADE
 	.venv-lock/bin/python tools/lock.py $(if $(UPGRADE),--upgrade)
 
 clean:                         ## remove everything that was set up
-	rm -rf .venv .venv-frameworks .venv-protos .venv-lock .mutants
+	rm -rf .venv .venv-frameworks .venv-protos .venv-lock .venv-deploy .mutants
 
 .venv/run.stamp: pyproject.toml requirements/run.txt requirements/build.txt tools/install tools/install-locked
 	@tools/install .venv run "$(PYTHON)"
@@ -78,6 +81,9 @@ clean:                         ## remove everything that was set up
 
 .venv-protos/protos.stamp: requirements/protos.txt tools/install tools/install-locked
 	@tools/install .venv-protos protos "$(PYTHON)"
+
+.venv-deploy/deploy.stamp: requirements/deploy.txt tools/install tools/install-locked
+	@tools/install .venv-deploy deploy "$(PYTHON)"
 
 .venv-lock/lock.stamp: requirements/lock.txt tools/install tools/install-locked
 	@tools/install .venv-lock lock "$(PYTHON)"

@@ -30,7 +30,7 @@ LISTS = {
 # Frameworks of agents need some packages in older versions than the others' newest: the first list does not bind it.
 APART = {"frameworks": ("all", "dev", "frameworks")}
 # What is installed by itself: lists of names beside these.
-TOOLS = ("build", "protos", "lock")
+TOOLS = ("build", "protos", "lock", "deploy")
 # What torch needs on Linux where it is not a CPU build. tools/install-locked installs it where torch asks for it.
 CUDA = re.compile(r"nvidia-|cuda-|triton==")
 HEAD = """\

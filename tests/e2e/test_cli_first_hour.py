@@ -196,7 +196,7 @@ def test_a_server_that_does_not_answer_is_named_with_its_variable(project: Cli) 
 
 def test_what_a_command_waits_for_is_counted_on_a_terminal(cli: Cli) -> None:
     """While the local services start, a line says so; it goes away, and a pipe sees nothing of it."""
-    status, sent = on_terminal(cli, "up", "--no-embedder")
+    status, sent = on_terminal(cli, "up")  # the embedder loads a model, which is never there at once
     assert status == 0
     assert re.search(r"\r\x1b\[2Kstarting the local \w+ … \d+ s", sent)
     assert re.search(r"\r\x1b\[2Kthe local stack is up", sent)

@@ -102,7 +102,7 @@ async def test_text_beyond_the_window_is_reported(embedder: Any) -> None:
 
 
 async def test_answer_says_what_made_it_and_where_the_time_went(embedder: Any, default_folder: Path) -> None:
-    """A score can be reproduced from the answer: model, weights, device, number format."""
+    """A score can be reproduced from the answer: model, weights, device, precision, engine."""
     response = await embedder.stub.Embed(pb.EmbedRequest(texts=["a"]), timeout=100)
     weights = (default_folder / "model.safetensors").read_bytes()
     assert response.model == pb.ModelInfo(
@@ -116,7 +116,9 @@ async def test_answer_says_what_made_it_and_where_the_time_went(embedder: Any, d
         english_only=True,
         loaded=True,
         dimensions=[384],
+        engine=response.model.engine,
     )
+    assert response.model.engine.startswith("packed ")
     assert response.timing.tokenize_ms > 0
     assert response.timing.inference_ms > 0
 

@@ -221,7 +221,7 @@ def _started(access: JudgeAccess, folder: Path, address: str) -> tuple[subproces
         "--listen", address, "--state-dir", str(Home.open().path / "judge-trust"), "--database-url", "",
         "--no-reflection",
         "--exit-with-lock", str(folder / "lease"), "--allow-judges", "*", "--allow-base-urls", "*",
-        "--allow-key-variables", "*", "--provider", "none", "--model", "", "--base-url", "",
+        "--allow-key-variables", "*", "--egress-networks", "*", "--provider", "none", "--model", "", "--base-url", "",
     ]  # fmt: skip
     if access.replay:
         arguments += ["--replay", access.replay]

@@ -29,7 +29,9 @@ TEAM = "operators"
 def main(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
     """Make a token and print it on stdout; return 0, 2 for wrong settings, 3 where the database cannot be used."""
     try:
-        token = asyncio.run(make_operator_token(Settings.read(arguments, environment)))
+        # It serves nothing: where the environment says that the orchestrator does is of no matter.
+        settings = Settings.read(["--listen", "127.0.0.1:0", *arguments], environment)
+        token = asyncio.run(make_operator_token(settings))
     except InvalidInputError as error:
         for problem in error.problems:
             sys.stderr.write(f"assay admin bootstrap: {problem}\n")
