@@ -84,6 +84,12 @@ NOT_RUN = {
         "assay judge drift": "needs a provider: `test_cli_judge_trust.py` runs it with a scripted one",
         "assay run assay.yaml --record-verdicts": "needs a judge: `test_cli_recorded_verdicts.py` runs it",
     },
+    "docs/kubernetes.md": {
+        "docker ": "needs Docker",
+        "kubectl ": "needs a cluster; `test_deploy.py` compares the manifests with the services, and the first token",
+        "assay login": "needs a server with identities: `test_cli_identity.py` runs it",
+        "assay run": "needs that server",
+    },
     "docs/mutants.md": {
         "make mutants": "takes up to 90 minutes",
         ".venv/bin/python -m tools.mutants": "takes minutes; `test_mutants.py` runs its parts",

@@ -134,7 +134,7 @@ def folder(tmp_path: Path) -> Path:
 
 @of("yaml")
 def test_yaml_is_what_its_reader_takes(block: Block, folder: Path) -> None:
-    """A spec, completed where it is a part; a rubric, limits, issuers, a file of promptfoo's, a part of compose's."""
+    """A spec, completed where it is a part; a rubric, limits, issuers, a file of promptfoo's, a part of compose's; an overlay."""
     path = folder / "assay.yaml"
     problems: list[Problem] = []
     data, _ = parse_yaml(block.text, file=block.page, problems=problems)
@@ -148,6 +148,9 @@ def test_yaml_is_what_its_reader_takes(block: Block, folder: Path) -> None:
         assert open_dataset(str(path)).check().format == "promptfoo/yaml"
     elif "issuers" in data:
         assert [issuer.audience for issuer in read_issuers(path)] == ["assay"]
+    elif data.get("kind") == "Kustomization":
+        assert all((ROOT / "deploy" / "overlays" / "ours" / folder).resolve().is_dir() for folder in data["resources"])
+        assert {each["name"] for each in data["images"]} == {f"assay-{Path(each).name}" for each in _services()}
     elif "services" in data:
         assert set(data["services"]) == {"embedder"}
     else:
@@ -205,8 +208,11 @@ def shell_problem(command: str) -> str:
             places = [ROOT / root / module.replace(".", "/") for root in ("", "common", "cli", *_services())]
             exists = module == "pytest" or any(place.is_dir() or place.with_suffix(".py").is_file() for place in places)
             return "" if exists else f"there is no module {module}"
-        case ["python" | "tools/install-locked" | "git" | "docker", *rest]:
-            files = [word for word in rest if re.match(r"(examples|tools|requirements)/", word)]
+        case ["python" | "tools/install-locked" | "git" | "docker" | "kubectl", *rest]:
+            # The overlay `ours` is the reader's own.
+            files = [
+                word for word in rest if re.match(r"(examples|tools|requirements|deploy/(?!overlays/ours))/?", word)
+            ]
             return "".join(name for name in files if not (ROOT / name).exists())
         case ["." | "export" | "printf" | "chmod" | "echo" | "cat" | "sqlite3", *_] | []:
             return ""
