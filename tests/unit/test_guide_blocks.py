@@ -134,7 +134,7 @@ def folder(tmp_path: Path) -> Path:
 
 @of("yaml")
 def test_yaml_is_what_its_reader_takes(block: Block, folder: Path) -> None:
-    """A spec, completed where it is a part; a rubric, limits, issuers, a file of promptfoo's, a part of compose's; an overlay."""
+    """A spec, completed where it is a part; a rubric, limits, issuers, a file of promptfoo's, compose's, an overlay."""
     path = folder / "assay.yaml"
     problems: list[Problem] = []
     data, _ = parse_yaml(block.text, file=block.page, problems=problems)
@@ -150,7 +150,9 @@ def test_yaml_is_what_its_reader_takes(block: Block, folder: Path) -> None:
         assert [issuer.audience for issuer in read_issuers(path)] == ["assay"]
     elif data.get("kind") == "Kustomization":
         assert all((ROOT / "deploy" / "overlays" / "ours" / folder).resolve().is_dir() for folder in data["resources"])
-        assert {each["name"] for each in data["images"]} == {f"assay-{Path(each).name}" for each in _services()}
+        assert {each["name"] for each in data["images"]} == {
+            f"assay-{each.removeprefix('services/')}" for each in _services()
+        }
     elif "services" in data:
         assert set(data["services"]) == {"embedder"}
     else:
@@ -210,9 +212,8 @@ def shell_problem(command: str) -> str:
             return "" if exists else f"there is no module {module}"
         case ["python" | "tools/install-locked" | "git" | "docker" | "kubectl", *rest]:
             # The overlay `ours` is the reader's own.
-            files = [
-                word for word in rest if re.match(r"(examples|tools|requirements|deploy/(?!overlays/ours))/?", word)
-            ]
+            mine = r"(examples|tools|requirements|deploy/(?!overlays/ours))/?"
+            files = [word for word in rest if re.match(mine, word)]
             return "".join(name for name in files if not (ROOT / name).exists())
         case ["." | "export" | "printf" | "chmod" | "echo" | "cat" | "sqlite3", *_] | []:
             return ""
