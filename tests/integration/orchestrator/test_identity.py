@@ -59,8 +59,9 @@ def later(days: float) -> str:
 
 async def drained(stream: Any) -> None:
     """Read a stream to its end."""
-    while await stream.read() is not grpc.aio.EOF:
-        pass
+    message = await stream.read()
+    while message is not grpc.aio.EOF:
+        message = await stream.read()
 
 
 def stored_bytes(folder: Path) -> bytes:
