@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 from tests.waiting import until
 from tests.word_counter import WordCounter
 
-from assay.errors import InvalidInputError, SetupError
+from assay.errors import InvalidInputError, SetupError, UnavailableError
 from assay.rpc.channel import read_stream
 from assay.rpc.status import translated
 from assay.v1 import embedder_pb2 as pb
@@ -24,9 +25,9 @@ if TYPE_CHECKING:
 MIB = 1024 * 1024
 
 
-async def embed(stub: Any, *texts: str, **options: Any) -> Any:
+async def embed(stub: Any, *texts: str, timeout_s: float = 100, **options: Any) -> Any:
     with translated():
-        return await stub.Embed(pb.EmbedRequest(texts=texts, **options), timeout=100)
+        return await stub.Embed(pb.EmbedRequest(texts=texts, **options), timeout=timeout_s)
 
 
 async def similarity(stub: Any, *pairs: tuple[str, str], **options: Any) -> Any:
@@ -108,7 +109,7 @@ async def test_long_documents_over_the_wire(embedder: Any) -> None:
     assert (list(cut.truncated), list(whole.truncated)) == ([0], [])
     assert (cut.token_counts[0], list(whole.window_counts)) == (256, [3, 1])
     vectors = [np.frombuffer(each.vectors, "<f4").reshape(2, 384) for each in (cut, whole)]
-    assert vectors[0][1] == pytest.approx(vectors[1][1], abs=1e-6)
+    assert vectors[0][1].tobytes() == vectors[1][1].tobytes()
     assert vectors[1][0] @ vectors[1][1] > vectors[0][0] @ vectors[0][1] + 0.1
     pairs = await similarity(embedder.stub, (text, "Bananas are rich in potassium."), windowed=True)
     (pair,) = pairs.similarities
@@ -135,6 +136,47 @@ async def test_wrong_options_name_their_field(counted: Any, options: Any, field:
     (problem,) = caught.value.problems
     assert (problem.field, problem.message) == (field, message)
     assert list((await embed(counted.stub, "a", dimension=2)).token_counts) == [1]
+
+
+async def test_a_load_outlives_its_caller(start: Callable[..., Any]) -> None:
+    """A model whose first caller is cancelled by its deadline is loaded once, and serves the next caller."""
+    loaded: list[str] = []
+    may_end = threading.Event()
+
+    def load(name: str, **options: Any) -> WordCounter:
+        loaded.append(name)
+        assert name == "listed" or may_end.wait(60)
+        return WordCounter()
+
+    settings = Settings(models=("listed",), allow_models=("*",), device="cpu")
+    embedder = await start(settings, load=load)
+    with pytest.raises(UnavailableError):
+        await embed(embedder.stub, "a", model="large", timeout_s=0.2)
+    await until(lambda: embedder.registry._waiting["large"], lambda waiting: not waiting)
+    again = asyncio.create_task(embed(embedder.stub, "a", model="large"))
+    await until(lambda: embedder.registry._waiting["large"])
+    may_end.set()
+    assert (await again).dimension == 2
+    assert loaded == ["listed", "large"]
+
+
+async def test_a_load_without_callers_may_fail(start: Callable[..., Any]) -> None:
+    """A failed load that no caller waits for leaves nothing behind: the next caller loads again and gets the reason."""
+    may_end = threading.Event()
+
+    def load(name: str, **options: Any) -> WordCounter:
+        if name == "broken":
+            may_end.wait(60)
+            raise SetupError("its weights are damaged", reason="MODEL_DAMAGED")
+        return WordCounter()
+
+    embedder = await start(Settings(models=("listed",), allow_models=("*",), device="cpu"), load=load)
+    with pytest.raises(UnavailableError):
+        await embed(embedder.stub, "a", model="broken", timeout_s=0.2)
+    may_end.set()
+    await until(lambda: embedder.registry._loads, lambda loads: not loads)
+    with pytest.raises(InvalidInputError, match="its weights are damaged"):
+        await embed(embedder.stub, "a", model="broken")
 
 
 def sized(mib: int) -> WordCounter:
