@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import signal
+import sys
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -12,15 +14,19 @@ from tests.waiting import until
 from tests.word_counter import WordCounter
 
 from assay.errors import InvalidInputError, SetupError, UnavailableError
-from assay.rpc.channel import read_stream
+from assay.rpc.channel import open_channel, read_stream, wait_for_ready
 from assay.rpc.status import translated
 from assay.v1 import embedder_pb2 as pb
+from assay.v1 import embedder_pb2_grpc
 from assay_embedder.registry import Registry
+from assay_embedder.service import SERVICE_NAME
 from assay_embedder.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
     from pathlib import Path
+
+    from assay_embedder.models import Model
 
 MIB = 1024 * 1024
 
@@ -228,3 +234,28 @@ async def test_vectors_on_disk_serve_the_next_process(tmp_path: Path) -> None:
         await (await registry.get("")).embed(["a b c"])
         await registry.aclose()
     assert [model.seen[1:] for model in models] == [[[3]], [], [[3]]]  # the first run is the warm-up
+
+
+async def test_vectors_on_disk_outlive_a_kill(
+    tmp_path: Path, start: Callable[..., Any], default_model: Model, caplog: pytest.LogCaptureFixture
+) -> None:
+    """After kill -9 of an embedder that writes to --cache-dir the next one serves the vectors that a model computes."""
+    folder, address = tmp_path / "cache", f"unix:{tmp_path / 'killed.sock'}"
+    texts = [f"The agent {number} is online." for number in range(600)]
+    command = [sys.executable, "-m", "assay_embedder", "--listen", address, "--cache-dir", str(folder)]
+    process = await asyncio.create_subprocess_exec(*command, "--threads", "1", stderr=asyncio.subprocess.DEVNULL)
+    async with open_channel(address) as channel:
+        await wait_for_ready(channel, SERVICE_NAME, 100)
+        stub = embedder_pb2_grpc.EmbedderServiceStub(channel)
+        asked = [asyncio.create_task(embed(stub, *texts[at : at + 20])) for at in range(0, len(texts), 20)]
+        await until(lambda: (folder / "vectors.sqlite-wal").stat().st_size, lambda size: size > 100_000)
+        process.kill()
+        assert await process.wait() == -signal.SIGKILL
+        await asyncio.gather(*asked, return_exceptions=True)
+    settings = Settings(device="cpu", cache_dir=folder)
+    again = await start(settings, load=lambda name, **options: default_model)
+    answers = [await embed(again.stub, *texts[at : at + 300]) for at in (0, 300)]
+    assert sum(answer.timing.cache_hits for answer in answers) > 0
+    computed = [default_model.encode([tokens]).astype("<f4").tobytes() for tokens in default_model.tokenize(texts)]
+    assert b"".join(answer.vectors for answer in answers) == b"".join(computed)
+    assert not caplog.records

@@ -25,7 +25,7 @@ def read(tmp_path: Path, adapter: str = "openai", **options: Any) -> AgentSettin
 
 
 def test_every_provider_fills_a_prompt() -> None:
-    """What a run does of a prompt, e.g. its price and its part of a report, is the same for every provider of a spec."""
+    """What a run does with a prompt, e.g. name its price, is the same for every provider of a spec."""
     assert {name for name in ADAPTERS if AgentSettings(name).fills_prompt} == set(PROVIDERS)
 
 
