@@ -250,7 +250,7 @@ class Registry:
 
 
 def _identity(model: LoadedModel) -> tuple[str, ...]:
-    """Run a model on a few texts; return all that tells its vectors from those of others.
+    """Run a model on a few texts; return all that distinguishes its vectors.
 
     The weights alone do not: another tokenizer, another way of pooling or another processor gives other vectors.
     """

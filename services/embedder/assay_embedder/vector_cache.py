@@ -24,7 +24,7 @@ class KeyMaker:
     answer which texts another one has.
 
     Args:
-        model: All that tells the model's vectors from others, e.g. its revision, precision and engine, and a hash of
+        model: All that distinguishes the model's vectors, e.g. its revision, precision and engine, and a hash of
             vectors that it computed.
     """
 
