@@ -15,6 +15,7 @@ import os
 import platform
 import random
 import resource
+import shutil
 import statistics
 import subprocess
 import sys
@@ -106,6 +107,7 @@ def measure(folder: Path, precisions: list[str], rounds: int, *, warm: bool) -> 
             env = {"ASSAY_EMBEDDER_PRECISION": precision} if precision else {}
             if warm:
                 assay(folder, env, "up")
+            shutil.rmtree(folder / "out", ignore_errors=True)  # whose files a run does not replace
             seen[precision].append(timed(run_command(), folder, env))
             if warm:
                 assay(folder, env, "down")

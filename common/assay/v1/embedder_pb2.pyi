@@ -545,9 +545,11 @@ class ModelInfo(_message.Message):
     max_tokens: _builtins.int
     """Longest input in word pieces; longer texts are cut. 0 until the model is loaded."""
     device: _builtins.str
-    """Where it runs: "cpu" or "cuda"."""
+    """Where it runs: "cpu", "cuda:N" for one GPU, or "cuda" for all GPUs."""
     precision: _builtins.str
-    """Number format of the weights, e.g. "float32"."""
+    """Precision of the vectors: "exact" (float32) or "fast" (16-bit products); empty until the model is
+    loaded. Older servers name a number format, e.g. "float32".
+    """
     prefix: _builtins.str
     """Put before every text by the server, e.g. "query: " for e5 models."""
     english_only: _builtins.bool

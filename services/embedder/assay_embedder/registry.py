@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+from collections import Counter
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
@@ -86,6 +87,8 @@ class Registry:
         self._on_batch = on_batch
         self._served: dict[str, Served] = {}
         self._loading = asyncio.Lock()
+        self._loads: dict[str, asyncio.Task[Served]] = {}
+        self._waiting: Counter[str] = Counter()  # callers by the model that they wait for
         self._cache = VectorCache(settings.cache_mib * _MIB)
         self._disk = _disk_cache(settings)
 
@@ -147,13 +150,32 @@ class Registry:
         return [(name, self._served[name].description if name in self._served else None) for name in names]
 
     async def aclose(self) -> None:
-        """End all workers."""
-        async with self._loading:
-            await asyncio.gather(*(served.embeddings.aclose() for served in self._served.values()))
+        """End all loads and workers."""
+        loads = list(self._loads.values())
+        for load in loads:
+            load.cancel()
+        await asyncio.gather(*loads, return_exceptions=True)
+        await asyncio.gather(*(served.embeddings.aclose() for served in self._served.values()))
         if self._disk is not None:
             await asyncio.to_thread(self._disk.close)
 
     async def _load(self, name: str) -> Served:
+        """Wait for a load that outlives its callers: a thread that loads cannot be stopped when a deadline passes."""
+        if name not in self._loads:
+            self._loads[name] = load = asyncio.create_task(self._load_once(name))
+            load.add_done_callback(lambda done: self._end_load(name, done))
+        self._waiting[name] += 1
+        try:
+            return await asyncio.shield(self._loads[name])
+        finally:
+            self._waiting[name] -= 1
+
+    def _end_load(self, name: str, load: asyncio.Task[Served]) -> None:
+        del self._loads[name]
+        if not load.cancelled():
+            load.exception()  # seen, also where no caller waits for it any more
+
+    async def _load_once(self, name: str) -> Served:
         async with self._loading:  # one at a time: loading takes all cores and much memory
             if name not in self._served:
                 await self._make_room(name)
@@ -184,7 +206,8 @@ class Registry:
     async def _unload_one(self, *, besides: str) -> bool:
         """Unload the model that was not used for longest; return False where none may be unloaded."""
         for name, served in self._served.items():
-            if name not in self._settings.models and name != besides and not served.users:
+            is_needed = name in self._settings.models or served.users or self._waiting[name]
+            if name != besides and not is_needed:
                 await self._unload(name)
                 return True
         return False
@@ -227,7 +250,7 @@ class Registry:
 
 
 def _identity(model: LoadedModel) -> tuple[str, ...]:
-    """Run a model on a few texts; return all that distinguishes its vectors from those of others.
+    """Run a model on a few texts; return all that distinguishes its vectors.
 
     The weights alone do not: another tokenizer, another way of pooling or another processor gives other vectors.
     """

@@ -24,8 +24,8 @@ class KeyMaker:
     answer which texts another one has.
 
     Args:
-        model: All that distinguishes the model's vectors from others, e.g. its revision, precision and engine, and a
-            hash of vectors that it computed.
+        model: All that distinguishes the model's vectors, e.g. its revision, precision and engine, and a hash of
+            vectors that it computed.
     """
 
     model: tuple[str, ...]

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import signal
+import sys
+import threading
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,23 +13,27 @@ import pytest
 from tests.waiting import until
 from tests.word_counter import WordCounter
 
-from assay.errors import InvalidInputError, SetupError
-from assay.rpc.channel import read_stream
+from assay.errors import InvalidInputError, SetupError, UnavailableError
+from assay.rpc.channel import open_channel, read_stream, wait_for_ready
 from assay.rpc.status import translated
 from assay.v1 import embedder_pb2 as pb
+from assay.v1 import embedder_pb2_grpc
 from assay_embedder.registry import Registry
+from assay_embedder.service import SERVICE_NAME
 from assay_embedder.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
     from pathlib import Path
 
+    from assay_embedder.models import Model
+
 MIB = 1024 * 1024
 
 
-async def embed(stub: Any, *texts: str, **options: Any) -> Any:
+async def embed(stub: Any, *texts: str, timeout_s: float = 100, **options: Any) -> Any:
     with translated():
-        return await stub.Embed(pb.EmbedRequest(texts=texts, **options), timeout=100)
+        return await stub.Embed(pb.EmbedRequest(texts=texts, **options), timeout=timeout_s)
 
 
 async def similarity(stub: Any, *pairs: tuple[str, str], **options: Any) -> Any:
@@ -108,7 +115,7 @@ async def test_long_documents_over_the_wire(embedder: Any) -> None:
     assert (list(cut.truncated), list(whole.truncated)) == ([0], [])
     assert (cut.token_counts[0], list(whole.window_counts)) == (256, [3, 1])
     vectors = [np.frombuffer(each.vectors, "<f4").reshape(2, 384) for each in (cut, whole)]
-    assert vectors[0][1] == pytest.approx(vectors[1][1], abs=1e-6)
+    assert vectors[0][1].tobytes() == vectors[1][1].tobytes()
     assert vectors[1][0] @ vectors[1][1] > vectors[0][0] @ vectors[0][1] + 0.1
     pairs = await similarity(embedder.stub, (text, "Bananas are rich in potassium."), windowed=True)
     (pair,) = pairs.similarities
@@ -135,6 +142,47 @@ async def test_wrong_options_name_their_field(counted: Any, options: Any, field:
     (problem,) = caught.value.problems
     assert (problem.field, problem.message) == (field, message)
     assert list((await embed(counted.stub, "a", dimension=2)).token_counts) == [1]
+
+
+async def test_a_load_outlives_its_caller(start: Callable[..., Any]) -> None:
+    """A model whose first caller is cancelled by its deadline is loaded once, and serves the next caller."""
+    loaded: list[str] = []
+    may_end = threading.Event()
+
+    def load(name: str, **options: Any) -> WordCounter:
+        loaded.append(name)
+        assert name == "listed" or may_end.wait(60)
+        return WordCounter()
+
+    settings = Settings(models=("listed",), allow_models=("*",), device="cpu")
+    embedder = await start(settings, load=load)
+    with pytest.raises(UnavailableError):
+        await embed(embedder.stub, "a", model="large", timeout_s=0.2)
+    await until(lambda: embedder.registry._waiting["large"], lambda waiting: not waiting)
+    again = asyncio.create_task(embed(embedder.stub, "a", model="large"))
+    await until(lambda: embedder.registry._waiting["large"])
+    may_end.set()
+    assert (await again).dimension == 2
+    assert loaded == ["listed", "large"]
+
+
+async def test_a_load_without_callers_may_fail(start: Callable[..., Any]) -> None:
+    """A failed load that no caller waits for leaves nothing behind: the next caller loads again and gets the reason."""
+    may_end = threading.Event()
+
+    def load(name: str, **options: Any) -> WordCounter:
+        if name == "broken":
+            may_end.wait(60)
+            raise SetupError("its weights are damaged", reason="MODEL_DAMAGED")
+        return WordCounter()
+
+    embedder = await start(Settings(models=("listed",), allow_models=("*",), device="cpu"), load=load)
+    with pytest.raises(UnavailableError):
+        await embed(embedder.stub, "a", model="broken", timeout_s=0.2)
+    may_end.set()
+    await until(lambda: embedder.registry._loads, lambda loads: not loads)
+    with pytest.raises(InvalidInputError, match="its weights are damaged"):
+        await embed(embedder.stub, "a", model="broken")
 
 
 def sized(mib: int) -> WordCounter:
@@ -186,3 +234,28 @@ async def test_vectors_on_disk_serve_the_next_process(tmp_path: Path) -> None:
         await (await registry.get("")).embed(["a b c"])
         await registry.aclose()
     assert [model.seen[1:] for model in models] == [[[3]], [], [[3]]]  # the first run is the warm-up
+
+
+async def test_vectors_on_disk_outlive_a_kill(
+    tmp_path: Path, start: Callable[..., Any], default_model: Model, caplog: pytest.LogCaptureFixture
+) -> None:
+    """After kill -9 of an embedder that writes to --cache-dir the next one serves the vectors that a model computes."""
+    folder, address = tmp_path / "cache", f"unix:{tmp_path / 'killed.sock'}"
+    texts = [f"The agent {number} is online." for number in range(600)]
+    command = [sys.executable, "-m", "assay_embedder", "--listen", address, "--cache-dir", str(folder)]
+    process = await asyncio.create_subprocess_exec(*command, "--threads", "1", stderr=asyncio.subprocess.DEVNULL)
+    async with open_channel(address) as channel:
+        await wait_for_ready(channel, SERVICE_NAME, 100)
+        stub = embedder_pb2_grpc.EmbedderServiceStub(channel)
+        asked = [asyncio.create_task(embed(stub, *texts[at : at + 20])) for at in range(0, len(texts), 20)]
+        await until(lambda: (folder / "vectors.sqlite-wal").stat().st_size, lambda size: size > 100_000)
+        process.kill()
+        assert await process.wait() == -signal.SIGKILL
+        await asyncio.gather(*asked, return_exceptions=True)
+    settings = Settings(device="cpu", cache_dir=folder)
+    again = await start(settings, load=lambda name, **options: default_model)
+    answers = [await embed(again.stub, *texts[at : at + 300]) for at in (0, 300)]
+    assert sum(answer.timing.cache_hits for answer in answers) > 0
+    computed = [default_model.encode([tokens]).astype("<f4").tobytes() for tokens in default_model.tokenize(texts)]
+    assert b"".join(answer.vectors for answer in answers) == b"".join(computed)
+    assert not caplog.records

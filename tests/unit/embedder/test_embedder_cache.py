@@ -2,7 +2,10 @@ from __future__ import annotations
 
 import asyncio
 import random
+import signal
 import sqlite3
+import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -200,6 +203,49 @@ async def test_vectors_outlive_the_process(tmp_path: Path) -> None:
     assert [answer.timing.cache_hits for answer in answers] == [0, 0, 2, 1]
     assert answers[2].vectors["c"].tobytes() == answers[0].vectors["c"].tobytes()
     assert answers[2].timing.cache_ms > 0
+
+
+_WRITER = """
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from assay_embedder.disk_cache import DiskCache
+from assay_embedder.jobs import Computed
+
+cache, number = DiskCache(Path(sys.argv[1]), 2 * 1024 * 1024), int(sys.argv[2])
+while True:  # over the limit, so that old entries are deleted, too
+    some = range(number, number + 100)
+    cache.store([(each.to_bytes(32, "big"), Computed(np.full(384, each, np.float32), each, 1, False)) for each in some])
+    cache.find([b""])
+    number += 100
+    if number % 1_000 == 0:
+        print(number, flush=True)
+"""
+
+
+def test_kill_while_vectors_are_written(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """After kill -9 the next process finds whole entries alone, each as it was stored, and keeps new ones."""
+    for first in (0, 1_000_000):
+        command = [sys.executable, "-c", _WRITER, str(tmp_path), str(first)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+            assert process.stdout is not None
+            last = int([process.stdout.readline() for _ in range(3)][-1])
+            process.kill()
+        assert process.returncode == -signal.SIGKILL
+        cache = DiskCache(tmp_path, 64 * MIB)
+        found = cache.find([number.to_bytes(32, "big") for number in range(first, last + 2_000)])
+        assert len(found) >= 100
+        for key, each in found.items():
+            number = int.from_bytes(key, "big")
+            assert same(each, Computed(np.full(384, number, np.float32), number, 1, False))
+        cache.store([(b"new", computed(first, 384))])
+        cache.close()
+        again = DiskCache(tmp_path, 64 * MIB)
+        assert same(again.find([b"new"])[b"new"], computed(first, 384))
+        again.close()
+    assert not caplog.records
 
 
 async def test_file_that_breaks_while_it_is_used(tmp_path: Path) -> None:

@@ -12,9 +12,9 @@ import yaml
 
 from assay.errors import SpecError
 from assay.model.run import AgentSettings
-from assay.spec.agents import check_agent
+from assay.spec.agents import ADAPTERS, check_agent
 from assay.spec.loader import load_spec, spec_from_mapping
-from assay.spec.prompt_options import PROMPT_KEYS
+from assay.spec.prompt_options import PROMPT_KEYS, PROVIDERS
 
 
 def read(tmp_path: Path, adapter: str = "openai", **options: Any) -> AgentSettings:
@@ -22,6 +22,11 @@ def read(tmp_path: Path, adapter: str = "openai", **options: Any) -> AgentSettin
     agent = {"adapter": adapter, "target": "some-model", **options}
     data = {"dataset": "d.jsonl", "agent": agent, "metrics": ["exact_match"]}
     return spec_from_mapping(data, base_dir=tmp_path).settings.agent
+
+
+def test_every_provider_fills_a_prompt() -> None:
+    """What a run does with a prompt, e.g. name its price, is the same for every provider of a spec."""
+    assert {name for name in ADAPTERS if AgentSettings(name).fills_prompt} == set(PROVIDERS)
 
 
 def test_a_prompt_file_travels_as_text_with_its_name_and_hash(tmp_path: Path) -> None:

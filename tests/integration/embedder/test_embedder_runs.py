@@ -1,0 +1,122 @@
+"""Runs over the real wire with the real model: what a score depends on, and what it does not."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from tests.embedding_models import ODD, texts_in_ten_scripts
+from tests.integration.orchestrator.conftest import _serve
+from tests.waiting import until
+
+from assay.agent_host.caller import AgentCaller
+from assay.metrics import complete_parameters
+from assay.model.agent_response import AgentResponse
+from assay.model.case import Case, Turn
+from assay.model.run import AgentSettings, MetricSettings, RunSettings, RunState
+from assay_embedder.settings import Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from assay.client.client import Client
+    from assay.model.run import Run
+    from assay_embedder.models import Model
+
+CASES = 42
+REPEATS = 25  # 1,050 rows, two shards
+_SHORT = texts_in_ten_scripts(len(ODD) + CASES * 4)[len(ODD) :]
+TEXTS = [" ".join(_SHORT[at::17]) for at in range(CASES * 3)]  # of three to ten each
+
+
+def cases() -> list[Case]:
+    """Return cases with two references and a recorded answer each, of mixed lengths."""
+    return [
+        Case(
+            f"c{at}",
+            (Turn(f"q{at}", references=(TEXTS[at], TEXTS[CASES + at])),),
+            recorded=AgentResponse(text=TEXTS[2 * CASES + at]),
+        )
+        for at in range(CASES)
+    ]
+
+
+def settings(*kinds: str, adapter: str = "replay", repeats: int = 1) -> RunSettings:
+    """Return settings of a run with some metrics."""
+    metrics = tuple(MetricSettings(kind, complete_parameters(kind, {}, where=kind)) for kind in kinds)
+    target = "" if adapter == "replay" else "agent:answer"
+    return RunSettings("r", AgentSettings(adapter, target, concurrency=4), metrics, (), repeats=repeats)
+
+
+async def started(client: Client, wanted: RunSettings, content: Sequence[Case]) -> Run:
+    """Create a run over some cases."""
+    dataset = await client.upload_dataset(content, name="d")
+    return await client.create_run(wanted, dataset.dataset_id)
+
+
+async def cosines(client: Client, run: Run, row_count: int = CASES) -> dict[str, set[float | None]]:
+    """Wait for the end of a run; return the different similarities of each case."""
+    async for _ in client.watch_run(run.run_id):
+        pass
+    ended = await client.get_run(run.run_id)
+    assert ended.state is RunState.SUCCEEDED, ended.state_reason
+    rows = [row async for row in client.list_results(run.run_id)]
+    assert len(rows) == row_count
+    found: dict[str, set[float | None]] = {}
+    for row in rows:
+        score = next(score for score in row.scores if score.metric == "semantic_similarity")
+        found.setdefault(row.case_id, set()).add(score.value)
+    return found
+
+
+async def resumed_cosines(folder: Path, embedder: Any) -> dict[str, set[float | None]]:
+    """Return the similarities of a run that is paused half way and resumed by another orchestrator."""
+    answers = {case.case_id: TEXTS[2 * CASES + at] for at, case in enumerate(cases())}
+    asked: list[str] = []
+    half, may_answer = asyncio.Event(), asyncio.Event()
+
+    async def agent(request: Any) -> str:
+        asked.append(request.case_id)
+        if len(asked) > CASES // 2:
+            half.set()
+            await may_answer.wait()
+        return answers[request.case_id]
+
+    def hosting(client: Client, run: Run) -> asyncio.Future[Any]:
+        return asyncio.ensure_future(client.host_agent(run.run_id, AgentCaller(agent), concurrency=4))
+
+    async with _serve(folder, embedder=embedder) as client:
+        run = await started(client, settings("semantic_similarity", adapter="python"), cases())
+        host = hosting(client, run)
+        await half.wait()
+        pausing = asyncio.ensure_future(client.pause_run(run.run_id))
+        await until(lambda: client.get_run(run.run_id), lambda seen: seen.pause_cause is not None)
+        may_answer.set()
+        assert CASES // 2 < (await pausing).counts.finished < CASES
+        await host
+    async with _serve(folder, embedder=embedder) as client:
+        await client.resume_run(run.run_id)
+        host = hosting(client, run)
+        found = await cosines(client, run)
+        await host
+    assert sorted(asked) == sorted(answers)
+    return found
+
+
+async def test_scores_are_the_same_bits_in_every_run(
+    tmp_path: Path, start: Callable[..., Any], default_model: Model
+) -> None:
+    """In another order of cases, with added metrics, over two shards with repeats, and after a resume.
+
+    The embedder keeps no vectors: each run has its texts computed anew, in batches of its own.
+    """
+    embedder = await start(Settings(device="cpu", cache_mib=0), load=lambda name, **options: default_model)
+    more = settings("consistency", "semantic_similarity", "satisfaction", repeats=REPEATS)
+    async with _serve(tmp_path, embedder=embedder.stub) as client:
+        plain = await cosines(client, await started(client, settings("semantic_similarity"), cases()))
+        other = await cosines(client, await started(client, more, cases()[::-1]), CASES * REPEATS)
+    resumed = await resumed_cosines(tmp_path, embedder.stub)
+    assert plain == other == resumed
+    assert {len(values) for values in plain.values()} == {1}
+    assert len(set.union(*plain.values())) == CASES
