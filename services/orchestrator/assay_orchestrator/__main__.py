@@ -9,15 +9,22 @@ import logging
 import os
 import sys
 from contextlib import AsyncExitStack
+from functools import partial
+from typing import TYPE_CHECKING
 
 from assay.errors import AssayError, InvalidInputError
 from assay.local.install_hint import install_hint
 from assay.runtime.logs import configure_logging
 from assay_orchestrator.settings import Settings
 
+if TYPE_CHECKING:
+    from assay.identity.authenticator import Authenticator
+    from assay.rpc.server import RpcServer
+
 _log = logging.getLogger("assay_orchestrator")
 
 _SERVICE = "assay.v1.RunService"
+_GARBAGE = 10_000
 _RECONNECT_MS = 1_000
 _LOUD = ("procrastinate", "alembic")
 
@@ -47,11 +54,34 @@ def main() -> None:
 
 async def serve(settings: Settings) -> None:
     """Serve with these settings until a signal, or until the lease is over."""
+    if settings.auth != "none":
+        # The database knows the callers: nothing is served before it is open.
+        await _serve(None, settings)
+        return
+    server = _new_server(settings)
+    # Before the imports that take most of the start: a client is connected, and hears that this is ready, at once.
+    await server.start(settings.listen)
+    try:
+        await _serve(server, settings)
+    finally:
+        await server.stop(0)
+
+
+def _new_server(settings: Settings, known: Authenticator | None = None) -> RpcServer:
+    from assay.rpc.server import RpcServer
+
+    server = RpcServer(dataclasses.replace(settings.server_options, authenticator=known))
+    if settings.role != "worker":
+        server.add(_SERVICE)
+    return server
+
+
+async def _serve(server: RpcServer | None, settings: Settings) -> None:
     from assay.local.lease import watch_lease
     from assay.model.scope import LOCAL
     from assay.rpc.channel import open_channel
     from assay.rpc.options import ChannelOptions
-    from assay.rpc.server import RpcServer, serve_until_signal
+    from assay.rpc.server import serve_until_signal
     from assay.v1 import embedder_pb2_grpc, judge_pb2_grpc, orchestrator_pb2_grpc
     from assay_orchestrator.engine.dispatcher_factory import open_dispatcher
     from assay_orchestrator.identity.serving import add_admin_service, authenticator
@@ -64,8 +94,9 @@ async def serve(settings: Settings) -> None:
     if settings.exit_with_lock is not None:
         watch_lease(settings.exit_with_lock, asyncio.get_running_loop(), released.set)
     database = open_database(settings)
-    server = RpcServer(dataclasses.replace(settings.server_options, authenticator=authenticator(settings, database)))
     try:
+        if server is None:
+            server = _new_server(settings, authenticator(settings, database))
         async with AsyncExitStack() as stack:
             embedder = None
             if settings.embedder:
@@ -83,12 +114,14 @@ async def serve(settings: Settings) -> None:
             if settings.role != "worker":
                 scope = LOCAL if settings.auth == "none" else None
                 service = RunService(database, manager, settings, server.stopping, scope)
-                server.add(_SERVICE, lambda grpc: orchestrator_pb2_grpc.add_RunServiceServicer_to_server(service, grpc))
+                register = partial(orchestrator_pb2_grpc.add_RunServiceServicer_to_server, service)
+                server.complete(_SERVICE, register)
                 if settings.auth != "none":
                     add_admin_service(server, database, manager)
 
             async def begin(address: str) -> None:
                 gc.freeze()
+                gc.set_threshold(_GARBAGE)  # the rows in work alone are more than the 700 objects of the default
                 gc.enable()
                 await manager.start()
                 _log.info("ready: address=%s role=%s", address, settings.role)
