@@ -15,7 +15,6 @@ from click.core import ParameterSource
 from assay.datasets.choices import ON_BAD_CASE
 from assay.errors import InvalidInputError, NotFoundError, Problem, SetupError, UnavailableError
 from assay.text.unsafe_text import clean, json_text
-from assay_cli.output.waiting import show_waiting
 from assay_cli.run_suggestions import with_suggestion
 
 if TYPE_CHECKING:
@@ -241,6 +240,7 @@ async def connect(
         from assay.client.client import Client
         from assay.client.run_driver import wait_for_stack
         from assay.client.starting import wait_for_downloads
+        from assay_cli.output.waiting import show_waiting
 
         address = server or (stack.address if stack is not None else "")
         async with Client(address, on_lost=_restarter(stack)) as client:
@@ -266,6 +266,7 @@ async def reach(client: Client) -> None:
         UnavailableError: It does not answer; names what gave the address.
     """
     from assay.client.run_driver import wait_for_stack
+    from assay_cli.output.waiting import show_waiting
 
     context = click.get_current_context()
     option = next(param for param in context.command.params if param.name == "server")

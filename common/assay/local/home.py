@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,6 +31,8 @@ class Home:
         home = (path or Path(os.environ.get("ASSAY_HOME") or Path.home() / ".assay")).expanduser().absolute()
         sockets = home / "run"
         if len(os.fsencode(sockets)) > _MAX_SOCKET_PATH_BYTES:
+            import tempfile  # here: it takes as long to import as the rest of a start
+
             digest = hashlib.sha256(os.fsencode(home)).hexdigest()[:12]
             sockets = Path(tempfile.gettempdir()) / f"assay-{os.getuid()}-{digest}"
         return cls(home, sockets)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import fcntl
 import importlib.util
 import os
@@ -225,8 +224,7 @@ class LocalStack:
         """
         if self._lease.is_closed:
             return
-        self._lease.close()
-        self._user.close()
+        self.release()
         if _is_shared(self._home):
             return
         for service in self._leased:
@@ -234,13 +232,19 @@ class LocalStack:
         for service in self._leased:
             self._children[service].wait()
 
+    def release(self) -> None:
+        """Give the lease back: the services that it keeps up end, if no other command uses them."""
+        self._lease.close()
+        self._user.close()
+
     async def wait_until_stopped(self, timeout_s: float = 15.0) -> None:
         """Give the lease back and wait until the services that it keeps up have ended, if no other command uses them.
 
         Services that stay are not waited for: those of `assay up`, and a judge that was restarted in the place of one.
         """
-        self._lease.close()
-        self._user.close()
+        import asyncio  # here: it is imported while the services start
+
+        self.release()
         leased = [self._children[service] for service in self._leased]
         try:
             async with asyncio.timeout(timeout_s):

@@ -10,7 +10,7 @@ import socket
 import stat
 import sys
 import threading
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
@@ -47,20 +47,22 @@ class RpcServer:
         self._services: dict[str, Callable[[grpc.aio.Server], None]] = {}
         self._rules: dict[str, MethodRule] = {}
         self._server: grpc.aio.Server | None = None
+        self._bound = ""
+        self._later = _LaterHandlers()
         self._health = Health(frozenset())
         self._serving = False
 
     def add(
         self,
         service_name: str,
-        register: Callable[[grpc.aio.Server], None],
+        register: Callable[[grpc.aio.Server], None] | None = None,
         methods: Mapping[str, MethodRule] | None = None,
     ) -> None:
         """Add a service before the start.
 
         Args:
             service_name: Full name, e.g. "assay.v1.RunService"; health and reflection use it.
-            register: Registers the servicer with the gRPC server.
+            register: Registers the servicer with the gRPC server; None where `complete` does after the start.
             methods: The rule of each of its methods by name; None for those of `assay.rpc.methods.METHODS`.
 
         Raises:
@@ -71,10 +73,30 @@ class RpcServer:
         if methods is None and service_name not in METHODS:
             raise RuntimeError(f"{service_name} has no rules for its methods: add them to assay.rpc.methods.METHODS")
         self._rules |= rules_of(service_name, METHODS[service_name] if methods is None else methods)
-        self._services[service_name] = register
+        self._services[service_name] = register or _nothing
+
+    def complete(self, service_name: str, register: Callable[[grpc.aio.Server], None]) -> None:
+        """Register the servicer of a service that was added without one.
+
+        For a server that listens before it imports what its calls need. The event loop must not run between `start`
+        and this: calls that come meanwhile wait for it, and would otherwise be answered UNIMPLEMENTED.
+
+        Args:
+            service_name: As it was added.
+            register: Registers the servicer with the gRPC server.
+
+        Raises:
+            RuntimeError: A method of the service has no rule, or one that does not fit.
+        """
+        names = (name.rpartition("/") for name in self._rules)
+        rules = {method: self._rules[f"{path}/{method}"] for path, _, method in names if path == f"/{service_name}"}
+        rules_of(service_name, rules)
+        register(self._later)  # type: ignore[arg-type]  # takes handlers like a server
 
     async def start(self, address: str) -> str:
         """Listen at an address; health says NOT_SERVING until `set_serving`.
+
+        A server that listens already keeps its address.
 
         Args:
             address: "unix:/path", or "host:port" where port 0 takes a free one.
@@ -85,6 +107,8 @@ class RpcServer:
         Raises:
             SetupError: The address is taken or is no address.
         """
+        if self._bound:
+            return self._bound
         _check_address(address)
         rules = self._rules | rules_of(_HEALTH_SERVICE, METHODS[_HEALTH_SERVICE])
         if self._options.reflection:
@@ -98,6 +122,7 @@ class RpcServer:
         health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
         for register in self._services.values():
             register(server)
+        server.add_generic_rpc_handlers((self._later,))
         if self._options.reflection:
             from grpc_reflection.v1alpha import reflection  # imported here: local services do without it
 
@@ -105,7 +130,7 @@ class RpcServer:
             reflection.enable_server_reflection(names, server)
         bound = _bind(server, address, self._options.credentials)
         await server.start()
-        self._server = server
+        self._server, self._bound = server, bound
         return bound
 
     def set_serving(self, serving: bool) -> None:
@@ -128,6 +153,27 @@ class RpcServer:
         self._health.close()
         if self._server is not None:
             await self._server.stop(grace_s or None)
+
+
+class _LaterHandlers(grpc.GenericRpcHandler):
+    """Handlers that are registered after the start, which gRPC's own server does not allow for."""
+
+    def __init__(self) -> None:
+        self._handlers: list[grpc.GenericRpcHandler] = []
+
+    def add_generic_rpc_handlers(self, handlers: Iterable[grpc.GenericRpcHandler]) -> None:
+        self._handlers.extend(handlers)
+
+    def add_registered_method_handlers(self, service_name: str, handlers: object) -> None:
+        """Generated code registers its methods twice; once is enough."""
+
+    def service(self, details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler[Any, Any] | None:
+        found = (handlers.service(details) for handlers in self._handlers)
+        return next((handler for handler in found if handler is not None), None)
+
+
+def _nothing(server: grpc.aio.Server) -> None:
+    """Register nothing yet."""
 
 
 def rules_of(service_name: str, methods: Mapping[str, MethodRule]) -> dict[str, MethodRule]:
@@ -161,7 +207,7 @@ async def serve_until_signal(
     """Serve until SIGTERM or SIGINT, then drain and stop; a second signal stops at once.
 
     Args:
-        server: A server that has not started.
+        server: A server that has not started, or listens there already.
         address: Where to listen, as in `RpcServer.start`.
         on_ready: Awaited with the bound address before health says SERVING, e.g. to warm up.
         on_drain: Awaited after health says NOT_SERVING and `stopping` is set.

@@ -8,11 +8,16 @@ import logging
 import os
 import sys
 from contextlib import AsyncExitStack
+from functools import partial
+from typing import TYPE_CHECKING
 
 from assay.errors import AssayError, InvalidInputError
 from assay.local.install_hint import install_hint
 from assay.runtime.logs import configure_logging
 from assay_orchestrator.settings import Settings
+
+if TYPE_CHECKING:
+    from assay.rpc.server import RpcServer
 
 _log = logging.getLogger("assay_orchestrator")
 
@@ -46,11 +51,25 @@ def main() -> None:
 
 async def serve(settings: Settings) -> None:
     """Serve with these settings until a signal, or until the lease is over."""
+    from assay.rpc.server import RpcServer
+
+    server = RpcServer(settings.server_options)
+    if settings.role != "worker":
+        server.add(_SERVICE)
+    # Before the imports that take most of the start: a client is connected, and hears that this is ready, at once.
+    await server.start(settings.listen)
+    try:
+        await _serve(server, settings)
+    finally:
+        await server.stop(0)
+
+
+async def _serve(server: RpcServer, settings: Settings) -> None:
     from assay.local.lease import watch_lease
     from assay.model.scope import LOCAL
     from assay.rpc.channel import open_channel
     from assay.rpc.options import ChannelOptions
-    from assay.rpc.server import RpcServer, serve_until_signal
+    from assay.rpc.server import serve_until_signal
     from assay.v1 import embedder_pb2_grpc, judge_pb2_grpc, orchestrator_pb2_grpc
     from assay_orchestrator.engine.dispatcher_factory import open_dispatcher
     from assay_orchestrator.runs.manager import RunManager
@@ -61,7 +80,6 @@ async def serve(settings: Settings) -> None:
     released = asyncio.Event()
     if settings.exit_with_lock is not None:
         watch_lease(settings.exit_with_lock, asyncio.get_running_loop(), released.set)
-    server = RpcServer(settings.server_options)
     database = open_database(settings)
     try:
         async with AsyncExitStack() as stack:
@@ -80,7 +98,8 @@ async def serve(settings: Settings) -> None:
             manager = RunManager(database, settings, planner, open_dispatcher(settings, database))
             if settings.role != "worker":
                 service = RunService(database, manager, settings, server.stopping, LOCAL)
-                server.add(_SERVICE, lambda grpc: orchestrator_pb2_grpc.add_RunServiceServicer_to_server(service, grpc))
+                register = partial(orchestrator_pb2_grpc.add_RunServiceServicer_to_server, service)
+                server.complete(_SERVICE, register)
 
             async def begin(address: str) -> None:
                 gc.freeze()

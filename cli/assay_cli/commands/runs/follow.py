@@ -118,7 +118,7 @@ async def follow_to_end(
         raise type(error)(f"{error.message}\n{options.how_to_continue(run)}", reason=error.reason) from error
     if options.form is Form.TEXT and not options.again:
         click.echo(say_state(run), file=options.out)
-    return await conclude(client, run, options)
+    return await conclude(client, run, options, stack)
 
 
 async def _drive(
@@ -152,8 +152,11 @@ async def _drive(
             return await drive_run(client, run, code, take, stack, resume=is_own, include_answers=options.verbose)
 
 
-async def conclude(client: Client, run: Run, options: OutputOptions) -> int:
-    """Print the summary of a run that is over, write its report where one is wanted, and return the exit status."""
+async def conclude(client: Client, run: Run, options: OutputOptions, stack: LocalStack | None = None) -> int:
+    """Print the summary of a run that is over, write its report where one is wanted, and return the exit status.
+
+    The local stack may stop as soon as the rows are read: nothing is asked after that.
+    """
     from assay.client.run_driver import saying_how_to_report
     from assay.reports.writing import write_reports
     from assay_cli.exit_status import exit_status_of
@@ -176,6 +179,7 @@ async def conclude(client: Client, run: Run, options: OutputOptions) -> int:
     with saying_how_to_report(run, options.server):
         if options.output_dir is not None:
             rows = client.list_results(run.run_id)
+            rows = _releasing(rows, stack) if stack is not None else rows
             rows = options.recorded(rows, run) if options.recorded is not None else rows
             reports = await write_reports(
                 run,
@@ -199,6 +203,13 @@ async def conclude(client: Client, run: Run, options: OutputOptions) -> int:
     if form in (Form.TEXT, Form.VERDICT) and (lines := options.against.lines):
         click.echo("\n".join(["", *lines] if form is Form.TEXT else lines[:1]), file=out)
     return status or (decision.exit_status if (decision := options.against.decision) is not None else 0)
+
+
+async def _releasing(rows: AsyncIterator[CaseResult], stack: LocalStack) -> AsyncIterator[CaseResult]:
+    """Yield the rows, then let the local stack stop while the reports are written."""
+    async for row in rows:
+        yield row
+    stack.release()
 
 
 def _compare_and_write(options: OutputOptions, report: Report) -> None:
