@@ -21,13 +21,16 @@ from assay_orchestrator.store.database import open_database
 for _ in range(2):  # makes a database, then finds it up to date
     open_database(Settings.read(["--database", sys.argv[1]], {})).close()
 """
-COMMAND = "import assay_cli.commands.run"
+COMMAND = "import assay_cli.commands.run, assay.local.stack"
 UNUSED = {
     "orchestrator": (
         "alembic", "assay.comparison.compare", "assay.spec.loader", "httpx2", "jsonschema", "numpy", "procrastinate",
         "psycopg", "scipy", "sqlalchemy.dialects.postgresql", "yaml",
     ),
-    "command": ("assay.comparison", "assay.model.run", "grpc", "jinja2", "numpy", "sqlalchemy", "yaml"),
+    "command": (
+        "assay.comparison", "assay.model.run", "asyncio", "grpc", "hashlib", "jinja2", "numpy", "sqlalchemy", "tempfile",
+        "yaml",
+    ),
 }  # fmt: skip
 
 

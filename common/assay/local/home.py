@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import stat
 from dataclasses import dataclass
@@ -31,7 +30,9 @@ class Home:
         home = (path or Path(os.environ.get("ASSAY_HOME") or Path.home() / ".assay")).expanduser().absolute()
         sockets = home / "run"
         if len(os.fsencode(sockets)) > _MAX_SOCKET_PATH_BYTES:
-            import tempfile  # here: it takes as long to import as the rest of a start
+            # Here: they take as long to import as the rest of a command's start.
+            import hashlib
+            import tempfile
 
             digest = hashlib.sha256(os.fsencode(home)).hexdigest()[:12]
             sockets = Path(tempfile.gettempdir()) / f"assay-{os.getuid()}-{digest}"

@@ -6,11 +6,8 @@ salted digests, so that no key and no setting is written anywhere.
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 import json
 import os
-import secrets
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -32,6 +29,8 @@ def record_variables(path: Path, prefix: str, environment: Mapping[str, str], ke
         environment: The service's.
         keys: The variables with the keys that it will use; none for a service without keys.
     """
+    import secrets  # here, like those below: a start without judge and embedder needs none of them
+
     salt = secrets.token_hex(16)
     names = {*keys, *_settings(prefix, environment)}
     digests = {name: _digest(salt, name, environment[name]) for name in sorted(names) if environment.get(name)}
@@ -68,10 +67,15 @@ def _settings(prefix: str, names: Mapping[str, object]) -> set[str]:
 
 
 def _is_same(recorded: object, salt: str, name: str, value: str) -> bool:
+    import hmac
+
     return isinstance(recorded, str) and bool(value) and hmac.compare_digest(recorded, _digest(salt, name, value))
 
 
 def _digest(salt: str, name: str, value: str) -> str:
+    import hashlib
+    import hmac
+
     content = f"{value}\0{_state_of(value)}" if name in _FILES else value
     return hmac.new(salt.encode(), content.encode("utf-8", "surrogateescape"), hashlib.sha256).hexdigest()
 

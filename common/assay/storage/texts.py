@@ -13,6 +13,7 @@ from assay.model.agent_response import clean_text
 if TYPE_CHECKING:
     from sqlalchemy.engine import Dialect
 
+_ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 _ESCAPED_NUL = re.compile(r"(?<!\\)((?:\\\\)*)\\u0000")
 
 
@@ -22,7 +23,7 @@ def json_text(data: object) -> str:
     Raises:
         ValueError: A number is not finite.
     """
-    text = clean_text(json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":")))
+    text = clean_text(_ENCODER.encode(data))
     if "\\u0000" in text:
         text = _ESCAPED_NUL.sub("\\1\ufffd", text)
     return text

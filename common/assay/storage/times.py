@@ -10,5 +10,7 @@ from assay.runtime.failpoints import clock_offset_s, failpoint
 def now() -> str:
     """Return the present moment, e.g. 2026-05-01T09:30:00.125Z."""
     failpoint("store.clock")
-    moment = datetime.now(UTC) + timedelta(seconds=clock_offset_s())
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    moment = datetime.now(UTC)
+    if offset_s := clock_offset_s():
+        moment += timedelta(seconds=offset_s)
+    return moment.isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"

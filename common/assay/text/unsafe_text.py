@@ -53,9 +53,13 @@ def clean(text: str, *, keep_lines: bool = False) -> str:
     return UNSAFE.sub(lambda found: shown(found[0]), text)
 
 
+_LINE = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
+
+
 def json_text(document: object, *, indent: int | None = None) -> str:
     """Return a document as JSON that a terminal shows as it is: unsafe characters are escaped in it."""
-    return escaped(json.dumps(document, ensure_ascii=False, allow_nan=False, indent=indent), keep_lines=True)
+    encoder = _LINE if indent is None else json.JSONEncoder(ensure_ascii=False, allow_nan=False, indent=indent)
+    return escaped(encoder.encode(document), keep_lines=True)
 
 
 def shorten(text: str, width: int | None) -> str:

@@ -12,9 +12,12 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
+_ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
+
+
 def mapping_to_text(data: Mapping[str, Any]) -> str:
     """Return a mapping as the text of a JSON object; empty for an empty one."""
-    return clean_text(json.dumps(dict(data), ensure_ascii=False, allow_nan=False)) if data else ""
+    return clean_text(_ENCODER.encode(dict(data))) if data else ""
 
 
 def mapping_from_text(text: str) -> dict[str, Any]:
