@@ -110,6 +110,15 @@ def test_an_orchestrator_started_for_a_wrong_dataset_is_ended(project: Cli) -> N
     assert len(json.loads(project.run("runs", "list", "--json").stdout)) == 1
 
 
+def _says_stopped(stack: LocalStack) -> bool:
+    """Return whether a stack says that its orchestrator was stopped: a process gives its locks back before it ends."""
+    try:
+        stack.check()
+    except SetupError as stopped:
+        return "was stopped" in stopped.message
+    return False
+
+
 def test_an_orchestrator_that_another_command_uses_is_not_ended(tmp_path: Path) -> None:
     """A command that refuses its input ends the orchestrator that it started only where no other command uses it."""
     home = Home.open(tmp_path / "home")
@@ -119,9 +128,7 @@ def test_an_orchestrator_that_another_command_uses_is_not_ended(tmp_path: Path) 
     refused.abandon()
     assert list(running_services(home)) == ["orchestrator"]
     asyncio.run(other.wait_until_stopped())
-    wait_until(lambda: not running_services(home))
-    with pytest.raises(SetupError, match="was stopped"):
-        refused.check()
+    wait_until(lambda: not running_services(home) and _says_stopped(refused))
 
 
 def test_a_module_that_does_not_import_shows_its_own_traceback(project: Cli) -> None:

@@ -28,8 +28,8 @@ UNUSED = {
         "psycopg", "scipy", "sqlalchemy.dialects.postgresql", "yaml",
     ),
     "command": (
-        "assay.comparison", "assay.model.run", "asyncio", "grpc", "hashlib", "jinja2", "numpy", "sqlalchemy", "tempfile",
-        "yaml",
+        "assay.comparison", "assay.model.run", "asyncio", "grpc", "hashlib", "jinja2", "numpy", "sqlalchemy",
+        "tempfile", "yaml",
     ),
 }  # fmt: skip
 

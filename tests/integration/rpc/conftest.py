@@ -63,6 +63,10 @@ class Wire:
         self._stack.push_async_callback(server.stop, 0)
         return server
 
+    def closing(self, server: RpcServer) -> None:
+        """Stop a server after the test."""
+        self._stack.push_async_callback(server.stop, 0)
+
     async def serve(
         self,
         handlers: dict[str, tuple[str, Callable[..., Any]]],

@@ -7,12 +7,15 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import grpc
 import grpc.aio
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from assay.errors import SetupError
 from assay.rpc.channel import read_stream, wait_for_ready
+from assay.rpc.methods import MethodRule, Slots
+from assay.rpc.options import ServerOptions
 from assay.rpc.server import RpcServer, serve_until_signal
 
 SERVICE = "assay.test.Service"
@@ -58,6 +61,25 @@ class Life:
     async def _on_drain(self) -> None:
         self.draining.set()
         await self.may_drain.wait()
+
+
+async def test_a_server_that_listens_before_its_imports_answers_a_call_that_came_meanwhile(wire: Any) -> None:
+    """Clients are connected while the loop is kept busy; their calls wait for the handlers and are not refused."""
+    server = RpcServer(ServerOptions(reflection=False))
+    server.add(SERVICE, methods={"Echo": MethodRule(Slots.CALLS)})
+    wire.closing(server)
+    with grpc.insecure_channel(await server.start("127.0.0.1:0")) as channel:
+        grpc.channel_ready_future(channel).result(timeout=60)  # the loop does not run, as during imports
+        call: Any = channel.unary_unary(f"/{SERVICE}/Echo")
+        answer = call.future(b"question", timeout=60)
+        handlers: Any = {"Echo": grpc.unary_unary_rpc_method_handler(echo)}
+        server.complete(
+            SERVICE,
+            lambda grpc_server: grpc_server.add_generic_rpc_handlers(
+                (grpc.method_handlers_generic_handler(SERVICE, handlers),)
+            ),
+        )
+        assert await asyncio.to_thread(answer.result) == b"question"
 
 
 @pytest.mark.parametrize("service", ["", SERVICE])
