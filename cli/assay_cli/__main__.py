@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from types import FrameType
 
 _CRASHED, _INTERRUPTED = 3, 130
+_START_OBJECTS = 200_000
+"""More than imports make, none of which is garbage."""
 
 
 def main() -> None:
@@ -20,7 +22,7 @@ def main() -> None:
     interruptible = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if interruptible:
         signal.signal(signal.SIGINT, _leave)
-    gc.set_threshold(50_000)  # imports make no garbage, and collecting meanwhile takes a tenth of a short command
+    gc.set_threshold(_START_OBJECTS)  # collecting while modules are imported takes a tenth of a short command
     # gRPC's own log lines are for its developers; set before anything imports it.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import re
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from assay.datasets import DatasetInfo
     from assay.local.stack import LocalStack
 
+_NEW_OBJECTS = 50_000
+"""Garbage is looked for after as many more objects: an agent of the user may make some."""
 _FIELD = re.compile(r"\w[\w -]*")
 
 T = TypeVar("T")
@@ -165,6 +168,9 @@ def run_async(main: Coroutine[Any, Any, T]) -> T:
 
     from assay.agent_host.executor import AgentExecutor
     from assay_cli.agent_process.forks import isolate_forks
+
+    gc.freeze()  # what is imported stays
+    gc.set_threshold(_NEW_OBJECTS)
 
     async def stoppable() -> T:
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
