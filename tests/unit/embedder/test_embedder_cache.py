@@ -254,8 +254,9 @@ async def test_file_that_breaks_while_it_is_used(tmp_path: Path) -> None:
     disk = DiskCache(tmp_path, 64 * MIB)
     embeddings = embeddings_of(encoder, disk=disk)
     await embeddings.embed(["a"])
-    assert disk._connection is not None
-    disk._connection.close()
+    with disk._lock:  # its thread may be writing
+        assert disk._connection is not None
+        disk._connection.close()
     assert (await embeddings.embed(["b"])).vectors
     await until(disk._waiting.empty)
     await embeddings.aclose()
