@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import sqlite3
 import sys
 import threading
+from contextlib import closing
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -236,6 +239,13 @@ async def test_vectors_on_disk_serve_the_next_process(tmp_path: Path) -> None:
     assert [model.seen[1:] for model in models] == [[[3]], [], [[3]]]  # the first run is the warm-up
 
 
+def stored_vectors(file: Path) -> int:
+    """Return how many vectors a cache has on disk."""
+    with closing(sqlite3.connect(file)) as connection:
+        count: int = connection.execute("SELECT count(*) FROM vectors").fetchone()[0]
+    return count
+
+
 async def test_vectors_on_disk_outlive_a_kill(
     tmp_path: Path, start: Callable[..., Any], default_model: Model, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -248,7 +258,7 @@ async def test_vectors_on_disk_outlive_a_kill(
         await wait_for_ready(channel, SERVICE_NAME, 100)
         stub = embedder_pb2_grpc.EmbedderServiceStub(channel)
         asked = [asyncio.create_task(embed(stub, *texts[at : at + 20])) for at in range(0, len(texts), 20)]
-        await until(lambda: (folder / "vectors.sqlite-wal").stat().st_size, lambda size: size > 100_000)
+        await until(lambda: stored_vectors(folder / "vectors.sqlite"))  # committed, and not only written
         process.kill()
         assert await process.wait() == -signal.SIGKILL
         await asyncio.gather(*asked, return_exceptions=True)
