@@ -8,7 +8,6 @@ import sqlite3
 import sys
 import threading
 from contextlib import closing
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
