@@ -147,7 +147,7 @@ def test_wrong_logins_store_nothing(project: Cli) -> None:
 
 
 def test_a_server_that_others_reach_needs_tls_and_identities(project: Cli) -> None:
-    """A service at an address of the network does not start in the clear unless it is told so by name."""
+    """A service at an address of the network does not start in the clear without --insecure."""
     for options, lacks in (
         ((), "it needs TLS (--tls-cert, --tls-key) and identities (--auth tokens), or --insecure"),
         (("--auth", "tokens"), "it needs TLS (--tls-cert, --tls-key), or --insecure"),

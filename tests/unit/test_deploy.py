@@ -77,7 +77,7 @@ def dev_arguments(name: str) -> list[str]:
 
 @pytest.mark.parametrize("name", OWN)
 def test_every_command_line_is_one_that_the_service_takes(name: str) -> None:
-    """A flag that is renamed is found here; probes, ports and the time to end fit what the process is told."""
+    """A flag that is renamed is found here; probes, ports and the time to end fit the process's settings."""
     found, mine = settings(name), container(name)
     ports = {each["name"]: str(each["containerPort"]) for each in mine["ports"]}
     assert (found.listen, found.health_listen) == (f"0.0.0.0:{ports['grpc']}", f"0.0.0.0:{ports['health']}")

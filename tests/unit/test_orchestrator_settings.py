@@ -51,6 +51,20 @@ def test_teams_have_weights_and_agents_limits() -> None:
         Settings.read(["--agent-limits", "x=0"], {})
 
 
+def test_networks_and_the_proxy_of_calls_are_read() -> None:
+    """Addresses among the hosts are allowed by that; a network or a proxy of another form is refused with its flag."""
+    given = ["--egress-networks", "10.0.0.0/8, fd00::/8", "--http-hosts", "*.test,192.168.1.7", "--egress-proxy"]
+    egress = Settings.read([*given, "http://proxy.test:3128"], {}).egress
+    assert [egress.allows(each) for each in ("10.1.1.1", "fd00::1", "192.168.1.7", "192.168.1.8")] == [True] * 3 + [
+        False
+    ]
+    assert egress.proxy == "http://proxy.test:3128"
+    assert Settings.read(["--egress-networks", "*"], {}).egress.allows("127.0.0.1")
+    for wrong in (["--egress-networks", "10.0.0.1/8"], ["--egress-proxy", "https://a:b@proxy.test"]):
+        with pytest.raises(InvalidInputError, match=f"{wrong[0]}: must be "):
+            Settings.read(wrong, {})
+
+
 def test_processes_share_a_postgresql_database_alone() -> None:
     """A file has one process, which does all; roles, times and recovery that do not fit are told at once."""
     with pytest.raises(InvalidInputError) as caught:

@@ -9,9 +9,13 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import socket
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 IPNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -97,21 +101,22 @@ def forbidden(host: str) -> str:
     )
 
 
-def is_address(host: str) -> bool:
-    """Return whether a host is written as an address."""
-    try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    return True
+def own_networks(hosts: Iterable[str]) -> tuple[IPNetwork, ...]:
+    """Return the addresses among the hosts that an operator lists: one that is written down is allowed by that."""
+    found: list[IPNetwork] = []
+    for host in hosts:
+        with suppress(ValueError):  # a name, or a pattern
+            found.append(ipaddress.ip_network(host))
+    return tuple(found)
 
 
-def read_networks(parts: tuple[str, ...]) -> tuple[IPNetwork, ...] | None:
-    """Return the networks of a setting; None where one part is "*", which allows every address.
+def read_networks(text: str) -> tuple[IPNetwork, ...] | None:
+    """Return the networks of a comma-separated list; None where one entry is "*", which allows every address.
 
     Raises:
         ValueError: A part is no network.
     """
+    parts = [part.strip() for part in text.split(",") if part.strip()]
     if "*" in parts:
         return None
     try:

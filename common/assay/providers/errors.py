@@ -92,12 +92,21 @@ class UnreachableError(Exception):
         message: What happened.
         type: Name of the exception behind it; empty where there is none.
         sent: Whether the service may have worked on the request, and bill it.
+        may_pass: Whether another attempt may succeed.
     """
 
-    def __init__(self, message: str, *, type: str = "", sent: bool) -> None:  # noqa: A002 - as in an AgentError
+    def __init__(
+        self,
+        message: str,
+        *,
+        type: str = "",  # noqa: A002 - as in an AgentError
+        sent: bool,
+        may_pass: bool = True,
+    ) -> None:
         super().__init__(message)
         self.type = type
         self.sent = sent
+        self.may_pass = may_pass
 
 
 class MalformedReplyError(Exception):

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 import httpx2
 
+from assay.http.connection import AddressNotAllowedError
 from assay.http.event_stream import EVENT_STREAM
 from assay.http.transport import HttpTransport
 from assay.model.response_fields import excerpt
@@ -75,7 +76,10 @@ def provider_error(problem: Exception) -> Exception:
     if isinstance(cause, MalformedReplyError):
         return cause
     return UnreachableError(
-        str(cause) or "the connection broke", type=type(cause).__name__, sent=not isinstance(cause, _NOTHING_SENT)
+        str(cause) or "the connection broke",
+        type=type(cause).__name__,
+        sent=not isinstance(cause, _NOTHING_SENT),
+        may_pass=not isinstance(cause, AddressNotAllowedError),
     )
 
 

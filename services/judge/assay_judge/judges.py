@@ -101,11 +101,11 @@ class JudgeChoice:
         """
         if self.provider == "replay":
             return [Problem("is not for recorded verdicts, which cost nothing: ask without it", where)]
-        if self.base_url and not _listed(_origin(self.base_url), services):
+        if self.base_url and not _listed(origin_of(self.base_url), services):
             return [
                 Problem(
-                    f"needs a batch API, and {_origin(self.base_url)} is not known to have one: ask without it, or let "
-                    "the operator list the service with --batch-base-urls",
+                    f"needs a batch API, and {origin_of(self.base_url)} is not known to have one: ask without it, or "
+                    "let the operator list the service with --batch-base-urls",
                     where,
                 )
             ]
@@ -132,9 +132,9 @@ class Permissions:
         name = f"{choice.provider}:{choice.model}"
         if choice.provider not in ("none", "replay") and not _listed(name, self.judges):
             found.append(Problem(f"{name} is not allowed here: the operator can allow it with --allow-judges", where))
-        if choice.base_url and not _listed(_origin(choice.base_url), self.base_urls):
+        if choice.base_url and not _listed(origin_of(choice.base_url), self.base_urls):
             message = (
-                f"{_origin(choice.base_url)} is not allowed here: the operator can allow it with --allow-base-urls"
+                f"{origin_of(choice.base_url)} is not allowed here: the operator can allow it with --allow-base-urls"
             )
             found.append(Problem(message, f"{where}.base_url"))
         if choice.key_variable and not _listed(choice.key_variable, self.key_variables):
@@ -170,7 +170,8 @@ def _listed(name: str, patterns: Sequence[str]) -> bool:
     return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
-def _origin(url: str) -> str:
+def origin_of(url: str) -> str:
+    """Return the scheme://host[:port] of a URL."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc}"
 

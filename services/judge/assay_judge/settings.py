@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from ipaddress import ip_network
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from assay.errors import Problem
-from assay.http.egress import Egress, is_address, read_networks, read_proxy
-from assay.runtime.settings import ServiceSettings, flag_of, listed, number, path, setting
+from assay.http.egress import Egress, IPNetwork, own_networks, read_networks, read_proxy
+from assay.runtime.settings import ServiceSettings, flag_of, number, path, setting
 from assay_judge.batches.dispatcher import BatchRules
 from assay_judge.calls.retry_policy import RetryPolicy
-from assay_judge.judges import DEFAULT_MAX_TOKENS, DEFAULT_TEMPERATURE, JudgeChoice, Permissions
+from assay_judge.judges import DEFAULT_MAX_TOKENS, DEFAULT_TEMPERATURE, JudgeChoice, Permissions, origin_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -50,11 +49,11 @@ class Settings(ServiceSettings):
     allow_key_variables: tuple[str, ...] = setting(
         (), "environment variables with keys that requests may name", metavar="PATTERN"
     )
-    egress_networks: tuple[str, ...] = setting(
+    egress_networks: tuple[IPNetwork, ...] | None = setting(
         (),
         "networks that the services of requests may be in beside the public internet: CIDR, comma-separated; * allows "
         "every address",
-        read=listed,
+        read=read_networks,
     )
     egress_proxy: str = setting(
         "", "HTTP proxy for calls of judges, http://host:port; it resolves names", read=read_proxy
@@ -100,10 +99,6 @@ class Settings(ServiceSettings):
         """Yield what is wrong with values together, each with its flag."""
         if self.provider == "replay" and self.replay is None:
             yield Problem("is missing: name the recorded verdicts", "--replay")
-        try:
-            read_networks(self.egress_networks)
-        except ValueError as wrong:
-            yield Problem(str(wrong), "--egress-networks")
         for problem in self.judge.problems(""):
             yield Problem(problem.message, flag_of(problem.field))
 
@@ -121,12 +116,12 @@ class Settings(ServiceSettings):
 
     def egress_of(self, choice: JudgeChoice) -> Egress:
         """Return how calls of a judge leave: only a request's own choice of a service is kept to the networks."""
-        networks = read_networks(self.egress_networks)
+        networks = self.egress_networks
         if networks is None or not choice.base_url or choice.base_url == self.base_url:
             return Egress(None, self.egress_proxy)
-        listed_hosts = (urlsplit(pattern).hostname or "" for pattern in self.allow_base_urls)
-        own = tuple(ip_network(host) for host in listed_hosts if is_address(host))
-        return Egress(networks + own, self.egress_proxy)
+        host = urlsplit(choice.base_url).hostname or ""
+        listed_hosts = [host] if origin_of(choice.base_url) in self.allow_base_urls else []
+        return Egress(networks + own_networks(listed_hosts), self.egress_proxy)
 
     @property
     def retry_policy(self) -> RetryPolicy:

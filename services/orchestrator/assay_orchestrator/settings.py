@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 from dataclasses import MISSING, dataclass
-from ipaddress import ip_network
 from typing import TYPE_CHECKING
 
 from assay.errors import Problem
-from assay.http.egress import Egress, is_address, read_networks, read_proxy
+from assay.http.egress import Egress, IPNetwork, own_networks, read_networks, read_proxy
 from assay.model.run_limits import MAX_RUN_WEIGHT, MIN_RUN_WEIGHT
 from assay.rpc.options import ServerOptions
 from assay.runtime.settings import ServiceSettings, listed, path, setting
@@ -93,10 +92,10 @@ class Settings(ServiceSettings):
     http_hosts: tuple[str, ...] = setting(
         (), "hosts that the agents of specs may have: patterns, comma-separated; * allows all", read=listed
     )
-    egress_networks: tuple[str, ...] = setting(
+    egress_networks: tuple[IPNetwork, ...] | None = setting(
         (),
         "networks that these hosts may be in beside the public internet: CIDR, comma-separated; * allows every address",
-        read=listed,
+        read=read_networks,
     )
     egress_proxy: str = setting(
         "", "HTTP proxy for calls of agents, http://host:port; it resolves names", read=read_proxy
@@ -164,10 +163,6 @@ class Settings(ServiceSettings):
             )
         if self.database_url and not self.database_url.startswith(("postgresql://", "postgres://")):
             yield Problem("must begin with postgresql://; for an SQLite file use --database", "--database-url")
-        try:
-            read_networks(self.egress_networks)
-        except ValueError as wrong:
-            yield Problem(str(wrong), "--egress-networks")
         if self.role in ("api", "worker") and not self.database_url:
             yield Problem(f"{self.role} needs --database-url: a file has one process, which does all", "--role")
         if self.oidc is not None and self.auth != "tokens":
@@ -202,10 +197,8 @@ class Settings(ServiceSettings):
     @property
     def egress(self) -> Egress:
         """How calls of agents leave: an address that `http_hosts` names is allowed by that."""
-        networks = read_networks(self.egress_networks)
-        if networks is not None:
-            networks += tuple(ip_network(host) for host in self.http_hosts if is_address(host))
-        return Egress(networks, self.egress_proxy)
+        networks = self.egress_networks
+        return Egress(None if networks is None else networks + own_networks(self.http_hosts), self.egress_proxy)
 
     @property
     def server_options(self) -> ServerOptions:

@@ -110,7 +110,7 @@ async def collected(messages: Any) -> list[Any]:
 
 
 async def test_long_documents_over_the_wire(embedder: Any) -> None:
-    """Windowed, the end of a long text counts, nothing is truncated, and the windows are told."""
+    """Windowed, the end of a long text counts, nothing is truncated, and the answer counts the windows."""
     text = "The agent answers politely. " * 60 + "Bananas are rich in potassium. " * 60
     cut = await embed(embedder.stub, text, "Bananas are rich in potassium.")
     whole = await embed(embedder.stub, text, "Bananas are rich in potassium.", windowed=True)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 KEY = "sk-planted-0123456789-abcdefghij"
 GOOD = {"reasoning": "It is right.", "score": 4}
-ALLOWED = ("allow_judges", "allow_base_urls", "allow_key_variables", "egress_networks")
+ALLOWED = ("allow_judges", "allow_base_urls", "allow_key_variables")
 JUDGE_MODULES = (
     "assay.storage.postgres", "assay.storage.sqlite", "assay_judge.resources", "assay_judge.service", "anthropic",
     "openai", "sqlalchemy.dialects.sqlite.pysqlite",
@@ -104,7 +104,8 @@ async def start(tmp_path: Path, scripted: Callable[..., ScriptedProvider]) -> As
             url = provider.openai_url if protocol == "openai" else provider.url
             choice = judge or JudgeChoice(protocol, "judge-1", url, "JUDGE_KEY")
             (tmp_path / "prices.yaml").write_text(PRICES)
-            own = {**asdict(choice), "prices": tmp_path / "prices.yaml", **dict.fromkeys(ALLOWED, ("*",)), **settings}
+            own = {**asdict(choice), "prices": tmp_path / "prices.yaml", **dict.fromkeys(ALLOWED, ("*",))}
+            own |= {"egress_networks": None, **settings}
             server = RpcServer()
             service = await stack.enter_async_context(
                 open_service(Settings(**own), {"JUDGE_KEY": KEY}, server.stopping, clock)

@@ -340,6 +340,21 @@ async def test_a_key_goes_nowhere_unless_it_is_named(start: Start, scripted: Any
         await judge.grade(judge=pb.JudgeModel(provider="openai", model="m"))
 
 
+async def test_a_request_sends_the_judge_to_no_private_address(start: Start, scripted: Any) -> None:
+    """Its service is refused after one attempt, unless the operator lists it literally; the operator's own is not."""
+    other = scripted(says(GOOD))
+    asked = pb.JudgeModel(provider="openai", model="m", base_url=other.openai_url)
+    judge = await start(egress_networks=())
+    assert (await judge.grade()).verdict.status == pb.VERDICT_STATUS_VALID
+    refused = (await judge.grade(judge=asked)).verdict
+    assert (refused.status, refused.reason) == (pb.VERDICT_STATUS_UNAVAILABLE, "judge_unavailable")
+    assert "--egress-networks" in refused.message
+    assert "attempts" not in refused.message
+    assert not other.requests
+    listing = await start(egress_networks=(), allow_base_urls=(other.openai_url.removesuffix("/v1"),))
+    assert (await listing.grade(judge=asked)).verdict.status == pb.VERDICT_STATUS_VALID
+
+
 @pytest.mark.parametrize(
     ("judge", "problem"),
     [

@@ -33,7 +33,10 @@ if TYPE_CHECKING:
     from assay.model.run import CaseResult
 
 GOOD = {"reasoning": "It is right.", "score": 4}
-ALL = dict.fromkeys(("allow_judges", "allow_base_urls", "allow_key_variables", "egress_networks"), ("*",))
+ALL = {
+    **dict.fromkeys(("allow_judges", "allow_base_urls", "allow_key_variables"), ("*",)),
+    "egress_networks": None,
+}
 ORCHESTRATOR_MODULES = (
     "assay.local.lease", "assay.rpc.server", "assay.storage.sqlite", "assay_orchestrator.engine.dispatcher_factory",
     "assay_orchestrator.runs.manager", "assay_orchestrator.service", "sqlalchemy.dialects.sqlite.pysqlite", "uvloop",

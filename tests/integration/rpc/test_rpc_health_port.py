@@ -31,7 +31,9 @@ def unary_unary(behave: Any) -> grpc.GenericRpcHandler:
 async def test_probes_see_a_server_with_tls_until_its_last_call_has_ended(tmp_path: Path) -> None:
     """NOT_SERVING before it is ready and while it drains, without TLS; nothing but health is served there."""
     made = certificate_for("localhost")
-    credentials = grpc.ssl_server_credentials([(made.key_pem, made.certificate_pem)])
+    # Clients need a certificate, which probes have as little as a token.
+    pair = [(made.key_pem, made.certificate_pem)]
+    credentials = grpc.ssl_server_credentials(pair, made.certificate_pem, require_client_auth=True)
     probed = f"unix:{tmp_path}/health.sock"
     server = RpcServer(ServerOptions(credentials=credentials, health_address=probed, reflection=True))
     running, ended = asyncio.Event(), asyncio.Event()
@@ -46,7 +48,7 @@ async def test_probes_see_a_server_with_tls_until_its_last_call_has_ended(tmp_pa
 
     server.add("assay.test.Service", register, {"M": MethodRule(Slots.CALLS)})
     address = (await server.start("127.0.0.1:0")).replace("127.0.0.1", "localhost")
-    trusted = grpc.ssl_channel_credentials(made.certificate_pem)
+    trusted = grpc.ssl_channel_credentials(made.certificate_pem, made.key_pem, made.certificate_pem)
     async with grpc.aio.insecure_channel(probed) as probe, grpc.aio.secure_channel(address, trusted) as client:
         health: Any = health_pb2_grpc.HealthStub(probe)
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import grpc
 import grpc.aio
 import pytest
-from grpc_health.v1 import health_pb2
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.certificates import Certificate, certificate_for
@@ -109,26 +108,6 @@ async def test_a_server_may_take_known_clients_alone(wire: Wire, tmp_path: Path)
         with pytest.raises(grpc.aio.AioRpcError) as caught:
             await asked(wire, address, ChannelOptions(tls=refused, attempts=1))
         assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
-
-
-async def test_health_may_have_an_address_without_tls(wire: Wire, tmp_path: Path) -> None:
-    """Probes see there what the server says of itself, and nothing else is served."""
-    certificate, key = stored(tmp_path, "server", certificate_for("localhost"))
-    health = f"unix:{tmp_path}/health"
-    options = ServerOptions(tls=ServerFiles(certificate, key, certificate), health_address=health)
-    server = wire.server({"M": ("unary_unary", echo)}, options=options)
-    await server.start("127.0.0.1:0")
-    channel = await wire.channel(health)
-    for serving in (True, False):
-        server.set_serving(serving)
-        check: Any = channel.unary_unary(
-            "/grpc.health.v1.Health/Check", None, health_pb2.HealthCheckResponse.FromString
-        )
-        found = await check(b"", timeout=30)
-        assert (found.status == health_pb2.HealthCheckResponse.SERVING) is serving
-    with pytest.raises(grpc.aio.AioRpcError) as caught:
-        await asked(wire, health, ChannelOptions())
-    assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED
 
 
 async def test_files_that_cannot_be_used_are_named(wire: Wire, tmp_path: Path) -> None:

@@ -248,7 +248,7 @@ async def test_vector_that_is_not_finite_is_an_error(make: Callable[..., Embeddi
 
 
 async def test_closing_refuses_what_waits(make: Callable[..., Embeddings], encoder: WordCounter) -> None:
-    """Closing ends the threads: what runs is finished, what waits is told to ask again."""
+    """Closing ends the threads: what runs is finished, what waits is refused as UNAVAILABLE."""
     embeddings = make(encoder, queue_limit=1)
     busy = await held(encoder, embeddings)
     waiting = await submit(embeddings, ["a"], ["b"], waits=True)

@@ -152,6 +152,8 @@ class ProviderClient:
                     raise self.refused(refusal) from None
                 asked_s = retry_after_s(refusal.headers)
             except (UnreachableError, MalformedReplyError) as problem:
+                if isinstance(problem, UnreachableError) and not problem.may_pass:
+                    raise CallFailedError("judge_unavailable", str(problem)) from None
                 usage.last_problem, usage.throttled = str(problem), False
                 asked_s = None
             except BreakerOpenError:

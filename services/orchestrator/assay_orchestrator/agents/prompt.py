@@ -131,7 +131,7 @@ class PromptAgent:
                 AgentErrorKind.UNREACHABLE,
                 f"{self._url} cannot be reached: {problem}",
                 type=problem.type,
-                retryable=True,
+                retryable=problem.may_pass,
             )
         return dataclasses.replace(self._secrets.redact_answer(response), latency_ms=started.elapsed_ms())
 
