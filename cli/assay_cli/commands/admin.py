@@ -6,7 +6,7 @@ import dataclasses
 import re
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
@@ -30,36 +30,57 @@ _LIFETIME = re.compile(r"([1-9]\d{0,4})([hdw])", re.ASCII)
 _UNIT_S = {"h": 3_600, "d": 86_400, "w": 7 * 86_400}
 
 _team_option = click.option("--team", metavar="TEAM", default="", help="The team; default: that of your token.")
-
-
-@click.group(cls=Group)
-def admin() -> None:
-    """Manage the teams and tokens of a server that teams share."""
-
-
-@admin.command()
-@click.option(
+_database_option = click.option(
     "--database",
     metavar="FILE",
     type=click.Path(path_type=Path),
     help="SQLite file of the orchestrator, which must not run; default: $ASSAY_ORCHESTRATOR_DATABASE.",
 )
-@click.option(
+_database_url_option = click.option(
     "--database-url",
     metavar="URL",
     help="PostgreSQL of the orchestrator; default: $ASSAY_DATABASE_URL, safer with a password.",
 )
+
+
+@click.group(cls=Group)
+def admin() -> None:
+    """Manage the teams and tokens of a server that teams share, and its tables."""
+
+
+@admin.command()
+@_database_option
+@_database_url_option
 @debug_option
 def bootstrap(database: Path | None, database_url: str | None) -> None:
     """Make the first operator's token at the database, and print it this once.
 
     It is also the way back in when every operator's token is lost.
     """
+    _become("assay_orchestrator.identity.bootstrap", database, database_url)
+
+
+@admin.command()
+@_database_option
+@_database_url_option
+@click.option(
+    "--check", is_flag=True, help="Change nothing; exit with 1 where PostgreSQL lacks migrations of this version."
+)
+@debug_option
+def migrate(database: Path | None, database_url: str | None, check: bool) -> None:
+    """Bring the orchestrator's tables up to date; for orchestrators with `--migrations wait`.
+
+    It changes nothing while an orchestrator of an older version works with them, and names that process.
+    """
+    _become("assay_orchestrator.store.migrate", database, database_url, *(["--check"] if check else []))
+
+
+def _become(module: str, database: Path | None, database_url: str | None, *more: str) -> NoReturn:
     from assay_cli.commands.serve import become_service
 
     given = {"--database": database, "--database-url": database_url}
     arguments = [part for flag, value in given.items() if value is not None for part in (flag, str(value))]
-    become_service("orchestrator", "assay_orchestrator.identity.bootstrap", arguments)
+    become_service("orchestrator", module, [*arguments, *more])
 
 
 @admin.group(cls=Group)

@@ -52,7 +52,9 @@ class Database(Transactions, Protocol):
         ...
 
 
-def open_database(tables: ServiceTables, *, path: Path, url: str = "", patience_s: float = 60.0) -> Database:
+def open_database(
+    tables: ServiceTables, *, path: Path, url: str = "", patience_s: float = 60.0, migrates: bool = True
+) -> Database:
     """Open the database at a URL, or else in a file, and bring its tables up to date.
 
     Args:
@@ -60,9 +62,11 @@ def open_database(tables: ServiceTables, *, path: Path, url: str = "", patience_
         path: The SQLite file.
         url: The PostgreSQL database that is used instead; empty for the file.
         patience_s: How long a PostgreSQL that went away is waited for, in seconds.
+        migrates: Whether migrations that a PostgreSQL lacks are applied here, or waited for as long as for the server.
 
     Raises:
-        StorageError: It cannot be opened, another process has the file, or a newer version wrote it.
+        StorageError: It cannot be opened, another process has the file, it lacks migrations that are not applied here,
+            or a newer version wrote it.
         SetupError: The driver for PostgreSQL is not installed.
     """
     if url:
@@ -72,7 +76,7 @@ def open_database(tables: ServiceTables, *, path: Path, url: str = "", patience_
             raise SetupError(
                 f"the driver for PostgreSQL cannot be used ({problem}): {install_hint('postgres')}"
             ) from problem
-        return PostgresDatabase(url, tables, patience_s=patience_s)
+        return PostgresDatabase(url, tables, patience_s=patience_s, migrates=migrates)
     from assay.storage.sqlite import SqliteDatabase
 
     return SqliteDatabase(path, tables)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import secrets
 import socket
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -33,6 +35,7 @@ _READER_COUNT = 4
 _WRITER_COUNT = 4
 _STATEMENT_TIMEOUT_S = 120
 UPGRADE_LOCK = 0x4153535A
+_MIGRATION_POLL_S = 0.25
 # A read blocks no other transaction, and its rows are aggregated before it ends.
 _READING = "-c idle_in_transaction_session_timeout=10min"
 # Notice a host that is gone within half a minute, on either side: the server then gives up the locks of its rows.
@@ -59,6 +62,8 @@ _ISOLATION = r"-c default_transaction_isolation=read\ committed"
 
 T = TypeVar("T")
 
+_log = logging.getLogger(__name__)
+
 
 class PostgresDatabase:
     """A PostgreSQL database, used by any number of processes at a time.
@@ -75,12 +80,14 @@ class PostgresDatabase:
         url: "postgresql://..." with anything that libpq's URLs may have.
         tables: The tables of the service.
         patience_s: How long a database that was there once is waited for when it is away, in seconds.
+        migrates: Whether missing migrations are applied here; if not, they are waited for as long.
 
     Raises:
-        StorageError: The database cannot be used, or a newer version wrote it.
+        StorageError: The database cannot be used, lacks migrations that are not applied here, or a newer version wrote
+            it.
     """
 
-    def __init__(self, url: str, tables: ServiceTables, *, patience_s: float = 60.0) -> None:
+    def __init__(self, url: str, tables: ServiceTables, *, patience_s: float = 60.0, migrates: bool = True) -> None:
         self._tables = tables
         self._parameters = _parse(url, tables.service)
         self._place = _place(self._parameters)
@@ -100,7 +107,10 @@ class PostgresDatabase:
             self._check_server()
         try:
             with self._translated():
-                self._migrate()
+                if migrates:
+                    self._migrate()
+                else:
+                    self._wait_for_migrations(patience_s)
                 with self._engine.begin() as connection:
                     for name in introduce(connection, tables.write_marks, _WRITER_COUNT):
                         self._free_names.put(name)
@@ -203,6 +213,24 @@ class PostgresDatabase:
             if self._needs_upgrade(connection):
                 self._check_unused(connection)
                 revisions.upgrade(connection, self._tables)
+
+    def _wait_for_migrations(self, patience_s: float) -> None:
+        """Return once another process has brought the tables up to date: this one may lack the right to."""
+        deadline = time.monotonic() + patience_s
+        is_waiting = False
+        while True:
+            with self._engine.connect() as connection:
+                if not self._needs_upgrade(connection):
+                    return
+                revision = revisions.read_revision(connection, self._tables)
+            lacks = f"lacks migrations (schema {revision or 'none'}, this version needs {self._tables.head_revision})"
+            if time.monotonic() >= deadline:
+                remedy = "run `assay admin migrate` of this version"
+                raise StorageError(f"{self._place} {lacks}: {remedy}", reason="MIGRATIONS_MISSING")
+            if not is_waiting:
+                _log.info("waiting for migrations: %s %s: timeout_s=%g", self._place, lacks, patience_s)
+                is_waiting = True
+            time.sleep(_MIGRATION_POLL_S)
 
     def _check_unused(self, connection: sa.Connection) -> None:
         """Raise where processes of an older version work with the tables: they would store what these do not hold."""

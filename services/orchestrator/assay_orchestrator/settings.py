@@ -80,6 +80,12 @@ class Settings(ServiceSettings):
         is_secret=True,
     )
     database_patience_s: float = setting(60.0, "seconds to retry an unreachable PostgreSQL before runs pause", least=0)
+    migrations: str = setting(
+        "apply",
+        "whether a start applies the migrations that PostgreSQL lacks, or waits until `assay admin migrate` has, "
+        "for as long as for an unreachable one",
+        choices=("apply", "wait"),
+    )
     embedder: str = setting("", "address of the embedder; empty for none")
     embedder_patience_s: float = setting(60.0, "seconds to retry an unreachable embedder", least=0)
     judge: str = setting("", "address of the judge; empty for none")
@@ -163,6 +169,8 @@ class Settings(ServiceSettings):
             )
         if self.database_url and not self.database_url.startswith(("postgresql://", "postgres://")):
             yield Problem("must begin with postgresql://; for an SQLite file use --database", "--database-url")
+        if self.migrations == "wait" and not self.database_url:
+            yield Problem("wait needs --database-url: a file has one process, which applies them", "--migrations")
         if self.role in ("api", "worker") and not self.database_url:
             yield Problem(f"{self.role} needs --database-url: a file has one process, which does all", "--role")
         if self.oidc is not None and self.auth != "tokens":

@@ -1,7 +1,8 @@
-"""Tables in PostgreSQL that running orchestrators of an older version use."""
+"""Tables in PostgreSQL that are upgraded: not while an older version uses them, and by one process alone."""
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import closing
 from typing import TYPE_CHECKING
 
@@ -16,10 +17,12 @@ from assay.errors import StorageError
 from assay.storage import revisions
 from assay.storage.postgres import PostgresDatabase
 from assay_orchestrator.engine.queue import QueueDispatcher
+from assay_orchestrator.store import migrate
 from assay_orchestrator.store.revisions import HEAD_REVISION, TABLES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 OLDER = f"{int(HEAD_REVISION) - 1:04}"
 
@@ -65,3 +68,54 @@ async def test_tables_in_use_are_not_changed(engine: sa.Engine, postgres_url: st
         await until(lambda: not connection.exec_driver_sql(left).scalar())
     with closing(PostgresDatabase(postgres_url, TABLES)):
         assert revision_of(engine) == HEAD_REVISION
+
+
+async def test_a_process_that_must_not_migrate_waits_for_the_one_that_does(
+    engine: sa.Engine, postgres_url: str
+) -> None:
+    """`--migrations wait` opens the tables once `assay admin migrate` has changed them, and changes nothing itself."""
+    opening = asyncio.create_task(asyncio.to_thread(PostgresDatabase, postgres_url, TABLES, migrates=False))
+    with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        # It has looked at the tables: its connection is there, and idle.
+        seen = "SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'assay-orchestrator%%'"
+        await until(lambda: connection.exec_driver_sql(seen).scalar())
+    assert revision_of(engine) == OLDER
+    assert await asyncio.to_thread(migrate.main, [], {"ASSAY_DATABASE_URL": postgres_url}) == 0
+    with closing(await opening):
+        assert revision_of(engine) == HEAD_REVISION
+
+
+def test_migrations_that_never_come_are_a_sentence(engine: sa.Engine, postgres_url: str) -> None:
+    """It names both schemas and the command that helps."""
+    with pytest.raises(StorageError) as refusal:
+        PostgresDatabase(postgres_url, TABLES, patience_s=0.0, migrates=False)
+    lacks = f"lacks migrations (schema {OLDER}, this version needs {HEAD_REVISION})"
+    assert refusal.value.message.endswith(f"{lacks}: run `assay admin migrate` of this version")
+    assert revision_of(engine) == OLDER
+
+
+def test_migrations_are_checked_and_applied_by_a_command(
+    engine: sa.Engine, postgres_url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """--check says what is missing and changes nothing; afterwards there is nothing to do, however often it is asked.
+
+    What the environment says of the orchestrators does not matter to it.
+    """
+    environment = {"ASSAY_DATABASE_URL": postgres_url, "ASSAY_ORCHESTRATOR_MIGRATIONS": "wait"}
+    environment |= {"ASSAY_ORCHESTRATOR_LISTEN": "0.0.0.0:7070"}
+    assert migrate.main(["--check"], environment) == 1
+    assert f"schema {OLDER}, this version needs {HEAD_REVISION}" in capsys.readouterr().err
+    assert revision_of(engine) == OLDER
+    assert [migrate.main(options, environment) for options in ([], [], ["--check"])] == [0, 0, 0]
+    assert capsys.readouterr().out == f"the tables are up to date: schema {HEAD_REVISION}\n" * 3
+    assert revision_of(engine) == HEAD_REVISION
+
+
+def test_a_check_that_cannot_be_made_is_told_from_missing_migrations(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A file has no check, and an unreachable server is no lack of migrations: exit statuses 2 and 3."""
+    assert migrate.main(["--check", "--database", str(tmp_path / "a.db")], {}) == 2
+    assert "--check: needs PostgreSQL" in capsys.readouterr().err
+    assert migrate.main(["--check", "--database-url", "postgresql://u@127.0.0.1:1/assay"], {}) == 3
+    assert "cannot be reached" in capsys.readouterr().err

@@ -13,12 +13,16 @@ if TYPE_CHECKING:
 
 
 def open_database(settings: Settings) -> Database:
-    """Open the database that the settings name, and bring its tables up to date.
+    """Open the database that the settings name, and bring its tables up to date, or wait until they are.
 
     Raises:
         StorageError: It cannot be opened, another orchestrator has the file, or a newer version wrote it.
         SetupError: The driver for PostgreSQL is not installed.
     """
     return database.open_database(
-        TABLES, path=settings.database, url=settings.database_url, patience_s=settings.database_patience_s
+        TABLES,
+        path=settings.database,
+        url=settings.database_url,
+        patience_s=settings.database_patience_s,
+        migrates=settings.migrations == "apply",
     )
