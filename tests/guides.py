@@ -77,7 +77,9 @@ NOT_RUN = {
         "pip install": "needs the network",
         ". .venv/bin/activate": "changes the shell that it is typed in",
         "git diff": "shows what `make lock` has changed",
-        "docker ": "needs Docker; `test_compose.py` compares file and guide",
+        "docker ": "needs Docker; `test_compose_installation.py` runs the file's commands as processes",
+        "assay ": "needs that installation: `test_compose_installation.py` runs the smoke script against it",
+        "export ": "names that installation",
     },
     "docs/judges.md": {
         "assay judge calibrate": "needs a provider: `test_cli_judge_trust.py` runs it with a scripted one",
@@ -111,6 +113,8 @@ NOT_RUN = {
     },
     "docs/variants.md": {"assay compare": "`test_cli_compare.py` runs it with agents that need no provider"},
     "docs/upgrading.md": {
+        "assay admin migrate": "needs a shared PostgreSQL: `test_upgrade_in_use.py` runs it",
+        "assay serve": "serves until it is stopped; `test_compose_installation.py` starts such a worker",
         "pip install": "needs the network",
         "make compat": "takes an hour and needs another revision",
     },

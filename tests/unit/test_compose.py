@@ -3,41 +3,41 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import re
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
+from tests.compose_file import (
+    FILE,
+    IMAGES,
+    LIVE,
+    ROOT,
+    SERVICES,
+    TASKS,
+    TEXT,
+    VARIABLE,
+    dockerfile,
+    image_environment,
+    mounts,
+    program,
+)
 
 from assay.version import __version__
 from assay_embedder.settings import Settings as Embedder
 from assay_judge.settings import Settings as Judge
 from assay_orchestrator.settings import Settings as Orchestrator
 
-ROOT = Path(__file__).resolve().parents[2]
-TEXT = (ROOT / "docker-compose.yml").read_text(encoding="utf-8")
 GUIDE = (ROOT / "docs" / "installation.md").read_text(encoding="utf-8")
-VARIABLE = re.compile(r"\$\{(\w+)(?::([-?])([^}]*))?\}")
-LIVE = re.sub(r"^#.*$", "", TEXT, flags=re.MULTILINE)
-FILE = yaml.safe_load(VARIABLE.sub(lambda found: found[3] if found[2] == "-" else f"<{found[1]}>", LIVE))
-SERVICES: dict[str, dict[str, Any]] = FILE["services"]
 KINDS = {"embedder": Embedder.read, "judge": Judge.read, "orchestrator": Orchestrator.read}
-OWN = {name: service["build"]["dockerfile"].split("/")[1] for name, service in SERVICES.items() if "build" in service}
-
-
-def image(kind: str) -> str:
-    """Return the Dockerfile of a service, its long lines joined."""
-    return (ROOT / "services" / kind / "Dockerfile").read_text(encoding="utf-8").replace("\\\n", " ")
+OWN = {name: kind for name, kind in IMAGES.items() if name not in TASKS}
+"""The services of Assay that serve, with their images."""
 
 
 def settings(name: str) -> Any:
     """Return the settings that a process has in its container: of its command line, its environment, its image."""
-    service = SERVICES[name]
-    assigned = re.search(r"^ENV (.*)$", image(OWN[name]), re.MULTILINE)
-    assert assigned is not None
-    environment = dict(pair.split("=", 1) for pair in assigned[1].split()) | service.get("environment", {})
-    return KINDS[OWN[name]](service["command"], environment)
+    given = {key: value or "" for key, value in SERVICES[name].get("environment", {}).items()}
+    return KINDS[OWN[name]](SERVICES[name]["command"], image_environment(OWN[name]) | given)
 
 
 def port_of(address: str) -> str:
@@ -55,15 +55,15 @@ def test_there_is_one_of_all_and_two_of_what_may_fail() -> None:
     roles = [settings(name).role for name, kind in OWN.items() if kind == "orchestrator"]
     assert sorted(roles) == ["api", "api", "worker", "worker"]
     assert set(OWN.values()) == set(KINDS)
-    assert set(SERVICES) - set(OWN) == {"database"}
+    assert set(SERVICES) - set(OWN) == {"database", *TASKS}
 
 
 @pytest.mark.parametrize("name", OWN)
 def test_every_command_line_is_one_that_the_service_takes(name: str) -> None:
     """A flag that is renamed, or a value that is no longer allowed, is found here and not on somebody's host."""
     found = settings(name)
-    assert found.listen.startswith("0.0.0.0:")
-    assert SERVICES[name]["healthcheck"]["test"][-1] == f"127.0.0.1:{port_of(found.listen)}"
+    assert found.listen.startswith("127.0.0.1:" if name.startswith("worker") else "0.0.0.0:")
+    assert SERVICES[name]["healthcheck"]["test"][-1] == found.health_listen == "127.0.0.1:7080"
     assert seconds(SERVICES[name]["stop_grace_period"]) >= found.grace_s + 5
 
 
@@ -78,7 +78,9 @@ def test_orchestrators_find_what_they_rest_on(name: str) -> None:
     made = SERVICES[host]["environment"]
     assert (user, database) == (made["POSTGRES_USER"], made["POSTGRES_DB"])
     assert SERVICES[name]["environment"]["PGPASSWORD"] == made["POSTGRES_PASSWORD"] == "<POSTGRES_PASSWORD>"
-    assert SERVICES[name]["depends_on"] == {host: {"condition": "service_healthy"}}
+    ended = {key: {"condition": "service_completed_successfully"} for key in ("certificates", "migrate")}
+    assert SERVICES[name]["depends_on"] == {host: {"condition": "service_healthy"}, **ended}
+    assert found.migrations == "wait"
     for published in SERVICES[name].get("ports", []):
         assert published.startswith("127.0.0.1:")
         assert port_of(published) == port_of(found.listen)
@@ -89,7 +91,63 @@ def test_the_judge_keeps_its_books_in_the_database() -> None:
     own, other = SERVICES["judge"], SERVICES["worker-1"]
     assert settings("judge").database_url == settings("worker-1").database_url
     assert own["environment"]["PGPASSWORD"] == other["environment"]["PGPASSWORD"]
-    assert own["depends_on"] == other["depends_on"]
+    assert own["depends_on"].items() <= other["depends_on"].items()
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_every_connection_has_tls_and_a_known_caller(name: str) -> None:
+    """Clients have tokens, services certificates; each process has its own alone, on volumes that it may only read."""
+    found = settings(name)
+    assert not found.insecure
+    if OWN[name] == "orchestrator":
+        assert found.services_tls is not None
+        assert (found.server_tls is not None, found.auth) == (
+            (True, "tokens") if found.role == "api" else (False, "none")
+        )
+    else:
+        assert found.tls_client_ca is not None
+    files = [
+        getattr(found, key, None) for key in ("tls_cert", "tls_key", "tls_client_ca", "services_ca", "services_key")
+    ]
+    held = {target: source for source, target, is_writable in mounts(name) if not is_writable}
+    assert {str(file.parent) for file in files if file is not None} == set(held)
+    kind = "api" if name.startswith("api") else OWN[name]
+    assert set(held.values()) <= {f"tls-{kind}", *(["tls-orchestrator"] if OWN[name] == "orchestrator" else [])}
+
+
+def test_certificates_are_made_for_the_names_that_are_called() -> None:
+    """For every volume of certificates, one of the right use; the authority's key is mounted nowhere else."""
+    made = dict(word.split("=", 1) for word in SERVICES["certificates"]["command"] if "=" in word)
+    assert {source: target for source, target, _ in mounts("certificates") if source != "./deploy/compose"} == {
+        "authority": "/certificates/authority", **{f"tls-{name}": f"/certificates/{name}" for name in made}
+    }  # fmt: skip
+    for name, address in ((kind, getattr(settings("api-1"), kind)) for kind in ("embedder", "judge")):
+        assert made[name] == f"server:{address.partition(':')[0]}"
+    assert made["api"] == "server:localhost,127.0.0.1"
+    assert made["orchestrator"] == "client"
+    assert [name for name in SERVICES if "authority" in [source for source, _, _ in mounts(name)]] == ["certificates"]
+    uid = re.search(r"^USER (\d+)$", dockerfile("orchestrator"), re.MULTILINE)
+    assert uid is not None
+    assert uid[1] in SERVICES["certificates"]["command"]
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_a_task_runs_once_with_as_few_rights_as_a_service(name: str) -> None:
+    """It is not started again; the program exists; who makes certificates reaches no network."""
+    task = SERVICES[name]
+    assert (task["restart"], task["read_only"], task["cap_drop"]) == ("no", True, ["ALL"])
+    assert IMAGES[name] == "orchestrator"
+    python, *words = program(name)
+    assert python == "python"
+    if words[0] == "-m":
+        assert importlib.util.find_spec(words[1]) is not None
+        assert task["networks"] == ["data"]
+        assert task["environment"]["ASSAY_DATABASE_URL"] == settings("api-1").database_url
+    else:
+        assert (ROOT / "deploy/compose" / words[0].rpartition("/")[2]).exists()
+        assert task["network_mode"] == "none"
+        assert task["cap_add"] == ["CHOWN"]
+    assert ("profiles" in task) is (name == "bootstrap")  # `up` makes no token: each would be printed in a log
 
 
 def test_nobody_but_orchestrators_and_judge_reaches_the_database() -> None:
@@ -100,16 +158,20 @@ def test_nobody_but_orchestrators_and_judge_reaches_the_database() -> None:
     assert {OWN[name] for name in OWN if network in SERVICES[name]["networks"]} == {"orchestrator", "judge"}
 
 
-@pytest.mark.parametrize("name", SERVICES)
+@pytest.mark.parametrize("name", ["database", *OWN])
 def test_a_container_comes_back_and_keeps_what_it_must(name: str) -> None:
     """Restarted after a failure, watched, ended gently; what outlives it is on a named volume."""
     service = SERVICES[name]
     assert service["restart"] == "unless-stopped"
     assert service["healthcheck"]["test"][0] == "CMD"
     assert seconds(service["stop_grace_period"]) > 10
-    for volume, folder in (mount.split(":") for mount in service.get("volumes", [])):
+    for volume, folder, is_writable in mounts(name):
         assert volume in FILE["volumes"]
-        assert name not in OWN or f"--owner=assay {folder}" in image(OWN[name]).replace("--mode=0700 ", "")
+        assert (
+            name not in OWN
+            or not is_writable
+            or f"--owner=assay {folder}" in dockerfile(OWN[name]).replace("--mode=0700 ", "")
+        )
     if name in OWN:
         assert (service["read_only"], service["cap_drop"]) == (True, ["ALL"])
 
@@ -139,28 +201,28 @@ def test_only_what_must_reach_others_has_a_network_that_leads_outside() -> None:
     """The database and the embedder cannot send anything anywhere; ports are published on a network that leads out."""
     open_networks = {name for name, network in FILE["networks"].items() if not (network or {}).get("internal")}
     assert open_networks == {"outside"}
-    outside = {name for name, service in SERVICES.items() if open_networks & set(service["networks"])}
-    assert outside == set(SERVICES) - {"database", "embedder"}
+    outside = {name for name, service in SERVICES.items() if open_networks & set(service.get("networks", []))}
+    assert outside == set(OWN) - {"embedder"}
 
 
 def test_every_image_has_an_exact_version() -> None:
     """Neither a moving tag nor none: what is built and started is what was tested."""
-    bases = {image(kind).count("FROM ${PYTHON_IMAGE}") for kind in KINDS}
+    bases = {dockerfile(kind).count("FROM ${PYTHON_IMAGE}") for kind in KINDS}
     assert bases == {2}
-    defaults = {re.findall(r"^ARG PYTHON_IMAGE=(\S+)$", image(kind), re.MULTILINE)[0] for kind in KINDS}
+    defaults = {re.findall(r"^ARG PYTHON_IMAGE=(\S+)$", dockerfile(kind), re.MULTILINE)[0] for kind in KINDS}
     (python,) = defaults
     assert {service["build"]["args"]["PYTHON_IMAGE"] for service in SERVICES.values() if "build" in service} == defaults
     assert re.fullmatch(r"python:3\.\d+\.\d+-slim-\w+", python)
     assert re.fullmatch(r"postgres:\d+\.\d+-\w+", SERVICES["database"]["image"])
-    for name, kind in OWN.items():
+    for name, kind in IMAGES.items():
         assert SERVICES[name]["image"] == f"assay-{kind}:{__version__}"
-    assert "latest" not in TEXT + "".join(image(kind) for kind in KINDS)
+    assert "latest" not in TEXT + "".join(dockerfile(kind) for kind in KINDS)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_image_installs_only_files_whose_hashes_are_locked(kind: str) -> None:
     """From its own list; the project itself is built without fetching anything, and the licences are written down."""
-    text = image(kind)
+    text = dockerfile(kind)
     for line in re.findall(r"(pip [^&\n]*(?:install|wheel) [^&\n]*)", text):
         assert "--no-index" in line
         assert "--no-deps" in line
@@ -176,7 +238,7 @@ def test_an_image_installs_only_files_whose_hashes_are_locked(kind: str) -> None
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_image_holds_what_its_service_needs_and_is_not_root(kind: str) -> None:
     """A user without rights, a probe that can be run, the service as the first process."""
-    text = image(kind)
+    text = dockerfile(kind)
     assert re.search(r"^USER (\d+)$", text, re.MULTILINE) is not None
     module, address = re.findall(r'^HEALTHCHECK .*"-m", "([\w.]+)", "([\w.:]+)"\]$', text, re.MULTILINE)[0]
     importlib.import_module(module)

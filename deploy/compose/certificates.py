@@ -1,0 +1,222 @@
+"""Make what docker-compose.yml needs for TLS: an authority of the installation's own, and certificates that it signs.
+
+    python certificates.py FOLDER [--owner UID] [--names NAME,...] SERVICE=USE:NAME,... [...]
+
+FOLDER/authority keeps the authority with its private key. Each FOLDER/SERVICE gets tls.crt, tls.key and the authority's
+ca.crt. USE is `server` or `client`; a server's NAMEs are the host names and addresses at which others reach it. What is
+there, has these names and lasts for 30 days more is kept, so that this runs at every start: it renews what is due.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ipaddress
+import os
+import sys
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+AUTHORITY_DAYS = 3650
+DAYS = 365
+RENEWED_BEFORE = timedelta(days=30)
+USES = {"server": ExtendedKeyUsageOID.SERVER_AUTH, "client": ExtendedKeyUsageOID.CLIENT_AUTH}
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A certificate and its private key."""
+
+    certificate: x509.Certificate
+    key: ec.EllipticCurvePrivateKey
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A certificate that a service needs.
+
+    Args:
+        service: Whose it is; the name of its folder.
+        use: `server` or `client`.
+        names: Host names and addresses of a server.
+    """
+
+    service: str
+    use: str
+    names: tuple[str, ...]
+
+
+def main(arguments: list[str]) -> int:
+    """Make or renew everything; return 0, or 2 for wrong arguments."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--owner", type=int, help="user id that alone may read the private keys of services")
+    parser.add_argument("--names", default="", help="further names of what is also `localhost`, comma-separated")
+    parser.add_argument("wanted", nargs="+", type=read_wanted, metavar="SERVICE=USE:NAME,...")
+    given = parser.parse_args(arguments)
+    os.umask(0o022)
+    authority = open_authority(given.folder / "authority")
+    for wanted in given.wanted:
+        provide(given.folder / wanted.service, authority, with_names(wanted, given.names), given.owner)
+    return 0
+
+
+def read_wanted(text: str) -> Wanted:
+    """Return what SERVICE=USE:NAME,... means."""
+    service, _, rest = text.partition("=")
+    use, _, names = rest.partition(":")
+    if not service or use not in USES or (use == "server" and not names):
+        raise argparse.ArgumentTypeError(f"must be SERVICE=server:NAME,... or SERVICE=client, not {text!r}")
+    return Wanted(service, use, tuple(names.split(",")) if names else ())
+
+
+def with_names(wanted: Wanted, more: str) -> Wanted:
+    """Return a certificate with the names by which clients of this host know it, where it is a server for these."""
+    if "localhost" not in wanted.names:
+        return wanted
+    names = (name.strip() for name in more.split(","))
+    return Wanted(wanted.service, wanted.use, (*wanted.names, *(name for name in names if name)))
+
+
+def open_authority(folder: Path) -> Pair:
+    """Return the authority, made where there is none. One that expires is not replaced: all clients trust it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    folder.chmod(0o700)
+    certificate, key = folder / "ca.crt", folder / "ca.key"
+    if certificate.exists() and key.exists():
+        found = read_pair(certificate, key)
+        if left(found.certificate) < RENEWED_BEFORE:
+            say(f"the authority expires on {day(found.certificate)}: delete {folder} for a new one")
+        return found
+    own = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "Assay installation")])
+    builder = dated(name, name, own.public_key(), AUTHORITY_DAYS)
+    builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+    builder = builder.add_extension(usage(signs_certificates=True), critical=True)
+    builder = builder.add_extension(x509.SubjectKeyIdentifier.from_public_key(own.public_key()), critical=False)
+    made = Pair(builder.sign(own, hashes.SHA256()), own)
+    write(key, private_pem(own), 0o400)
+    write(certificate, made.certificate.public_bytes(serialization.Encoding.PEM), 0o444)
+    say(f"made the authority of this installation, until {day(made.certificate)}")
+    return made
+
+
+def provide(folder: Path, authority: Pair, wanted: Wanted, owner: int | None) -> None:
+    """Give a service its files, unless those that it has are right for a while."""
+    folder.mkdir(parents=True, exist_ok=True)
+    authority_pem = authority.certificate.public_bytes(serialization.Encoding.PEM)
+    present = folder / "tls.crt"
+    known = folder / "ca.crt"
+    if present.exists() and known.exists() and known.read_bytes() == authority_pem:
+        found = x509.load_pem_x509_certificate(present.read_bytes())
+        if left(found) >= RENEWED_BEFORE and names_of(found) == set(wanted.names):
+            return
+    key = ec.generate_private_key(ec.SECP256R1())
+    certificate = signed(authority, key, wanted)
+    # In this order, whatever it is ended between is made again by the next start; a server that reads meanwhile keeps
+    # what it has until key and certificate belong together.
+    write(folder / "tls.key", private_pem(key), 0o400, owner)
+    write(present, certificate.public_bytes(serialization.Encoding.PEM), 0o444)
+    write(known, authority_pem, 0o444)
+    names = ",".join(wanted.names) or "none"
+    say(f"made a certificate: service={wanted.service} use={wanted.use} names={names} until={day(certificate)}")
+
+
+def signed(authority: Pair, key: ec.EllipticCurvePrivateKey, wanted: Wanted) -> x509.Certificate:
+    """Return a new certificate of the authority."""
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, wanted.service)])
+    builder = dated(name, authority.certificate.subject, key.public_key(), DAYS)
+    builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+    builder = builder.add_extension(usage(signs_certificates=False), critical=True)
+    builder = builder.add_extension(x509.ExtendedKeyUsage([USES[wanted.use]]), critical=False)
+    builder = builder.add_extension(
+        x509.AuthorityKeyIdentifier.from_issuer_public_key(authority.key.public_key()), critical=False
+    )
+    if wanted.names:
+        builder = builder.add_extension(x509.SubjectAlternativeName([general(name) for name in wanted.names]), False)
+    return builder.sign(authority.key, hashes.SHA256())
+
+
+def dated(subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey, days: int) -> x509.CertificateBuilder:
+    """Return a certificate of some days from an hour ago, for clocks differ."""
+    now = datetime.now(UTC)
+    builder = x509.CertificateBuilder(subject_name=subject, issuer_name=issuer, public_key=key)
+    builder = builder.serial_number(x509.random_serial_number())
+    return builder.not_valid_before(now - timedelta(hours=1)).not_valid_after(now + timedelta(days=days))
+
+
+def usage(*, signs_certificates: bool) -> x509.KeyUsage:
+    """Return what a key is for: signing handshakes, or certificates."""
+    return x509.KeyUsage(
+        digital_signature=not signs_certificates, key_cert_sign=signs_certificates, crl_sign=signs_certificates,
+        content_commitment=False, key_encipherment=False, data_encipherment=False, key_agreement=False,
+        encipher_only=False, decipher_only=False,
+    )  # fmt: skip
+
+
+def general(name: str) -> x509.GeneralName:
+    """Return a host name, or an address, as certificates have it."""
+    try:
+        return x509.IPAddress(ipaddress.ip_address(name))
+    except ValueError:
+        return x509.DNSName(name)
+
+
+def names_of(certificate: x509.Certificate) -> set[str]:
+    """Return the host names and addresses of a certificate."""
+    try:
+        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except x509.ExtensionNotFound:
+        return set()
+    return {str(each.value) for each in names}
+
+
+def left(certificate: x509.Certificate) -> timedelta:
+    """Return how long a certificate lasts."""
+    return certificate.not_valid_after_utc - datetime.now(UTC)
+
+
+def day(certificate: x509.Certificate) -> str:
+    """Return the day on which a certificate expires, in UTC."""
+    return f"{certificate.not_valid_after_utc:%Y-%m-%d}"
+
+
+def read_pair(certificate: Path, key: Path) -> Pair:
+    """Return a certificate and its key from their files."""
+    private = serialization.load_pem_private_key(key.read_bytes(), password=None)
+    if not isinstance(private, ec.EllipticCurvePrivateKey):
+        sys.exit(f"{key} is no key of an elliptic curve: delete its folder for a new authority")
+    return Pair(x509.load_pem_x509_certificate(certificate.read_bytes()), private)
+
+
+def private_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
+    """Return a private key as PEM, without a passphrase."""
+    return key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+
+
+def write(path: Path, content: bytes, mode: int, owner: int | None = None) -> None:
+    """Replace a file at once: a reader sees the old content or the new one."""
+    new = path.with_name(f".{path.name}")
+    new.unlink(missing_ok=True)
+    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(content)
+        if owner is not None:
+            os.fchown(descriptor, owner, owner)
+    new.replace(path)
+
+
+def say(text: str) -> None:
+    """Tell the operator."""
+    sys.stdout.write(f"{text}\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
