@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import psutil
 import uvloop
 from benchmarks import engine_stand as stands
-from tests.conftest import GIVEN_URL, _own_server
+from tests.conftest import GIVEN_URL, own_server
 
 from assay.client.client import Client
 from assay.errors import WrongStateError
@@ -36,6 +36,7 @@ TEAMS = 20
 WATCHERS = 200
 CUT_EVERY_S = (1, 5)
 IDLE = 1000
+_CONNECTIONS = 200  # an orchestrator opens up to fourteen
 
 
 def main() -> None:
@@ -68,7 +69,7 @@ def postgres() -> Iterator[str]:
     if given := os.environ.get(GIVEN_URL):
         yield given
         return
-    with _own_server() as server:
+    with own_server({"max_connections": _CONNECTIONS}) as server:
         yield server.url
 
 

@@ -96,10 +96,10 @@ async def open_stand(server_url: str, kind: str) -> AsyncIterator[Stand]:
                 connection.execute(f"DROP SCHEMA {schema} CASCADE".encode())
 
 
-async def wait_at(address: str) -> None:
-    """Wait until runs can be handed in at an address."""
+async def wait_at(address: str, service_name: str = "assay.v1.RunService") -> None:
+    """Wait until runs can be handed in at an address; until the process as a whole is ready with "" as the service."""
     async with open_channel(address) as channel:
-        await wait_for_ready(channel, "assay.v1.RunService", _READY_S)
+        await wait_for_ready(channel, service_name, _READY_S)
 
 
 def free_addresses(count: int) -> list[str]:
@@ -124,6 +124,12 @@ def recorded_cases(count: int, prefix: str = "c") -> Iterator[Case]:
         answer = f"A{index}"
         recorded = AgentResponse(text=answer, latency_ms=1.0)
         yield Case(f"{prefix}{index}", (Turn(f"q{index}", references=(answer,)),), recorded=recorded)
+
+
+def plain_cases(count: int) -> Iterator[Case]:
+    """Yield cases that an agent has to answer."""
+    for index in range(count):
+        yield Case(f"c{index}", (Turn(f"q{index}", references=(f"a{index}",)),))
 
 
 async def create_run(client: Client, run_settings: RunSettings, cases: Iterator[Case]) -> Run:

@@ -32,7 +32,7 @@ from tests.left_out import LeftOut
 from tests.temporary_files import keep_in_memory
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
 # Without byte code, each of the many processes that tests start would compile all it imports: twice the time.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -84,10 +84,15 @@ class PostgresServer:
     """A server of the tests' own, on a free port of this machine, with its data in a folder.
 
     fsync is off: what is killed here is the process, not the machine.
+
+    Args:
+        folder: Where everything lies.
+        settings: Settings of the server beside, or in place of, the usual ones.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, settings: Mapping[str, str | int] | None = None) -> None:
         self._folder = folder
+        self._settings = settings if settings is not None else {}
         self._user = _unprivileged_user()
         self._binaries = _binaries(folder, self._user)
         self._data = folder / "data"
@@ -140,10 +145,11 @@ class PostgresServer:
         return [sys.executable, "-I", "-S", "-c", _SWITCH_USER, self._user, *command] if self._user else command
 
     def _launch(self) -> subprocess.Popen[bytes]:
-        settings = {
+        settings: dict[str, str | int] = {
             "listen_addresses": "127.0.0.1", "port": self.port, "unix_socket_directories": "", "fsync": "off",
             "shared_buffers": "16MB", "max_connections": 60, "max_wal_size": "128MB", "min_wal_size": "32MB",
             "dynamic_shared_memory_type": "mmap",  # in its folder, which is removed whichever way it ends
+            **self._settings,
         }  # fmt: skip
         options = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
         with (self._folder / "log").open("ab") as log:
@@ -198,9 +204,10 @@ def _guarded_folder() -> Iterator[Path]:
 
 
 @contextmanager
-def _own_server() -> Iterator[PostgresServer]:
+def own_server(settings: Mapping[str, str | int] | None = None) -> Iterator[PostgresServer]:
+    """Yield a started server of one's own, with some settings of its own."""
     with _guarded_folder() as folder:
-        server = PostgresServer(folder)
+        server = PostgresServer(folder, settings)
         try:
             server.start()
             yield server
@@ -215,14 +222,14 @@ def postgres_server() -> Iterator[str]:
     if given:
         yield given
         return
-    with _own_server() as server:
+    with own_server() as server:
         yield server.url
 
 
 @pytest.fixture
 def killable_postgres() -> Iterator[PostgresServer]:
     """Return a server of the test's own, started, that may be killed and started again."""
-    with _own_server() as server:
+    with own_server() as server:
         yield server
 
 

@@ -27,7 +27,7 @@ import psycopg
 from tests.chaos.commands import Command
 from tests.chaos.drills import Plan, drilling
 from tests.chaos.topologies import Cluster, OneOrchestrator
-from tests.conftest import PostgresServer, _own_server
+from tests.conftest import PostgresServer, own_server
 
 from assay.runtime.failpoints import FAILPOINTS
 
@@ -241,7 +241,7 @@ class Report:
 async def kill_many(kills: int, only: int | None, report: Report) -> None:
     """Do rounds until there were so many kills, or only one round."""
     known: dict[Plan, dict[str, Any]] = {}
-    with _own_server() as postgres:
+    with own_server() as postgres:
         for number in _numbers(report, kills, only):
             kind = report.kinds[number % len(report.kinds)]
             folder = Path(mkdtemp(prefix="assay-chaos-"))
