@@ -83,15 +83,23 @@ class Access:
             raise
 
 
-def check_named_teams(identity: Identity, rule: MethodRule, message: Any) -> None:
+def named_teams(rule: MethodRule) -> Sequence[tuple[str, Name]]:
+    """Return the fields of a method's request that name a team, by their paths."""
+    return [(path, kind) for path, kind in rule.names.items() if kind in (Name.TEAM, Name.OWN_TEAM)]
+
+
+def check_named_teams(identity: Identity, named: Sequence[tuple[str, Name]], message: Any) -> None:
     """Refuse a message that names another team than that of its caller.
+
+    Args:
+        identity: The caller.
+        named: The fields that `named_teams` has found.
+        message: The message.
 
     Raises:
         PermissionDeniedError: It does; names the field, and says nothing about the team.
     """
-    for path, kind in rule.names.items():
-        if kind not in (Name.TEAM, Name.OWN_TEAM):
-            continue
+    for path, kind in named:
         if kind is Name.TEAM and identity.may(Right.OPERATE):
             continue
         if any(team and team != identity.team for team in values_at(message, path.split("."))):

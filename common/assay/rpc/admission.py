@@ -1,10 +1,9 @@
-"""The slots of a server: how many calls run at once, and how many of them one client may have."""
+"""The slots of a server: how many calls run at once, and how many of them one client or team may have."""
 
 from __future__ import annotations
 
 import ipaddress
-from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache
 from urllib.parse import unquote
@@ -16,26 +15,103 @@ from assay.rpc.options import ServerOptions
 _IPV6_PREFIX = 64  # one machine has all addresses of such a network
 
 
+class SlotPool:
+    """The slots of one kind. A holder may have at most `ratio` times as many as are free.
+
+    Alone it may use most of them, and however many it takes, some remain for others. A holder is the address of a
+    client, or a team.
+
+    Args:
+        slots: Which ones they are.
+        limit: How many there are; None for no limit.
+        ratio: The share of one holder.
+    """
+
+    def __init__(self, slots: Slots, limit: int | None, ratio: float) -> None:
+        self._what = slots.value
+        self._limit = limit
+        self._ratio = ratio
+        self._taken = 0
+        self._held: dict[str, int] = {}
+
+    def take(self, address: str) -> None:
+        """Take a slot; `release` it.
+
+        Args:
+            address: The client; empty for one of this machine, which may have all.
+
+        Raises:
+            OverloadedError: All are taken, or this client has its share.
+        """
+        if self._limit is None:
+            return
+        free = self._limit - self._taken
+        if free <= 0:
+            raise OverloadedError(f"the server takes {self._limit} {self._what}: try again in 1 s")
+        if address:
+            self._hold(address, free, "client")
+        self._taken += 1
+
+    def release(self, address: str) -> None:
+        """Give a slot back."""
+        if self._limit is None:
+            return
+        self._taken -= 1
+        if address:
+            self._let_go(address)
+
+    def take_for(self, team: str) -> None:
+        """Count a slot that is taken for a team, too; `release_for` it.
+
+        Raises:
+            OverloadedError: The team has its share.
+        """
+        if self._limit is not None:
+            self._hold(f"team {team}", self._limit - self._taken + 1, "team")
+
+    def release_for(self, team: str) -> None:
+        """Count it no more."""
+        if self._limit is not None:
+            self._let_go(f"team {team}")
+
+    def _hold(self, holder: str, free: int, kind: str) -> None:
+        held = self._held.get(holder, 0)
+        if held >= self._ratio * free:
+            raise OverloadedError(
+                f"this {kind} has {held} of the server's {self._limit} {self._what}, which is its share: end some, or "
+                "try again in 1 s"
+            )
+        self._held[holder] = held + 1
+
+    def _let_go(self, holder: str) -> None:
+        held = self._held[holder] - 1
+        if held:
+            self._held[holder] = held
+        else:
+            del self._held[holder]
+
+
 class Admission:
     """Refuses calls over a limit at once.
 
-    One client may hold at most `peer_ratio` times as many slots as are free: alone it may use most of them, and
-    however many it takes, some remain for others. A client is identified by its address; clients at a unix socket
-    belong to this machine and share all slots.
+    A client is identified by its address; clients at a unix socket belong to this machine and share all slots.
 
     Args:
         options: The limits.
     """
 
     def __init__(self, options: ServerOptions) -> None:
-        self._limits: Mapping[Slots, int] = {
+        limits = {
+            Slots.NONE: None,
             Slots.CALLS: options.max_concurrent_calls,
             Slots.STREAMS: options.max_open_streams,
             Slots.HEALTH_WATCHES: options.max_open_streams,
         }
-        self._peer_ratio = options.peer_ratio
-        self._taken: Counter[Slots] = Counter()
-        self._taken_by: Counter[tuple[Slots, str]] = Counter()
+        self._pools = {slots: SlotPool(slots, limit, options.peer_ratio) for slots, limit in limits.items()}
+
+    def pool(self, slots: Slots) -> SlotPool:
+        """Return the slots of a kind."""
+        return self._pools[slots]
 
     @contextmanager
     def slot(self, slots: Slots, peer: str) -> Iterator[None]:
@@ -48,32 +124,29 @@ class Admission:
         Raises:
             OverloadedError: All are taken, or this client has its share.
         """
-        if slots is Slots.NONE:
-            yield
-            return
-        address = peer_address(peer)
-        self._check(slots, address)
-        self._taken[slots] += 1
-        self._taken_by[slots, address] += 1
+        pool, address = self._pools[slots], peer_address(peer)
+        pool.take(address)
         try:
             yield
         finally:
-            self._taken[slots] -= 1
-            self._taken_by[slots, address] -= 1
-            if not self._taken_by[slots, address]:
-                del self._taken_by[slots, address]
+            pool.release(address)
 
-    def _check(self, slots: Slots, address: str) -> None:
-        limit = self._limits[slots]
-        free = limit - self._taken[slots]
-        if free <= 0:
-            raise OverloadedError(f"the server takes {limit} {slots.value}: try again in 1 s")
-        held = self._taken_by[slots, address]
-        if address and held >= self._peer_ratio * free:
-            raise OverloadedError(
-                f"this client has {held} of the server's {limit} {slots.value}, which is its share: end some, or try "
-                "again in 1 s"
-            )
+    @contextmanager
+    def team_slot(self, slots: Slots, team: str) -> Iterator[None]:
+        """Count a slot that is held for a team, too, inside the block; empty for a caller without one.
+
+        Raises:
+            OverloadedError: The team has its share.
+        """
+        if not team:
+            yield
+            return
+        pool = self._pools[slots]
+        pool.take_for(team)
+        try:
+            yield
+        finally:
+            pool.release_for(team)
 
 
 @lru_cache(maxsize=4096)

@@ -9,7 +9,8 @@ import logging
 import traceback
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, nullcontext
+from contextlib import aclosing, asynccontextmanager
+from types import CoroutineType
 from typing import Any, TypeAlias
 
 import grpc
@@ -19,8 +20,9 @@ from google.protobuf.message import DecodeError
 from assay.errors import AssayError, DeadlineError, InternalError, InvalidInputError, UnavailableError
 from assay.identity.caller import Identity
 from assay.rpc import status
-from assay.rpc.access import Access, check_named_teams
-from assay.rpc.admission import Admission
+from assay.rpc.access import Access, check_named_teams, named_teams
+from assay.rpc.admission import Admission, peer_address
+from assay.rpc.call_deadlines import CallDeadlines
 from assay.rpc.methods import MethodRule
 from assay.rpc.options import ServerOptions
 from assay.rpc.request_stream import RequestStream
@@ -54,6 +56,8 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
         self._rules = rules
         self._admission = Admission(options)
         self._access = Access(options.authenticator, options.recheck_s)
+        self._deadlines = CallDeadlines(options.deadline_cap_s)
+        self._handlers: dict[str, Handler] = {}
 
     async def intercept_service(
         self,
@@ -61,26 +65,74 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
         handler_call_details: grpc.HandlerCallDetails,
     ) -> Handler | None:
         method = handler_call_details.method
+        known = self._handlers.get(method)
+        if known is not None:
+            return known
         rule = self._rules.get(method)
         handler = await continuation(handler_call_details) if rule is not None else None
         if rule is None or handler is None:
             return None
-        make = self._streaming if rule.server_streams else self._unary
-        kind = _MAKERS[rule.client_streams, rule.server_streams]
-        return kind(make(handler, method, rule), None, handler.response_serializer)
+        own = self._own_handler(handler, method, rule)
+        if not self._options.interceptors:  # which may return another handler for the next call
+            self._handlers[method] = own
+        return own
+
+    def _own_handler(self, handler: Handler, method: str, rule: MethodRule) -> Handler:
+        if rule.server_streams:
+            answer = self._streaming(handler, method, rule)
+        elif rule.client_streams:
+            answer = self._collecting(handler, method, rule)
+        else:
+            answer = self._unary(handler, method, rule)
+        return _MAKERS[rule.client_streams, rule.server_streams](answer, None, handler.response_serializer)
 
     def _unary(self, handler: Handler, method: str, rule: MethodRule) -> Callable[[Any, Context], Any]:
+        """Return the way of a call with one request and one answer: the most frequent, and the shortest in time."""
+        behave, decode = _behaviour(handler), self._decoder(handler, method, rule)
+        pool, deadlines, access = self._admission.pool(rule.slots), self._deadlines, self._access
+
+        async def admitted(raw: Any, context: Context) -> Any:
+            address = peer_address(context.peer())
+            pool.take(address)
+            team = ""
+            try:
+                identity = await access.admit(context, method, rule)
+                if identity is not None:
+                    pool.take_for(identity.team)
+                    team = identity.team
+                return await _coroutine(behave(decode(raw, identity), context), method)
+            finally:
+                if team:
+                    pool.release_for(team)
+                pool.release(address)
+
+        async def answer(raw: Any, context: Context) -> Any:
+            task = asyncio.current_task()
+            assert task is not None, "gRPC calls handlers in tasks"
+            deadlines.begin(task)
+            try:
+                return await admitted(raw, context)
+            except BaseException as error:  # noqa: BLE001 - the boundary of a request: `_end` logs or raises it
+                await self._end(context, method, error, is_late=deadlines.end(task))
+            finally:
+                deadlines.end(task)
+
+        return answer
+
+    def _collecting(self, handler: Handler, method: str, rule: MethodRule) -> Callable[[Any, Context], Any]:
         behave = _behaviour(handler)
 
         async def answer(raw: Any, context: Context) -> Any:
-            async with self._call(method, context, deadline_s=self._options.deadline_cap_s):
-                with self._admission.slot(rule.slots, context.peer()):
-                    identity = await self._access.admit(context, method, rule)
-                    async with (
-                        self._access.while_accepted(context, rule),
-                        self._request(raw, handler, method, rule, identity) as request,
-                    ):
-                        return await _coroutine(behave(request, context), method)
+            task = asyncio.current_task()
+            assert task is not None, "gRPC calls handlers in tasks"
+            self._deadlines.begin(task)
+            try:
+                async with self._reading(raw, context, handler, method, rule) as request:
+                    return await _coroutine(behave(request, context), method)
+            except BaseException as error:  # noqa: BLE001 - as above
+                await self._end(context, method, error, is_late=self._deadlines.end(task))
+            finally:
+                self._deadlines.end(task)
 
         return answer
 
@@ -88,14 +140,11 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
         behave = _behaviour(handler)
 
         async def answer(raw: Any, context: Context) -> None:
-            async with self._call(method, context, deadline_s=None):
-                with self._admission.slot(rule.slots, context.peer()):
-                    identity = await self._access.admit(context, method, rule)
-                    async with (
-                        self._access.while_accepted(context, rule),
-                        self._request(raw, handler, method, rule, identity) as request,
-                    ):
-                        await self._answer(behave(request, context), method, context, request)
+            try:
+                async with self._reading(raw, context, handler, method, rule) as request:
+                    await self._answer(behave(request, context), method, context, request)
+            except BaseException as error:  # noqa: BLE001 - as above
+                await self._end(context, method, error)
 
         return answer
 
@@ -106,25 +155,36 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
         async with aclosing(result) as answers:
             await self._send(answers, context, request)
 
-    def _request(
-        self, raw: Any, handler: Handler, method: str, rule: MethodRule, identity: Identity | None
-    ) -> AbstractAsyncContextManager[Any]:
-        """Return what the handler reads: a message, or the client's stream of them."""
+    @asynccontextmanager
+    async def _reading(
+        self, raw: Any, context: Context, handler: Handler, method: str, rule: MethodRule
+    ) -> AsyncIterator[Any]:
+        """Admit a call with a stream, and yield what its handler reads: a message, or the client's stream of them."""
+        with self._admission.slot(rule.slots, context.peer()):
+            identity = await self._access.admit(context, method, rule)
+            decode = self._decoder(handler, method, rule)
+            with self._admission.team_slot(rule.slots, identity.team if identity is not None else ""):
+                async with self._access.while_accepted(context, rule):
+                    if not rule.client_streams:
+                        yield decode(raw, identity)
+                        return
+                    stream = RequestStream(
+                        raw, lambda message: decode(message, identity), silence=rule.silence, options=self._options
+                    )
+                    async with stream as request:
+                        yield request
 
-        def decode(message: Any) -> Any:
-            decoded = _decoded(handler, method, message)
-            if identity is not None:
-                check_named_teams(identity, rule, decoded)
-            return decoded
+    def _decoder(self, handler: Handler, method: str, rule: MethodRule) -> Callable[[Any, Identity | None], Any]:
+        """Return what makes a message of bytes and checks which teams it names."""
+        named = named_teams(rule)
 
-        if not rule.client_streams:
-            return nullcontext(decode(raw))
-        return RequestStream(
-            raw,
-            decode,
-            silence=rule.silence,
-            options=self._options,
-        )
+        def decode(raw: Any, identity: Identity | None) -> Any:
+            message = _decoded(handler, method, raw)
+            if named and identity is not None:
+                check_named_teams(identity, named, message)
+            return message
+
+        return decode
 
     async def _send(self, answers: AsyncIterator[Any], context: Context, request: Any) -> None:
         # Headers left to the first message count as unsent while it waits for its reader, and gRPC, sending them
@@ -142,25 +202,23 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
             if isinstance(request, RequestStream):
                 request.answered()
 
-    @asynccontextmanager
-    async def _call(self, method: str, context: Context, *, deadline_s: float | None) -> AsyncIterator[None]:
-        limit = asyncio.timeout(deadline_s)
-        try:
-            async with limit:
-                yield
-        except asyncio.CancelledError:
+    async def _end(self, context: Context, method: str, error: BaseException, *, is_late: bool = False) -> None:
+        """End a call with the status of its failure; a failure that gRPC must see is raised."""
+        if is_late:
+            limit_s = self._deadlines.limit_s
+            message = f"the call took longer than {limit_s:g} s, the server's limit: ask for less in one call"
+            await self._abort(context, DeadlineError(message))
+        if isinstance(error, asyncio.CancelledError):
             if _is_cancelled():
-                raise
+                raise error
             logger.warning("call cancelled inside the server: method=%s", method)
             await self._abort(context, UnavailableError("the server cancelled the call: retry it"))
-        except Exception as error:  # noqa: BLE001 - the boundary of a request: logged with its traceback
-            if limit.expired() and isinstance(error, TimeoutError):
-                message = f"the call took longer than {deadline_s:g} s, the server's limit: ask for less in one call"
-                await self._abort(context, DeadlineError(message))
-            causes = _causes(error)
-            if all(isinstance(cause, grpc.aio.AbortError) for cause in causes):
-                raise causes[0] from None  # the handler has ended its call itself
-            await self._abort(context, presentable(error, method))
+        if not isinstance(error, Exception):
+            raise error
+        causes = _causes(error)
+        if all(isinstance(cause, grpc.aio.AbortError) for cause in causes):
+            raise causes[0] from None  # the handler has ended its call itself
+        await self._abort(context, presentable(error, method))
 
     async def _abort(self, context: Context, error: AssayError) -> None:
         sent = status.to_status(error)
@@ -200,7 +258,7 @@ def _behaviour(handler: Handler) -> Callable[[Any, Any], Any]:
 
 
 async def _coroutine(result: Any, method: str) -> Any:
-    if not inspect.isawaitable(result):
+    if type(result) is not CoroutineType and not inspect.isawaitable(result):  # nearly all are: it is found sooner
         raise TypeError(f"the handler of {method} is neither a coroutine nor an async generator")
     return await result
 

@@ -27,6 +27,7 @@ class TokenChannel(grpc.aio.Channel):
     def __init__(self, channel: grpc.aio.Channel, token: str) -> None:
         self._channel = channel
         self._entry = (TOKEN_KEY, SCHEME + token)
+        self._alone = grpc.aio.Metadata(self._entry)  # made once: most calls have no metadata of their own
 
     async def __aenter__(self) -> Self:
         await self._channel.__aenter__()
@@ -74,6 +75,7 @@ class TokenChannel(grpc.aio.Channel):
             return call
 
         def with_token(*arguments: Any, metadata: Any = None, **options: Any) -> Any:
-            return call(*arguments, metadata=(*(metadata or ()), self._entry), **options)
+            whole = (*metadata, self._entry) if metadata else self._alone
+            return call(*arguments, metadata=whole, **options)
 
         return with_token

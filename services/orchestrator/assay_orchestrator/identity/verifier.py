@@ -7,6 +7,7 @@ import hashlib
 import time
 from collections import OrderedDict
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from assay.errors import StorageError, UnauthenticatedError
@@ -33,6 +34,7 @@ _HOUR_CHARS = 13  # 2026-05-01T09
 class _Kept:
     identity: Identity
     until_s: float
+    ends_s: float
 
 
 class TokenVerifier:
@@ -54,7 +56,7 @@ class TokenVerifier:
         self._database = database
         self._oidc = oidc
         self._monotonic_s = monotonic_s
-        self._kept: OrderedDict[str, _Kept] = OrderedDict()  # by the hash of the whole token
+        self._kept: OrderedDict[bytes, _Kept] = OrderedDict()  # by the hash of the whole token
 
     async def authenticate(self, text: str) -> Identity:
         """Return whose token a text is.
@@ -64,16 +66,16 @@ class TokenVerifier:
                 (TOKEN_EXPIRED, TOKEN_REVOKED), or its team is disabled (TEAM_DISABLED).
             StorageError: It cannot be looked up now.
         """
-        digest = hashlib.sha256(text.encode()).hexdigest()
+        digest = hashlib.sha256(text.encode()).digest()
         kept = self._kept.get(digest)
-        if kept is not None and self._monotonic_s() < kept.until_s and not _is_over(kept.identity.expires_at):
+        if kept is not None and self._monotonic_s() < kept.until_s and (not kept.ends_s or time.time() < kept.ends_s):
             return kept.identity
         self._kept.pop(digest, None)
         if self._oidc is not None and not text.startswith(PREFIX):
             identity = await self._oidc.authenticate(text)
         else:
             identity = await self._look_up(text)
-        self._kept[digest] = _Kept(identity, self._monotonic_s() + KEEP_S)
+        self._kept[digest] = _Kept(identity, self._monotonic_s() + KEEP_S, _seconds(identity.expires_at))
         if len(self._kept) > _MOST_KEPT:
             self._kept.popitem(last=False)
         return identity
@@ -116,6 +118,11 @@ class TokenVerifier:
 
 
 _ROLES = frozenset(role.value for role in Role)
+
+
+def _seconds(moment: str) -> float:
+    """Return the seconds since 1970 of an ISO 8601 moment; 0 for none."""
+    return datetime.fromisoformat(moment).timestamp() if moment else 0.0
 
 
 def _is_over(expires_at: str) -> bool:
