@@ -112,8 +112,9 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
             deadlines.begin(task)
             try:
                 return await admitted(raw, context)
-            except BaseException as error:  # noqa: BLE001 - the boundary of a request: `_end` logs or raises it
+            except BaseException as error:
                 await self._end(context, method, error, is_late=deadlines.end(task))
+                raise
             finally:
                 deadlines.end(task)
 
@@ -129,8 +130,9 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
             try:
                 async with self._reading(raw, context, handler, method, rule) as request:
                     return await _coroutine(behave(request, context), method)
-            except BaseException as error:  # noqa: BLE001 - as above
+            except BaseException as error:
                 await self._end(context, method, error, is_late=self._deadlines.end(task))
+                raise
             finally:
                 self._deadlines.end(task)
 
@@ -143,8 +145,9 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
             try:
                 async with self._reading(raw, context, handler, method, rule) as request:
                     await self._answer(behave(request, context), method, context, request)
-            except BaseException as error:  # noqa: BLE001 - as above
+            except BaseException as error:
                 await self._end(context, method, error)
+                raise
 
         return answer
 
@@ -203,7 +206,7 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
                 request.answered()
 
     async def _end(self, context: Context, method: str, error: BaseException, *, is_late: bool = False) -> None:
-        """End a call with the status of its failure; a failure that gRPC must see is raised."""
+        """End a call with the status of its failure, by raising; a failure that gRPC must see is raised as it is."""
         if is_late:
             limit_s = self._deadlines.limit_s
             message = f"the call took longer than {limit_s:g} s, the server's limit: ask for less in one call"

@@ -104,6 +104,7 @@ class GradeRequest(_message.Message):
     ROW_FIELD_NUMBER: _builtins.int
     ROUND_FIELD_NUMBER: _builtins.int
     HISTORY_FIELD_NUMBER: _builtins.int
+    SCOPE_FIELD_NUMBER: _builtins.int
     rubric: _builtins.str
     """The rubric's name, e.g. "quality" or "answer"."""
     question: _builtins.str
@@ -157,6 +158,10 @@ class GradeRequest(_message.Message):
     """Which round of asking for the row's verdicts this is; default 0. With batch and row, an outcome without a verdict
     is the answer in the round in which it was ordered and in earlier ones; in a later round it is ordered again.
     """
+    scope: _builtins.str
+    """The tenant that asks, at most 64 characters; empty for the only one. Scopes share no verdict, order, account or call
+    in flight, and take turns. Set by the orchestrator, the only caller of a shared installation.
+    """
     @_builtins.property
     def contexts(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Passages that the answer should rest on."""
@@ -193,10 +198,11 @@ class GradeRequest(_message.Message):
         row: _builtins.str = ...,
         round: _builtins.int = ...,
         history: _abc.Iterable[_agent_pb2.Message] | None = ...,
+        scope: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_reference", b"_reference", "_spend_cap_usd", b"_spend_cap_usd", "judge", b"judge", "reference", b"reference", "spend_cap_usd", b"spend_cap_usd"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_reference", b"_reference", "_spend_cap_usd", b"_spend_cap_usd", "answer", b"answer", "batch", b"batch", "contexts", b"contexts", "history", b"history", "judge", b"judge", "only_order", b"only_order", "question", b"question", "reference", b"reference", "round", b"round", "row", b"row", "rubric", b"rubric", "rubric_yaml", b"rubric_yaml", "run_id", b"run_id", "sample_index", b"sample_index", "spend_cap_usd", b"spend_cap_usd", "timeout_ms", b"timeout_ms", "validate_only", b"validate_only"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_reference", b"_reference", "_spend_cap_usd", b"_spend_cap_usd", "answer", b"answer", "batch", b"batch", "contexts", b"contexts", "history", b"history", "judge", b"judge", "only_order", b"only_order", "question", b"question", "reference", b"reference", "round", b"round", "row", b"row", "rubric", b"rubric", "rubric_yaml", b"rubric_yaml", "run_id", b"run_id", "sample_index", b"sample_index", "scope", b"scope", "spend_cap_usd", b"spend_cap_usd", "timeout_ms", b"timeout_ms", "validate_only", b"validate_only"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__reference: _TypeAlias = _typing.Literal["reference"]  # noqa: Y015
     _WhichOneofArgType__reference: _TypeAlias = _typing.Literal["_reference", b"_reference"]  # noqa: Y015
@@ -682,6 +688,7 @@ class ComparePairRequest(_message.Message):
     RUN_ID_FIELD_NUMBER: _builtins.int
     SPEND_CAP_USD_FIELD_NUMBER: _builtins.int
     TIMEOUT_MS_FIELD_NUMBER: _builtins.int
+    SCOPE_FIELD_NUMBER: _builtins.int
     rubric: _builtins.str
     """The rubric's name."""
     question: _builtins.str
@@ -704,6 +711,8 @@ class ComparePairRequest(_message.Message):
     """
     timeout_ms: _builtins.int
     """How long this verdict may take, in milliseconds; 0: until the call's deadline, or the server's default."""
+    scope: _builtins.str
+    """The tenant that asks, as in GradeRequest."""
     @_builtins.property
     def judge(self) -> Global___JudgeModel:
         """The judge to ask; absent for the server's own."""
@@ -722,10 +731,11 @@ class ComparePairRequest(_message.Message):
         run_id: _builtins.str = ...,
         spend_cap_usd: _builtins.float | None = ...,
         timeout_ms: _builtins.int = ...,
+        scope: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_reference", b"_reference", "_spend_cap_usd", b"_spend_cap_usd", "judge", b"judge", "reference", b"reference", "spend_cap_usd", b"spend_cap_usd"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_reference", b"_reference", "_spend_cap_usd", b"_spend_cap_usd", "answer_a", b"answer_a", "answer_b", b"answer_b", "judge", b"judge", "question", b"question", "reference", b"reference", "rubric", b"rubric", "rubric_yaml", b"rubric_yaml", "run_id", b"run_id", "sample_index", b"sample_index", "spend_cap_usd", b"spend_cap_usd", "timeout_ms", b"timeout_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_reference", b"_reference", "_spend_cap_usd", b"_spend_cap_usd", "answer_a", b"answer_a", "answer_b", b"answer_b", "judge", b"judge", "question", b"question", "reference", b"reference", "rubric", b"rubric", "rubric_yaml", b"rubric_yaml", "run_id", b"run_id", "sample_index", b"sample_index", "scope", b"scope", "spend_cap_usd", b"spend_cap_usd", "timeout_ms", b"timeout_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__reference: _TypeAlias = _typing.Literal["reference"]  # noqa: Y015
     _WhichOneofArgType__reference: _TypeAlias = _typing.Literal["_reference", b"_reference"]  # noqa: Y015

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from assay.errors import InvalidInputError, Problem
 from assay.judging.rubric_file import read_rubric
-from assay.model.scope import LOCAL
 from assay_judge.batches.dispatcher import BatchDispatcher
 from assay_judge.batches.store import BatchStore
 from assay_judge.calls.prices import PriceTable
@@ -84,7 +83,6 @@ async def open_service(
             ledger=ledger,
             settings=settings,
             stopping=stopping,
-            scope=LOCAL,
         )
 
 

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from assay.errors import AssayError
-    from assay.model.scope import Scope
     from assay_judge.grading.grader import Grader
     from assay_judge.model import Grading
     from assay_judge.settings import Settings
@@ -56,7 +55,6 @@ class JudgeService(judge_pb2_grpc.JudgeServiceServicer):
         ledger: What runs have spent.
         settings: What is allowed.
         stopping: Set when the process stops; streams then end.
-        scope: What every call reaches: there are no identities by which calls could differ.
     """
 
     def __init__(
@@ -68,7 +66,6 @@ class JudgeService(judge_pb2_grpc.JudgeServiceServicer):
         ledger: Ledger,
         settings: Settings,
         stopping: asyncio.Event,
-        scope: Scope,
     ) -> None:
         self._grader = grader
         self._rubrics = rubrics
@@ -76,7 +73,6 @@ class JudgeService(judge_pb2_grpc.JudgeServiceServicer):
         self._ledger = ledger
         self._settings = settings
         self._stopping = stopping
-        self._scope = scope
 
     async def Grade(self, request: judge_pb2.GradeRequest, context: Any) -> judge_pb2.GradeResponse:  # noqa: N802
         """Return one verdict."""
@@ -153,9 +149,7 @@ class JudgeService(judge_pb2_grpc.JudgeServiceServicer):
                 raise UnavailableError(
                     "The deadline leaves too little time for a verdict: set a longer one.", reason="DEADLINE_EXCEEDED"
                 )
-        return grading_from_request(
-            self._scope, request, rubric, judge, timeout_s=timeout_s, cap_usd=settings.spend_cap_usd
-        )
+        return grading_from_request(request, rubric, judge, timeout_s=timeout_s, cap_usd=settings.spend_cap_usd)
 
     async def _account_for(self, grading: Grading, response: Any) -> None:
         response.cache.CopyFrom(cache_message(self._grader.statistics, self._store.verdict_count))

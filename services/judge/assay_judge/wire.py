@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from assay.errors import InvalidInputError, Problem
 from assay.model.agent_response import clean_text
+from assay.model.scope import LOCAL, Scope
 from assay.v1 import agent_pb2, judge_pb2
 from assay_judge.calls.prices import nano_from_usd, usd_from_nano
 from assay_judge.judges import DEFAULT_MAX_TOKENS, DEFAULT_TEMPERATURE, JudgeChoice
@@ -15,7 +16,6 @@ from assay_judge.verdicts.outcome import Status
 
 if TYPE_CHECKING:
     from assay.judging.rubric import Rubric
-    from assay.model.scope import Scope
     from assay_judge.calls.usage import CallAttempt, CallUsage
     from assay_judge.grading.grader import Statistics
     from assay_judge.state.account import Account
@@ -32,6 +32,7 @@ _STATUSES = {
 }
 _MAX_RUN_ID_CHARS = 200
 _MAX_ROW_CHARS = 200
+_MAX_SCOPE_CHARS = 64
 
 
 def requested_judge(request: Any, own: JudgeChoice) -> JudgeChoice | None:
@@ -62,12 +63,11 @@ def requested_judge(request: Any, own: JudgeChoice) -> JudgeChoice | None:
 
 
 def grading_from_request(
-    scope: Scope, request: Any, rubric: Rubric, judge: JudgeChoice, *, timeout_s: float, cap_usd: float | None
+    request: Any, rubric: Rubric, judge: JudgeChoice, *, timeout_s: float, cap_usd: float | None
 ) -> Grading:
     """Return the request for a verdict that a message is.
 
     Args:
-        scope: What the call reaches.
         request: A GradeRequest or a ComparePairRequest.
         timeout_s: How long it may take, whatever it says.
         cap_usd: The server's own spend cap; None for none.
@@ -93,7 +93,7 @@ def grading_from_request(
     if request.HasField("spend_cap_usd"):
         caps.append(request.spend_cap_usd)
     return Grading(
-        scope,
+        Scope(request.scope) if request.scope else LOCAL,
         rubric,
         material,
         judge,
@@ -126,6 +126,8 @@ def _problems(request: Any, material: Material) -> list[Problem]:
         problems.append(Problem(f"is longer than {_MAX_RUN_ID_CHARS} characters", "run_id"))
     if len(getattr(request, "row", "")) > _MAX_ROW_CHARS:
         problems.append(Problem(f"is longer than {_MAX_ROW_CHARS} characters", "row"))
+    if len(request.scope) > _MAX_SCOPE_CHARS:
+        problems.append(Problem(f"is longer than {_MAX_SCOPE_CHARS} characters", "scope"))
     if request.HasField("spend_cap_usd"):
         if not (math.isfinite(request.spend_cap_usd) and request.spend_cap_usd >= 0):
             problems.append(Problem("must be a number that is not negative", "spend_cap_usd"))

@@ -137,7 +137,7 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
             asked = dataclasses.replace(asked, team=scope.team)
         # In a thread: a schema of 64 kB takes half a second to check.
         settings = await asyncio.to_thread(check_settings, asked, self._settings)
-        await self._manager.preflight(settings)
+        await self._manager.preflight(scope, settings)
         if request.validate_only:
             return pb.CreateRunResponse()
         if problem := name_problem(request.request_id, _MAX_REQUEST_ID_CHARS):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import copy
 import dataclasses
 import sqlite3
 import time
@@ -44,6 +43,17 @@ COST_USD = 0.00195  # of one verdict
 QUICK: dict[str, Any] = {"batch_base_urls": ("http://127.0.0.1:*",), "batch_wait_s": 0.05, "batch_poll_s": 0.02}
 
 
+@dataclasses.dataclass
+class TeamJudge(Judge):
+    """A judge service that one team asks."""
+
+    scope: str = ""
+
+    async def grade(self, *arguments: Any, **fields: Any) -> Any:
+        """Return the answer to a request of the team."""
+        return await super().grade(*arguments, scope=self.scope, **fields)
+
+
 @pytest.fixture(params=["sqlite", "postgres"])
 def database_url(request: pytest.FixtureRequest) -> str:
     """Return the URL of an empty database of all replicas; empty where one process has its own file."""
@@ -69,17 +79,13 @@ async def start_teams(
             settings = Settings(**own, **changes)
             stopping = asyncio.Event()
             service = await stack.enter_async_context(open_service(settings, {"JUDGE_KEY": KEY}, stopping))
-            made = []
-            for scope in (A, B):
-                one, server = copy.copy(service), RpcServer()
-                one._scope = scope
-                server.add(SERVICE_NAME, lambda to, one=one: judge_pb2_grpc.add_JudgeServiceServicer_to_server(one, to))  # type: ignore[misc]
-                address = await server.start(f"unix:{tmp_path}/{scope.team}.sock")
-                stack.push_async_callback(server.stop, 0)
-                server.set_serving(True)
-                channel = await stack.enter_async_context(open_channel(address))
-                made.append(Judge(judge_pb2_grpc.JudgeServiceStub(channel), provider, server))
-            return made
+            server = RpcServer()
+            server.add(SERVICE_NAME, lambda to: judge_pb2_grpc.add_JudgeServiceServicer_to_server(service, to))
+            address = await server.start(f"unix:{tmp_path}/judge.sock")
+            stack.push_async_callback(server.stop, 0)
+            server.set_serving(True)
+            stub = judge_pb2_grpc.JudgeServiceStub(await stack.enter_async_context(open_channel(address)))
+            return [TeamJudge(stub, provider, server, scope.team) for scope in (A, B)]
 
         yield start
 

@@ -203,11 +203,11 @@ def test_a_pause_that_is_asked_for_is_a_minute_at_most(asked_s: float, paused_s:
 
     async def main() -> None:
         limiter = Limiter(Limits(max_concurrency=2))
-        grant = await limiter.acquire("r", 1)
+        grant = await limiter.acquire(RunKey("t", "r"), 1)
         limiter.throttled(grant, asked_s)
         limiter.release(grant, used=0.0)
         begun = now()
-        await limiter.acquire("r", 1)
+        await limiter.acquire(RunKey("t", "r"), 1)
         # Without a known rate calls are paced as well, by the rate that was measured.
         assert paused_s <= now() - begun <= paused_s + 1
 
@@ -260,13 +260,33 @@ def test_runs_take_turns() -> None:
         order: list[str] = []
 
         async def work(run_id: str) -> None:
-            grant = await limiter.acquire(run_id, 1)
+            grant = await limiter.acquire(RunKey("t", run_id), 1)
             order.append(run_id)
             await asyncio.sleep(1)
             limiter.release(grant, used=1)
 
         await asyncio.gather(*(work("large") for _ in range(50)), *(work("small") for _ in range(3)))
         assert max(index for index, run_id in enumerate(order) if run_id == "small") < 8
+
+    run_in_virtual_time(main)
+
+
+def test_teams_take_turns() -> None:
+    """A team with one run is not kept waiting by a team with many, whatever they are called."""
+
+    async def main() -> None:
+        limiter = Limiter(Limits(max_concurrency=1))
+        order: list[RunKey] = []
+
+        async def work(run: RunKey) -> None:
+            grant = await limiter.acquire(run, 1)
+            order.append(run)
+            await asyncio.sleep(1)
+            limiter.release(grant, used=1)
+
+        flood = [RunKey("large", str(number % 20)) for number in range(100)]
+        await asyncio.gather(*map(work, flood), *(work(RunKey("small", "0")) for _ in range(3)))
+        assert max(index for index, run in enumerate(order) if run.team == "small") < 8
 
     run_in_virtual_time(main)
 
@@ -279,7 +299,7 @@ def test_whoever_leaves_takes_no_turn() -> None:
         rng = random.Random(3)
 
         async def work() -> None:
-            grant = await limiter.acquire("r", 1)
+            grant = await limiter.acquire(RunKey("t", "r"), 1)
             try:
                 await asyncio.sleep(rng.random())
             finally:
@@ -290,7 +310,7 @@ def test_whoever_leaves_takes_no_turn() -> None:
             await asyncio.sleep(0.05)
             rng.choice(tasks).cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        grants = [await limiter.acquire("r", 1) for _ in range(limiter.concurrency)]
+        grants = [await limiter.acquire(RunKey("t", "r"), 1) for _ in range(limiter.concurrency)]
         assert len(grants) == 4
 
     run_in_virtual_time(main)

@@ -251,7 +251,7 @@ class ProviderClient:
         try:
             while turn.grant is None:
                 turn.probes = await self.breaker.enter(self._retry_policy.breaker_s)
-                turn.grant = await self.limiter.acquire(account.run_id, estimate, first=first)
+                turn.grant = await self.limiter.acquire(account.run, estimate, first=first)
                 if self.breaker.is_open and not turn.probes:  # it opened while this call waited for its turn
                     self.limiter.release(turn.grant, used=0.0)
                     turn.grant = None

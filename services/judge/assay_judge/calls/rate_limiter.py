@@ -18,10 +18,13 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from assay_judge.calls.turns import Turns
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from assay_judge.calls.rate_headers import Allowance
+    from assay_judge.model import RunKey
 
 _START_CONCURRENCY = 4.0
 _DECREASE = 0.8
@@ -68,9 +71,14 @@ class _Waiting:
     tokens: float
     granted: asyncio.Future[Grant]
 
+    @property
+    def has_left(self) -> bool:
+        """Whether its caller has cancelled."""
+        return self.granted.done()
+
 
 class Limiter:
-    """The pace of one judge; runs take turns.
+    """The pace of one judge; teams take turns, and the runs of each.
 
     Args:
         limits: What the operator allows.
@@ -86,7 +94,7 @@ class Limiter:
         self._jitter = jitter
         self._requests = _Bucket(limits.requests_per_minute)
         self._tokens = _Bucket(limits.tokens_per_minute)
-        self._queues: dict[str, deque[_Waiting]] = {}  # in the order of their turns
+        self._turns: Turns[_Waiting] = Turns()
         self._concurrency = min(_START_CONCURRENCY, float(limits.max_concurrency))
         self._active = 0
         self._cut_from = float("inf")  # the concurrency before the last 429
@@ -101,17 +109,16 @@ class Limiter:
         """Calls that may be made at once now."""
         return int(self._concurrency)
 
-    async def acquire(self, run_id: str, tokens: float, *, first: bool = False) -> Grant:
+    async def acquire(self, run: RunKey, tokens: float, *, first: bool = False) -> Grant:
         """Wait until a call may be made; give the grant back with `release`.
 
         Args:
-            run_id: Who waits; runs take turns.
+            run: Who waits.
             tokens: Estimate of what the call will count.
             first: Whether it goes before others of its run, because it has waited its turn before.
         """
         waiting = _Waiting(tokens, asyncio.get_running_loop().create_future())
-        queue = self._queues.setdefault(run_id, deque())
-        (queue.appendleft if first else queue.append)(waiting)
+        self._turns.add(run, waiting, first=first)
         self._pump()
         try:
             return await waiting.granted
@@ -136,7 +143,7 @@ class Limiter:
         """Take note of an answer: more calls at once may be possible."""
         self._refused_in_a_row = 0
         self._pace.answered(self._now())
-        if self._queues or self._active >= self.concurrency:
+        if self._turns or self._active >= self.concurrency:
             step = 1.0 / self._concurrency
             if self._concurrency < _NEARLY * self._cut_from:
                 step = 1.0 if self._cut_from == float("inf") else _QUICK_STEP
@@ -175,9 +182,8 @@ class Limiter:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        while self._active < self.concurrency and (run_id := self._next_run()) is not None:
+        while self._active < self.concurrency and (first := self._turns.next()) is not None:
             now = self._now()
-            first = self._queues[run_id][0]
             wait_s = max(
                 self._paused_until - now,
                 self._requests.wait_s(1.0, now),
@@ -187,25 +193,12 @@ class Limiter:
             if wait_s > 0:
                 self._timer = asyncio.get_running_loop().call_later(wait_s, self._pump)
                 return
-            queue = self._queues.pop(run_id)
-            queue.popleft()
-            if queue:
-                self._queues[run_id] = queue  # now the last in turn
+            self._turns.take()
             self._requests.take(1.0)
             self._pace.take(now)
             self._tokens.take(first.tokens)
             self._active += 1
             first.granted.set_result(Grant(first.tokens, self._round))
-
-    def _next_run(self) -> str | None:
-        for run_id in list(self._queues):
-            queue = self._queues[run_id]
-            while queue and queue[0].granted.done():  # its caller cancelled
-                queue.popleft()
-            if queue:
-                return run_id
-            del self._queues[run_id]
-        return None
 
     @staticmethod
     def _now() -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,8 @@ from assay_judge.verdicts.prepared_grading import prepare_grading
 from assay_judge.verdicts.replies import TURNS, no_verdict, outcome_from_reply
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from assay_judge.batches.dispatcher import BatchDispatcher
     from assay_judge.calls.provider_client import ProviderClient
     from assay_judge.calls.provider_registry import ProviderRegistry
@@ -46,7 +49,7 @@ class Grader:
         ledger: What runs have spent.
         batches: Dispatches requests that go through batch APIs.
         recording: Verdicts for the provider "replay"; None where there are none.
-        queue_limit: Most requests in flight; more are refused.
+        queue_limit: Most requests in flight of one scope while no other has any; with n scopes, each has an n-th.
     """
 
     def __init__(
@@ -66,7 +69,7 @@ class Grader:
         self._batches = batches
         self._recording = recording
         self._queue_limit = queue_limit
-        self._in_flight = 0
+        self._in_flight: dict[str, int] = {}  # by team
         self._single_flight: SingleFlight[Outcome] = SingleFlight()
 
     async def grade(self, grading: Grading) -> Outcome:
@@ -81,14 +84,24 @@ class Grader:
         if grading.judge.provider == "none":
             message = "no judge configured: name one in the run, or start the judge service with --provider"
             return Outcome(Status.UNAVAILABLE, reason="judge_not_configured", message=message)
-        if self._in_flight >= self._queue_limit:
-            raise OverloadedError(f"{self._queue_limit} verdicts are in flight; retry in 1 s.", reason="QUEUE_FULL")
-        self._in_flight += 1
-        try:
+        with self._place(grading.scope.team):
             outcome = await self._graded(self._named(grading))
-        finally:
-            self._in_flight -= 1
         return dataclasses.replace(outcome, message=self._registry.redact(outcome.message))
+
+    @contextmanager
+    def _place(self, team: str) -> Iterator[None]:
+        """Hold a place in the queue inside the block; a flood of one team leaves room for others."""
+        held = self._in_flight.get(team, 0)
+        share = max(1, self._queue_limit // len(self._in_flight.keys() | {team}))
+        if held >= share:
+            raise OverloadedError(f"{held} verdicts are in flight; retry in 1 s.", reason="QUEUE_FULL")
+        self._in_flight[team] = held + 1
+        try:
+            yield
+        finally:
+            self._in_flight[team] -= 1
+            if not self._in_flight[team]:
+                del self._in_flight[team]
 
     def check(self, grading: Grading) -> None:
         """Run the preflight checks of a judge, without a call.

@@ -92,13 +92,26 @@ class _NotJudgedError(Exception):
     """There is no verdict now."""
 
 
+@dataclass(frozen=True, slots=True)
+class RunAccount:
+    """Who pays for verdicts.
+
+    Args:
+        run_id: The run.
+        scope: By which name the judge knows its team; empty without identities.
+    """
+
+    run_id: str
+    scope: str = ""
+
+
 class RunJudge:
     """Asks one judge for verdicts of one run.
 
     Args:
         stub: The judge service.
         judge: Who judges.
-        run_id: The run, which pays.
+        account: Who pays.
         place: Its place in the jury.
         ask_round: Which round of asking this is: how often the run was paused before.
         patience_s: How long a judge service that cannot be reached is asked again.
@@ -110,7 +123,7 @@ class RunJudge:
         self,
         stub: JudgeServiceAsyncStub,
         judge: JudgeSettings,
-        run_id: str,
+        account: RunAccount,
         *,
         place: int,
         ask_round: int,
@@ -123,7 +136,7 @@ class RunJudge:
         self._status = status
         self._stub = stub
         self._judge = judge
-        self._run_id = run_id
+        self._account = account
         self._patience_s = patience_s
         self._pausing = pausing
         self._slots = asyncio.Semaphore(judge.concurrency)
@@ -224,7 +237,7 @@ class RunJudge:
         """Say who is asked, who pays, and how long it may take."""
         judge = self._judge
         request.judge.CopyFrom(judge_model(judge))
-        request.run_id = self._run_id
+        request.run_id, request.scope = self._account.run_id, self._account.scope
         request.batch = judge.batch and not at_once
         request.timeout_ms = 1 if request.batch else round(judge.timeout_s * 1000)
         if judge.spend_cap_usd is not None:
@@ -277,8 +290,8 @@ class RunJudge:
         status.stops |= for_all
         if not status.trouble:
             message = clean_text(message).replace("\n", "; ")[:_MAX_MESSAGE_CHARS].rstrip(".")
-            status.trouble = _sentence(message, reason, self._judge, self._run_id)
-            _log.warning("judging stopped: run=%s: %s", self._run_id, status.trouble)
+            status.trouble = _sentence(message, reason, self._judge, self._account.run_id)
+            _log.warning("judging stopped: run=%s: %s", self._account.run_id, status.trouble)
         return _NotJudgedError()
 
     async def _prove_that_it_judges(self, failed: JudgeEvidence) -> None:

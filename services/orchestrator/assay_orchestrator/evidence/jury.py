@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from assay.model.agent_response import AgentResponse
     from assay.model.run import JudgeSettings
     from assay.v1.judge_pb2_grpc import JudgeServiceAsyncStub
+    from assay_orchestrator.evidence.judge_client import RunAccount
     from assay_orchestrator.evidence.verdict_wire import JudgedRow
 
 _QUALITY = "quality"
@@ -30,7 +31,7 @@ class RunJury:
     Args:
         stub: The judge service; None where recorded verdicts take its place.
         judge: Who judges.
-        run_id: The run, which pays.
+        account: Who pays.
         ask_round: Which round of asking this is: how often the run was paused before.
         patience_s: How long a judge service that cannot be reached is asked again.
         pausing: Set when nothing more is to be asked.
@@ -40,7 +41,7 @@ class RunJury:
         self,
         stub: JudgeServiceAsyncStub | None,
         judge: JudgeSettings,
-        run_id: str,
+        account: RunAccount,
         *,
         ask_round: int,
         patience_s: float,
@@ -54,7 +55,7 @@ class RunJury:
             return
         self._judges = [
             RunJudge(
-                stub, one, run_id,
+                stub, one, account,
                 place=place, ask_round=ask_round, patience_s=patience_s, pausing=pausing, status=self._status,
             )
             for place, one in enumerate(judge.judges)

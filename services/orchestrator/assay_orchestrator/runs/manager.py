@@ -22,6 +22,7 @@ from assay.model.scope import Scope
 from assay.runtime.failpoints import failpoint
 from assay.verdict.stopping_text import stopped_sentence
 from assay_orchestrator.engine.worker import ShardWorker
+from assay_orchestrator.identity.service_scopes import ServiceScopes
 from assay_orchestrator.pipeline.session import Session
 from assay_orchestrator.pipeline.storage_pauses import STORAGE_BACKOFF
 from assay_orchestrator.runs.agent_hosts import AgentHosts
@@ -99,6 +100,7 @@ class RunManager:
         self._planner = planner
         self._dispatcher = dispatcher
         self._catalogue = Catalogue(database)
+        self._service_scopes = ServiceScopes(database)
         self._pause_wait_s = pause_wait_s
         self._lists = RunLists(database, self.storage_problem)
         self._partial = PartialSummaries(database)
@@ -159,14 +161,18 @@ class RunManager:
         """
         return await self.get(scope, await self._creation.create(scope, request_id, settings, dataset, asked))
 
-    async def preflight(self, settings: RunSettings) -> None:
-        """Raise unless the services that a run needs would work for it: its agent's, the embedder and the judge.
+    async def preflight(self, scope: Scope, settings: RunSettings) -> None:
+        """Raise unless the services that a run of a team needs would work: its agent's, the embedder and the judge.
 
         Raises:
             SpecError: One would not; holds every problem.
         """
-        planner = self._planner
-        checks = planner.agent_problems(settings), planner.embedder_problems(settings), planner.judge_problems(settings)
+        planner, known_as = self._planner, await self._service_scopes.of(scope.team)
+        checks = (
+            planner.agent_problems(settings),
+            planner.embedder_problems(settings, known_as),
+            planner.judge_problems(settings),
+        )
         if problems := [problem for found in await asyncio.gather(*checks) for problem in found]:
             raise SpecError(problems)
 
@@ -400,13 +406,14 @@ class RunManager:
 
     async def context_of(self, run_id: str) -> RunContext:
         """Return what the shards of a run work with."""
-        pause_count, is_stopped = await self._database.read(
-            lambda c: (runs.count_pauses(c, run_id), stops.is_stopped(c, run_id))
+        pause_count, is_stopped, team = await self._database.read(
+            lambda c: (runs.count_pauses(c, run_id), stops.is_stopped(c, run_id), runs.read_team(c, run_id))
         )
         run = await self._catalogue.load(run_id)
         if run.settings.stopping is not None:  # half a second, not to be spent while the first look holds its locks
             await asyncio.to_thread(importlib.import_module, "scipy.special")
-        context = self._planner.context_of(run, asyncio.Event(), pause_count=pause_count)
+        scope = await self._service_scopes.of(team)
+        context = self._planner.context_of(run, asyncio.Event(), scope=scope, pause_count=pause_count)
         if is_stopped:
             context.stopped.set()
         return context

@@ -66,11 +66,13 @@ class Planner:
         self._turns = Turns()
         self._group_embedders: WeakValueDictionary[tuple[str, str, str], EmbeddingClient] = WeakValueDictionary()
 
-    def context_of(self, run: Run, pausing: asyncio.Event, *, pause_count: int = 0) -> RunContext:
+    def context_of(self, run: Run, pausing: asyncio.Event, *, scope: str = "", pause_count: int = 0) -> RunContext:
         """Return what the shards of a run work with.
 
         Args:
+            run: The run.
             pausing: Set when it is to be paused: nothing more is asked then.
+            scope: By which name the embedder and the judge know its team; empty without identities.
             pause_count: How often it was paused before.
 
         Raises:
@@ -108,8 +110,8 @@ class Planner:
             is_replay=wanted.agent.adapter == "replay",
             metrics=metrics,
             scorer=RowScorer(self._scorers, run.run_id, wanted.metrics, metrics),
-            embedders=self._embedders(wanted, models),
-            judge=self._run_judge(run, pausing, pause_count),
+            embedders=self._embedders(wanted, models, scope),
+            judge=self._run_judge(run, pausing, scope, pause_count),
             functions=function_metrics(host, metrics) if host is not None else None,
             stop_look=StopLook(run.run_id, wanted) if wanted.stopping is not None else None,
         )
@@ -127,8 +129,8 @@ class Planner:
         except InvalidInputError as refusal:
             return refusal.problems
 
-    async def embedder_problems(self, settings: RunSettings) -> Sequence[Problem]:
-        """Return why the embedder will not serve the models of a run, as far as it can be asked."""
+    async def embedder_problems(self, settings: RunSettings, scope: str) -> Sequence[Problem]:
+        """Return why the embedder will not serve the models of a run, as far as it can be asked in a team's name."""
         # Models of checks alone are left out: only the cases show whether they are needed.
         models = {
             str(metric.parameters["model"]): f"metrics.{metric.name}"
@@ -139,7 +141,7 @@ class Planner:
             return ()
         from assay_orchestrator.runs.embedder_preflight import embedder_problems  # imported here: most need no embedder
 
-        return await embedder_problems(self._embedder, models, settings.team or LOCAL.team)
+        return await embedder_problems(self._embedder, models, scope or settings.team or LOCAL.team)
 
     async def judge_problems(self, settings: RunSettings) -> Sequence[Problem]:
         """Return why the judge service will not judge for a run, as far as it can be asked."""
@@ -155,7 +157,7 @@ class Planner:
 
         return await judge_problems(self._judge, judge)
 
-    def _run_judge(self, run: Run, pausing: asyncio.Event, pause_count: int) -> RunJury | None:
+    def _run_judge(self, run: Run, pausing: asyncio.Event, scope: str, pause_count: int) -> RunJury | None:
         judge = run.settings.judge
         if judge is None or not wants_verdicts(run.settings.metrics, checks_of(run.settings)):
             return None
@@ -165,28 +167,30 @@ class Planner:
                 "the run's metrics need a judge and this orchestrator has none: start it with --judge ADDRESS",
                 reason="NO_JUDGE",
             )
-        from assay_orchestrator.evidence.jury import RunJury  # as above
+        from assay_orchestrator.evidence.judge_client import RunAccount  # as above
+        from assay_orchestrator.evidence.jury import RunJury
 
         patience_s = self._settings.judge_patience_s
-        return RunJury(service, judge, run.run_id, ask_round=pause_count, patience_s=patience_s, pausing=pausing)
+        account = RunAccount(run.run_id, scope)
+        return RunJury(service, judge, account, ask_round=pause_count, patience_s=patience_s, pausing=pausing)
 
-    def _embedders(self, wanted: RunSettings, models: Sequence[str]) -> dict[str, EmbeddingClient]:
+    def _embedders(self, wanted: RunSettings, models: Sequence[str], scope: str) -> dict[str, EmbeddingClient]:
         if self._embedder is None or not models:
             return {}
-        return {model: self._embedder_of(self._embedder, wanted, model) for model in models}
+        own = scope or wanted.team or LOCAL.team
+        return {model: self._embedder_of(self._embedder, own, wanted.group_id, model) for model in models}
 
-    def _embedder_of(self, stub: EmbedderServiceAsyncStub, wanted: RunSettings, model: str) -> EmbeddingClient:
+    def _embedder_of(self, stub: EmbedderServiceAsyncStub, scope: str, group_id: str, model: str) -> EmbeddingClient:
         """Return a run's client for a model: that of its group, whose runs have many texts in common."""
         # Imported here: most runs need no embedder.
         from assay_orchestrator.evidence.embedding_client import EmbeddingClient
 
-        key = (wanted.team, wanted.group_id, model)
-        shared = self._group_embedders.get(key) if wanted.group_id else None
+        key = (scope, group_id, model)
+        shared = self._group_embedders.get(key) if group_id else None
         if shared is not None and shared.join():
             return shared
-        scope, patience_s = wanted.team or LOCAL.team, self._settings.embedder_patience_s
-        client = EmbeddingClient(stub, model, patience_s=patience_s, scope=scope)
-        if wanted.group_id:
+        client = EmbeddingClient(stub, model, patience_s=self._settings.embedder_patience_s, scope=scope)
+        if group_id:
             self._group_embedders[key] = client
         return client
 

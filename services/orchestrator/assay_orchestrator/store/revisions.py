@@ -12,13 +12,13 @@ from assay_orchestrator.store.processes import running_processes
 if TYPE_CHECKING:
     import sqlalchemy as sa
 
-HEAD_REVISION = "0021"
+HEAD_REVISION = "0022"
 
 
 def _create(connection: sa.Connection) -> None:
     schema.create_all(connection)
     connection.execute(schema.fair_clock.insert().values(clock_id=1, virtual_time=0.0))
-    connection.execute(schema.signing_keys.insert(), signing_keys.new_row("page_tokens"))
+    connection.execute(schema.signing_keys.insert(), list(map(signing_keys.new_row, signing_keys.NAMES)))
     views.create_views(connection)
 
 

@@ -381,6 +381,11 @@ def count_pauses(connection: sa.Connection, run_id: str) -> int:
     return connection.execute(paused).scalar_one()
 
 
+def read_team(connection: sa.Connection, run_id: str) -> str:
+    """Return whose run it is; empty where there is none."""
+    return connection.execute(sa.select(schema.runs.c.team).where(schema.runs.c.run_id == run_id)).scalar() or ""
+
+
 def _record(row: sa.Row[Any]) -> RunRecord:
     return RunRecord(
         run_id=row.run_id,

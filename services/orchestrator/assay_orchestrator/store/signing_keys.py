@@ -12,6 +12,7 @@ from assay_orchestrator.store import schema
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+NAMES = ("page_tokens", "service_scopes")
 _KEY_BYTES = 32
 
 
