@@ -12,6 +12,7 @@ from assay.identity.tokens import new_token
 from assay.rpc.server import RpcServer
 from assay.v1 import orchestrator_pb2_grpc
 from assay_orchestrator.engine.dispatcher_factory import open_dispatcher
+from assay_orchestrator.identity.audit_log import AuditLog
 from assay_orchestrator.identity.serving import add_admin_service, authenticator
 from assay_orchestrator.identity.verifier import TokenVerifier
 from assay_orchestrator.runs.manager import RunManager
@@ -46,12 +47,14 @@ class SharedInstallation:
     Args:
         address: Where it serves.
         database: Its store.
-        clock: By which it remembers tokens.
+        clock: By which it remembers tokens, and counts for the audit.
+        audit: Stores the audit's entries.
     """
 
     address: str
     database: Database
     clock: Clock
+    audit: AuditLog
     stack: AsyncExitStack
     teams: set[str] = field(default_factory=set)
 
@@ -88,7 +91,8 @@ async def shared_installation(
     database, clock = open_database(settings), Clock()
     manager = RunManager(database, settings, Planner(settings, None), open_dispatcher(settings, database))
     known = TokenVerifier(database, monotonic_s=clock) if settings.oidc is None else authenticator(settings, database)
-    options = replace(settings.server_options, authenticator=known, recheck_s=recheck_s)
+    log = AuditLog(database, monotonic_s=clock)
+    options = replace(settings.server_options, authenticator=known, auditor=log, recheck_s=recheck_s)
     server = RpcServer(options)
     service = RunService(database, manager, settings, server.stopping, None)
     server.add(
@@ -97,11 +101,12 @@ async def shared_installation(
     add_admin_service(server, database, manager)
     async with AsyncExitStack() as stack:
         stack.callback(database.close)
+        stack.push_async_callback(log.aclose)
         address = await server.start(settings.listen)
         stack.push_async_callback(server.stop, 0)
         await manager.start()
         stack.push_async_callback(manager.aclose)
         server.set_serving(True)
         async with AsyncExitStack() as clients:
-            yield SharedInstallation(address, database, clock, clients)
+            yield SharedInstallation(address, database, clock, log, clients)
         server.begin_stopping()

@@ -106,6 +106,7 @@ def test_a_team_works_at_a_shared_server(installation: tuple[Cli, str, str]) -> 
     del cli.env["ASSAY_TOKEN"]
     assert "revoked token" in cli.run("admin", "tokens", "revoke", made["token_id"]).stdout
     assert "revoked" in cli.run("admin", "tokens", "list").stdout
+    see_the_audit(cli, run["run_id"], made["token_id"])
 
     assert "removed the stored token" in cli.run("logout").stdout
     assert "assay login" in cli.run("logout", status=3).stderr
@@ -113,6 +114,24 @@ def test_a_team_works_at_a_shared_server(installation: tuple[Cli, str, str]) -> 
     assert "this server asks for a token" in cli.run("runs", "list", status=3).stderr
     cli.env |= {"ASSAY_TOKEN": new_token().text}
     assert "not of this installation" in cli.run("runs", "list", status=3).stderr
+
+
+def see_the_audit(cli: Cli, run_id: str, runner: str) -> None:
+    """List, export and verify what was done in the team, with texts that a terminal or a spreadsheet would obey."""
+    cli.run("admin", "tokens", "create", "=cmd|\u202e")
+    listed = cli.run("admin", "audit", "list", "--limit", "20").stdout
+    assert "create-team" in listed
+    assert run_id in listed
+    [made] = map(json.loads, cli.run("admin", "audit", "list", "--action", "create-run", "--json").stdout.splitlines())
+    assert (made["resource"], made["actor"], made["actor_team"], made["count"]) == (run_id, runner, "search", 1)
+    done = [json.loads(line)["action"] for line in cli.run("admin", "audit", "export").stdout.splitlines()]
+    assert {"create-team", "create-token", "upload-dataset", "create-run", "revoke-token"} <= set(done)
+    assert "wrote" in cli.run("admin", "audit", "export", "--format", "csv", "--output", "audit.csv").stdout
+    assert cli.folder.joinpath("audit.csv").read_text().startswith("team,sequence,at,action,resource,outcome,actor,")
+    checked = cli.run("admin", "audit", "verify")
+    assert "unchanged" in checked.stderr
+    assert json.loads(cli.run("admin", "audit", "list", "--json", "--limit", "1").stdout)["digest"] in checked.stdout
+    assert "since: must be a time" in cli.run("admin", "audit", "list", "--since", "soon", status=2).stderr
 
 
 def test_a_token_that_others_could_read_is_refused(project: Cli) -> None:

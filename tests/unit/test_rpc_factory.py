@@ -39,6 +39,10 @@ def test_no_stream_is_retried() -> None:
         ({"WatchRun": MethodRule(Slots.CALLS)}, r"the rule of assay\.v1\.RunService\.WatchRun is for another kind"),
         ({"GetRun": MethodRule(Slots.CALLS)}, r"the rule of assay\.v1\.RunService\.GetRun has no right"),
         (
+            {"DeleteRun": MethodRule(Slots.CALLS, right=Right.RUN, names={"run_id": Name.SCOPED})},
+            r"the rule of assay\.v1\.RunService\.DeleteRun has no audit",
+        ),
+        (
             {"GetRun": MethodRule(Slots.CALLS, right=Right.READ)},
             r"RunService\.GetRun and its request differ in the fields that name something: run_id;",
         ),

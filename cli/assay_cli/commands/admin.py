@@ -13,18 +13,14 @@ import click
 from assay.errors import InvalidInputError, Problem
 from assay.identity.rights import Role
 from assay.text.unsafe_text import clean
+from assay_cli.admin_calls import called
 from assay_cli.commands import Group
-from assay_cli.options import connect, debug_option, json_option, print_document, run_async, server_option
+from assay_cli.commands.admin_audit import audit
+from assay_cli.options import debug_option, json_option, print_document, server_option
 from assay_cli.output.terminal import table
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-    from typing import TypeVar
-
     from assay.client.admin import TokenInfo
-    from assay.client.client import Client
-
-    T = TypeVar("T")
 
 _LIFETIME = re.compile(r"([1-9]\d{0,4})([hdw])", re.ASCII)
 _UNIT_S = {"h": 3_600, "d": 86_400, "w": 7 * 86_400}
@@ -45,7 +41,10 @@ _database_url_option = click.option(
 
 @click.group(cls=Group)
 def admin() -> None:
-    """Manage the teams and tokens of a server that teams share, and its tables."""
+    """Manage the teams and tokens of a server that teams share, and its tables; read its audit."""
+
+
+admin.add_command(audit)
 
 
 @admin.command()
@@ -97,7 +96,7 @@ def create_team(team: str, as_json: bool, server: str | None) -> int:
     """Add TEAM: 1 to 63 lower-case letters, digits and "-"."""
     from assay.client import admin as calls
 
-    made = _called(server, lambda client: calls.create_team(client, team))
+    made = called(server, lambda client: calls.create_team(client, team))
     if as_json:
         print_document(dataclasses.asdict(made))
     else:
@@ -115,7 +114,7 @@ def list_teams(as_json: bool, server: str | None) -> int:
     """List all teams."""
     from assay.client import admin as calls
 
-    found = _called(server, calls.list_teams)
+    found = called(server, calls.list_teams)
     if as_json:
         print_document([dataclasses.asdict(each) for each in found])
     else:
@@ -132,7 +131,7 @@ def disable_team(team: str, server: str | None) -> int:
     """Refuse the tokens of TEAM within 60 s, and pause its active runs; nothing is deleted."""
     from assay.client import admin as calls
 
-    changed, paused = _called(server, lambda client: calls.disable_team(client, team))
+    changed, paused = called(server, lambda client: calls.disable_team(client, team))
     click.echo(f"disabled team {clean(changed.team)}; {paused:,} active runs are paused")
     return 0
 
@@ -145,7 +144,7 @@ def enable_team(team: str, server: str | None) -> int:
     """Take the tokens of TEAM again; its runs stay paused until they are resumed."""
     from assay.client import admin as calls
 
-    changed = _called(server, lambda client: calls.enable_team(client, team))
+    changed = called(server, lambda client: calls.enable_team(client, team))
     click.echo(f"enabled team {clean(changed.team)}")
     return 0
 
@@ -180,7 +179,7 @@ def create_token(name: str, team: str, role: str, expires: str, as_json: bool, s
     from assay.client import admin as calls
 
     lifetime_s = _lifetime_s(expires)
-    made = _called(server, lambda client: calls.create_token(client, role, name, team=team, lifetime_s=lifetime_s))
+    made = called(server, lambda client: calls.create_token(client, role, name, team=team, lifetime_s=lifetime_s))
     if as_json:
         print_document({"text": made.text, **dataclasses.asdict(made.token)})
         return 0
@@ -200,7 +199,7 @@ def list_tokens(team: str, as_json: bool, server: str | None) -> int:
     """List the tokens of a team, the oldest first, without their texts."""
     from assay.client import admin as calls
 
-    found = _called(server, lambda client: calls.list_tokens(client, team))
+    found = called(server, lambda client: calls.list_tokens(client, team))
     if as_json:
         print_document([dataclasses.asdict(each) for each in found])
     else:
@@ -218,23 +217,12 @@ def revoke_token(token_id: str, as_json: bool, server: str | None) -> int:
     """Revoke the token whose public part is TOKEN_ID; within 60 s it is refused and its streams end."""
     from assay.client import admin as calls
 
-    revoked = _called(server, lambda client: calls.revoke_token(client, token_id))
+    revoked = called(server, lambda client: calls.revoke_token(client, token_id))
     if as_json:
         print_document(dataclasses.asdict(revoked))
     else:
         click.echo(f"revoked token {clean(revoked.token_id)} ({clean(revoked.name)}) of team {clean(revoked.team)}")
     return 0
-
-
-def _called(server: str | None, call: Callable[[Client], Awaitable[T]]) -> T:
-    if not server:
-        raise InvalidInputError([Problem("is missing: the local stack has no teams; name a server", "--server")])
-
-    async def main() -> T:
-        async with connect(server) as (client, _):
-            return await call(client)
-
-    return run_async(main())
 
 
 def _lifetime_s(text: str) -> int:

@@ -67,31 +67,31 @@ async def get_identity(client: Client) -> TokenInfo:
         UnauthenticatedError: The server does not accept it.
         SetupError: The server has no identities (reason NO_IDENTITIES).
     """
-    found = await _call(client, lambda stub: stub.GetIdentity(pb.GetIdentityRequest()))
+    found = await call_admin(client, lambda stub: stub.GetIdentity(pb.GetIdentityRequest()))
     return TokenInfo(found.token_id, found.team, found.role, found.name, expires_at=found.expires_at)
 
 
 async def create_team(client: Client, team: str) -> Team:
     """Add a team; for operators."""
-    response = await _call(client, lambda stub: stub.CreateTeam(pb.CreateTeamRequest(team=team)))
+    response = await call_admin(client, lambda stub: stub.CreateTeam(pb.CreateTeamRequest(team=team)))
     return _team(response.team)
 
 
 async def list_teams(client: Client) -> list[Team]:
     """Return all teams by name; for operators."""
-    response = await _call(client, lambda stub: stub.ListTeams(pb.ListTeamsRequest()))
+    response = await call_admin(client, lambda stub: stub.ListTeams(pb.ListTeamsRequest()))
     return [_team(each) for each in response.teams]
 
 
 async def disable_team(client: Client, team: str) -> tuple[Team, int]:
     """Refuse the tokens of a team and pause its active runs; return it and how many were active. For operators."""
-    response = await _call(client, lambda stub: stub.DisableTeam(pb.DisableTeamRequest(team=team)))
+    response = await call_admin(client, lambda stub: stub.DisableTeam(pb.DisableTeamRequest(team=team)))
     return _team(response.team), response.paused_count
 
 
 async def enable_team(client: Client, team: str) -> Team:
     """Take the tokens of a disabled team again; its runs stay paused. For operators."""
-    response = await _call(client, lambda stub: stub.EnableTeam(pb.EnableTeamRequest(team=team)))
+    response = await call_admin(client, lambda stub: stub.EnableTeam(pb.EnableTeamRequest(team=team)))
     return _team(response.team)
 
 
@@ -106,23 +106,28 @@ async def create_token(client: Client, role: str, name: str, *, team: str = "", 
         lifetime_s: After how many seconds it expires; 0 for never.
     """
     request = pb.CreateTokenRequest(team=team, role=role, name=name, lifetime_s=lifetime_s)
-    response = await _call(client, lambda stub: stub.CreateToken(request))
+    response = await call_admin(client, lambda stub: stub.CreateToken(request))
     return NewToken(response.text, _info(response.token))
 
 
 async def list_tokens(client: Client, team: str = "") -> list[TokenInfo]:
     """Return the tokens of a team, the oldest first; empty for the team of the client's own token."""
-    response = await _call(client, lambda stub: stub.ListTokens(pb.ListTokensRequest(team=team)))
+    response = await call_admin(client, lambda stub: stub.ListTokens(pb.ListTokensRequest(team=team)))
     return [_info(each) for each in response.tokens]
 
 
 async def revoke_token(client: Client, token_id: str) -> TokenInfo:
     """Revoke a token; every process refuses it within 60 s."""
-    response = await _call(client, lambda stub: stub.RevokeToken(pb.RevokeTokenRequest(token_id=token_id)))
+    response = await call_admin(client, lambda stub: stub.RevokeToken(pb.RevokeTokenRequest(token_id=token_id)))
     return _info(response.token)
 
 
-async def _call(client: Client, attempt: Callable[[admin_pb2_grpc.AdminServiceAsyncStub], Awaitable[Any]]) -> Any:
+async def call_admin(client: Client, attempt: Callable[[admin_pb2_grpc.AdminServiceAsyncStub], Awaitable[Any]]) -> Any:
+    """Return the response of a method of AdminService.
+
+    Raises:
+        SetupError: The server has no identities (reason NO_IDENTITIES).
+    """
     with _explained(client.address):
         return await client.call_service(admin_pb2_grpc.AdminServiceStub, attempt)
 

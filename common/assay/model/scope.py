@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from assay.identity.audit import AuditedCall
 
 BEFORE_TEAMS = "default"
 """The team of what was stored before names belonged to teams."""
@@ -15,10 +19,12 @@ class Scope:
     Args:
         team: New names are stored under it.
         reads: Teams whose names the call finds, itself first; empty for `team` alone.
+        call: The call, for the audit; None where it is not recorded, and for work in the background.
     """
 
     team: str
     reads: tuple[str, ...] = ()
+    call: AuditedCall | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "reads", (self.team, *(team for team in self.reads if team != self.team)))

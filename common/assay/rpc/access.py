@@ -13,6 +13,7 @@ from assay.errors import AssayError, PermissionDeniedError, UnauthenticatedError
 from assay.identity.authenticator import Authenticator
 from assay.identity.caller import Identity, set_caller
 from assay.identity.rights import Right, roles_with
+from assay.identity.tokens import parse_token
 from assay.rpc.methods import MethodRule, Name
 
 TOKEN_KEY = "authorization"  # noqa: S105 - the name of metadata
@@ -33,20 +34,15 @@ class Access:
         self._authenticator = authenticator
         self._recheck_s = recheck_s
 
-    async def admit(self, context: Context, method: str, rule: MethodRule) -> Identity | None:
-        """Return whose call it is, which its handler then knows, too; None where no token is needed.
+    async def identify(self, context: Context, rule: MethodRule) -> Identity | None:
+        """Return whose call it is; None where no token is needed.
 
         Raises:
             UnauthenticatedError: The call has no token, or one that is not accepted.
-            PermissionDeniedError: The role of the caller lacks the right.
         """
         if self._authenticator is None or rule.right is Right.NONE:
             return None
-        identity = await self._authenticator.authenticate(_token(context))
-        if rule.right is None or not identity.may(rule.right):
-            raise PermissionDeniedError(_refusal(identity, method, rule))
-        set_caller(identity)
-        return identity
+        return await self._authenticator.authenticate(_token(context))
 
     def while_accepted(self, context: Context, rule: MethodRule) -> AbstractAsyncContextManager[None]:
         """End a stream inside the block with the error of its token, once that is no longer accepted."""
@@ -81,6 +77,19 @@ class Access:
             if refusals and limit.expired():
                 raise refusals[0] from None
             raise
+
+
+def check_right(identity: Identity | None, method: str, rule: MethodRule) -> None:
+    """Admit a call whose caller has the right of its method; its handler then knows the caller.
+
+    Raises:
+        PermissionDeniedError: The role of the caller lacks the right.
+    """
+    if identity is None:
+        return
+    if rule.right is None or not identity.may(rule.right):
+        raise PermissionDeniedError(_refusal(identity, method, rule))
+    set_caller(identity)
 
 
 def named_teams(rule: MethodRule) -> Sequence[tuple[str, Name]]:
@@ -137,6 +146,15 @@ def _token(context: Context) -> str:
             "the call's authorization is not `Bearer TOKEN`: send one token", reason="TOKEN_MALFORMED"
         )
     return given[0].removeprefix(SCHEME)
+
+
+def claimed_token_id(context: Context) -> str:
+    """Return the public part that the token of a call has, be it right or not; empty where it has none."""
+    try:
+        token = parse_token(_token(context))
+    except UnauthenticatedError:
+        return ""
+    return "" if token is None else token.token_id
 
 
 def _refusal(identity: Identity, method: str, rule: MethodRule) -> str:

@@ -9,7 +9,7 @@ import logging
 import traceback
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing, asynccontextmanager, nullcontext
 from types import CoroutineType
 from typing import Any, TypeAlias
 
@@ -20,8 +20,9 @@ from google.protobuf.message import DecodeError
 from assay.errors import AssayError, DeadlineError, InternalError, InvalidInputError, UnavailableError
 from assay.identity.caller import Identity
 from assay.rpc import status
-from assay.rpc.access import Access, check_named_teams, named_teams
+from assay.rpc.access import Access, check_named_teams, check_right, named_teams
 from assay.rpc.admission import Admission, peer_address
+from assay.rpc.auditing import CallAudit
 from assay.rpc.call_deadlines import CallDeadlines
 from assay.rpc.methods import MethodRule
 from assay.rpc.options import ServerOptions
@@ -31,6 +32,7 @@ logger = logging.getLogger("assay.rpc")
 
 Context = grpc.aio.ServicerContext[Any, Any]
 Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
+_Decode: TypeAlias = Callable[[Any, Identity | None, CallAudit | None], Any]
 
 MALFORMED = "MALFORMED_REQUEST"
 
@@ -94,13 +96,23 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
         async def admitted(raw: Any, context: Context) -> Any:
             address = peer_address(context.peer())
             pool.take(address)
-            team = ""
+            team, audit = "", self._audit_of(context, method, rule)
             try:
-                identity = await access.admit(context, method, rule)
+                identity = await access.identify(context, rule)
+                if audit is not None:
+                    audit.admitted(identity)
+                check_right(identity, method, rule)
                 if identity is not None:
                     pool.take_for(identity.team)
                     team = identity.team
-                return await _coroutine(behave(decode(raw, identity), context), method)
+                answer = await _coroutine(behave(decode(raw, identity, audit), context), method)
+                if audit is not None:
+                    await audit.finished()
+                return answer
+            except AssayError as error:
+                if audit is not None:
+                    await audit.failed(error)
+                raise
             finally:
                 if team:
                     pool.release_for(team)
@@ -163,26 +175,41 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
         self, raw: Any, context: Context, handler: Handler, method: str, rule: MethodRule
     ) -> AsyncIterator[Any]:
         """Admit a call with a stream, and yield what its handler reads: a message, or the client's stream of them."""
+        audit = self._audit_of(context, method, rule)
         with self._admission.slot(rule.slots, context.peer()):
-            identity = await self._access.admit(context, method, rule)
-            decode = self._decoder(handler, method, rule)
-            with self._admission.team_slot(rule.slots, identity.team if identity is not None else ""):
-                async with self._access.while_accepted(context, rule):
-                    if not rule.client_streams:
-                        yield decode(raw, identity)
-                        return
-                    stream = RequestStream(
-                        raw, lambda message: decode(message, identity), silence=rule.silence, options=self._options
-                    )
-                    async with stream as request:
-                        yield request
+            async with audit.recorded() if audit is not None else nullcontext():
+                identity = await self._access.identify(context, rule)
+                if audit is not None:
+                    audit.admitted(identity)
+                check_right(identity, method, rule)
+                decode = self._decoder(handler, method, rule)
+                with self._admission.team_slot(rule.slots, identity.team if identity is not None else ""):
+                    async with self._access.while_accepted(context, rule):
+                        if not rule.client_streams:
+                            yield decode(raw, identity, audit)
+                            return
+                        stream = RequestStream(
+                            raw,
+                            lambda message: decode(message, identity, audit),
+                            silence=rule.silence,
+                            options=self._options,
+                        )
+                        async with stream as request:
+                            yield request
 
-    def _decoder(self, handler: Handler, method: str, rule: MethodRule) -> Callable[[Any, Identity | None], Any]:
+    def _audit_of(self, context: Context, method: str, rule: MethodRule) -> CallAudit | None:
+        """Return what records a call; None where nothing is recorded."""
+        auditor = self._options.auditor
+        return None if auditor is None else CallAudit(auditor, context, method, rule)
+
+    def _decoder(self, handler: Handler, method: str, rule: MethodRule) -> _Decode:
         """Return what makes a message of bytes and checks which teams it names."""
         named = named_teams(rule)
 
-        def decode(raw: Any, identity: Identity | None) -> Any:
+        def decode(raw: Any, identity: Identity | None, audit: CallAudit | None) -> Any:
             message = _decoded(handler, method, raw)
+            if audit is not None:
+                audit.received(message)
             if named and identity is not None:
                 check_named_teams(identity, named, message)
             return message

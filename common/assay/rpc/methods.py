@@ -39,6 +39,18 @@ class Name(enum.Enum):
     LABEL = "nothing that is stored by this name: a text for people, an id within the request, a condition of a list"
 
 
+class Audit(enum.Enum):
+    """What the audit has of a method's calls, under an action made of its name: "delete-run" of DeleteRun."""
+
+    CHANGE = "each call that changes something; an entry is stored with the change"
+    EXPORT = "that results of a run were read as a whole: the handler records it"
+    NONE = "nothing but what is refused"
+
+
+CHANGING_RIGHTS = frozenset({Right.RUN, Right.ADMINISTER, Right.OPERATE})
+"""Rights of methods that may change something: each says what the audit has of it."""
+
+
 @dataclass(frozen=True, slots=True)
 class MethodRule:
     """What one method needs.
@@ -52,6 +64,7 @@ class MethodRule:
         silence: When its client is idle; for streams of the client.
         right: What its caller must have; None for a method of no contract, which callers with an identity cannot call.
         names: The fields of its request that name something, by their paths, e.g. "attach.run_id".
+        audit: What the audit has of its calls; None for a method that only reads.
     """
 
     slots: Slots
@@ -61,6 +74,7 @@ class MethodRule:
     silence: Silence = Silence.NEVER
     right: Right | None = None
     names: Mapping[str, Name] = field(default_factory=dict)
+    audit: Audit | None = None
 
 
 _READ, _RUN, _ADMINISTER, _OPERATE = Right.READ, Right.RUN, Right.ADMINISTER, Right.OPERATE
@@ -72,19 +86,21 @@ _AGENT_REQUEST = {f"request.{part}_id": Name.LABEL for part in ("request", "run"
 _FILTER = {"filter.case_ids": Name.LABEL}
 
 
-def _call(right: Right, names: Mapping[str, Name] | None = None, *, idempotent: bool = False) -> MethodRule:
-    return MethodRule(Slots.CALLS, idempotent=idempotent, right=right, names=names or {})
+def _call(
+    right: Right, names: Mapping[str, Name] | None = None, audit: Audit | None = None, *, idempotent: bool = False
+) -> MethodRule:
+    return MethodRule(Slots.CALLS, idempotent=idempotent, right=right, names=names or {}, audit=audit)
 
 
-def _idempotent(right: Right, names: Mapping[str, Name] | None = None) -> MethodRule:
-    return _call(right, names, idempotent=True)
+def _idempotent(right: Right, names: Mapping[str, Name] | None = None, audit: Audit | None = None) -> MethodRule:
+    return _call(right, names, audit, idempotent=True)
 
 
-def _server_stream(right: Right, names: Mapping[str, Name]) -> MethodRule:
-    return MethodRule(Slots.STREAMS, server_streams=True, right=right, names=names)
+def _server_stream(right: Right, names: Mapping[str, Name], audit: Audit | None = None) -> MethodRule:
+    return MethodRule(Slots.STREAMS, server_streams=True, right=right, names=names, audit=audit)
 
 
-def _answered_stream(right: Right, names: Mapping[str, Name]) -> MethodRule:
+def _answered_stream(right: Right, names: Mapping[str, Name], audit: Audit | None = None) -> MethodRule:
     return MethodRule(
         Slots.STREAMS,
         client_streams=True,
@@ -92,6 +108,7 @@ def _answered_stream(right: Right, names: Mapping[str, Name]) -> MethodRule:
         silence=Silence.WHEN_ANSWERED,
         right=right,
         names=names,
+        audit=audit,
     )
 
 
@@ -103,6 +120,7 @@ METHODS: Mapping[str, Mapping[str, MethodRule]] = {
             silence=Silence.ALWAYS,
             right=_RUN,
             names={"header.name": Name.LABEL},
+            audit=Audit.CHANGE,
         ),
         "CreateRun": _idempotent(
             _RUN,
@@ -113,58 +131,65 @@ METHODS: Mapping[str, Mapping[str, MethodRule]] = {
                 "spec.team": Name.OWN_TEAM,
                 "spec.name": Name.LABEL,
             },
+            Audit.CHANGE,
         ),
         "GetRun": _idempotent(_READ, _RUN_ID),
         "ListRuns": _idempotent(_READ, {**_PAGE, "name": Name.LABEL, "teams": Name.LABEL, "group_id": Name.LABEL}),
-        "CancelRun": _idempotent(_RUN, _RUN_ID),
-        "PauseRun": _idempotent(_RUN, _RUN_ID),
+        "CancelRun": _idempotent(_RUN, _RUN_ID, Audit.CHANGE),
+        "PauseRun": _idempotent(_RUN, _RUN_ID, Audit.CHANGE),
         # A second attempt finds the run running, whose errors cannot be retried: the caller knows that it asked twice.
-        "ResumeRun": _call(_RUN, _RUN_ID),
+        "ResumeRun": _call(_RUN, _RUN_ID, Audit.CHANGE),
         # A second attempt does not find what the first, whose answer was lost, has deleted: the caller decides.
-        "DeleteRun": _call(_RUN, _RUN_ID),
-        "WatchRun": _server_stream(_READ, _RUN_ID),
-        "ListResults": _idempotent(_READ, {**_CASE, **_PAGE, **_FILTER}),
+        "DeleteRun": _call(_RUN, _RUN_ID, Audit.CHANGE),
+        "WatchRun": _server_stream(_READ, _RUN_ID, Audit.EXPORT),
+        "ListResults": _idempotent(_READ, {**_CASE, **_PAGE, **_FILTER}, Audit.EXPORT),
         "GetCase": _server_stream(_READ, {**_CASE, **_FILTER}),
         "ListAttempts": _server_stream(_READ, _CASE),
-        "SetBaseline": _idempotent(_RUN, {**_RUN_ID, "name": Name.SCOPED}),
+        "SetBaseline": _idempotent(_RUN, {"name": Name.SCOPED, **_RUN_ID}, Audit.CHANGE),
         "ListBaselines": _idempotent(_READ),
         # A second attempt does not find what the first has deleted.
-        "DeleteBaseline": _call(_RUN, {"name": Name.SCOPED}),
+        "DeleteBaseline": _call(_RUN, {"name": Name.SCOPED}, Audit.CHANGE),
         "CompareRuns": _idempotent(_READ, {"run_ids": Name.SCOPED}),
         "ListComparedCases": _idempotent(_READ, {"run_ids": Name.SCOPED, **_PAGE}),
         # A host has nothing to send while its run asks nothing.
         "ServeAgent": MethodRule(
-            Slots.STREAMS, client_streams=True, server_streams=True, right=_RUN, names={"attach.run_id": Name.SCOPED}
+            Slots.STREAMS,
+            client_streams=True,
+            server_streams=True,
+            right=_RUN,
+            names={"attach.run_id": Name.SCOPED},
+            audit=Audit.NONE,  # it answers for a run whose creation is
         ),
     },
     "assay.v1.AdminService": {
         "GetIdentity": _idempotent(_READ),
         # A second attempt finds what the first has made, or makes another one.
-        "CreateTeam": _call(_OPERATE, {"team": Name.TEAM}),
-        "ListTeams": _idempotent(_OPERATE),
-        "DisableTeam": _idempotent(_OPERATE, {"team": Name.TEAM}),
-        "EnableTeam": _idempotent(_OPERATE, {"team": Name.TEAM}),
-        "CreateToken": _call(_ADMINISTER, {"team": Name.TEAM, "name": Name.LABEL}),
-        "ListTokens": _idempotent(_ADMINISTER, {"team": Name.TEAM}),
-        "RevokeToken": _idempotent(_ADMINISTER, {"token_id": Name.SCOPED}),
+        "CreateTeam": _call(_OPERATE, {"team": Name.TEAM}, Audit.CHANGE),
+        "ListTeams": _idempotent(_OPERATE, audit=Audit.NONE),
+        "DisableTeam": _idempotent(_OPERATE, {"team": Name.TEAM}, Audit.CHANGE),
+        "EnableTeam": _idempotent(_OPERATE, {"team": Name.TEAM}, Audit.CHANGE),
+        "CreateToken": _call(_ADMINISTER, {"team": Name.TEAM, "name": Name.LABEL}, Audit.CHANGE),
+        "ListTokens": _idempotent(_ADMINISTER, {"team": Name.TEAM}, Audit.NONE),
+        "ListAuditEvents": _idempotent(_ADMINISTER, {"team": Name.TEAM, **_PAGE}, Audit.NONE),
+        "RevokeToken": _idempotent(_ADMINISTER, {"token_id": Name.SCOPED}, Audit.CHANGE),
     },
     "assay.v1.EmbedderService": {
-        "Embed": _idempotent(_RUN),
-        "EmbedStream": _answered_stream(_RUN, {"request_id": Name.LABEL}),
-        "Similarity": _idempotent(_RUN),
-        "SimilarityStream": _answered_stream(_RUN, {"request_id": Name.LABEL}),
+        "Embed": _idempotent(_RUN, audit=Audit.NONE),
+        "EmbedStream": _answered_stream(_RUN, {"request_id": Name.LABEL}, Audit.NONE),
+        "Similarity": _idempotent(_RUN, audit=Audit.NONE),
+        "SimilarityStream": _answered_stream(_RUN, {"request_id": Name.LABEL}, Audit.NONE),
         "ListModels": _idempotent(_READ),
     },
     "assay.v1.JudgeService": {
         # Each call may cost money: the caller decides about another one.
-        "Grade": _call(_RUN, _RUN_ID),
-        "GradeStream": _answered_stream(_RUN, {"request_id": Name.LABEL, "grade.run_id": Name.SCOPED}),
-        "ComparePair": _call(_RUN, _RUN_ID),
+        "Grade": _call(_RUN, _RUN_ID, Audit.NONE),
+        "GradeStream": _answered_stream(_RUN, {"request_id": Name.LABEL, "grade.run_id": Name.SCOPED}, Audit.NONE),
+        "ComparePair": _call(_RUN, _RUN_ID, Audit.NONE),
         "ListRubrics": _idempotent(_READ),
     },
     "assay.v1.AgentService": {
-        "Answer": _call(_RUN, _AGENT_REQUEST),
-        "AnswerStream": _server_stream(_RUN, _AGENT_REQUEST),
+        "Answer": _call(_RUN, _AGENT_REQUEST, Audit.NONE),
+        "AnswerStream": _server_stream(_RUN, _AGENT_REQUEST, Audit.NONE),
     },
     "grpc.health.v1.Health": {
         # A busy process is not restarted for being busy, and probes have no token.

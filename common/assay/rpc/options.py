@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     import grpc
     import grpc.aio
 
+    from assay.identity.audit import Auditor
     from assay.identity.authenticator import Authenticator
     from assay.rpc.tls import ClientFiles, ServerFiles
 
@@ -50,6 +51,7 @@ class ServerOptions:
         interceptors: Further ones, between Assay's own and the handlers; a request reaches them as bytes.
         health_address: A further address that serves health alone, without TLS and tokens; empty for none.
         authenticator: Knows the tokens that callers must have; None where no call needs one.
+        auditor: Stores what callers with an identity changed, and what was refused; None where nothing is recorded.
         recheck_s: The token of an open stream is looked up again this often.
     """
 
@@ -77,6 +79,7 @@ class ServerOptions:
     interceptors: tuple[grpc.aio.ServerInterceptor, ...] = ()
     health_address: str = ""
     authenticator: Authenticator | None = None
+    auditor: Auditor | None = None
     recheck_s: float = 30.0
 
     def __post_init__(self) -> None:

@@ -26,7 +26,7 @@ from grpc_health.v1 import health_pb2_grpc
 from assay.errors import SetupError
 from assay.rpc.health import Health
 from assay.rpc.interceptors import CallInterceptor
-from assay.rpc.methods import METHODS, MethodRule
+from assay.rpc.methods import CHANGING_RIGHTS, METHODS, MethodRule
 from assay.rpc.options import ServerOptions, server_arguments
 
 _HEALTH_SERVICE = "grpc.health.v1.Health"
@@ -146,7 +146,7 @@ class RpcServer:
         if not address:
             return
         _check_address(address)
-        plain = dataclasses.replace(self._options, authenticator=None, interceptors=())
+        plain = dataclasses.replace(self._options, authenticator=None, auditor=None, interceptors=())
         rules = rules_of(_HEALTH_SERVICE, METHODS[_HEALTH_SERVICE])
         server = grpc.aio.server(interceptors=[CallInterceptor(plain, rules)], options=server_arguments(plain))
         health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
@@ -223,6 +223,10 @@ def rules_of(service_name: str, methods: Mapping[str, MethodRule]) -> dict[str, 
             raise RuntimeError(f"the rule of {method.full_name} is for another kind of stream: correct METHODS")
         if rule.right is None:
             raise RuntimeError(f"the rule of {method.full_name} has no right: say in METHODS what a caller must have")
+        if rule.audit is None and rule.right in CHANGING_RIGHTS:
+            raise RuntimeError(
+                f"the rule of {method.full_name} has no audit: say in METHODS what is recorded of its calls"
+            )
         if difference := sorted(set(naming_fields(method.input_type)) ^ set(rule.names)):
             raise RuntimeError(
                 f"the rule of {method.full_name} and its request differ in the fields that name something: "

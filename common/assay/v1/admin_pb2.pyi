@@ -493,3 +493,151 @@ class RevokeTokenResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___RevokeTokenResponse: _TypeAlias = RevokeTokenResponse  # noqa: Y015
+
+@_typing.final
+class ListAuditEventsRequest(_message.Message):
+    """ListAuditEventsRequest asks for a page of the audit."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TEAM_FIELD_NUMBER: _builtins.int
+    ACTOR_FIELD_NUMBER: _builtins.int
+    ACTION_FIELD_NUMBER: _builtins.int
+    SINCE_FIELD_NUMBER: _builtins.int
+    UNTIL_FIELD_NUMBER: _builtins.int
+    PAGE_SIZE_FIELD_NUMBER: _builtins.int
+    PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    team: _builtins.str
+    """Only the entries of this team; empty for all that the caller may see. Only an operator may name another one."""
+    actor: _builtins.str
+    """Only what this token did: its public part; empty for all."""
+    action: _builtins.str
+    """Only this action, e.g. "delete-run"; empty for all."""
+    since: _builtins.str
+    """Only what happened then or later, ISO 8601; empty for all."""
+    until: _builtins.str
+    """Only what happened earlier, ISO 8601; empty for all."""
+    page_size: _builtins.int
+    """Most entries of a page, at most 1,000; 0 for 200."""
+    page_token: _builtins.str
+    """The next_page_token of the page before, of the same query; empty for the first."""
+    def __init__(
+        self,
+        *,
+        team: _builtins.str = ...,
+        actor: _builtins.str = ...,
+        action: _builtins.str = ...,
+        since: _builtins.str = ...,
+        until: _builtins.str = ...,
+        page_size: _builtins.int = ...,
+        page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["action", b"action", "actor", b"actor", "page_size", b"page_size", "page_token", b"page_token", "since", b"since", "team", b"team", "until", b"until"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListAuditEventsRequest: _TypeAlias = ListAuditEventsRequest  # noqa: Y015
+
+@_typing.final
+class ListAuditEventsResponse(_message.Message):
+    """ListAuditEventsResponse holds a page of the audit."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    EVENTS_FIELD_NUMBER: _builtins.int
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    next_page_token: _builtins.str
+    """Where the next page begins; empty where there is none."""
+    @_builtins.property
+    def events(self) -> _containers.RepeatedCompositeFieldContainer[Global___AuditEvent]:
+        """The entries, the newest first."""
+
+    def __init__(
+        self,
+        *,
+        events: _abc.Iterable[Global___AuditEvent] | None = ...,
+        next_page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["events", b"events", "next_page_token", b"next_page_token"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListAuditEventsResponse: _TypeAlias = ListAuditEventsResponse  # noqa: Y015
+
+@_typing.final
+class AuditEvent(_message.Message):
+    """AuditEvent is one thing that was done or refused. Its texts are as callers gave them."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TEAM_FIELD_NUMBER: _builtins.int
+    SEQUENCE_FIELD_NUMBER: _builtins.int
+    AT_FIELD_NUMBER: _builtins.int
+    ACTION_FIELD_NUMBER: _builtins.int
+    RESOURCE_FIELD_NUMBER: _builtins.int
+    OUTCOME_FIELD_NUMBER: _builtins.int
+    ACTOR_FIELD_NUMBER: _builtins.int
+    ACTOR_NAME_FIELD_NUMBER: _builtins.int
+    ACTOR_TEAM_FIELD_NUMBER: _builtins.int
+    ROLE_FIELD_NUMBER: _builtins.int
+    ADDRESS_FIELD_NUMBER: _builtins.int
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    COUNT_FIELD_NUMBER: _builtins.int
+    DIGEST_FIELD_NUMBER: _builtins.int
+    team: _builtins.str
+    """Whose things were changed or read; what belongs to no team is of the team `operators`."""
+    sequence: _builtins.int
+    """Its number among those of its team, from 1 without gaps."""
+    at: _builtins.str
+    """When it was stored, ISO 8601."""
+    action: _builtins.str
+    """What was done, e.g. "create-run"; "login" for a call whose token was refused."""
+    resource: _builtins.str
+    """What it was done to: an id or a name; empty where nothing is named. Of a login the public part of the token."""
+    outcome: _builtins.str
+    """"done", or the reason of a refusal, e.g. "PERMISSION_DENIED"."""
+    actor: _builtins.str
+    """The public part of the caller's token; empty for work of the installation itself and for refused tokens."""
+    actor_name: _builtins.str
+    """What the token was made for, or the subject of its issuer."""
+    actor_team: _builtins.str
+    """The team of the token."""
+    role: _builtins.str
+    """The role of the token."""
+    address: _builtins.str
+    """The address of the caller, or of the proxy before it; empty for a unix socket."""
+    request_id: _builtins.str
+    """The id that the caller gave to its request; empty where it gave none."""
+    count: _builtins.int
+    """How many such events it stands for: exports and refusals of one minute are counted."""
+    digest: _builtins.str
+    """SHA-256, hexadecimal, over the digest of the team's entry before and the content of this one."""
+    def __init__(
+        self,
+        *,
+        team: _builtins.str = ...,
+        sequence: _builtins.int = ...,
+        at: _builtins.str = ...,
+        action: _builtins.str = ...,
+        resource: _builtins.str = ...,
+        outcome: _builtins.str = ...,
+        actor: _builtins.str = ...,
+        actor_name: _builtins.str = ...,
+        actor_team: _builtins.str = ...,
+        role: _builtins.str = ...,
+        address: _builtins.str = ...,
+        request_id: _builtins.str = ...,
+        count: _builtins.int = ...,
+        digest: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["action", b"action", "actor", b"actor", "actor_name", b"actor_name", "actor_team", b"actor_team", "address", b"address", "at", b"at", "count", b"count", "digest", b"digest", "outcome", b"outcome", "request_id", b"request_id", "resource", b"resource", "role", b"role", "sequence", b"sequence", "team", b"team"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AuditEvent: _TypeAlias = AuditEvent  # noqa: Y015

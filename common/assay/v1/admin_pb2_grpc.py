@@ -78,6 +78,11 @@ class AdminServiceStub(object):
                 request_serializer=assay_dot_v1_dot_admin__pb2.RevokeTokenRequest.SerializeToString,
                 response_deserializer=assay_dot_v1_dot_admin__pb2.RevokeTokenResponse.FromString,
                 _registered_method=True)
+        self.ListAuditEvents = channel.unary_unary(
+                '/assay.v1.AdminService/ListAuditEvents',
+                request_serializer=assay_dot_v1_dot_admin__pb2.ListAuditEventsRequest.SerializeToString,
+                response_deserializer=assay_dot_v1_dot_admin__pb2.ListAuditEventsResponse.FromString,
+                _registered_method=True)
 
 
 class AdminServiceServicer(object):
@@ -146,6 +151,15 @@ class AdminServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListAuditEvents(self, request, context):
+        """ListAuditEvents returns what was done in a team, the newest first: operators see all teams, team admins their own.
+        Entries cannot be changed or removed by any method. Idempotent. Errors: INVALID_ARGUMENT (a time that is none),
+        OUT_OF_RANGE (reason RESUME_TOKEN_EXPIRED: a page token of another query).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AdminServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -188,6 +202,11 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.RevokeToken,
                     request_deserializer=assay_dot_v1_dot_admin__pb2.RevokeTokenRequest.FromString,
                     response_serializer=assay_dot_v1_dot_admin__pb2.RevokeTokenResponse.SerializeToString,
+            ),
+            'ListAuditEvents': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListAuditEvents,
+                    request_deserializer=assay_dot_v1_dot_admin__pb2.ListAuditEventsRequest.FromString,
+                    response_serializer=assay_dot_v1_dot_admin__pb2.ListAuditEventsResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -410,6 +429,33 @@ class AdminService(object):
             '/assay.v1.AdminService/RevokeToken',
             assay_dot_v1_dot_admin__pb2.RevokeTokenRequest.SerializeToString,
             assay_dot_v1_dot_admin__pb2.RevokeTokenResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListAuditEvents(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/assay.v1.AdminService/ListAuditEvents',
+            assay_dot_v1_dot_admin__pb2.ListAuditEventsRequest.SerializeToString,
+            assay_dot_v1_dot_admin__pb2.ListAuditEventsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -59,6 +59,11 @@ class AdminServiceStub:
     """RevokeToken revokes a token; within 60 s every process refuses it and ends its streams. Idempotent. Errors:
     NOT_FOUND (TOKEN_NOT_FOUND).
     """
+    ListAuditEvents: _grpc.UnaryUnaryMultiCallable[_admin_pb2.ListAuditEventsRequest, _admin_pb2.ListAuditEventsResponse]
+    """ListAuditEvents returns what was done in a team, the newest first: operators see all teams, team admins their own.
+    Entries cannot be changed or removed by any method. Idempotent. Errors: INVALID_ARGUMENT (a time that is none),
+    OUT_OF_RANGE (reason RESUME_TOKEN_EXPIRED: a page token of another query).
+    """
 
 @_typing.type_check_only
 class AdminServiceAsyncStub(AdminServiceStub):
@@ -90,6 +95,11 @@ class AdminServiceAsyncStub(AdminServiceStub):
     RevokeToken: _aio.UnaryUnaryMultiCallable[_admin_pb2.RevokeTokenRequest, _admin_pb2.RevokeTokenResponse]  # type: ignore[assignment]
     """RevokeToken revokes a token; within 60 s every process refuses it and ends its streams. Idempotent. Errors:
     NOT_FOUND (TOKEN_NOT_FOUND).
+    """
+    ListAuditEvents: _aio.UnaryUnaryMultiCallable[_admin_pb2.ListAuditEventsRequest, _admin_pb2.ListAuditEventsResponse]  # type: ignore[assignment]
+    """ListAuditEvents returns what was done in a team, the newest first: operators see all teams, team admins their own.
+    Entries cannot be changed or removed by any method. Idempotent. Errors: INVALID_ARGUMENT (a time that is none),
+    OUT_OF_RANGE (reason RESUME_TOKEN_EXPIRED: a page token of another query).
     """
 
 class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -167,6 +177,17 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_admin_pb2.RevokeTokenResponse, _abc.Awaitable[_admin_pb2.RevokeTokenResponse]]:
         """RevokeToken revokes a token; within 60 s every process refuses it and ends its streams. Idempotent. Errors:
         NOT_FOUND (TOKEN_NOT_FOUND).
+        """
+
+    @_abc_1.abstractmethod
+    def ListAuditEvents(
+        self,
+        request: _admin_pb2.ListAuditEventsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_pb2.ListAuditEventsResponse, _abc.Awaitable[_admin_pb2.ListAuditEventsResponse]]:
+        """ListAuditEvents returns what was done in a team, the newest first: operators see all teams, team admins their own.
+        Entries cannot be changed or removed by any method. Idempotent. Errors: INVALID_ARGUMENT (a time that is none),
+        OUT_OF_RANGE (reason RESUME_TOKEN_EXPIRED: a page token of another query).
         """
 
 def add_AdminServiceServicer_to_server(servicer: AdminServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -18,6 +18,7 @@ from assay.runtime.logs import configure_logging
 from assay_orchestrator.settings import Settings
 
 if TYPE_CHECKING:
+    from assay.identity.audit import Auditor
     from assay.identity.authenticator import Authenticator
     from assay.rpc.server import RpcServer
 
@@ -67,10 +68,10 @@ async def serve(settings: Settings) -> None:
         await server.stop(0)
 
 
-def _new_server(settings: Settings, known: Authenticator | None = None) -> RpcServer:
+def _new_server(settings: Settings, known: Authenticator | None = None, log: Auditor | None = None) -> RpcServer:
     from assay.rpc.server import RpcServer
 
-    server = RpcServer(dataclasses.replace(settings.server_options, authenticator=known))
+    server = RpcServer(dataclasses.replace(settings.server_options, authenticator=known, auditor=log))
     if settings.role != "worker":
         server.add(_SERVICE)
     return server
@@ -84,7 +85,7 @@ async def _serve(server: RpcServer | None, settings: Settings) -> None:
     from assay.rpc.server import serve_until_signal
     from assay.v1 import embedder_pb2_grpc, judge_pb2_grpc, orchestrator_pb2_grpc
     from assay_orchestrator.engine.dispatcher_factory import open_dispatcher
-    from assay_orchestrator.identity.serving import add_admin_service, authenticator
+    from assay_orchestrator.identity.serving import add_admin_service, auditor, authenticator
     from assay_orchestrator.runs.manager import RunManager
     from assay_orchestrator.runs.planner import Planner
     from assay_orchestrator.service import RunService
@@ -94,10 +95,13 @@ async def _serve(server: RpcServer | None, settings: Settings) -> None:
     if settings.exit_with_lock is not None:
         watch_lease(settings.exit_with_lock, asyncio.get_running_loop(), released.set)
     database = open_database(settings)
+    log = auditor(settings, database)
     try:
         if server is None:
-            server = _new_server(settings, authenticator(settings, database))
+            server = _new_server(settings, authenticator(settings, database), log)
         async with AsyncExitStack() as stack:
+            if log is not None:
+                stack.push_async_callback(log.aclose)
             embedder = None
             if settings.embedder:
                 options = ChannelOptions(tls=settings.services_tls)

@@ -21,6 +21,7 @@ from assay.errors import (
     WatchBehindError,
     WrongStateError,
 )
+from assay.identity.audit import record_export
 from assay.model.baseline import MAX_NAME_CHARS
 from assay.model.case_limits import MAX_BYTES_PER_CHAR, MAX_CASE_BYTES
 from assay.model.run import DatasetRef
@@ -44,7 +45,7 @@ from assay_orchestrator.identity.scopes import call_scope
 from assay_orchestrator.queries.row_pages import PageRequest, RowPages
 from assay_orchestrator.runs.admission import check_settings
 from assay_orchestrator.runs.run_lists import RunPosition, RunQuery
-from assay_orchestrator.store import baselines, datasets, history
+from assay_orchestrator.store import audit, baselines, datasets, history
 from assay_orchestrator.store.page_tokens import PageTokens
 from assay_orchestrator.watch.message_cache import WatchMessageCache
 from assay_orchestrator.watch.watches import Watches
@@ -239,6 +240,9 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
             scope, request.run_id, request.after_sequence, with_answers=request.include_answers
         )
         is_first = True
+        if request.include_answers:
+            await self._manager.get(scope, request.run_id)
+            await record_export(request.run_id)
         async with aclosing(following) as steps:
             async for step in steps:
                 if is_first:
@@ -278,6 +282,8 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
         )
         run = await self._manager.get(scope, request.run_id)
         page = await self._rows.read(scope, run, asked)
+        if asked.with_answers and not (request.case_id or request.page_token):
+            await record_export(run.run_id)
         return pb.ListResultsResponse(
             results=map(result_to_wire, page.results),
             next_page_token=page.next_page_token,
@@ -442,7 +448,14 @@ class _Upload:
         if self._header is None or not self._count:
             raise DatasetError("a dataset has a header and at least one case")
         record = DatasetRef(self._hash.hexdigest()[:32], self._header.name, self._header.format, self._count)
-        stored = await self._database.write(lambda c: datasets.finish_upload(c, self._scope, self._upload_id, record))
+        scope = self._scope
+
+        def finish(connection: sa.Connection) -> DatasetRef:
+            return datasets.finish_upload(connection, scope, self._upload_id, record)
+
+        stored = await self._database.write(
+            audit.recorded(finish, scope.call, lambda made: (scope.team, made.dataset_id))
+        )
         failpoint("dataset.finished")
         self._finished = True
         return stored

@@ -27,8 +27,8 @@ from assay.model.agent_response import AgentResponse, AgentStatus
 from assay.model.case import Case, Turn
 from assay.rpc.methods import METHODS, Name
 from assay.rpc.status import from_rpc_error
+from assay.v1 import admin_pb2, admin_pb2_grpc, orchestrator_pb2_grpc
 from assay.v1 import orchestrator_pb2 as pb
-from assay.v1 import orchestrator_pb2_grpc
 from assay.wire.run import SETTINGS
 
 if TYPE_CHECKING:
@@ -103,6 +103,11 @@ async def world(shared: SharedInstallation, team: str, settings: RunSettings) ->
         "ListResults.page_token": (
             await stub.ListResults(pb.ListResultsRequest(run_id=kept[0], page_size=1))
         ).next_page_token,
+        "ListAuditEvents.page_token": (
+            await admin_pb2_grpc.AdminServiceStub(client._channel).ListAuditEvents(
+                admin_pb2.ListAuditEventsRequest(page_size=1)
+            )
+        ).next_page_token,
         "ListComparedCases.page_token": (await stub.ListComparedCases(compared)).next_page_token,
     }
     assert all(names.values())
@@ -117,6 +122,7 @@ def example(method: MethodDescriptor, own: World, settings: RunSettings) -> Mess
         "ServeAgent": pb.ServeAgentRequest(attach=pb.AttachAgent(concurrency=1)),
         "ListResults": pb.ListResultsRequest(page_size=1),
         "ListRuns": pb.ListRunsRequest(page_size=1),
+        "ListAuditEvents": admin_pb2.ListAuditEventsRequest(page_size=1),
         "ListComparedCases": pb.ListComparedCasesRequest(page_size=1),
     }
     request = message_factory.GetMessageClass(method.input_type)()

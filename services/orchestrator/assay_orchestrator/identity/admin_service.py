@@ -1,12 +1,16 @@
-"""AdminService on the wire: teams and tokens. The interceptor has checked rights, and which teams a request names."""
+"""AdminService on the wire: teams, tokens and the audit.
+
+The interceptor has checked rights, and which teams a request names.
+"""
 
 from __future__ import annotations
 
 import logging
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from assay.errors import InvalidInputError, PermissionDeniedError, Problem
+from assay.identity.audit import audited_call
 from assay.identity.caller import Identity, caller
 from assay.identity.rights import RIGHTS, Right, Role
 from assay.identity.tokens import new_token
@@ -14,11 +18,15 @@ from assay.parsing.names import name_problem
 from assay.storage.times import now
 from assay.v1 import admin_pb2 as pb
 from assay.v1 import admin_pb2_grpc
+from assay_orchestrator.identity.audit_pages import AuditPages
 from assay_orchestrator.identity.scopes import check_team_name, scope_of
-from assay_orchestrator.store import tokens
+from assay_orchestrator.store import audit, tokens
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import grpc
+    import sqlalchemy as sa
 
     from assay.model.scope import Scope
     from assay.storage.database import Database
@@ -27,6 +35,8 @@ if TYPE_CHECKING:
 SERVICE_NAME = "assay.v1.AdminService"
 MAX_TOKEN_NAME_CHARS = 100
 MAX_LIFETIME_S = 10 * 366 * 86_400
+
+T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 
@@ -50,6 +60,7 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
     def __init__(self, database: Database, runs: TeamRuns) -> None:
         self._database = database
         self._runs = runs
+        self._audit = AuditPages(database)
 
     async def GetIdentity(  # noqa: N802 - the contract's name
         self,
@@ -69,7 +80,7 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
     ) -> pb.CreateTeamResponse:
         """Add a team."""
         check_team_name(request.team)
-        made = await self._database.write(lambda c: tokens.create_team(c, request.team))
+        made = await self._recorded(lambda c: tokens.create_team(c, request.team))
         _log.info("created team: team=%s by=%s", request.team, caller().token_id)
         return pb.CreateTeamResponse(team=_team_to_wire(made))
 
@@ -91,7 +102,7 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
         own = caller()
         if request.team == own.team:
             raise InvalidInputError([Problem("is your own team, which you could not enable again", "team")])
-        changed = await self._database.write(lambda c: tokens.set_disabled(c, request.team, disabled=True))
+        changed = await self._recorded(lambda c: tokens.set_disabled(c, request.team, disabled=True))
         _log.info("disabled team: team=%s by=%s", request.team, own.token_id)
         paused = await self._runs.pause_active(scope_of(request.team))
         return pb.DisableTeamResponse(team=_team_to_wire(changed), paused_count=paused)
@@ -102,7 +113,7 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
         context: grpc.aio.ServicerContext[pb.EnableTeamRequest, pb.EnableTeamResponse],
     ) -> pb.EnableTeamResponse:
         """Take the tokens of a team again."""
-        changed = await self._database.write(lambda c: tokens.set_disabled(c, request.team, disabled=False))
+        changed = await self._recorded(lambda c: tokens.set_disabled(c, request.team, disabled=False))
         _log.info("enabled team: team=%s by=%s", request.team, caller().token_id)
         return pb.EnableTeamResponse(team=_team_to_wire(changed))
 
@@ -115,7 +126,9 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
         own = caller()
         wanted = _wanted(request, own)
         token = new_token()
-        record = await self._database.write(lambda c: tokens.create_token(c, token, wanted))
+        record = await self._recorded(
+            lambda c: tokens.create_token(c, token, wanted), lambda made: (made.team, made.token_id)
+        )
         _log.info(
             "created token: token=%s team=%s role=%s by=%s", record.token_id, record.team, record.role, own.token_id
         )
@@ -140,9 +153,33 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
         own = caller()
         team = None if own.may(Right.OPERATE) else own.team
         roles = [role.value for role in Role if RIGHTS[role] <= RIGHTS[own.role]]
-        record = await self._database.write(lambda c: tokens.revoke_token(c, request.token_id, team, roles))
+        record = await self._recorded(
+            lambda c: tokens.revoke_token(c, request.token_id, team, roles), lambda gone: (gone.team, gone.token_id)
+        )
         _log.info("revoked token: token=%s team=%s by=%s", record.token_id, record.team, own.token_id)
         return pb.RevokeTokenResponse(token=_to_wire(record))
+
+    async def ListAuditEvents(  # noqa: N802
+        self,
+        request: pb.ListAuditEventsRequest,
+        context: grpc.aio.ServicerContext[pb.ListAuditEventsRequest, pb.ListAuditEventsResponse],
+    ) -> pb.ListAuditEventsResponse:
+        """Return a page of the audit."""
+        return await self._audit.read(caller(), request)
+
+    async def _recorded(
+        self,
+        change: Callable[[sa.Connection], T],
+        changed: Callable[[T], tuple[str, str]] = lambda made: ("", ""),
+    ) -> T:
+        """Make a change, and add its entry to the audit in the same transaction.
+
+        Args:
+            change: What is done.
+            changed: Returns from what it returned the team and the name of what was changed; as the request has them
+                where they are empty.
+        """
+        return await self._database.write(audit.recorded(change, audited_call(), changed))
 
 
 def _wanted(request: pb.CreateTokenRequest, own: Identity) -> tokens.NewToken:

@@ -12,18 +12,17 @@ import sys
 from typing import TYPE_CHECKING
 
 from assay.errors import AssayError, InvalidInputError
+from assay.identity.audit import OPERATORS, AuditEntry
 from assay.identity.rights import Role
 from assay.identity.tokens import Token, new_token
 from assay_orchestrator.settings import Settings
-from assay_orchestrator.store import tokens
+from assay_orchestrator.store import audit, tokens
 from assay_orchestrator.store.database import open_database
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     import sqlalchemy as sa
-
-TEAM = "operators"
 
 
 def main(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
@@ -40,7 +39,7 @@ def main(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
         sys.stderr.write(f"assay admin bootstrap: {error.message}\n")
         return 3
     sys.stderr.write(
-        f"operator's token {token.token_id} of the team {TEAM}, shown this once; "
+        f"operator's token {token.token_id} of the team {OPERATORS}, shown this once; "
         "`assay login --server ADDRESS` takes it:\n"
     )
     sys.stdout.write(f"{token.text}\n")
@@ -56,9 +55,10 @@ async def make_operator_token(settings: Settings) -> Token:
     token = new_token()
 
     def make(connection: sa.Connection) -> None:
-        if not tokens.has_team(connection, TEAM):
-            tokens.create_team(connection, TEAM)
-        tokens.create_token(connection, token, tokens.NewToken(TEAM, Role.OPERATOR, "bootstrap"))
+        if not tokens.has_team(connection, OPERATORS):
+            tokens.create_team(connection, OPERATORS)
+        made = tokens.create_token(connection, token, tokens.NewToken(OPERATORS, Role.OPERATOR, "bootstrap"))
+        audit.append(connection, AuditEntry(OPERATORS, "bootstrap", made.token_id))
 
     database = open_database(settings)
     try:

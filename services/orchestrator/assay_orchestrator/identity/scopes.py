@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from assay.errors import InvalidInputError, Problem
+from assay.identity.audit import audited_call
 from assay.identity.caller import caller
 from assay.model.scope import BEFORE_TEAMS, LOCAL, Scope
 
@@ -39,4 +41,4 @@ def call_scope(fixed: Scope | None) -> Scope:
     Raises:
         LookupError: The call has no identity: its server asks for none, and must not reach a team's data.
     """
-    return fixed if fixed is not None else scope_of(caller().team)
+    return fixed if fixed is not None else replace(scope_of(caller().team), call=audited_call())

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from assay.rpc.server import RpcServer
     from assay.storage.database import Database
     from assay_orchestrator.identity.admin_service import TeamRuns
+    from assay_orchestrator.identity.audit_log import AuditLog
     from assay_orchestrator.settings import Settings
 
 
@@ -42,8 +43,17 @@ def _oidc(settings: Settings, database: Database) -> Authenticator | None:
     return OidcVerifier(issuers, database)
 
 
+def auditor(settings: Settings, database: Database) -> AuditLog | None:
+    """Return what stores the audit's entries; None where callers have no identities."""
+    if settings.auth == "none":
+        return None
+    from assay_orchestrator.identity.audit_log import AuditLog
+
+    return AuditLog(database)
+
+
 def add_admin_service(server: RpcServer, database: Database, runs: TeamRuns) -> None:
-    """Serve teams and tokens."""
+    """Serve teams, tokens and the audit."""
     from assay.v1 import admin_pb2_grpc
     from assay_orchestrator.identity.admin_service import SERVICE_NAME, AdminService
 

@@ -15,7 +15,7 @@ from assay.runtime.failpoints import failpoint
 from assay.storage.times import now
 from assay.version import __version__
 from assay_orchestrator.runs.planner import agent_key
-from assay_orchestrator.store import datasets, runs, shards, stops, tokens
+from assay_orchestrator.store import audit, datasets, runs, shards, stops, tokens
 from assay_orchestrator.store.settings_json import settings_to_json
 
 if TYPE_CHECKING:
@@ -64,6 +64,8 @@ class Creation:
             SpecError: The run does not fit its group, or its dataset is not that of its stopping settings.
         """
         request_hash = _request_hash(asked, dataset)
+        if scope.call is not None:
+            scope.call.settle()  # a repeated request creates nothing
         existing = await self._database.read(lambda c: runs.get_by_request(c, scope, request_id))
         if existing is None:
             existing = await self._accept(scope, request_id, request_hash, settings, dataset)
@@ -112,6 +114,7 @@ class Creation:
             rows = _shard_rows(settings)
             shards.create_shards(connection, stored.run_id, dataset.case_count, settings.repeats, rows=rows)
             jobs = self._worker.next_jobs(connection, stored.run_id)
+            audit.record(connection, scope.call, team=scope.team, resource=stored.run_id)
             failpoint("run.before_commit")
             return jobs
 

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from assay.errors import NotFoundError, OverloadedError
 from assay.model.baseline import MOST_BASELINES, Baseline
 from assay.storage.times import now
-from assay_orchestrator.store import schema
+from assay_orchestrator.store import audit, schema
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,6 +35,7 @@ def set_baseline(connection: sa.Connection, scope: Scope, name: str, run_id: str
                 reason="TOO_MANY_BASELINES",
             )
         connection.execute(sa.insert(_table).values(team=scope.team, name=name, run_id=run_id, set_at=set_at))
+    audit.record(connection, scope.call, team=scope.team, resource=name)
     return Baseline(name, run_id, set_at, exists=True)
 
 
@@ -61,3 +62,4 @@ def delete_baseline(connection: sa.Connection, scope: Scope, name: str) -> None:
         raise NotFoundError(
             f"there is no baseline {name!r}: `assay baseline list` shows those there are", reason="BASELINE_NOT_FOUND"
         )
+    audit.record(connection, scope.call, team=scope.team, resource=name)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from assay.errors import WrongStateError
 from assay.model.run import PauseCause, RunState
-from assay_orchestrator.store import attempts, fairness, results, runs, shards, unjudged
+from assay_orchestrator.store import attempts, audit, fairness, results, runs, shards, unjudged
 from assay_orchestrator.store.lifecycle import ACTIVE_STATES, TRANSITIONS, Command, Phase, refusal, require_transition
 
 if TYPE_CHECKING:
@@ -55,6 +55,7 @@ def cancel(connection: sa.Connection, scope: Scope, run_id: str) -> bool:
         return False
     require_transition(run_id, run.phase, Command.CANCEL)
     runs.apply_command(connection, run_id, Command.CANCEL)
+    audit.record(connection, scope.call, team=scope.team, resource=run_id)
     return True
 
 
@@ -71,6 +72,13 @@ def pause(connection: sa.Connection, scope: Scope, run_id: str) -> RunState | No
     if run is None:
         return None
     require_transition(run_id, run.phase, Command.PAUSE)
+    state = _pause(connection, run)
+    audit.record(connection, scope.call, team=scope.team, resource=run_id)
+    return state
+
+
+def _pause(connection: sa.Connection, run: RunRecord) -> RunState:
+    run_id = run.run_id
     if run.pause_cause is not PauseCause.OWNER:
         runs.apply_command(connection, run_id, Command.PAUSE, reason=runs.PAUSED_BY_OWNER)
     if run.phase is Phase.PAUSED:
@@ -103,6 +111,7 @@ def resume(connection: sa.Connection, scope: Scope, run_id: str, wanted: Resumpt
     elif not _restart(connection, run, wanted):
         return False
     unjudged.release_shards(connection, run_id)
+    audit.record(connection, scope.call, team=scope.team, resource=run_id)
     return True
 
 

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 
 from assay.model.run import Deletion
 from assay.storage.times import now
-from assay_orchestrator.store import schema
+from assay_orchestrator.store import audit, schema
 from assay_orchestrator.store.run_conditions import is_at_rest, is_reached
 
 if TYPE_CHECKING:
@@ -50,6 +50,9 @@ def begin_deletion(connection: sa.Connection, scope: Scope, run_id: str) -> Pend
     connection.execute(schema.shards.delete().where(schema.shards.c.run_id == run_id))
     pending = PendingDeletion(run_id, _remove_unused(connection, *removed))
     connection.execute(schema.deletions.insert().values(run_id=run_id, upload_id=pending.upload_id, created_at=now()))
+    audit.record(connection, scope.call, team=scope.team, resource=run_id)
+    if pending.upload_id is not None:
+        audit.record(connection, scope.call, team=scope.team, resource=removed.dataset_id, action="delete-dataset")
     return pending
 
 

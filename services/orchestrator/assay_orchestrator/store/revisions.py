@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from assay.storage.tables import ServiceTables
-from assay_orchestrator.store import schema, signing_keys, views
+from assay_orchestrator.store import audit_triggers, schema, signing_keys, views
 from assay_orchestrator.store.processes import running_processes
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
 
-HEAD_REVISION = "0022"
+HEAD_REVISION = "0023"
 
 
 def _create(connection: sa.Connection) -> None:
@@ -20,6 +20,7 @@ def _create(connection: sa.Connection) -> None:
     connection.execute(schema.fair_clock.insert().values(clock_id=1, virtual_time=0.0))
     connection.execute(schema.signing_keys.insert(), list(map(signing_keys.new_row, signing_keys.NAMES)))
     views.create_views(connection)
+    audit_triggers.create_triggers(connection)
 
 
 TABLES = ServiceTables(

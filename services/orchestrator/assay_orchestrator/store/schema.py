@@ -212,6 +212,7 @@ teams = sa.Table(
     sa.Column("team", CleanString(64), primary_key=True),
     sa.Column("created_at", sa.String(32), nullable=False),
     sa.Column("disabled_at", sa.String(32)),
+    sa.Column("keep_audit_days", sa.Integer),
 )
 
 # Of a token itself only its SHA-256.
@@ -229,6 +230,28 @@ tokens = sa.Table(
     sa.Column("revoked_at", sa.String(32)),
     sa.Column("last_used_at", sa.String(32)),
     sa.Index("ix_tokens_team", "team", "created_at"),
+)
+
+# Only added to: `audit_triggers` refuses the rest. Each team's entries are numbered from 1 without gaps.
+audit_entries = sa.Table(
+    "audit_entries",
+    metadata,
+    sa.Column("team", CleanString(64), primary_key=True),
+    sa.Column("sequence", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("at", sa.String(32), nullable=False),
+    sa.Column("action", sa.String(64), nullable=False),
+    sa.Column("resource", CleanText, nullable=False),
+    sa.Column("outcome", sa.String(64), nullable=False),
+    sa.Column("actor", CleanString(16), nullable=False),
+    sa.Column("actor_name", CleanText, nullable=False),
+    sa.Column("actor_team", CleanString(64), nullable=False),
+    sa.Column("role", sa.String(16), nullable=False),
+    sa.Column("address", CleanText, nullable=False),
+    sa.Column("request_id", CleanText, nullable=False),
+    sa.Column("count", sa.BigInteger, nullable=False),
+    sa.Column("digest", sa.String(64), nullable=False),
+    sa.Index("ix_audit_entries_at", "at", "team", "sequence"),
+    sqlite_with_rowid=False,
 )
 
 # Only PostgreSQL needs it; `changes` says what for.

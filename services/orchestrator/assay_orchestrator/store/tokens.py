@@ -73,11 +73,19 @@ class NewToken:
 
 @dataclass(frozen=True, slots=True)
 class TeamRecord:
-    """A team as it is stored: its name, when it was made, and since when it is disabled, if it is."""
+    """A team as it is stored; times are ISO 8601, and None for never.
+
+    Args:
+        team: Its name.
+        created_at: When it was made.
+        disabled_at: Since when it is disabled.
+        keep_audit_days: After how many days entries of its audit are removed.
+    """
 
     team: str
     created_at: str
     disabled_at: str | None = None
+    keep_audit_days: int | None = None
 
 
 def create_team(connection: sa.Connection, team: str) -> TeamRecord:

@@ -1,0 +1,173 @@
+"""What an installation that teams share records of calls: who did what, to what, from where, and how it ended."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from contextvars import ContextVar
+from dataclasses import dataclass, field, fields
+from typing import Protocol
+
+from assay.identity.caller import Identity
+
+DONE = "done"
+"""The outcome of what was carried out; that of a refusal is its reason."""
+EXPORT = "export-results"
+"""The action of a call that reads the results of a run as a whole."""
+LOGIN = "login"
+"""The action of a call whose token was refused."""
+OPERATORS = "operators"
+"""The team of the first operator, which has the entries that are of no other team."""
+MAX_RESOURCE_CHARS = 200
+_MAX_REQUEST_ID_CHARS = 100
+
+
+@dataclass(frozen=True, slots=True)
+class AuditEntry:
+    """One entry, before the store numbers it.
+
+    Args:
+        team: Whose things were changed or read.
+        action: What was done, e.g. "delete-run".
+        resource: What it was done to, e.g. the id of a run; empty where nothing is named.
+        outcome: "done", or the reason of a refusal.
+        actor: The public part of the caller's token; empty for work of the installation itself and for refused tokens.
+        actor_name: What the token was made for, or the subject of its issuer.
+        actor_team: The team of the token.
+        role: The role of the token.
+        address: The caller's address; empty for a unix socket.
+        request_id: The id that the caller gave to its request; empty where it gave none.
+        count: How many such events it stands for: those that may come in floods are counted for a minute.
+    """
+
+    team: str
+    action: str
+    resource: str = ""
+    outcome: str = DONE
+    actor: str = ""
+    actor_name: str = ""
+    actor_team: str = ""
+    role: str = ""
+    address: str = ""
+    request_id: str = ""
+    count: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class StoredEntry:
+    """An entry as it is stored.
+
+    Args:
+        sequence: Its number among those of its team, from 1 without gaps.
+        at: When it was stored, ISO 8601.
+        entry: What happened.
+        digest: SHA-256 over the digest of the entry before it and its own content, see `entry_digest`.
+    """
+
+    sequence: int
+    at: str
+    entry: AuditEntry
+    digest: str
+
+
+def entry_digest(previous: str, sequence: int, at: str, entry: AuditEntry) -> str:
+    """Return the digest of an entry, as hexadecimal digits.
+
+    Args:
+        previous: That of the team's entry before; empty for the first.
+        sequence: Its number.
+        at: Its time.
+        entry: Its content.
+    """
+    content = [getattr(entry, each.name) for each in fields(entry)]
+    text = json.dumps([previous, sequence, at, *content], ensure_ascii=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+class Auditor(Protocol):
+    """Stores entries."""
+
+    async def record(self, entry: AuditEntry) -> None:
+        """Store an entry.
+
+        Raises:
+            StorageError: It cannot be stored.
+        """
+        ...
+
+    async def count(self, entry: AuditEntry) -> None:
+        """Store an entry of a kind that may come in floods: the first at once, those of the same minute as a number.
+
+        Raises:
+            StorageError: It cannot be stored.
+        """
+        ...
+
+
+@dataclass(slots=True)
+class AuditedCall:
+    """A call that is recorded.
+
+    Args:
+        action: What its entry says was done.
+        identity: Whose call it is.
+        auditor: Stores entries.
+        address: The caller's address.
+        request_id: The id of its request; empty where it has none.
+        named: What its request names, for an entry whose handler records none.
+        team: Whose things it changes; that of the caller where it names no other.
+        settled: Whether an entry is stored with the change, or there is nothing to record.
+    """
+
+    action: str
+    identity: Identity
+    auditor: Auditor = field(repr=False)
+    address: str = ""
+    request_id: str = ""
+    named: str = ""
+    team: str = ""
+    settled: bool = False
+
+    def entry(self, *, team: str = "", resource: str = "", action: str = "", outcome: str = DONE) -> AuditEntry:
+        """Return an entry about this call; what is not given is as the request has it."""
+        own = self.identity
+        return AuditEntry(
+            team or self.team or own.team,
+            action or self.action,
+            (resource or self.named)[:MAX_RESOURCE_CHARS],
+            outcome,
+            own.token_id,
+            own.name,
+            own.team,
+            own.role.value,
+            self.address,
+            self.request_id[:_MAX_REQUEST_ID_CHARS],
+        )
+
+    def settle(self) -> None:
+        """Let the call have no further entry: one is stored in the transaction of its change, or nothing changed."""
+        self.settled = True
+
+
+_current: ContextVar[AuditedCall | None] = ContextVar("the audited call", default=None)
+
+
+def set_audited_call(call: AuditedCall) -> None:
+    """Set the present call, for its handler."""
+    _current.set(call)
+
+
+def audited_call() -> AuditedCall | None:
+    """Return the present call; None where calls are not recorded. To be read in the handler's own task."""
+    return _current.get()
+
+
+async def record_export(resource: str) -> None:
+    """Record that the present call reads something as a whole; the same of the same caller is counted for a minute.
+
+    Raises:
+        StorageError: It cannot be stored: nothing is to be sent then.
+    """
+    call = audited_call()
+    if call is not None:
+        await call.auditor.count(call.entry(resource=resource))

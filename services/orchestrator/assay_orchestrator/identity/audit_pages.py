@@ -1,0 +1,82 @@
+"""Pages of the audit on the wire."""
+
+from __future__ import annotations
+
+from dataclasses import astuple, fields
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from assay.errors import InvalidInputError, Problem
+from assay.identity.audit import AuditEntry
+from assay.identity.rights import Right
+from assay.v1 import admin_pb2 as pb
+from assay_orchestrator.identity.scopes import scope_of
+from assay_orchestrator.store import audit
+from assay_orchestrator.store.audit import AuditPosition, AuditQuery
+from assay_orchestrator.store.page_tokens import PageTokens
+
+if TYPE_CHECKING:
+    from assay.identity.audit import StoredEntry
+    from assay.identity.caller import Identity
+    from assay.storage.database import Database
+
+_PAGE_ENTRIES, _MOST_PAGE_ENTRIES = 200, 1_000
+
+
+class AuditPages:
+    """Reads pages of entries.
+
+    Args:
+        database: The store.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._tokens = PageTokens(database)
+
+    async def read(self, own: Identity, request: pb.ListAuditEventsRequest) -> pb.ListAuditEventsResponse:
+        """Return the page that a caller asks for.
+
+        Raises:
+            InvalidInputError: A time is none.
+            ResumeExpiredError: The page token is of another query.
+        """
+        query = AuditQuery(
+            request.team or ("" if own.may(Right.OPERATE) else own.team),
+            request.actor,
+            request.action,
+            _moment(request.since, "since"),
+            _moment(request.until, "until"),
+        )
+        scope, bound_to = scope_of(own.team), ("ListAuditEvents", *astuple(query))
+        position = await self._tokens.read(scope, bound_to, request.page_token, (str, str, int))
+        after = None if position is None else AuditPosition(str(position[0]), str(position[1]), int(position[2]))
+        count = min(request.page_size or _PAGE_ENTRIES, _MOST_PAGE_ENTRIES)
+        found = await self._database.read(lambda c: audit.list_entries(c, query, after, count + 1))
+        page, token = found[:count], ""
+        if len(found) > count:
+            last = page[-1]
+            token = await self._tokens.make(scope, bound_to, (last.at, last.entry.team, last.sequence))
+        return pb.ListAuditEventsResponse(events=map(_to_wire, page), next_page_token=token)
+
+
+def _moment(text: str, field: str) -> str:
+    """Return a moment as the store has times; empty for none.
+
+    Raises:
+        InvalidInputError: It is no time.
+    """
+    if not text:
+        return ""
+    try:
+        moment = datetime.fromisoformat(text)
+        at_utc = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+    except (ValueError, OverflowError):
+        problem = f"must be a time such as 2026-05-01 or 2026-05-01T09:30:00Z, not {text[:40]!a}"
+        raise InvalidInputError([Problem(problem, field)]) from None
+    return at_utc.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _to_wire(stored: StoredEntry) -> pb.AuditEvent:
+    content = {each.name: getattr(stored.entry, each.name) for each in fields(AuditEntry)}
+    return pb.AuditEvent(sequence=stored.sequence, at=stored.at, digest=stored.digest, **content)
