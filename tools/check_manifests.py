@@ -2,11 +2,13 @@
 
     python tools/check_manifests.py        as `make test-deploy`, with kubernetes-validate in the same environment
 
-It needs kubectl or kustomize on PATH, and no cluster. Kinds of KEDA have no schema here and are rendered alone.
+It needs kubectl or kustomize on PATH, and no cluster. Kinds of KEDA and of the Gateway API are rendered alone, unless
+ASSAY_CRD_SCHEMAS names a folder with their CustomResourceDefinitions: then they are checked, too.
 """
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -19,11 +21,13 @@ import yaml
 DEPLOY = Path(__file__).resolve().parent.parent / "deploy"
 VERSIONS = ("1.31", "1.35")
 """The oldest and the newest version of Kubernetes whose API is checked."""
-WITH_QUEUE_DEPTH = """\
+OTHERS = ("keda.sh/", "gateway.networking.k8s.io/")
+"""Kinds that are not Kubernetes' own."""
+WITH_COMPONENT = """\
 apiVersion: kustomize.config.k8s.io/v1beta1
 kind: Kustomization
-resources: [{overlay}]
-components: [{component}]
+resources: [../overlays/cpu]
+components: [../components/{component}]
 """
 
 
@@ -36,7 +40,7 @@ def main() -> int:
     problems = [
         problem
         for name, folder in rendered_folders()
-        for manifest in rendered(command, folder)
+        for manifest in rendered(command, name, folder)
         for problem in problems_of(name, manifest)
     ]
     sys.stdout.writelines(f"{problem}\n" for problem in problems)
@@ -52,17 +56,18 @@ def renderer() -> list[str]:
 
 
 def rendered_folders() -> list[tuple[str, str]]:
-    """Return the name and the folder of what is rendered: the base, each overlay, and the CPU's with the component."""
+    """Return what is rendered, and its folder: the base, each overlay, and the CPU's with each component."""
     overlays = [(f"overlays/{path.name}", str(path)) for path in sorted((DEPLOY / "overlays").iterdir())]
-    return [("base", str(DEPLOY / "base")), *overlays, ("queue-depth", "")]
+    components = [(path.name, "") for path in sorted((DEPLOY / "components").iterdir())]
+    return [("base", str(DEPLOY / "base")), *overlays, *components]
 
 
-def rendered(command: list[str], folder: str) -> list[dict[str, Any]]:
-    """Return the manifests of a folder; without one, those of the CPU's overlay with the component of the queue."""
+def rendered(command: list[str], name: str, folder: str) -> list[dict[str, Any]]:
+    """Return the manifests of a folder; without one, those of the CPU's overlay with the component of this name."""
     if folder:
         return _rendered(command, folder)
     with tempfile.TemporaryDirectory(dir=DEPLOY) as made:
-        text = WITH_QUEUE_DEPTH.format(overlay="../overlays/cpu", component="../components/queue-depth")
+        text = WITH_COMPONENT.format(component=name)
         (Path(made) / "kustomization.yaml").write_text(text, encoding="utf-8")
         return _rendered(command, made)
 
@@ -78,15 +83,49 @@ def problems_of(where: str, manifest: dict[str, Any]) -> list[str]:
     """Return what is wrong with a manifest: unknown and misspelt fields, too."""
     import kubernetes_validate  # type: ignore[import-not-found]  # in the environment of `make test-deploy` alone
 
-    if manifest["apiVersion"].startswith("keda.sh/"):
-        return []
     name = f"{where}: {manifest['kind']} {manifest['metadata']['name']}"
+    if manifest["apiVersion"].startswith(OTHERS):
+        return [f"{name}: {problem}" for problem in problems_by_definition(manifest)]
     found = []
     for version in VERSIONS:
         try:
             kubernetes_validate.validate(manifest, version, strict=True)
         except kubernetes_validate.ValidationError as problem:
             found.append(f"{name} ({version}): {problem.message}")
+    return found
+
+
+def problems_by_definition(manifest: dict[str, Any]) -> list[str]:
+    """Return what is wrong with a manifest by the CustomResourceDefinition of its kind; nothing where there is none."""
+    import jsonschema  # type: ignore[import-untyped]  # comes with kubernetes-validate
+
+    folder, version = os.environ.get("ASSAY_CRD_SCHEMAS"), manifest["apiVersion"].rpartition("/")[2]
+    files = sorted(Path(folder).glob("*.yaml")) if folder else []
+    known = [each for file in files for each in yaml.safe_load_all(file.read_text(encoding="utf-8"))]
+    schemas = [
+        closed(each["schema"]["openAPIV3Schema"])
+        for definition in known
+        if definition["spec"]["names"]["kind"] == manifest["kind"]
+        for each in definition["spec"]["versions"]
+        if each["name"] == version and each["served"]
+    ]
+    if folder and not schemas:
+        return [f"no definition in {folder} serves {manifest['apiVersion']}"]
+    return [
+        problem.message for schema in schemas for problem in jsonschema.Draft7Validator(schema).iter_errors(manifest)
+    ]
+
+
+def closed(schema: Any) -> Any:
+    """Return a schema in which a field that it does not name is a problem, as `kubectl apply` has it."""
+    if isinstance(schema, list):
+        return [closed(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    found = {key: closed(value) for key, value in schema.items()}
+    if isinstance(found.get("properties"), dict) and "additionalProperties" not in found and found.get("properties"):
+        is_open = schema.get("x-kubernetes-preserve-unknown-fields", False)
+        found["additionalProperties"] = is_open
     return found
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -28,9 +29,10 @@ def documents(*folders: str) -> list[dict[str, Any]]:
 
 
 BASE = documents("base")
-ALL = documents("base", "overlays/cpu", "overlays/gpu", "overlays/dev", "components/queue-depth")
-WORKLOADS = {one["metadata"]["name"]: one for one in ALL if one["kind"] in ("Deployment", "StatefulSet")}
-OWN = {name: one for name, one in WORKLOADS.items() if name != "database"}
+ALL = documents("base", "overlays/cpu", "overlays/gpu", "overlays/dev", "components/queue-depth", "components/gateway")
+WORKLOADS = {one["metadata"]["name"]: one for one in ALL if one["kind"] in ("Deployment", "StatefulSet", "Job")}
+OWN = {name: one for name, one in WORKLOADS.items() if one["kind"] == "Deployment"}
+"""What serves."""
 POLICIES = {one["metadata"]["name"]: one["spec"] for one in ALL if one["kind"] == "NetworkPolicy"}
 GENERATED = {
     one["name"]: dict(pair.split("=", 1) for pair in one["literals"])
@@ -122,7 +124,7 @@ def test_pods_are_restricted(name: str) -> None:
     assert all({"hostPath", "projected"}.isdisjoint(each) for each in spec["volumes"])
     assert "memory" in mine["resources"]["limits"]
     assert {"cpu", "memory"} <= set(mine["resources"]["requests"])
-    assert {"readinessProbe", "livenessProbe"} <= set(mine)
+    assert ({"readinessProbe", "livenessProbe"} <= set(mine)) is (name != "migrate")
 
 
 def test_no_image_is_named_latest_and_no_secret_is_in_the_base() -> None:
@@ -158,6 +160,12 @@ def test_traffic_is_denied_both_ways_unless_it_is_listed() -> None:
         if "ipBlock" in peer
     ]
     assert len(blocks) == 4  # of worker and judge, for both families
+    (to_database,) = (rule for rule in POLICIES["database"]["ingress"])
+    users = {peer["podSelector"]["matchLabels"]["app.kubernetes.io/name"] for peer in to_database["from"]}
+    with_url = {name for name in WORKLOADS if "ASSAY_DATABASE_URL" in str(container(name).get("env"))}
+    assert users == with_url == {"api", "worker", "judge", "migrate"}
+    port = {"ports": [{"port": 5432, "protocol": "TCP"}]}
+    assert {name for name, policy in POLICIES.items() if port in policy.get("egress", [])} == users
     for block in blocks:
         assert block["except"]
         assert ":" in block["cidr"] or "169.254.0.0/16" in block["except"]
@@ -180,6 +188,49 @@ def test_every_process_may_be_moved_one_at_a_time() -> None:
         labels = workload["spec"]["selector"]["matchLabels"]
         assert budgets[name]["selector"]["matchLabels"] == labels
         assert labels.items() <= workload["spec"]["template"]["metadata"]["labels"].items()
+
+
+def test_one_job_changes_the_tables_and_all_others_wait_for_it() -> None:
+    """However many pods start at once; it is tried again while pods of an older version work with the tables."""
+    job = WORKLOADS["migrate"]
+    assert job["kind"] == "Job"
+    python, flag, module = container("migrate")["command"]
+    assert (python, flag, find_spec(module) is not None) == ("python", "-m", True)
+    assert pod("migrate")["restartPolicy"] == "OnFailure"
+    assert job["spec"]["backoffLimit"] >= 6  # the pauses double from 10 s, so that this is at least ten minutes
+    for name in ("api", "worker"):
+        for found in (settings(name), settings(name, dev_arguments(name))):
+            assert found.migrations == "wait"
+        probe = container(name)["startupProbe"]
+        assert probe["periodSeconds"] * probe["failureThreshold"] > found.database_patience_s + 30
+
+
+def test_the_gateway_passes_tls_on_to_the_service() -> None:
+    """The certificate is in the pods: what a client sends is encrypted as far as that."""
+    gateway, route = (one["spec"] for one in ALL if one["apiVersion"].startswith("gateway."))
+    (listener,), (rule,), (parent,) = gateway["listeners"], route["rules"], route["parentRefs"]
+    assert (listener["protocol"], listener["tls"]) == ("TLS", {"mode": "Passthrough"})
+    assert parent == {"name": "assay", "sectionName": listener["name"]}
+    assert route["hostnames"] == [listener["hostname"]]
+    ports = {each["port"] for each in specs("Service")["assay"]["ports"]}
+    assert [(each["name"], each["port"] in ports) for each in rule["backendRefs"]] == [("assay", True)]
+
+
+def test_the_scaler_of_the_queue_fits_the_workers() -> None:
+    """The scaler of the queue has the secret of the database, and replaces the autoscaler of the same Deployment."""
+    name = "worker"
+    (scaled,) = (one["spec"] for one in ALL if one["kind"] == "ScaledObject")
+    (known,) = (one for one in ALL if one["kind"] == "TriggerAuthentication")
+    (trigger,) = scaled["triggers"]
+    assert scaled["scaleTargetRef"]["name"] == name in OWN
+    assert trigger["authenticationRef"]["name"] == known["metadata"]["name"]
+    (reference,) = known["spec"]["secretTargetRef"]
+    (url,) = (each for each in container(name)["env"] if each["name"] == "ASSAY_DATABASE_URL")
+    assert {key: reference[key] for key in ("name", "key")} == url["valueFrom"]["secretKeyRef"]
+    component = yaml.safe_load((DEPLOY / "components/queue-depth/kustomization.yaml").read_text(encoding="utf-8"))
+    assert [each["target"] for each in component["patches"]] == [{"kind": "HorizontalPodAutoscaler", "name": name}]
+    targets = {one["spec"]["scaleTargetRef"]["name"] for one in ALL if one["kind"] == "HorizontalPodAutoscaler"}
+    assert targets == set(OWN) - {"judge"}  # it waits for providers, and computes nothing
 
 
 def test_clients_of_services_balance_over_pods() -> None:
