@@ -12,7 +12,7 @@ BASE ?=
 # Without byte code, each of the many processes that tests start would compile all it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-unit test-browser test-frameworks test-deploy check chaos compat fuzz mutants protos bench lock clean
+.PHONY: demo test test-unit test-browser test-frameworks test-deploy check chaos compat fuzz images mutants protos bench lock sbom clean
 .DELETE_ON_ERROR:
 
 demo: .venv/run.stamp          ## run an evaluation on a real example
@@ -58,6 +58,18 @@ mutants: .venv/dev.stamp       ## change one place at a time and see which tests
 fuzz: .venv/dev.stamp          ## MESSAGES random messages to every method of every service; see docs/errors.md
 	$(BIN)/python -m tests.fuzz --messages $(MESSAGES) --seed $(SEED) --json benchmarks/results/fuzz.json
 
+images:                        ## make the environments of the images in .venv-images, as their Dockerfiles do, and start each service from its own
+	@for image in orchestrator judge embedder; do \
+	  rm -rf .venv-images/$$image && BUILD_ENVIRONMENT=.venv-images/build tools/image-environment dependencies $$image .venv-images/$$image \
+	    && BUILD_ENVIRONMENT=.venv-images/build tools/image-environment complete $$image .venv-images/$$image \
+	    && .venv-images/$$image/bin/python -m assay_$$image --version || exit 1; \
+	done
+	@du -sh .venv-images/orchestrator .venv-images/embedder .venv-images/judge
+
+sbom: images                   ## write the bills of materials of the images into sbom/
+	mkdir -p sbom
+	@for image in orchestrator embedder judge; do cp .venv-images/$$image/sbom.cdx.json sbom/assay-$$image.cdx.json; done
+
 protos: .venv-protos/protos.stamp  ## regenerate the checked-in stubs
 	tools/generate-stubs common
 
@@ -68,7 +80,7 @@ lock: .venv-lock/lock.stamp    ## write the lists in requirements/ anew; UPGRADE
 	.venv-lock/bin/python tools/lock.py $(if $(UPGRADE),--upgrade)
 
 clean:                         ## remove everything that was set up
-	rm -rf .venv .venv-frameworks .venv-protos .venv-lock .venv-deploy .mutants
+	rm -rf .venv .venv-frameworks .venv-protos .venv-lock .venv-deploy .venv-images .mutants sbom
 
 .venv/run.stamp: pyproject.toml requirements/run.txt requirements/build.txt tools/install tools/install-locked
 	@tools/install .venv run "$(PYTHON)"

@@ -30,7 +30,7 @@ LISTS = {
 # Frameworks of agents need some packages in older versions than the others' newest: the first list does not bind it.
 APART = {"frameworks": ("all", "dev", "frameworks")}
 # What is installed by itself: lists of names beside these.
-TOOLS = ("build", "protos", "lock", "deploy")
+TOOLS = ("build", "sbom", "protos", "lock", "deploy")
 # What torch needs on Linux where it is not a CPU build. tools/install-locked installs it where torch asks for it.
 CUDA = re.compile(r"nvidia-|cuda-|triton==")
 HEAD = """\
@@ -65,8 +65,8 @@ def main(arguments: list[str]) -> None:
         write(name, "pyproject.toml", {key: text for key, text in entries.items() if not CUDA.match(key)})
     for name in TOOLS:
         source = f"requirements/{name}.in"
-        # What builds is installed beside what is built.
-        shared = ["--constraint", "requirements/dev.txt"] if name == "build" else []
+        # What builds is installed beside what is built, and what lists packages beside what builds.
+        shared = ["--constraint", "requirements/dev.txt"] if name in ("build", "sbom") else []
         write(name, source, entries_of(compiled(name, [source, *shared, *options])))
 
 

@@ -54,14 +54,12 @@ class Lists:
             lines.append(" \\\n    ".join([requirement, *hashes]))
         (self.folder / "requirements" / f"{name}.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
-    def install(self, *names: str) -> subprocess.CompletedProcess[str]:
+    def install(self, *names: str, torch_build: str = "") -> subprocess.CompletedProcess[str]:
         """Run the script with pip of this environment, which finds the wheels and nothing else."""
         pip = {"PIP_CONFIG_FILE": os.devnull, "PIP_INDEX_URL": self.index.as_uri(), "PIP_FIND_LINKS": str(self.wheels)}
-        return subprocess.run(
-            ["sh", SCRIPT, self.folder / "env" / "bin" / "python", *names],
-            cwd=self.folder, env={"PATH": os.environ["PATH"], "INSTALLER": sys.executable, **pip},
-            capture_output=True, text=True, check=False,
-        )  # fmt: skip
+        own = {"PATH": os.environ["PATH"], "INSTALLER": sys.executable, "TORCH_BUILD": torch_build}
+        command = ["sh", SCRIPT, self.folder / "env" / "bin" / "python", *names]
+        return subprocess.run(command, cwd=self.folder, env=own | pip, capture_output=True, text=True, check=False)
 
     @property
     def installed(self) -> set[str]:
@@ -123,3 +121,30 @@ def test_cuda_is_installed_where_the_build_of_torch_needs_it(
     done = lists.install("run")
     assert done.returncode == 0, done.stderr
     assert lists.installed == installed
+
+
+@pytest.mark.parametrize(
+    ("wanted", "offered", "said"),
+    [("cpu", "1.0", "no CPU build of torch==1.0 is offered"), ("cuda", "1.0+cpu", "has no CUDA")],
+)
+def test_another_build_of_torch_than_was_asked_for_is_refused(
+    lists: Lists, wanted: str, offered: str, said: str
+) -> None:
+    """An image of one variant never holds the other, whatever pip is offered."""
+    needs = "" if "cpu" in offered else "nvidia-small"
+    lists.write("run", ("torch==1.0", [lists.wheel("torch", offered, needs=needs)]))
+    done = lists.install("run", torch_build=wanted)
+    assert done.returncode == 1
+    assert said in done.stderr
+
+
+@pytest.mark.parametrize(("wanted", "version"), [("cpu", "1.0+cpu"), ("cuda", "1.0")])
+def test_the_build_of_torch_that_was_asked_for_is_installed(lists: Lists, wanted: str, version: str) -> None:
+    """The argument of the embedder's image; a list without torch has no variants."""
+    needs = "nvidia-small" if wanted == "cuda" else ""
+    lists.write("run", ("torch==1.0", [lists.wheel("torch", version, needs=needs)]))
+    lists.write("build", ("small==1.0", [lists.wheel("small", "1.0")]))
+    lists.write("cuda", ("nvidia-small==3.0", [lists.wheel("nvidia_small", "3.0")]))
+    assert [lists.install(name, torch_build=wanted).returncode for name in ("build", "run")] == [0, 0]
+    assert f"torch-{version}" in lists.installed
+    assert ("nvidia_small-3.0" in lists.installed) is (wanted == "cuda")

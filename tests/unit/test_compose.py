@@ -5,9 +5,11 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import re
+import tomllib
 from typing import Any
 
 import pytest
+import yaml
 from tests.compose_file import (
     FILE,
     IMAGES,
@@ -29,6 +31,7 @@ from assay_judge.settings import Settings as Judge
 from assay_orchestrator.settings import Settings as Orchestrator
 
 GUIDE = (ROOT / "docs" / "installation.md").read_text(encoding="utf-8")
+PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 KINDS = {"embedder": Embedder.read, "judge": Judge.read, "orchestrator": Orchestrator.read}
 OWN = {name: kind for name, kind in IMAGES.items() if name not in TASKS}
 """The services of Assay that serve, with their images."""
@@ -221,18 +224,53 @@ def test_every_image_has_an_exact_version() -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_image_installs_only_files_whose_hashes_are_locked(kind: str) -> None:
-    """From its own list; the project itself is built without fetching anything, and the licences are written down."""
-    text = dockerfile(kind)
-    for line in re.findall(r"(pip [^&\n]*(?:install|wheel) [^&\n]*)", text):
+    """From its own list; the project itself is built without fetching anything, licences and parts are written down."""
+    script = (ROOT / "tools/image-environment").read_text(encoding="utf-8")
+    for line in re.findall(r'bin/pip" (?:--python \S+ )?(?:install|wheel) (.*)', script):
         assert "--no-index" in line
         assert "--no-deps" in line
-    assert f"tools/install-locked /opt/assay/bin/python {kind}\n" in text
-    assert "tools/third_party.py /opt/assay/THIRD_PARTY.txt" in text
+    assert 'tools/install-locked "$python" "$image"' in script
+    assert 'tools/third_party.py "$folder/THIRD_PARTY.txt"' in script
+    assert 'tools/sbom.py "$image"' in script
+    assert [step for step, _ in stages(kind)] == ["dependencies", "complete"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_image_is_built_from_files_that_are_there(kind: str) -> None:
+    """What each step of the build reads was copied before it, and .dockerignore lets it through."""
     ignored = (ROOT / ".dockerignore").read_text(encoding="utf-8")
-    for copied in re.findall(r"^COPY (?!--from)(.*) \S+$", text, re.MULTILINE):
-        for path in copied.split():
+    script = (ROOT / "tools/image-environment").read_text(encoding="utf-8")
+    steps = dict(re.findall(r"^  (\w+)\)\n(.*?);;", script, re.DOTALL | re.MULTILINE))
+    for step, copied in stages(kind):
+        for path in copied:
             assert (ROOT / path).exists()
             assert f"!{path}\n" in ignored or f"!{path.split('/')[0]}\n" in ignored
+        assert {"tools/image-environment", *re.findall(r"tools/[\w.-]+", steps[step])} <= copied
+        assert {f"requirements/{name}.txt" for name in ("build", "sbom", "cuda", kind)} <= copied
+    packages = PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
+    assert {path.split("/")[0] for path in packages} | {"pyproject.toml", "README.md", "LICENSE"} <= copied
+
+
+def stages(kind: str) -> list[tuple[str, set[str]]]:
+    """Return the steps of an image's build, each with what was copied into it before."""
+    found, copied = [], set[str]()
+    for line in dockerfile(kind).splitlines():
+        if line.startswith("COPY ") and "--from" not in line:
+            copied |= set(line.split()[1:-1])
+        elif step := re.fullmatch(rf"RUN tools/image-environment (\w+) {kind} /opt/assay", line):
+            found.append((step[1], set(copied)))
+    return found
+
+
+def test_the_embedder_has_two_variants() -> None:
+    """Of CPU builds and of CUDA's: the argument reaches what installs torch, and Compose hands it on."""
+    text = dockerfile("embedder").partition("COPY")[0]
+    for name in ("TORCH_BUILD", "PIP_EXTRA_INDEX_URL"):
+        assert f'ARG {name}=""\n' in text
+        assert SERVICES["embedder"]["build"]["args"][name] in (None, "")
+    assert "TORCH_BUILD" in (ROOT / "tools/install-locked").read_text(encoding="utf-8")
+    gpu = yaml.safe_load((ROOT / "deploy/overlays/gpu/kustomization.yaml").read_text(encoding="utf-8"))
+    assert gpu["images"] == [{"name": "assay-embedder", "newTag": f"{__version__}-cuda"}]
 
 
 @pytest.mark.parametrize("kind", KINDS)
