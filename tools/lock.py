@@ -23,9 +23,9 @@ OLDEST_PYTHON = "3.11"
 LISTS = {
     "dev": ("all", "dev"),
     "run": ("all",),
-    "orchestrator": ("orchestrator", "postgres", "providers", "oidc"),
-    "embedder": ("embedder",),
-    "judge": ("judge", "postgres"),
+    "orchestrator": ("orchestrator", "postgres", "providers", "oidc", "prometheus", "otel"),
+    "embedder": ("embedder", "prometheus", "otel"),
+    "judge": ("judge", "postgres", "prometheus", "otel"),
 }
 # Frameworks of agents need some packages in older versions than the others' newest: the first list does not bind it.
 APART = {"frameworks": ("all", "dev", "frameworks")}

@@ -11,6 +11,7 @@ import pytest
 from tests.unit.test_unsafe_text import HOSTILE
 
 from assay.runtime.logs import JsonFormatter, TextFormatter
+from assay.telemetry.context import added_fields
 from assay.text.unsafe_text import UNSAFE, escaped
 
 
@@ -86,3 +87,14 @@ def test_json_holds_the_traceback() -> None:
         line = logged(JsonFormatter(), "failed", problem=problem)
     assert line.count("\n") == 1
     assert "ValueError: boom\nsecond line" in json.loads(line)["exception"]
+
+
+def test_json_holds_what_the_process_works_on() -> None:
+    """Run, case and team of the present task are fields of every line; a value that the message names goes before."""
+    with added_fields(run="r1", team="red", case=""):
+        with added_fields(case="c1"):
+            inside = json.loads(logged(JsonFormatter(), "asking: run=%s", "r2"))
+        outside = json.loads(logged(JsonFormatter(), "asked"))
+    assert (inside["run"], inside["case"], inside["team"]) == ("r2", "c1", "red")
+    assert (outside["run"], outside["team"], "case" in outside) == ("r1", "red", False)
+    assert "run" not in json.loads(logged(JsonFormatter(), "idle"))

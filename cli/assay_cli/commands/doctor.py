@@ -40,6 +40,7 @@ _SOMETIMES = {
     "parquet": (("pyarrow",), "datasets in Parquet"),
     "pandas": (("pandas",), "data frames in Python"),
     "otel": (("opentelemetry.proto",), "traces of agents over OTLP as protobuf"),
+    "prometheus": (("prometheus_client",), "metrics of services"),
     **{each.extra: ((each.module,), f"agents of {each.label}") for each in FRAMEWORKS.values()},
 }
 """Extras, with their packages and what needs them: most runs do without."""

@@ -15,6 +15,7 @@ from assay.identity.caller import Identity, set_caller
 from assay.identity.rights import Right, roles_with
 from assay.identity.tokens import parse_token
 from assay.rpc.methods import MethodRule, Name
+from assay.telemetry.context import add_fields
 
 TOKEN_KEY = "authorization"  # noqa: S105 - the name of metadata
 SCHEME = "Bearer "
@@ -90,6 +91,7 @@ def check_right(identity: Identity | None, method: str, rule: MethodRule) -> Non
     if rule.right is None or not identity.may(rule.right):
         raise PermissionDeniedError(_refusal(identity, method, rule))
     set_caller(identity)
+    add_fields(team=identity.team)
 
 
 def named_teams(rule: MethodRule) -> Sequence[tuple[str, Name]]:

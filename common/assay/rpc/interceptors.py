@@ -25,6 +25,7 @@ from assay.rpc.admission import Admission, peer_address
 from assay.rpc.auditing import CallAudit
 from assay.rpc.call_deadlines import CallDeadlines
 from assay.rpc.methods import MethodRule
+from assay.rpc.observed_calls import observed_methods
 from assay.rpc.options import ServerOptions
 from assay.rpc.request_stream import RequestStream
 
@@ -60,6 +61,7 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
         self._access = Access(options.authenticator, options.recheck_s)
         self._deadlines = CallDeadlines(options.deadline_cap_s)
         self._handlers: dict[str, Handler] = {}
+        self._observed = observed_methods(rules)
 
     async def intercept_service(
         self,
@@ -86,6 +88,8 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
             answer = self._collecting(handler, method, rule)
         else:
             answer = self._unary(handler, method, rule)
+        if self._observed:
+            answer = self._observed[method].observed(answer)
         return _MAKERS[rule.client_streams, rule.server_streams](answer, None, handler.response_serializer)
 
     def _unary(self, handler: Handler, method: str, rule: MethodRule) -> Callable[[Any, Context], Any]:

@@ -1,7 +1,7 @@
 """What the services log: one record a line, as text or as JSON, whatever its values hold.
 
 Messages have the form "ended run: run=%s state=%s". As text they are shown like that; as JSON, what is written as
-name=%s is also a field of the record.
+name=%s is also a field of the record, and so is what the process works on: run, case, team and trace_id, where known.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from assay.telemetry.context import fields as context_fields
 from assay.text.unsafe_text import escaped
 
 if TYPE_CHECKING:
@@ -73,6 +74,7 @@ class JsonFormatter(logging.Formatter):
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": record.getMessage(),
+            **context_fields(),
             **_fields(record),
         }
         if record.exc_info:

@@ -132,6 +132,9 @@ class ServiceSettings:
     health_listen: str = setting(
         "", "further address that serves health alone, without TLS, for probes; empty for none"
     )
+    metrics_listen: str = setting(
+        "", "address that serves metrics for Prometheus, host:port, without TLS; empty for none"
+    )
     tls_cert: Path | None = setting(
         None, "certificate chain to serve with, PEM; read again when the file changes", read=path
     )

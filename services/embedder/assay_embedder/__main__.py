@@ -13,6 +13,7 @@ from assay.local.lease import watch_lease
 from assay.rpc.options import ServerOptions
 from assay.rpc.server import RpcServer, exit_now, serve_until_signal
 from assay.runtime.logs import configure_logging
+from assay.runtime.telemetry import observed
 from assay.v1 import embedder_pb2_grpc
 from assay_embedder.registry import Registry
 from assay_embedder.service import SERVICE_NAME, EmbedderService
@@ -30,8 +31,13 @@ async def serve(settings: Settings) -> None:
     """Serve until a signal, or until the lease of `exit_with_lock` is released.
 
     Raises:
-        SetupError: A model cannot be loaded or the address cannot be used.
+        SetupError: A model cannot be loaded or an address cannot be used.
     """
+    async with observed(settings):
+        await _serve(settings)
+
+
+async def _serve(settings: Settings) -> None:
     server = RpcServer(
         ServerOptions(reflection=settings.reflection, tls=settings.server_tls, health_address=settings.health_listen)
     )

@@ -14,6 +14,7 @@ from assay.errors import OverloadedError, UnavailableError
 from assay_embedder.admission import Admission, Load
 from assay_embedder.fair_queue import FairQueue
 from assay_embedder.jobs import Computed, Job, Phase
+from assay_embedder.observed_model import ObservedModel
 from assay_embedder.ready_queue import Piece, ReadyQueue
 from assay_embedder.tokenizing import pieces_of
 from assay_embedder.windows import averaged
@@ -113,6 +114,7 @@ class Batcher:
         settle: Called by the threads with jobs that have their result or error.
         find_stored: Returns the results that are in the cache on disk, by key; None for no such cache.
         on_batch: Called by a worker before each run, e.g. to observe how requests share runs.
+        observed: Takes what is measured; None for none.
     """
 
     def __init__(
@@ -123,8 +125,10 @@ class Batcher:
         settle: Callable[[list[Job]], None],
         find_stored: Callable[[Sequence[bytes]], Mapping[bytes, Computed]] | None = None,
         on_batch: Callable[[BatchReport], None] | None = None,
+        observed: ObservedModel | None = None,
     ) -> None:
         self.statistics = Statistics()
+        self._observed = observed or ObservedModel("")
         self._limits = limits
         self._settle = settle
         self._find_stored = find_stored
@@ -166,6 +170,7 @@ class Batcher:
             for job in jobs:
                 self._queue.add(job)
             self._tokenizable.notify()
+            self._observed.queued.set(self._admission.total.texts)
 
     def abandon(self, job: Job) -> None:
         """Drop a job that no request waits for any more, unless a worker has it already."""
@@ -173,6 +178,7 @@ class Batcher:
             job.abandoned = True
             if self._queue.remove(job):
                 self._admission.release(job.scope, _load([job]))
+                self._observed.queued.set(self._admission.total.texts)
 
     def close(self) -> None:
         """Refuse what waits, let the running batches end, and end the threads; blocks until they have."""
@@ -257,6 +263,7 @@ class Batcher:
         with self._lock:
             for job in jobs:
                 self._admission.release(job.scope, _load([job]))
+            self._observed.queued.set(self._admission.total.texts)
 
     # The workers.
 
@@ -296,9 +303,11 @@ class Batcher:
             if not piece.at:
                 self._admission.release(piece.job.scope, _load([piece.job]))
         self._tokenizable.notify()
+        self._observed.queued.set(self._admission.total.texts)
         return [piece for piece in taken if piece.job.is_wanted]
 
     def _announce(self, run: Sequence[Piece]) -> None:
+        self._observed.run(len(run), sum(len(piece.tokens.ids) for piece in run))
         if self._on_batch is not None:
             requests = {waiter for piece in run for waiter in tuple(piece.job.waiters)}
             scopes = tuple(dict.fromkeys(piece.job.scope for piece in run))

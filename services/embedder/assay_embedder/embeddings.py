@@ -12,7 +12,8 @@ import numpy as np
 
 from assay.errors import InvalidInputError, OverloadedError, Problem
 from assay_embedder.batcher import Batcher
-from assay_embedder.jobs import Job
+from assay_embedder.jobs import Job, Timing
+from assay_embedder.observed_model import ObservedModel
 from assay_embedder.tokenizing import estimated_tokens
 from assay_embedder.windows import WindowLimitError, normalized
 
@@ -42,27 +43,6 @@ class EmbedOptions:
     dimension: int = 0
     windowed: bool = False
     waits: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Timing:
-    """Where the time of one request went; what was shared with other requests is counted whole.
-
-    Args:
-        queue_ms: Longest wait of a text for its word pieces to be made, and then for a run of the model.
-        tokenize_ms: Making word pieces of its texts and those taken with them.
-        inference_ms: All runs of the model that held a text of it.
-        cache_ms: Looking its texts up in the cache.
-        cache_hits: Different texts whose vectors were in the cache.
-        shared_texts: Different texts that another request was having computed already.
-    """
-
-    queue_ms: float
-    tokenize_ms: float
-    inference_ms: float
-    cache_ms: float
-    cache_hits: int
-    shared_texts: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,8 +125,16 @@ class Embeddings:
         self._flights: dict[bytes, Job] = {}
         self._room = asyncio.Event()
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._observed = ObservedModel(description.name)
         find_stored = cache.disk.find if cache.disk else None
-        self._batcher = Batcher(workers, limits, settle=self._settle, find_stored=find_stored, on_batch=on_batch)
+        self._batcher = Batcher(
+            workers,
+            limits,
+            settle=self._settle,
+            find_stored=find_stored,
+            on_batch=on_batch,
+            observed=self._observed,
+        )
 
     @property
     def statistics(self) -> Statistics:
@@ -179,7 +167,9 @@ class Embeddings:
         computed = request.found | {text: job.result for text, job in request.jobs.items() if job.result is not None}
         dimension = options.dimension or self._description.dimension
         vectors = {text: _shortened(each.vector, dimension) for text, each in computed.items()}
-        return Embedded(vectors, computed, _timing(request))
+        timing = _timing(request)
+        self._observed.answered(timing, len(computed))
+        return Embedded(vectors, computed, timing)
 
     async def aclose(self) -> None:
         """Refuse what waits, let the running batches end, and end the threads."""
@@ -205,7 +195,7 @@ class Embeddings:
                 if not options.waits:
                     raise
         elif not options.waits:
-            self.statistics.refused += 1
+            self._refuse()
             raise self._batcher.overloaded(options.scope)
         async with turn:
             while True:
@@ -242,10 +232,15 @@ class Embeddings:
         try:
             self._batcher.submit(jobs)
         except OverloadedError:
-            self.statistics.refused += not options.waits
+            if not options.waits:
+                self._refuse()
             raise
         self.statistics.requests += 1
         self._flights.update((job.key, job) for job in jobs)
+
+    def _refuse(self) -> None:
+        self.statistics.refused += 1
+        self._observed.refused.inc()
 
     def _job(self, text: str, key: bytes, options: EmbedOptions) -> Job:
         tokens = estimated_tokens(text, self._limits.max_tokens, windowed=options.windowed)
@@ -283,7 +278,9 @@ class Embeddings:
                 if self._flights.get(job.key) is job:
                     del self._flights[job.key]
                 self._batcher.abandon(job)
-        self.statistics.dropped += request.complete.cancelled()
+        if request.complete.cancelled():
+            self.statistics.dropped += 1
+            self._observed.dropped.inc()
         if waited:
             self._room.set()
 

@@ -98,3 +98,24 @@ class Job:
         began = self.lookup.started if self.lookup else self.tokenizing.started
         waited = self.runs[0].started - self.tokenizing.ended if self.runs else 0.0
         return (began - self.entered + waited) * 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Where the time of one request went; what was shared with other requests is counted whole.
+
+    Args:
+        queue_ms: Longest wait of a text for its word pieces to be made, and then for a run of the model.
+        tokenize_ms: Making word pieces of its texts and those taken with them.
+        inference_ms: All runs of the model that held a text of it.
+        cache_ms: Looking its texts up in the cache.
+        cache_hits: Different texts whose vectors were in the cache.
+        shared_texts: Different texts that another request was having computed already.
+    """
+
+    queue_ms: float
+    tokenize_ms: float
+    inference_ms: float
+    cache_ms: float
+    cache_hits: int
+    shared_texts: int

@@ -15,6 +15,7 @@ from assay_embedder.admission import Load
 from assay_embedder.batcher import Limits
 from assay_embedder.embeddings import Embeddings, EmbedOptions
 from assay_embedder.encoder import Encoder
+from assay_embedder.instruments import MODELS
 from assay_embedder.vector_cache import KeyMaker, ModelCache, VectorCache
 from assay_embedder.workers import batch_tokens, devices_of, free_device_memory, workers_of
 
@@ -180,6 +181,7 @@ class Registry:
             if name not in self._served:
                 await self._make_room(name)
                 self._served[name] = await self._loaded(name)
+                MODELS.series().set(len(self._served))
                 await self._keep_memory_limit(name)
             return self._served[name]
 
@@ -214,6 +216,7 @@ class Registry:
 
     async def _unload(self, name: str) -> None:
         served = self._served.pop(name)
+        MODELS.series().set(len(self._served))
         await served.embeddings.aclose()
         await asyncio.to_thread(free_device_memory, served.description.device)
 

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 
-    from assay_embedder.embeddings import Embedded, Timing
-    from assay_embedder.jobs import Computed
+    from assay_embedder.embeddings import Embedded
+    from assay_embedder.jobs import Computed, Timing
     from assay_embedder.models import Description
     from assay_embedder.registry import Registry, Served
 

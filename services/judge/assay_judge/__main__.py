@@ -13,6 +13,7 @@ from assay.local.lease import watch_lease
 from assay.rpc.options import ServerOptions
 from assay.rpc.server import RpcServer, exit_now, serve_until_signal
 from assay.runtime.logs import configure_logging
+from assay.runtime.telemetry import observed
 from assay.v1 import judge_pb2_grpc
 from assay_judge.resources import open_service
 from assay_judge.service import SERVICE_NAME
@@ -33,8 +34,13 @@ async def serve(settings: Settings, environment: Mapping[str, str]) -> None:
 
     Raises:
         InvalidInputError: A file that the settings name is wrong.
-        SetupError: The judge cannot be asked from here, or the address or state folder cannot be used.
+        SetupError: The judge cannot be asked from here, or an address or the state folder cannot be used.
     """
+    async with observed(settings):
+        await _serve(settings, environment)
+
+
+async def _serve(settings: Settings, environment: Mapping[str, str]) -> None:
     server = RpcServer(
         ServerOptions(reflection=settings.reflection, tls=settings.server_tls, health_address=settings.health_listen)
     )

@@ -9,6 +9,7 @@ from assay.errors import InvalidInputError, UnavailableError
 from assay.rpc.interceptors import presentable
 from assay.rpc.status import code_of
 from assay.rpc.streams import answered
+from assay.telemetry.context import add_fields
 from assay.v1 import judge_pb2, judge_pb2_grpc
 from assay_judge.grading.pairs import compare_answers
 from assay_judge.judges import choose_judge
@@ -124,6 +125,7 @@ class JudgeService(judge_pb2_grpc.JudgeServiceServicer):
         response: judge_pb2.GradeResponse | judge_pb2.GradeStreamResponse,
         remaining_s: float | None,
     ) -> None:
+        add_fields(run=request.run_id)
         grading = self._grading(request, remaining_s, compares=False)
         if request.validate_only:
             self._grader.check(grading)

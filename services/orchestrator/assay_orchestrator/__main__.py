@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from assay.errors import AssayError, InvalidInputError
 from assay.local.install_hint import install_hint
 from assay.runtime.logs import configure_logging
+from assay.runtime.telemetry import observed
 from assay_orchestrator.settings import Settings
 
 if TYPE_CHECKING:
@@ -55,6 +56,11 @@ def main() -> None:
 
 async def serve(settings: Settings) -> None:
     """Serve with these settings until a signal, or until the lease is over."""
+    async with observed(settings, role=settings.role, names_teams=settings.metrics_teams):
+        await _serve_calls(settings)
+
+
+async def _serve_calls(settings: Settings) -> None:
     if settings.auth != "none":
         # The database knows the callers: nothing is served before it is open.
         await _serve(None, settings)
@@ -122,6 +128,11 @@ async def _serve(server: RpcServer | None, settings: Settings) -> None:
                 server.complete(_SERVICE, register)
                 if settings.auth != "none":
                     add_admin_service(server, database, manager)
+
+            if settings.metrics_listen and settings.role != "worker":
+                from assay_orchestrator.queries.queue_gauges import queue_gauges  # imported here: only where exported
+
+                await stack.enter_async_context(queue_gauges(database))
 
             async def begin(address: str) -> None:
                 gc.freeze()

@@ -157,6 +157,7 @@ class Settings(ServiceSettings):
         None, "certificate with which the embedder and the judge know this process, PEM", read=path
     )
     services_key: Path | None = setting(None, "private key of --services-cert, PEM", read=path)
+    metrics_teams: bool = setting(False, "name teams in metrics: one series per team, seen by all who read them")
     team_weights: Mapping[str, float] = setting(
         {}, "scheduling weight per team: team=weight, comma-separated; 1 for the rest", read=_weights
     )

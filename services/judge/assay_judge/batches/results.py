@@ -142,7 +142,9 @@ def _usage_after(
     usage = CallUsage(before.calls + 1, counted, spent, attempts=list(before.attempts))
     used, said = (tokens.input, tokens.output) if tokens is not None else (None, None)
     is_estimated = tokens is not None and tokens.estimated
-    usage.add_attempt(CallAttempt(outcome, used, said, None if client.price is None else cost, estimated=is_estimated))
+    attempt = CallAttempt(outcome, used, said, None if client.price is None else cost, estimated=is_estimated)
+    usage.add_attempt(attempt)
+    client.observed.ended(attempt)
     return usage
 
 

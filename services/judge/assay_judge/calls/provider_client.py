@@ -20,6 +20,7 @@ from assay.providers.errors import MalformedReplyError, ProviderStatusError, Unr
 from assay.providers.parameters import LearnedParameters
 from assay.providers.retry_after import retry_after_s
 from assay_judge.calls.circuit_breaker import Breaker, BreakerOpenError
+from assay_judge.calls.observed_judge import ObservedJudge
 from assay_judge.calls.prices import NANO
 from assay_judge.calls.rate_headers import read_allowances
 from assay_judge.calls.rate_limiter import Limiter
@@ -102,6 +103,7 @@ class ProviderClient:
     ) -> None:
         self.limiter = Limiter(limits, pause_s=2 * retry_policy.pause_s, jitter=jitter)
         self.breaker = Breaker()
+        self.observed = ObservedJudge(model)
         self.price = price
         self.learned = LearnedParameters()
         self._provider = provider
@@ -204,6 +206,7 @@ class ProviderClient:
                 message = f"retry budget of the run is spent; last: {usage.last_problem}"
                 raise CallFailedError("retry_budget_spent", message)
             account.retries += 1
+            self.observed.retries.inc()
         longest = min(_LONGEST_PAUSE_S, self._retry_policy.pause_s * 2 ** (failures - 1))
         await asyncio.sleep(min(asked_s or 0.0, _LONGEST_ASKED_S) + self._jitter() * longest)
 
@@ -232,16 +235,17 @@ class ProviderClient:
                 if self.price is not None:
                     usage.cost = (usage.cost or 0) + turn.cost
                 tokens = usage.tokens[-1] if len(usage.tokens) > counted else None
-                usage.add_attempt(
-                    CallAttempt(
-                        turn.outcome,
-                        tokens.input if tokens else None,
-                        tokens.output if tokens else None,
-                        turn.cost if self.price is not None else None,
-                        (time.perf_counter() - begun) * 1000,
-                        estimated=tokens is not None and tokens.estimated,
-                    )
+                attempt = CallAttempt(
+                    turn.outcome,
+                    tokens.input if tokens else None,
+                    tokens.output if tokens else None,
+                    turn.cost if self.price is not None else None,
+                    (time.perf_counter() - begun) * 1000,
+                    estimated=tokens is not None and tokens.estimated,
                 )
+                usage.add_attempt(attempt)
+                self.observed.ended(attempt)
+                self.observed.breaker.set(self.breaker.is_open)
                 await asyncio.shield(reservation.settle(turn.cost))
 
     @asynccontextmanager

@@ -11,6 +11,7 @@ from assay.errors import InvalidInputError, OverloadedError, Problem
 from assay_judge.calls.provider_client import BudgetHandle, CallFailedError
 from assay_judge.calls.usage import CallUsage
 from assay_judge.grading.single_flight import SingleFlight
+from assay_judge.instruments import CACHE, IN_FLIGHT, VERDICTS
 from assay_judge.verdicts.cache import outcome_from_record
 from assay_judge.verdicts.outcome import Outcome, Status
 from assay_judge.verdicts.parser import InvalidVerdictError, JudgeVerdict
@@ -86,6 +87,7 @@ class Grader:
             return Outcome(Status.UNAVAILABLE, reason="judge_not_configured", message=message)
         with self._place(grading.scope.team):
             outcome = await self._graded(self._named(grading))
+        VERDICTS.series(outcome.status.value, outcome.reason).inc()
         return dataclasses.replace(outcome, message=self._registry.redact(outcome.message))
 
     @contextmanager
@@ -96,9 +98,11 @@ class Grader:
         if held >= share:
             raise OverloadedError(f"{held} verdicts are in flight; retry in 1 s.", reason="QUEUE_FULL")
         self._in_flight[team] = held + 1
+        IN_FLIGHT.series().inc()
         try:
             yield
         finally:
+            IN_FLIGHT.series().dec()
             self._in_flight[team] -= 1
             if not self._in_flight[team]:
                 del self._in_flight[team]
@@ -143,17 +147,19 @@ class Grader:
         if grading.judge.provider == "replay":
             return self._replayed(prepared)
         if grading.batch:
-            self.statistics.joined += self._batches.is_ordered(grading.scope, prepared.key)
+            if self._batches.is_ordered(grading.scope, prepared.key):
+                self._joined()
             ordered = await self._batches.find_outcome(prepared)
             if ordered is not None:
                 return ordered
         cached = await self._cache.find(grading.scope, prepared.key, grading.rubric)
         if cached is not None:
             self.statistics.hits += 1
+            CACHE.series("hit").inc()
             return dataclasses.replace(cached, cached=True)
         client = await self._registry.client(grading.judge)
         if grading.batch:
-            self.statistics.misses += 1
+            self._missed()
             return await self._batches.order_verdict(client, prepared)
         return await self._call_once(client, prepared)
 
@@ -164,9 +170,9 @@ class Grader:
         flight = (grading.scope, prepared.key, grading.run_id, grading.cap)
         joins = self._single_flight.is_in_flight(flight)
         if joins:
-            self.statistics.joined += 1
+            self._joined()
         else:
-            self.statistics.misses += 1
+            self._missed()
         usage = CallUsage()
         try:
             outcome = await self._single_flight.do(
@@ -210,6 +216,14 @@ class Grader:
                 problem = str(invalid)
                 usage.last_problem = problem
         return no_verdict(problem, reply.model)
+
+    def _joined(self) -> None:
+        self.statistics.joined += 1
+        CACHE.series("joined").inc()
+
+    def _missed(self) -> None:
+        self.statistics.misses += 1
+        CACHE.series("miss").inc()
 
     def _replayed(self, prepared: PreparedGrading) -> Outcome:
         grading = prepared.grading

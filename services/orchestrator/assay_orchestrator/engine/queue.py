@@ -29,6 +29,7 @@ from assay.runtime.failpoints import failpoint
 from assay.storage.postgres_errors import client_sentence, is_passing, sentence
 from assay_orchestrator.engine.dispatcher import TryAgainError, exit_at_once
 from assay_orchestrator.engine.liveness import GONE_BEATS, Liveness
+from assay_orchestrator.instruments import HEARTBEAT
 from assay_orchestrator.store.processes import ALIVE_CLASS
 from assay_orchestrator.store.shards import SUMMARY
 
@@ -349,6 +350,7 @@ class QueueDispatcher:
         beat = "UPDATE procrastinate_workers SET last_heartbeat = now() WHERE id = ANY(%s) RETURNING id"
         known = {row[0] for row in await (await self._session.execute(beat, (list(own),))).fetchall()}
         self._liveness.reach(server_age_s)
+        HEARTBEAT.series().set_to_current_time()
         # One that has ended meanwhile has taken its row with it.
         return not {worker.worker_id for worker in self._workers}.intersection(own) - known
 

@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Protocol
 
 from assay.errors import StorageError
 from assay.runtime.failpoints import failpoint
+from assay.telemetry.context import added_fields
 from assay_orchestrator.engine.dispatcher import TryAgainError, exit_at_once
 from assay_orchestrator.engine.repoll_timers import RepollTimers
+from assay_orchestrator.instruments import SHARDS_IN_WORK
 from assay_orchestrator.pipeline.session import Session, Sessions
 from assay_orchestrator.pipeline.shard_runner import ShardRunner
 from assay_orchestrator.pipeline.storage_pauses import STORAGE_BACKOFF, StoragePauses
@@ -129,6 +131,10 @@ class ShardWorker:
         Raises:
             TryAgainError: The store does not answer, and the job was not started: it is retried later.
         """
+        with added_fields(run=run_id):
+            await self._work(run_id, shard_index, ticket)
+
+    async def _work(self, run_id: str, shard_index: int, ticket: int) -> None:
         try:
             if shard_index == SUMMARY:
                 await self.pauses.outlast(run_id, lambda: self._supervisor.conclude_run(run_id))
@@ -205,6 +211,8 @@ class ShardWorker:
                 session = await stack.enter_async_context(self.sessions.join(run_id))
                 runner = ShardRunner(store, session, shard, is_ordered=(run_id, shard_index) in self._ordered)
                 async with session.share(shard, since):
+                    SHARDS_IN_WORK.series().inc()
+                    stack.callback(SHARDS_IN_WORK.series().dec)
                     await runner.run()
                 await self._leave(store, shard, runner)
         except BaseException as problem:

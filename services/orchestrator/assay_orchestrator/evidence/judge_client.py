@@ -27,6 +27,7 @@ import grpc
 from assay.errors import InvalidInputError, OverloadedError, SetupError, UnavailableError, WrongStateError
 from assay.model.agent_response import clean_text
 from assay.rpc.status import from_rpc_error
+from assay.telemetry.context import fields
 from assay.v1 import judge_pb2
 from assay_orchestrator.evidence.verdict_wire import (
     NotYetError,
@@ -39,6 +40,7 @@ from assay_orchestrator.evidence.verdict_wire import (
     own_rubric,
     rubric_use,
 )
+from assay_orchestrator.instruments import count_verdict
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -224,6 +226,8 @@ class RunJudge:
             raise pending
         if verdict.reason in _OF_THE_RUN | _OF_A_BATCH:
             raise self._stopped(verdict.message, verdict.reason, for_all=not request.batch)
+        if not verdict.cached:
+            count_verdict(fields().get("team", ""), verdict.tries)
         self._has_judged |= verdict.status != judge_pb2.VERDICT_STATUS_UNAVAILABLE and verdict.attempts > 0
         return evidence_of(verdict, self._judge, use)
 

@@ -6,6 +6,7 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from assay_orchestrator.instruments import ObservedRun
 from assay_orchestrator.pipeline.turns import Turns
 
 if TYPE_CHECKING:
@@ -44,6 +45,8 @@ class RunContext:
         stop_look: Looks whether the run stops early; None where it asks all cases.
         stopped: Set when it has: no row is asked that has not begun.
         functions: The metrics that are functions on the user's side; None where there are none.
+        team: The team that it is for.
+        observed: Takes what is counted and measured of it.
     """
 
     run_id: str
@@ -64,6 +67,8 @@ class RunContext:
     stop_look: StopLook | None = None
     stopped: asyncio.Event = field(default_factory=asyncio.Event)
     functions: FunctionMetrics | None = None
+    team: str = ""
+    observed: ObservedRun = field(default_factory=ObservedRun)
 
     def turn_score_of(self, case: Case) -> str:
         """Return what the value of a case's conversation is: of one that recorded its last answer alone, that."""

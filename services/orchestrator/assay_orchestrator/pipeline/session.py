@@ -51,8 +51,13 @@ class Session:
         on_stopped: Callable[[StopLook], Awaitable[None]] | None = None,
     ) -> None:
         self.context = context
+
+        def stored(rows: Sequence[CaseResult]) -> None:
+            context.observed.stored(rows)
+            on_results(rows)
+
         self.flusher = Flusher(
-            store, context.run_id, on_results, self._hold, stop_look=context.stop_look, on_stopped=on_stopped
+            store, context.run_id, stored, self._hold, stop_look=context.stop_look, on_stopped=on_stopped
         )
         self.asking = Slots(context.concurrency if alone else 0)
         self._rows = asyncio.Semaphore(context.concurrency + _SCORING_ROWS)

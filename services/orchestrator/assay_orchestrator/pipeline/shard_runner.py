@@ -15,6 +15,7 @@ from assay.model.run import CaseResult
 from assay.runtime.failpoints import failpoint
 from assay.spec.judging import NO_JUDGE
 from assay.storage.times import now
+from assay.telemetry.context import added_fields
 from assay_orchestrator.agents.protocol import NotAskedError
 from assay_orchestrator.evidence.verdict_wire import JudgedRow, NotYetError
 from assay_orchestrator.pipeline import dead_letters
@@ -193,6 +194,11 @@ class ShardRunner:
             self._session.leave()
 
     async def _finish(self, work: _Work) -> None:
+        context = self._context
+        with added_fields(run=context.run_id, case=work.case.case_id, team=context.team):
+            await self._finish_row(work)
+
+    async def _finish_row(self, work: _Work) -> None:
         try:
             answers, fresh = await self._converse(work)
             work.clock.start()  # of a row whose answer was stored before
@@ -302,6 +308,7 @@ class ShardRunner:
         context = self._context
         response = await context.agent.answer(self._question(work, earlier), work.case, self._may_ask)
         failpoint("agent.after_answer")
+        context.observed.answered(response)
         attempt_count = work.attempts.retried + 1
         if response.status is AgentStatus.ERROR and 1 < attempt_count >= context.max_attempts:
             return dead_letters.exhausted(response, attempt_count)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from assay.errors import StorageError
+from assay_orchestrator.instruments import STORAGE_PAUSED, STORAGE_PAUSES
 from assay_orchestrator.store import runs
 from assay_orchestrator.store.lifecycle import Command
 
@@ -184,6 +185,8 @@ class StoragePauses:
         pause = self._pauses.get(run_id)
         if pause is None:
             pause = self._pauses[run_id] = _Pause(run_id, problem)
+            STORAGE_PAUSES.series().inc()
+            STORAGE_PAUSED.series().set(len(self._pauses))
             _log.error("pausing run, rows cannot be stored, retrying with backoff: run=%s: %s", run_id, problem.message)
             self._on_change(run_id)
         pause.waiting_count += 1
@@ -194,6 +197,7 @@ class StoragePauses:
         if pause.waiting_count:
             return
         del self._pauses[pause.run_id]
+        STORAGE_PAUSED.series().set(len(self._pauses))
         pause.over.set()
         if not pause.given_up:
             _log.warning("resuming run, rows can be stored again: run=%s", pause.run_id)

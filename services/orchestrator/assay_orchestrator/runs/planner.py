@@ -14,6 +14,7 @@ from assay.spec.model import checks_of, wants_verdicts
 from assay_orchestrator.agents import agent_problems, build_agent
 from assay_orchestrator.agents.access import AgentAccess
 from assay_orchestrator.agents.hosted import HostedAgent
+from assay_orchestrator.instruments import ObservedRun
 from assay_orchestrator.pipeline.function_metrics import function_metrics
 from assay_orchestrator.pipeline.run_context import RunContext
 from assay_orchestrator.pipeline.turns import Turns
@@ -114,6 +115,8 @@ class Planner:
             judge=self._run_judge(run, pausing, scope, pause_count),
             functions=function_metrics(host, metrics) if host is not None else None,
             stop_look=StopLook(run.run_id, wanted) if wanted.stopping is not None else None,
+            team=wanted.team or LOCAL.team,
+            observed=ObservedRun(wanted.team or LOCAL.team, wanted.agent.adapter),
         )
 
     async def aclose(self) -> None:

@@ -1,0 +1,80 @@
+"""Calls as an operator sees them: how many of each method, with which code, how long, how many at once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from time import perf_counter
+from typing import Any
+
+import grpc
+import grpc.aio
+
+from assay.rpc.methods import MethodRule
+from assay.telemetry.instruments import FAST_S, Counter, Gauge, Histogram, Series, is_exporting
+
+CALLS = Counter("assay_rpc_calls_total", "Calls of a method that have ended, by their status code", ("method", "code"))
+DURATIONS = Histogram(
+    "assay_rpc_duration_seconds",
+    "Duration of calls with one request and one answer",
+    ("method",),
+    buckets=(*FAST_S, 30.0, 60.0, 120.0),
+)
+IN_FLIGHT = Gauge("assay_rpc_calls_in_flight", "Calls of a method that run now, streams included", ("method",))
+
+Answer = Callable[[Any, grpc.aio.ServicerContext[Any, Any]], Awaitable[Any]]
+
+
+class ObservedMethod:
+    """The instruments of one method, looked up once.
+
+    Args:
+        method: Its full name, "/package.Service/Method".
+        rule: What it needs.
+    """
+
+    def __init__(self, method: str, rule: MethodRule) -> None:
+        self._name = method.rpartition(".")[2]
+        self._in_flight = IN_FLIGHT.series(self._name)
+        self._durations = None if rule.client_streams or rule.server_streams else DURATIONS.series(self._name)
+        self._by_code: dict[grpc.StatusCode, Series] = {}
+        self._count(grpc.StatusCode.OK)
+
+    def observed(self, answer: Answer) -> Answer:
+        """Return an answering function whose calls are counted and timed."""
+
+        async def observed(raw: Any, context: grpc.aio.ServicerContext[Any, Any]) -> Any:
+            begun = perf_counter()
+            self._in_flight.inc()
+            code = grpc.StatusCode.OK
+            try:
+                return await answer(raw, context)
+            except asyncio.CancelledError:
+                code = grpc.StatusCode.CANCELLED
+                raise
+            except BaseException:
+                code = _code_of(context)
+                raise
+            finally:
+                self._in_flight.dec()
+                self._count(code).inc()
+                if self._durations is not None:
+                    self._durations.observe(perf_counter() - begun)
+
+        return observed
+
+    def _count(self, code: grpc.StatusCode) -> Series:
+        found = self._by_code.get(code)
+        if found is None:
+            found = self._by_code[code] = CALLS.series(self._name, code.name)
+        return found
+
+
+def _code_of(context: Any) -> grpc.StatusCode:
+    """Return the code with which a call was ended; the stubs say that it is a number."""
+    return context.code() or grpc.StatusCode.UNKNOWN
+
+
+def observed_methods(rules: Mapping[str, MethodRule]) -> dict[str, ObservedMethod]:
+    """Return what observes each method; nothing where the process exports nothing."""
+    return {method: ObservedMethod(method, rule) for method, rule in rules.items()} if is_exporting() else {}

@@ -1,0 +1,64 @@
+"""The HTTP server that Prometheus reads, in threads of its own: a busy event loop delays no scrape."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from socketserver import TCPServer, ThreadingMixIn
+from typing import TYPE_CHECKING
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
+
+from prometheus_client import make_wsgi_app
+
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+
+_STOP_S = 0.05
+_IDLE_S = 10.0
+
+
+class ScrapeServer:
+    """Answers every path with the metrics of a registry, from the start on.
+
+    Args:
+        host: Where it listens.
+        port: Its port; 0 takes a free one.
+        registry: What is read.
+
+    Raises:
+        OSError: The address is taken, or none of this machine.
+    """
+
+    def __init__(self, host: str, port: int, registry: CollectorRegistry) -> None:
+        kind = _Server6 if ":" in host else _Server
+        self._server = make_server(host, port, make_wsgi_app(registry), kind, _Handler)
+        self.port = self._server.server_port
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(_STOP_S,), daemon=True, name="metrics")
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop listening; blocks for a moment."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+class _Server(ThreadingMixIn, WSGIServer):
+    daemon_threads = True
+
+    def server_bind(self) -> None:
+        """Bind without asking the resolver for the name of the address, which may take seconds."""
+        TCPServer.server_bind(self)
+        self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
+        self.setup_environ()
+
+
+class _Server6(_Server):
+    address_family = socket.AF_INET6
+
+
+class _Handler(WSGIRequestHandler):
+    timeout = _IDLE_S
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name of the base class
+        """Log nothing: a scrape is no event for people."""

@@ -1,0 +1,121 @@
+"""What an orchestrator process counts and measures for Prometheus."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from assay.model.agent_response import AgentStatus
+from assay.telemetry.instruments import SLOW_S, Counter, Gauge, Histogram, team_label
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from assay.model.agent_response import AgentError, AgentResponse
+    from assay.model.run import CaseResult
+    from assay.v1 import judge_pb2
+
+ROWS = Counter(
+    "assay_rows_total", "Rows stored, by outcome: passed, failed, unscored, or error of the agent", ("team", "outcome")
+)
+ROW_SECONDS = Histogram(
+    "assay_row_duration_seconds", "Time of a row from its question to its result", ("team",), buckets=SLOW_S
+)
+QUESTIONS = Counter(
+    "assay_agent_questions_total",
+    "Questions to agents, retries not counted, by outcome: success, out_of_scope, or the kind of the error",
+    ("adapter", "team", "outcome"),
+)
+ANSWER_SECONDS = Histogram(
+    "assay_agent_duration_seconds", "Latency of an agent's answer", ("adapter", "team"), buckets=SLOW_S
+)
+RETRIES = Counter(
+    "assay_agent_retries_total", "Attempts at a question that failed and were repeated, by kind of the error",
+    ("adapter", "team", "kind"),
+)  # fmt: skip
+AGENT_TOKENS = Counter(
+    "assay_agent_tokens_total", "Tokens that agents report, input and output", ("adapter", "team", "direction")
+)
+AGENT_COST = Counter(
+    "assay_agent_cost_dollars_total", "What agents report to have cost, in US dollars", ("adapter", "team")
+)
+VERDICT_TOKENS = Counter(
+    "assay_verdict_tokens_total",
+    "Tokens of calls of judges that verdicts took, input and output",
+    ("team", "direction"),
+)
+VERDICT_COST = Counter(
+    "assay_verdict_cost_dollars_total", "What calls of judges that verdicts took have cost, in US dollars", ("team",)
+)
+SHARDS_IN_WORK = Gauge("assay_shards_in_work", "Shards that this process works on")
+STORAGE_PAUSES = Counter("assay_storage_pauses_total", "Runs that were paused because their rows could not be stored")
+STORAGE_PAUSED = Gauge("assay_storage_paused_runs", "Runs of this process that wait for storage now")
+HEARTBEAT = Gauge(
+    "assay_worker_heartbeat_timestamp_seconds",
+    "When this process last wrote its heartbeat to PostgreSQL, in seconds since 1970",
+)
+
+RUNS = Gauge("assay_runs", "Runs that have not ended, by state and cause of a pause", ("team", "state", "cause"))
+UNFINISHED_ROWS = Gauge("assay_unfinished_rows", "Rows without a result of runs that have not ended", ("team", "state"))
+QUEUED_SHARDS = Gauge(
+    "assay_queue_shards", "Shards of runs that are to be worked on, by state: waiting, queued, taken", ("state",)
+)
+OLDEST_PENDING = Gauge(
+    "assay_queue_oldest_pending_seconds", "Age of the oldest run that no worker has begun; 0 for none"
+)
+PROCESSES = Gauge("assay_processes", "Orchestrator processes that live, by their locks in PostgreSQL")
+READ_AT = Gauge("assay_queue_read_timestamp_seconds", "When the figures of the queue were read, in seconds since 1970")
+
+
+class ObservedRun:
+    """The instruments of one run in this process.
+
+    Args:
+        team: Whose run it is.
+        adapter: How its agent is called.
+    """
+
+    def __init__(self, team: str = "", adapter: str = "") -> None:
+        self._team, self._adapter = team_label(team), adapter
+        labels = (adapter, self._team)
+        self._answer_seconds = ANSWER_SECONDS.series(*labels)
+        self._input, self._output = (AGENT_TOKENS.series(*labels, direction) for direction in ("input", "output"))
+        self._cost = AGENT_COST.series(*labels)
+        self._row_seconds = ROW_SECONDS.series(self._team)
+
+    def answered(self, response: AgentResponse) -> None:
+        """Count a question that has its answer, with the attempts that failed before."""
+        outcome = response.status.value if response.error is None else response.error.kind.value
+        QUESTIONS.series(self._adapter, self._team, outcome).inc()
+        for attempt in response.attempts:
+            self._retried(attempt.error)
+        if response.latency_ms is not None:
+            self._answer_seconds.observe(response.latency_ms / 1000)
+        if (usage := response.usage) is not None:
+            self._input.inc(max(0, usage.input_tokens or 0))
+            self._output.inc(max(0, usage.output_tokens or 0))
+            self._cost.inc(max(0.0, usage.cost_usd or 0.0))
+
+    def stored(self, rows: Iterable[CaseResult]) -> None:
+        """Count rows that have become durable."""
+        for row in rows:
+            ROWS.series(self._team, _outcome(row)).inc()
+            if row.duration_ms is not None:
+                self._row_seconds.observe(row.duration_ms / 1000)
+
+    def _retried(self, error: AgentError) -> None:
+        RETRIES.series(self._adapter, self._team, error.kind.value).inc()
+
+
+def count_verdict(team: str, attempts: Sequence[judge_pb2.JudgeAttempt]) -> None:
+    """Count what the calls of a verdict took by team, which the judge service does not know."""
+    label = team_label(team)
+    for attempt in attempts:
+        VERDICT_TOKENS.series(label, "input").inc(attempt.input_tokens)
+        VERDICT_TOKENS.series(label, "output").inc(attempt.output_tokens)
+        VERDICT_COST.series(label).inc(attempt.cost_usd)
+
+
+def _outcome(row: CaseResult) -> str:
+    if row.status is AgentStatus.ERROR:
+        return "error"
+    return "unscored" if row.passed is None else "passed" if row.passed else "failed"
