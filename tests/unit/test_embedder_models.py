@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from assay.errors import InvalidInputError
 from assay_embedder import known_models, verification
 from assay_embedder.architecture import UnknownArchitectureError, read_architecture
-from assay_embedder.dimensions import cut, supported_dimensions
+from assay_embedder.dimensions import supported_dimensions
 from assay_embedder.packed.attention import Layout
 from assay_embedder.verification import Memory
 
@@ -68,16 +67,6 @@ def test_dimensions_are_those_that_the_model_names(tmp_path: Path) -> None:
     assert supported_dimensions(tmp_path, 384) == (384, 128, 32)
     written(tmp_path, config_sentence_transformers={"truncate_dim": 256})
     assert supported_dimensions(tmp_path, 384) == (384, 256, 128, 32)
-
-
-def test_cut_vectors_have_length_one() -> None:
-    """The first values of each vector, scaled; other dimensions than the model's are refused, with its own named."""
-    vectors = np.array([[3, 4, 12], [0, 0, 5]], dtype=np.float32)
-    assert cut(vectors, 2, (3, 2)) == pytest.approx(np.array([[0.6, 0.8], [0, 0]]))
-    assert cut(vectors, 0, (3, 2)) is vectors
-    assert cut(vectors, 3, (3, 2)) is vectors
-    with pytest.raises(InvalidInputError, match="1 is no dimension of this model; it has 3, 2"):
-        cut(vectors, 1, (3, 2))
 
 
 @pytest.mark.parametrize(

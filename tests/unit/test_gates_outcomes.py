@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.metrics import build_metric, complete_parameters
+from assay.metrics.core.embedding import EmbeddingSettings
 from assay.metrics.core.row_verdict import row_reason, row_verdict
 from assay.metrics.core.score import EmbeddingEvidence, Metric, Row
 from assay.metrics.rows.row_scores import score_row
@@ -50,7 +51,7 @@ def row(fate: str, chosen: list[Metric], index: int = 0, repeat: int = 0, **abou
         latency_ms=1000.0 * (index + 1),
     )
     evidence = EmbeddingEvidence(None, error="embedder_unavailable")
-    scores = tuple(score_row(chosen, Row(case, response, {"all-MiniLM-L6-v2": evidence})))
+    scores = tuple(score_row(chosen, Row(case, response, {EmbeddingSettings("all-MiniLM-L6-v2"): evidence})))
     if fate != UNKNOWN:
         scores = tuple(
             dataclasses.replace(score, reason="", detail={}, value=float(fate == RIGHT), status=score.status.SCORED)

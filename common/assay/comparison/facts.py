@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from assay.comparison.model import PASS_RATE
 from assay.metrics import METRICS
+from assay.metrics.core.embedding import vectors_text
 from assay.model.stopping import StoppedEarly, StoppingSettings
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ class MetricFacts:
         version: Its arithmetic; empty where a run of an older version does not say.
         models: Embedding models and revisions that its values rest on.
         precisions: The precisions of these models; empty where the run does not say, as those of older versions.
+        forms: What of vectors it compares, e.g. "whole vectors" or "256 values, windowed"; empty where it needs none.
         engines: What computed the vectors, where that matters: engines of precision "exact" agree.
         is_judged: Whether a judge's verdict is part of it.
         higher_is_better: False where less is better.
@@ -50,6 +52,7 @@ class MetricFacts:
     version: str = ""
     models: tuple[str, ...] = ()
     precisions: tuple[str, ...] = ()
+    forms: tuple[str, ...] = ()
     engines: tuple[str, ...] = ()
     is_judged: bool = False
     higher_is_better: bool = True
@@ -198,6 +201,7 @@ def _metric(name: str, result: Mapping[str, Any]) -> MetricFacts:
         version=result.get("version") or "",
         models=tuple(sorted(models)),
         precisions=tuple(sorted(precisions)),
+        forms=tuple(sorted({vectors_text(each) or "whole vectors" for each in embedders})),
         engines=tuple(sorted(engines)),
         is_judged=info is not None and info.needs_judge,
         higher_is_better=result.get("rule") != "at_most",

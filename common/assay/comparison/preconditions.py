@@ -72,6 +72,13 @@ def _embedders(name: str, metrics: Sequence[MetricFacts]) -> Iterator[Mismatch]:
         yield Mismatch(
             "embedder", f"{name} rests on other embeddings: {_texts(models)}; score both runs with one model"
         )
+    forms = {metric.forms for metric in metrics} - {()}
+    if len(forms) > 1:
+        yield Mismatch(
+            "embedder",
+            f"{name} rests on embeddings of another dimension, or with other windows: {_texts(forms)}; score both "
+            "runs with one `dimension` and `windowed`",
+        )
     precisions = {metric.precisions for metric in metrics} - {()}
     if len(precisions) > 1:
         yield Mismatch(

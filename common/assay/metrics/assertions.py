@@ -40,8 +40,9 @@ from assay.metrics.checks.similar_checks import (
 )
 from assay.metrics.checks.unmade_checks import NEVER_MADE, NO_JUDGE_FOR_IT
 from assay.metrics.core.embedder_record import EmbedderRecord
+from assay.metrics.core.embedding import EMBEDDING, EmbeddingSettings
 from assay.metrics.core.fold import MeanFold
-from assay.metrics.core.info import DEFAULT_MODEL, MODEL, MetricInfo, Parameter
+from assay.metrics.core.info import MetricInfo, Parameter
 from assay.metrics.core.score import scored
 from assay.model.agent_response import AgentStatus
 from assay.model.run import Score, ScoreStatus
@@ -61,7 +62,7 @@ INFO = MetricInfo(
     "assertions",
     "Assertions",
     "The checks of the answer that each case brings along.",
-    (MODEL, Parameter("threshold", "number", None, "Least mean of the run.", 0.0, 1.0)),
+    (*EMBEDDING, Parameter("threshold", "number", None, "Least mean of the run.", 0.0, 1.0)),
     reads=("answer", "output", "tool_calls", "latency", "tokens", "assertions", "verdict"),
     values="0 to 1",
     unit="%",
@@ -98,7 +99,7 @@ def why_unmade(kind: str, *, has_judge: bool) -> str:
 
 
 class Assertions:
-    """Parameters: `model` (of checks by embeddings), `threshold` (on the mean)."""
+    """Parameters: `model`, `dimension`, `windowed` (of checks by embeddings), `threshold` (on the mean)."""
 
     info = INFO
     version = "2"
@@ -107,8 +108,7 @@ class Assertions:
 
     def __init__(self, name: str, parameters: Mapping[str, Any]) -> None:
         self.name = name
-        # Runs that were stored before checks by embeddings were made name no model.
-        self.embedding_model: str | None = parameters.get("model", DEFAULT_MODEL)
+        self.embedding: EmbeddingSettings | None = EmbeddingSettings.of(parameters)
         self._threshold: float | None = parameters["threshold"]
 
     def compared_texts(self, case: Case) -> Sequence[str]:
@@ -162,7 +162,8 @@ class Assertions:
 
     def _outcome(self, index: int, check: Assertion, row: Row) -> Outcome:
         if check.type in SIMILAR_CHECKS:
-            return similar_outcome(check, row.response, row.embeddings.get(self.embedding_model or ""))
+            assert self.embedding is not None
+            return similar_outcome(check, row.response, row.embeddings.get(self.embedding))
         if check.type in JUDGED_CHECKS:
             return judged_outcome(check, row.case, row.verdicts.get(verdict_name(index)))
         if (known := CHECKS.get(check.type)) is None:

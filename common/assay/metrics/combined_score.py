@@ -29,6 +29,7 @@ from assay.statistics.exact_sum import ExactSum
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from assay.metrics.core.embedding import EmbeddingSettings
     from assay.metrics.core.score import Row
     from assay.model.agent_response import Usage
     from assay.model.run import CaseResult
@@ -92,7 +93,7 @@ class CombinedScore:
 
     info = INFO
     version = "1"
-    embedding_model: str | None = None
+    embedding: EmbeddingSettings | None = None
 
     def __init__(self, name: str, parameters: Mapping[str, Any]) -> None:
         self.name = name

@@ -22,8 +22,9 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from assay.metrics.core.embedder_record import EmbedderRecord
+from assay.metrics.core.embedding import EMBEDDING, EmbeddingSettings
 from assay.metrics.core.fold import MeanFold
-from assay.metrics.core.info import MODEL, MetricInfo, Parameter
+from assay.metrics.core.info import MetricInfo, Parameter
 from assay.metrics.core.score import not_computed
 from assay.metrics.core.similarity import language_warnings
 from assay.model.agent_response import AgentStatus
@@ -44,7 +45,7 @@ INFO = MetricInfo(
     "consistency",
     "Consistency",
     "How alike the answers are: of the runs of each case, or of the whole run.",
-    (MODEL, Parameter("threshold", "number", 0.8, "Least consistency of the run.", -1.0, 1.0)),
+    (*EMBEDDING, Parameter("threshold", "number", 0.8, "Least consistency of the run.", -1.0, 1.0)),
     reads=("answer", "embeddings"),
     values="-1 to 1",
     stats=("total_comparisons", "agreement_rate"),
@@ -122,7 +123,7 @@ class _Pool:
 
 
 class Consistency:
-    """Parameters: `model`, `threshold` (on the run's value)."""
+    """Parameters: `model`, `dimension`, `windowed`, `threshold` (on the run's value)."""
 
     info = INFO
     version = "1"
@@ -131,7 +132,7 @@ class Consistency:
 
     def __init__(self, name: str, parameters: Mapping[str, Any]) -> None:
         self.name = name
-        self.embedding_model: str | None = parameters["model"]
+        self.embedding: EmbeddingSettings | None = EmbeddingSettings.of(parameters)
         self._threshold: float | None = parameters["threshold"]
 
     def score(self, row: Row) -> Score:
@@ -142,7 +143,8 @@ class Consistency:
         detail: dict[str, Any] = {"version": self.version, "answer_key": _key(text)}
         if not text.strip():
             return Score(self.name, ScoreStatus.SKIPPED, reason=_PER_RUN, detail={**detail, "blank": True})
-        evidence = row.embeddings.get(self.embedding_model or "")
+        assert self.embedding is not None
+        evidence = row.embeddings.get(self.embedding)
         if evidence is None or evidence.error or evidence.answer is None:
             reason = (evidence.error if evidence is not None else "") or "embedding_missing"
             return not_computed(self.name, reason, decides=False, **detail)

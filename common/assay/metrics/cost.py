@@ -22,6 +22,7 @@ from assay.model.run import Score, ScoreStatus
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from assay.metrics.core.embedding import EmbeddingSettings
     from assay.metrics.core.score import Row
     from assay.model.agent_response import Usage
 
@@ -76,7 +77,7 @@ class Cost:
 
     info = INFO
     version = "1"
-    embedding_model: str | None = None
+    embedding: EmbeddingSettings | None = None
 
     def __init__(self, name: str, parameters: Mapping[str, Any]) -> None:
         self.name = name

@@ -27,6 +27,7 @@ from assay.text.folding import containment_work, fold
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from assay.metrics.core.embedding import EmbeddingSettings
     from assay.metrics.core.score import Row
     from assay.model.run import CaseResult
 
@@ -62,7 +63,7 @@ class Coverage:
 
     info = INFO
     version = "2"
-    embedding_model: str | None = None
+    embedding: EmbeddingSettings | None = None
 
     def __init__(self, name: str, parameters: Mapping[str, Any]) -> None:
         self.name = name

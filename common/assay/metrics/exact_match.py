@@ -24,6 +24,7 @@ from assay.text.folding import fold
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from assay.metrics.core.embedding import EmbeddingSettings
     from assay.metrics.core.score import Row
 
 INFO = MetricInfo(
@@ -52,7 +53,7 @@ class ExactMatch:
 
     info = INFO
     version = "1"
-    embedding_model: str | None = None
+    embedding: EmbeddingSettings | None = None
 
     def __init__(self, name: str, parameters: Mapping[str, Any]) -> None:
         self.name = name

@@ -43,6 +43,7 @@ from assay.parsing.names import nearest
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from assay.metrics.core.embedding import EmbeddingSettings
     from assay.metrics.core.score import Row
     from assay.model.agent_response import AgentResponse
 
@@ -113,7 +114,7 @@ class Formula:
 
     info = INFO
     version = "1"
-    embedding_model: str | None = None
+    embedding: EmbeddingSettings | None = None
 
     def __init__(self, name: str, parameters: Mapping[str, Any]) -> None:
         self.name = name

@@ -32,6 +32,7 @@ from assay.text.folding import containment_work, contains_word, fold, without_ma
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from assay.metrics.core.embedding import EmbeddingSettings
     from assay.metrics.core.score import Row
     from assay.model.run import Score
 
@@ -100,7 +101,7 @@ class GenerationFidelity:
 
     info = INFO
     version = "1"
-    embedding_model: str | None = None
+    embedding: EmbeddingSettings | None = None
 
     def __init__(self, name: str, parameters: Mapping[str, Any]) -> None:
         self.name = name

@@ -27,6 +27,7 @@ from assay.statistics.exact_sum import ExactSum
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from assay.metrics.core.embedding import EmbeddingSettings
     from assay.metrics.core.score import Row
     from assay.model.run import CaseResult
 
@@ -58,7 +59,7 @@ class JudgeScore:
 
     info = INFO
     version = "1"
-    embedding_model: str | None = None
+    embedding: EmbeddingSettings | None = None
     rubric = RUBRIC
 
     def __init__(self, name: str, parameters: Mapping[str, Any]) -> None:

@@ -27,6 +27,7 @@ from assay.statistics.exact_sum import ExactSum
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from assay.metrics.core.embedding import EmbeddingSettings
     from assay.metrics.core.score import Row
     from assay.model.run import CaseResult
 
@@ -105,7 +106,7 @@ class Latency:
 
     info = INFO
     version = "2"
-    embedding_model: str | None = None
+    embedding: EmbeddingSettings | None = None
 
     def __init__(self, name: str, parameters: Mapping[str, Any]) -> None:
         self.name = name

@@ -22,6 +22,7 @@ from assay.model.run import Score, ScoreStatus
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from assay.metrics.core.embedding import EmbeddingSettings
     from assay.metrics.core.score import Row
 
 INFO = MetricInfo(
@@ -44,7 +45,7 @@ class MeanReciprocalRank:
 
     info = INFO
     version = "1"
-    embedding_model: str | None = None
+    embedding: EmbeddingSettings | None = None
 
     def __init__(self, name: str, parameters: Mapping[str, Any]) -> None:
         self.name = name

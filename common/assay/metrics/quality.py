@@ -24,6 +24,7 @@ from assay.model.run import Score
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from assay.metrics.core.embedding import EmbeddingSettings
     from assay.metrics.core.score import JudgeEvidence, Row
 
 RUBRIC = "quality"
@@ -80,7 +81,7 @@ class Quality:
 
     info = INFO
     version = "1"
-    embedding_model: str | None = None
+    embedding: EmbeddingSettings | None = None
     rubric = RUBRIC
 
     def __init__(self, name: str, parameters: Mapping[str, Any]) -> None:

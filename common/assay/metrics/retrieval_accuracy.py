@@ -26,6 +26,7 @@ from assay.text.folding import containment_work
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from assay.metrics.core.embedding import EmbeddingSettings
     from assay.metrics.core.score import Row
     from assay.model.case import Case
     from assay.model.run import Score
@@ -64,7 +65,7 @@ class RetrievalAccuracy:
 
     info = INFO
     version = "1"
-    embedding_model: str | None = None
+    embedding: EmbeddingSettings | None = None
 
     def __init__(self, name: str, parameters: Mapping[str, Any]) -> None:
         self.name = name

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from assay.metrics.core.declining import DECLINE_PHRASES, Declining, decline_phrases
 from assay.metrics.core.embedder_record import EmbedderFold
-from assay.metrics.core.info import MODEL, MetricInfo, Parameter
+from assay.metrics.core.embedding import EMBEDDING, EmbeddingSettings
+from assay.metrics.core.info import MetricInfo, Parameter
 from assay.metrics.core.score import not_computed, scored_by_threshold
 from assay.metrics.core.similarity import similarity
 from assay.metrics.retrieval_accuracy import is_out_of_scope
@@ -32,7 +33,11 @@ INFO = MetricInfo(
     "satisfaction",
     "Satisfaction",
     "Similarity (0.5), findings (0.3) and speed (0.2) in one number.",
-    (MODEL, DECLINE_PHRASES, Parameter("threshold", "number", None, "Least score with which a row passes.", 0.0, 1.0)),
+    (
+        *EMBEDDING,
+        DECLINE_PHRASES,
+        Parameter("threshold", "number", None, "Least score with which a row passes.", 0.0, 1.0),
+    ),
     reads=("answer", "references", "embeddings", "retrieved", "latency", "status", "category"),
     values="0 to 1",
 )
@@ -47,14 +52,14 @@ def satisfaction(cosine: float, has_events: bool, latency_ms: float) -> float:
 
 
 class Satisfaction:
-    """Parameters: `model`, `decline_phrases`, `threshold` (on each row; None: no verdict)."""
+    """Parameters: `model`, `dimension`, `windowed`, `decline_phrases`, `threshold` (on each row; None: no verdict)."""
 
     info = INFO
     version = "2"
 
     def __init__(self, name: str, parameters: Mapping[str, Any]) -> None:
         self.name = name
-        self.embedding_model: str | None = parameters["model"]
+        self.embedding: EmbeddingSettings | None = EmbeddingSettings.of(parameters)
         self._declining = Declining(decline_phrases(parameters))
         self._threshold: float | None = parameters["threshold"]
 
@@ -64,10 +69,10 @@ class Satisfaction:
 
     def score(self, row: Row) -> Score:
         """Return the row's satisfaction."""
-        assert self.embedding_model is not None
+        assert self.embedding is not None
         if row.response.status is AgentStatus.ERROR:
             return self._scored(0.0, "agent_error", {})
-        found = similarity(row, self.embedding_model)
+        found = similarity(row, self.embedding)
         latency_ms = row.response.latency_ms
         if found.skipped:
             return Score(self.name, ScoreStatus.SKIPPED, reason=found.reason)

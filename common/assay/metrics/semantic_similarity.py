@@ -13,7 +13,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from assay.metrics.core.embedder_record import EmbedderFold
-from assay.metrics.core.info import MODEL, MetricInfo, Parameter
+from assay.metrics.core.embedding import EMBEDDING, EmbeddingSettings
+from assay.metrics.core.info import MetricInfo, Parameter
 from assay.metrics.core.score import not_computed, scored_by_threshold
 from assay.metrics.core.similarity import similarity
 from assay.model.run import Score, ScoreStatus
@@ -29,7 +30,7 @@ INFO = MetricInfo(
     "Semantic similarity",
     "Cosine of the embeddings of answer and reference; measures topic, not truth.",
     (
-        MODEL,
+        *EMBEDDING,
         Parameter(
             "threshold", "number", 0.75, "Least cosine with which a row passes; belongs to the model.", -1.0, 1.0
         ),
@@ -41,20 +42,20 @@ INFO = MetricInfo(
 
 
 class SemanticSimilarity:
-    """Parameters: `model`, `threshold` (None: no verdict)."""
+    """Parameters: `model`, `dimension`, `windowed`, `threshold` (None: no verdict)."""
 
     info = INFO
     version = "1"
 
     def __init__(self, name: str, parameters: Mapping[str, Any]) -> None:
         self.name = name
-        self.embedding_model: str | None = parameters["model"]
+        self.embedding: EmbeddingSettings | None = EmbeddingSettings.of(parameters)
         self._threshold: float | None = parameters["threshold"]
 
     def score(self, row: Row) -> Score:
         """Return the row's similarity."""
-        assert self.embedding_model is not None
-        found = similarity(row, self.embedding_model)
+        assert self.embedding is not None
+        found = similarity(row, self.embedding)
         if found.skipped:
             return Score(self.name, ScoreStatus.SKIPPED, reason=found.reason)
         decides = self._threshold is not None

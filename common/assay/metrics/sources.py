@@ -23,6 +23,7 @@ from assay.model.agent_response import AgentStatus
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from assay.metrics.core.embedding import EmbeddingSettings
     from assay.metrics.core.score import Row
     from assay.model.agent_response import Source
     from assay.model.run import Score
@@ -49,7 +50,7 @@ class Sources:
 
     info = INFO
     version = "1"
-    embedding_model: str | None = None
+    embedding: EmbeddingSettings | None = None
 
     def __init__(self, name: str, parameters: Mapping[str, Any]) -> None:
         self.name = name

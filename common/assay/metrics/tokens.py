@@ -21,6 +21,7 @@ from assay.model.run import Score, ScoreStatus
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from assay.metrics.core.embedding import EmbeddingSettings
     from assay.metrics.core.score import Row
     from assay.model.run import CaseResult
 
@@ -51,7 +52,7 @@ class Tokens:
 
     info = INFO
     version = "1"
-    embedding_model: str | None = None
+    embedding: EmbeddingSettings | None = None
 
     def __init__(self, name: str, parameters: Mapping[str, Any]) -> None:
         self.name = name

@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from assay.metrics.core.embedding import vectors_text
 from assay.reports.case_outcomes import CaseOutcome, Outcome, case_outcomes, worst_first
 from assay.reports.metric_text import count_text, partial_text, value_text
 from assay.reports.run_times import run_time_s
@@ -219,10 +220,21 @@ def _effort(head: Head) -> list[str]:
 
 
 def _embedders(head: Head) -> str:
-    """Return the embedding models behind the scores, with precision and engine, each once."""
+    """Return the embedding models behind the scores, with what says how their vectors were made, each once."""
     models = (model for result in head["results"].values() for model in result.get("models") or ())
     said = (
-        " ".join(filter(None, (model["model"], model["revision"][:12], model.get("precision"), model.get("engine"))))
+        " ".join(
+            filter(
+                None,
+                (
+                    model["model"],
+                    model["revision"][:12],
+                    model.get("precision"),
+                    model.get("engine"),
+                    vectors_text(model),
+                ),
+            )
+        )
         for model in models
     )
     return ", ".join(dict.fromkeys(said))

@@ -128,7 +128,10 @@ def _of_details(summary: RunSummary) -> Iterator[str]:
                 "parts: read them before trusting the judge."
             )
         if count := metric.detail.get("truncated"):
-            yield f"{_rows(count)} of {metric.metric} were longer than its model reads: their ends were not compared."
+            yield (
+                f"{_rows(count)} of {metric.metric} were longer than its model reads: their ends were not compared. "
+                "Set `windowed: true` to compare all of them, or name a model that reads more."
+            )
         if count := (metric.detail.get("warnings") or {}).get(LANGUAGE_MISMATCH):
             yield (
                 f"{metric.metric} compared {_rows(count)} in another script than Latin with an English-only model, to "

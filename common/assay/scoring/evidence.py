@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from assay.errors import SpecError
 from assay.metrics import METRICS, build_metric, complete_parameters
+from assay.metrics.core.embedding import EMBEDDING
 from assay.metrics.core.evidence import wanted_texts
 from assay.metrics.core.score import (
     EmbeddingEvidence,
@@ -22,6 +23,7 @@ from assay.model.run import MetricSettings, Score, ScoreStatus
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from assay.metrics.core.embedding import EmbeddingSettings
     from assay.metrics.core.evidence import WantedTexts
     from assay.metrics.core.score import Metric, Row
     from assay.model.agent_response import AgentResponse
@@ -36,7 +38,7 @@ class _Input:
 
     def __init__(self, name: str, metric: Metric | None) -> None:
         self.name = name
-        self.embedding_model = metric.embedding_model if metric is not None else None
+        self.embedding = metric.embedding if metric is not None else None
         self.embeds_references = metric is not None and embeds_references(metric)
         self.inputs: tuple[str, ...] = tuple(getattr(metric, "inputs", ()))
         self.keeps_vector = keeps_vector(metric)
@@ -57,33 +59,38 @@ class _Input:
         return scored(self.name, value)
 
 
-def with_inputs(metric: Metric, model: str | None) -> tuple[Any, ...]:
-    """Return the metric, and behind it those whose scores it reads, directly or through others."""
+def with_inputs(metric: Metric, given: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Return the metric, and behind it those whose scores it reads, directly or through others.
+
+    Args:
+        metric: What is computed.
+        given: Its parameters as they are given, of which those of vectors are those of the others too.
+    """
     found: dict[str, Any] = {metric.name: metric}
     pending = list(getattr(metric, "inputs", ()))
     while pending:
         name = pending.pop()
         if name in found:
             continue
-        found[name] = _Input(name, _default_metric(name, model))
+        found[name] = _Input(name, _default_metric(name, given))
         pending += found[name].inputs
     return tuple(found.values())
 
 
-def _default_metric(name: str, model: str | None) -> Metric | None:
+def _default_metric(name: str, given: Mapping[str, Any]) -> Metric | None:
     if name not in METRICS:
         return None
-    known = {parameter.name for parameter in METRICS[name].info.parameters}
-    given = {"model": model} if model is not None and "model" in known else {}
+    of_vectors = {each.name for each in EMBEDDING} if METRICS[name].info.needs_embedder else set()
+    shared = {key: value for key, value in given.items() if key in of_vectors and value is not None}
     try:
-        return build_metric(MetricSettings(name, complete_parameters(name, given, where=name)))
+        return build_metric(MetricSettings(name, complete_parameters(name, shared, where=name)))
     except SpecError:  # it has parameters without defaults: only a row can bring its score along
         return None
 
 
 def evidence_of(
-    metrics: Iterable[Any], case: Case, response: AgentResponse, found: Mapping[tuple[str, str], Embedded]
-) -> dict[str, EmbeddingEvidence]:
+    metrics: Iterable[Any], case: Case, response: AgentResponse, found: Mapping[tuple[EmbeddingSettings, str], Embedded]
+) -> dict[EmbeddingSettings, EmbeddingEvidence]:
     """Return what a row needs of embedding models, by model.
 
     Args:
@@ -93,8 +100,10 @@ def evidence_of(
         found: The vectors of every text that is needed, by model and text.
     """
     return {
-        model: _evidence(wanted, response.text, {text: found[model, text] for text in texts_of(wanted, response)})
-        for model, wanted in wanted_texts(metrics, case, response).items()
+        settings: _evidence(
+            settings, wanted, response.text, {text: found[settings, text] for text in texts_of(wanted, response)}
+        )
+        for settings, wanted in wanted_texts(metrics, case, response).items()
     }
 
 
@@ -103,14 +112,16 @@ def texts_of(wanted: WantedTexts, response: AgentResponse) -> tuple[str, ...]:
     return (response.text, *wanted.compared, *wanted.measured)
 
 
-def _evidence(wanted: WantedTexts, answer: str, found: Mapping[str, Embedded]) -> EmbeddingEvidence:
+def _evidence(
+    settings: EmbeddingSettings, wanted: WantedTexts, answer: str, found: Mapping[str, Embedded]
+) -> EmbeddingEvidence:
     own = found[answer]
     return EmbeddingEvidence(
         answer=own.vector,
         cosines={text: cosine(own.vector, found[text].vector) for text in wanted.compared},
         others={text: found[text].vector for text in wanted.measured},
         truncated=frozenset(text for text, embedded in found.items() if embedded.truncated),
-        model=own.model,
+        settings=settings._replace(model=own.model),
         revision=own.revision,
         precision=own.precision,
         engine=own.engine,

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from assay.datasets import Dataset
+    from assay.metrics.core.embedding import EmbeddingSettings
     from assay.metrics.core.info import MetricInfo
     from assay.model.case import Case
     from assay.scoring.vectors import Embedded
@@ -229,10 +230,13 @@ class Scorer:
         if own_model is not None and self.info.needs_embedder:
             # A threshold belongs to a model, so that of the default model does not apply.
             wanted.setdefault("model", own_model)
+            if refused := [name for name in ("dimension", "windowed") if wanted.get(name)]:
+                said = "is for vectors of an embedder, and `embed` returns its own: leave it out"
+                raise SpecError([Problem(said, name) for name in refused])
         self.parameters: Mapping[str, Any] = complete_parameters(kind, wanted, where=kind)
         self._metric = build_metric(MetricSettings(kind, self.parameters))
-        self._metrics = with_inputs(self._metric, wanted.get("model", own_model))
-        models = sorted({each.embedding_model for each in self._metrics if each.embedding_model is not None})
+        self._metrics = with_inputs(self._metric, {**wanted, "model": wanted.get("model", own_model)})
+        models = sorted({each.embedding.model for each in self._metrics if each.embedding is not None})
         self._vectors: Vectors = FunctionVectors(embed) if embed is not None else ServiceVectors(embedder, models)
         self._fold = self._metric.aggregate()
         self._count = 0
@@ -303,21 +307,22 @@ class Scorer:
             self._count += 1
             yield RowScore(case.case_id, scores[0])
 
-    def _embed(self, pairs: Sequence[tuple[Case, AgentResponse]]) -> dict[tuple[str, str], Embedded]:
-        """Return the vectors of all texts that some rows need, by model and text, each text embedded once."""
-        texts: dict[str, dict[str, None]] = {}
+    def _embed(self, pairs: Sequence[tuple[Case, AgentResponse]]) -> dict[tuple[EmbeddingSettings, str], Embedded]:
+        """Return the vectors of all texts that some rows need, by settings and text, each text embedded once."""
+        texts: dict[EmbeddingSettings, dict[str, None]] = {}
         for case, response in pairs:
-            for model, wanted in wanted_texts(self._metrics, case, response).items():
-                texts.setdefault(model, {}).update(dict.fromkeys(texts_of(wanted, response)))
-        found: dict[tuple[str, str], Embedded] = {}
-        for model, chosen in texts.items():
-            embedded = self._vectors.embed(list(chosen), model)
-            found |= {(model, text): one for text, one in zip(chosen, embedded, strict=True)}
+            for settings, wanted in wanted_texts(self._metrics, case, response).items():
+                texts.setdefault(settings, {}).update(dict.fromkeys(texts_of(wanted, response)))
+        found: dict[tuple[EmbeddingSettings, str], Embedded] = {}
+        for settings, chosen in texts.items():
+            embedded = self._vectors.embed(list(chosen), settings)
+            found |= {(settings, text): one for text, one in zip(chosen, embedded, strict=True)}
         return found
 
     def _result(self, row: Row, scores: Sequence[Score]) -> CaseResult:
         case, response = row.case, row.response
-        evidence = row.embeddings.get(self._metric.embedding_model or "") if keeps_vector(self._metric) else None
+        embedding = self._metric.embedding if keeps_vector(self._metric) else None
+        evidence = row.embeddings.get(embedding) if embedding is not None else None
         vector = evidence.answer if evidence is not None else None
         return CaseResult(
             case_id=case.case_id,

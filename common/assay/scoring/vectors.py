@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine
 
     from assay.local.stack import LocalStack
+    from assay.metrics.core.embedding import EmbeddingSettings
     from assay.v1 import embedder_pb2
 
 T = TypeVar("T")
@@ -38,7 +39,7 @@ class Embedded:
 
     Args:
         vector: Its values.
-        truncated: Whether the text was longer than the model's window.
+        truncated: Whether some of the text had no effect: it was longer than the model's window, or has too many.
         model: The model's name.
         revision: SHA-256 of the model's weights; empty where unknown.
         precision: Its arithmetic; empty where unknown.
@@ -58,7 +59,7 @@ class Embedded:
 class Vectors(Protocol):
     """Where vectors come from."""
 
-    def embed(self, texts: Sequence[str], model: str) -> list[Embedded]:
+    def embed(self, texts: Sequence[str], settings: EmbeddingSettings) -> list[Embedded]:
         """Return the vectors of any number of texts, in order."""
 
     def close(self) -> None:
@@ -75,7 +76,7 @@ class FunctionVectors:
     def __init__(self, function: EmbedFunction) -> None:
         self._function = function
 
-    def embed(self, texts: Sequence[str], model: str) -> list[Embedded]:
+    def embed(self, texts: Sequence[str], settings: EmbeddingSettings) -> list[Embedded]:
         """Return the vectors of any number of texts, in order.
 
         Raises:
@@ -83,12 +84,15 @@ class FunctionVectors:
         """
         found: list[Embedded] = []
         for batch in _batches(texts):
-            vectors = list(self._function(batch))
+            vectors = list(self._function([text[:_MAX_TEXT_CHARS] for text in batch]))
             if len(vectors) != len(batch):
                 raise InvalidInputError(
                     f"embed returned {len(vectors)} vectors for {len(batch)} texts: one each is due"
                 )
-            found += [Embedded(vector, model=model) for vector in vectors]
+            found += [
+                Embedded(vector, len(text) > _MAX_TEXT_CHARS, settings.model)
+                for vector, text in zip(vectors, batch, strict=True)
+            ]
         return found
 
     def close(self) -> None:
@@ -115,7 +119,7 @@ class ServiceVectors:
         self._thread: threading.Thread | None = None
         self._channel: Any = None
 
-    def embed(self, texts: Sequence[str], model: str) -> list[Embedded]:
+    def embed(self, texts: Sequence[str], settings: EmbeddingSettings) -> list[Embedded]:
         """Return the vectors of any number of texts, in order.
 
         Raises:
@@ -127,7 +131,7 @@ class ServiceVectors:
             self._open()
         found: list[Embedded] = []
         for batch in _batches(texts):
-            found += self._wait(self._call(batch, model))
+            found += self._wait(self._call(batch, settings))
         return found
 
     def close(self) -> None:
@@ -202,19 +206,24 @@ class ServiceVectors:
             await self._stack.wait_until_stopped()
             self._stack = None
 
-    async def _call(self, texts: Sequence[str], model: str) -> list[Embedded]:
+    async def _call(self, texts: Sequence[str], settings: EmbeddingSettings) -> list[Embedded]:
         import grpc
 
         from assay.rpc.status import from_rpc_error
         from assay.v1 import embedder_pb2, embedder_pb2_grpc
 
         stub: embedder_pb2_grpc.EmbedderServiceAsyncStub = embedder_pb2_grpc.EmbedderServiceStub(self._channel)
-        request = embedder_pb2.EmbedRequest(texts=texts, model=model)
+        request = embedder_pb2.EmbedRequest(
+            texts=[text[:_MAX_TEXT_CHARS] for text in texts],
+            model=settings.model,
+            dimension=settings.dimension,
+            windowed=settings.windowed,
+        )
         loop = asyncio.get_running_loop()
         give_up_at = loop.time() + _PATIENCE_S
         while True:
             try:
-                return _read(await stub.Embed(request, timeout=_CALL_DEADLINE_S), len(texts))
+                return _read(await stub.Embed(request, timeout=_CALL_DEADLINE_S), texts)
             except grpc.aio.AioRpcError as error:
                 problem = from_rpc_error(error)
                 if not isinstance(problem, OverloadedError) or loop.time() >= give_up_at:
@@ -223,21 +232,22 @@ class ServiceVectors:
 
 
 def _batches(texts: Sequence[str]) -> Iterator[list[str]]:
-    """Yield the texts in calls of bounded count and size; what no model reads is cut off."""
+    """Yield the texts in calls of bounded count and size."""
     batch: list[str] = []
     size = 0
     for text in texts:
-        text = text[:_MAX_TEXT_CHARS]
-        if batch and (len(batch) == _MAX_TEXTS or size + 4 * len(text) > _MAX_CALL_BYTES):
+        text_bytes = 4 * min(len(text), _MAX_TEXT_CHARS)
+        if batch and (len(batch) == _MAX_TEXTS or size + text_bytes > _MAX_CALL_BYTES):
             yield batch
             batch, size = [], 0
         batch.append(text)
-        size += 4 * len(text)
+        size += text_bytes
     if batch:
         yield batch
 
 
-def _read(response: embedder_pb2.EmbedResponse, count: int) -> list[Embedded]:
+def _read(response: embedder_pb2.EmbedResponse, texts: Sequence[str]) -> list[Embedded]:
+    count = len(texts)
     values = array("f", response.vectors) if len(response.vectors) == 4 * count * response.dimension else None
     if values is None:
         raise InternalError(
@@ -251,12 +261,12 @@ def _read(response: embedder_pb2.EmbedResponse, count: int) -> list[Embedded]:
     return [
         Embedded(
             values[at * size : (at + 1) * size],
-            at in truncated,
+            at in truncated or len(text) > _MAX_TEXT_CHARS,
             model.name,
             model.revision,
             model.precision,
             model.engine,
             model.english_only,
         )
-        for at in range(count)
+        for at, text in enumerate(texts)
     ]

@@ -13,7 +13,7 @@ from assay.judging.prices import price_problems
 from assay.metrics import complete_parameters, count_problem
 from assay.metrics.formula import with_own_numbers
 from assay.metrics.python import names_function, own_name
-from assay.metrics.rows.order import check_formulas
+from assay.metrics.rows.order import check_metrics
 from assay.model.case_limits import MAX_REPEATS
 from assay.model.command_options import COMMAND_KEYS, CommandOptions, command_line
 from assay.model.frameworks import FRAMEWORKS
@@ -453,7 +453,7 @@ class SpecReader:
             elif metric is not None:
                 chosen[metric.name] = paths[f"metrics[{index}].{metric.name}"] = metric
         listed = [next(iter(item), "") if isinstance(item, dict) else item for item in value]
-        self._take(check_formulas(paths, others=[str(name) for name in listed if name not in chosen]))
+        self._take(check_metrics(paths, others=[str(name) for name in listed if name not in chosen]))
         return tuple(chosen.values())
 
     def _metric(self, item: object, where: str) -> MetricSettings | None:

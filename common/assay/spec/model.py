@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from assay.metrics import METRICS
 from assay.metrics.checks.judged_checks import JUDGED_CHECKS
 from assay.metrics.checks.similar_checks import SIMILAR_CHECKS
-from assay.metrics.core.info import DEFAULT_MODEL
+from assay.metrics.core.embedding import EmbeddingSettings
 from assay.model.report_settings import DEFAULT_REPORTS, ReportSettings
 from assay.spec.judging import key_variable_of
 
@@ -57,13 +57,7 @@ class Spec:
         Args:
             checks: The types of the checks that the cases bring along.
         """
-        has_similar = not SIMILAR_CHECKS.keys().isdisjoint(checks)
-        needed = (
-            metric
-            for metric in self.settings.metrics
-            if METRICS[metric.kind].info.needs_embedder and (has_similar or metric.kind != "assertions")
-        )
-        return tuple(sorted({str(metric.parameters.get("model", DEFAULT_MODEL)) for metric in needed}))
+        return tuple(sorted({settings.model for settings in needed_embeddings(self.settings.metrics, checks)}))
 
     @property
     def judge_keys(self) -> tuple[str, ...]:
@@ -79,6 +73,23 @@ class Spec:
         """
         judge = self.settings.judge
         return judge is not None and not judge.recorded_file and wants_verdicts(self.settings.metrics, checks)
+
+
+def needed_embeddings(metrics: Iterable[MetricSettings], checks: Collection[str]) -> dict[EmbeddingSettings, str]:
+    """Return which vectors metrics need, each with the place in the spec of the last metric that needs them.
+
+    Args:
+        metrics: The metrics.
+        checks: The types of the checks that the cases bring along, as far as they are known.
+    """
+    has_similar = not SIMILAR_CHECKS.keys().isdisjoint(checks)
+    return {
+        EmbeddingSettings.of(metric.parameters): f"metrics.{metric.name}"
+        for metric in metrics
+        if metric.kind in METRICS
+        and METRICS[metric.kind].info.needs_embedder
+        and (has_similar or metric.kind != "assertions")
+    }
 
 
 def wants_verdicts(metrics: Iterable[MetricSettings], checks: Collection[str] | None) -> bool:

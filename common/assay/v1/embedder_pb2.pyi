@@ -83,7 +83,7 @@ class EmbedResponse(_message.Message):
     """Values per vector."""
     @_builtins.property
     def truncated(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """Positions of texts that were longer than the model's window and were cut, ascending."""
+        """Positions of texts that were cut, ascending: longer than the model's window, or with `windowed` than 256 windows."""
 
     @_builtins.property
     def model(self) -> Global___ModelInfo:

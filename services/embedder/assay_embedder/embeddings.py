@@ -15,7 +15,7 @@ from assay_embedder.batcher import Batcher
 from assay_embedder.jobs import Job, Timing
 from assay_embedder.observed_model import ObservedModel
 from assay_embedder.tokenizing import estimated_tokens
-from assay_embedder.windows import WindowLimitError, normalized
+from assay_embedder.windows import normalized
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -60,20 +60,6 @@ class Embedded:
     timing: Timing
 
 
-class TextRefusedError(Exception):
-    """One text of a request cannot be embedded.
-
-    Args:
-        text: The text.
-        message: Why, for a sentence that begins with the text's name.
-    """
-
-    def __init__(self, text: str, message: str) -> None:
-        super().__init__(message)
-        self.text = text
-        self.message = message
-
-
 @dataclass(slots=True, eq=False)
 class _Request:
     """One request and the jobs that it waits for."""
@@ -91,7 +77,7 @@ class _Request:
         if self.complete.done():
             return
         if job.error is not None:
-            self.complete.set_exception(_error_of(job))
+            self.complete.set_exception(job.error)
         elif not self.missing:
             self.complete.set_result(None)
 
@@ -150,7 +136,6 @@ class Embeddings:
 
         Raises:
             InvalidInputError: The model has no vectors of the dimension.
-            TextRefusedError: A text has too many windows.
             OverloadedError: Too much waits already (reason QUEUE_FULL).
             UnavailableError: The model is being closed.
         """
@@ -292,13 +277,6 @@ def offered_dimensions(description: Description) -> list[int]:
 
 def _shortened(vector: NDArray[np.float32], dimension: int) -> NDArray[np.float32]:
     return vector if dimension == len(vector) else normalized(vector[:dimension])
-
-
-def _error_of(job: Job) -> Exception:
-    if isinstance(job.error, WindowLimitError):
-        return TextRefusedError(job.text, str(job.error))
-    assert job.error is not None  # the caller looked
-    return job.error
 
 
 def _timing(request: _Request) -> Timing:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from assay.errors import AssayError, InvalidInputError, Problem
@@ -9,18 +10,17 @@ from assay.rpc.interceptors import presentable
 from assay.rpc.status import code_of
 from assay.rpc.streams import answered
 from assay.v1 import embedder_pb2, embedder_pb2_grpc
-from assay_embedder.embeddings import EmbedOptions, TextRefusedError, offered_dimensions
+from assay_embedder.embeddings import EmbedOptions, offered_dimensions
 from assay_embedder.settings import MAX_TEXTS
 from assay_embedder.similarity import cosines
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+    from collections.abc import AsyncIterator, Iterable, Mapping
 
-    from assay_embedder.embeddings import Embedded
     from assay_embedder.jobs import Computed, Timing
     from assay_embedder.models import Description
-    from assay_embedder.registry import Registry, Served
+    from assay_embedder.registry import Registry
 
 SERVICE_NAME = "assay.v1.EmbedderService"
 MAX_PAIRS = 256
@@ -103,7 +103,7 @@ class EmbedderService(embedder_pb2_grpc.EmbedderServiceServicer):
         async with self._registry.use(request.model) as served:
             dimension = min(options.dimension, served.description.dimension) or served.description.dimension
             _check_count("texts", len(texts), _MAX_VECTOR_BYTES // (4 * dimension))
-            embedded = await _embedded(served, named, options)
+            embedded = await served.embed([text for _, text in named], options)
         computed = [embedded.computed[text] for text in texts]
         return embedder_pb2.EmbedResponse(
             vectors=b"".join(embedded.vectors[text].astype("<f4", copy=False).tobytes() for text in texts),
@@ -126,7 +126,7 @@ class EmbedderService(embedder_pb2_grpc.EmbedderServiceServicer):
         ]
         options = _options(request, named, waits=waits)
         async with self._registry.use(request.model) as served:
-            embedded = await _embedded(served, named, options)
+            embedded = await served.embed([text for _, text in named], options)
         pairs = [(pair.first, pair.second) for pair in request.pairs]
         return embedder_pb2.SimilarityResponse(
             similarities=[
@@ -165,14 +165,6 @@ def _options(
     return EmbedOptions(request.scope, request.dimension, request.windowed, waits)
 
 
-async def _embedded(served: Served, named: Sequence[tuple[str, str]], options: EmbedOptions) -> Embedded:
-    try:
-        return await served.embed([text for _, text in named], options)
-    except TextRefusedError as error:
-        field = next(name for name, text in named if text == error.text)
-        raise InvalidInputError([Problem(error.message, field=field)]) from error
-
-
 def _pair_similarity(
     computed: Mapping[str, Computed], pair: tuple[str, str], found: float | None, *, windowed: bool
 ) -> embedder_pb2.PairSimilarity:
@@ -188,6 +180,7 @@ def _pair_similarity(
     )
 
 
+@lru_cache(maxsize=64)  # a third of the time that an answer takes to build
 def _model_info(description: Description) -> embedder_pb2.ModelInfo:
     return embedder_pb2.ModelInfo(
         name=description.name,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from assay_embedder.ready_queue import Piece
-from assay_embedder.windows import WindowLimitError, windows_of
+from assay_embedder.windows import windows_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -25,7 +25,7 @@ def estimated_tokens(text: str, max_tokens: int, *, windowed: bool) -> int:
 
 
 def pieces_of(jobs: Sequence[Job], encoder: Encoder, max_tokens: int) -> list[Piece]:
-    """Return what the model reads of each text; a text with too many windows gets its error and no piece.
+    """Return what the model reads of each text.
 
     Args:
         jobs: Texts.
@@ -61,10 +61,5 @@ def _beginning(text: str, most_chars: int) -> str:
 
 
 def _windows(job: Job, encoder: Encoder, max_tokens: int) -> Iterator[Piece]:
-    try:
-        windows = windows_of(job.text, encoder, max_tokens)
-    except WindowLimitError as error:
-        job.error = error
-        return
-    for at, tokens in enumerate(windows):
+    for at, tokens in enumerate(windows_of(job.text, encoder, max_tokens)):
         yield Piece(job, tokens, at)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import itertools
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -20,26 +22,17 @@ _OVERLAP = 8  # the eighth part of a window
 _SHORT_PART = re.compile(r"\s*\S{1,32}")
 
 
-class WindowLimitError(Exception):
-    """A text has more windows than one text may have."""
-
-    def __init__(self, count: int) -> None:
-        super().__init__(f"is {count} windows of the model long; at most {MAX_WINDOWS} are embedded: divide it")
-
-
 def windows_of(text: str, encoder: Encoder, max_tokens: int) -> list[Tokens]:
-    """Return a text as windows that each fit the model and together hold all of it; each overlaps the one before.
+    """Return a text as windows that each fit the model and together hold it; each overlaps the one before.
 
     A text that fits is one window. Others are cut between words, or within a word of more than 32 characters, into
-    small parts; a window is as many parts as fit, and repeats up to an eighth of the window before it.
+    small parts; a window is as many parts as fit, and repeats up to an eighth of the window before it. What follows
+    after `MAX_WINDOWS` windows is cut: the last of them is marked as truncated.
 
     Args:
         text: The text.
         encoder: The model.
         max_tokens: The model's window in word pieces.
-
-    Raises:
-        WindowLimitError: There are more than `MAX_WINDOWS`.
     """
     (whole,) = encoder.tokenize([text])
     if not whole.truncated:
@@ -48,10 +41,11 @@ def windows_of(text: str, encoder: Encoder, max_tokens: int) -> list[Tokens]:
     room = max(1, max_tokens - own_tokens)
     parts = list(_parts(text, max(32, room * 4 // _PARTS_PER_WINDOW)))
     counts = [max(1, len(tokens.ids) - own_tokens) for tokens in encoder.tokenize(parts)]
-    texts = ["".join(parts[begin:end]) for begin, end in spans(counts, room)]
-    if len(texts) > MAX_WINDOWS:
-        raise WindowLimitError(len(texts))
-    return [tokens for window in texts for tokens in _fitting(window, encoder)]
+    texts = ("".join(parts[begin:end]) for begin, end in spans(counts, room))
+    windows = list(itertools.islice((tokens for text in texts for tokens in _fitting(text, encoder)), MAX_WINDOWS + 1))
+    if len(windows) <= MAX_WINDOWS:
+        return windows
+    return [*windows[: MAX_WINDOWS - 1], dataclasses.replace(windows[MAX_WINDOWS - 1], truncated=True)]
 
 
 def averaged(vectors: Sequence[NDArray[Any]], token_counts: Sequence[int]) -> NDArray[np.float32]:

@@ -130,11 +130,6 @@ async def test_long_documents_over_the_wire(embedder: Any) -> None:
     [
         ({"dimension": 100}, "dimension", "the model words has no vectors of 100 values; give 0 or one of: 2"),
         ({"scope": "s" * 257}, "scope", "has 257 characters; at most 256 are taken"),
-        (
-            {"windowed": True},
-            "texts[1]",
-            "is 1667 windows of the model long; at most 256 are embedded: divide it",
-        ),
     ],
 )
 async def test_wrong_options_name_their_field(counted: Any, options: Any, field: str, message: str) -> None:

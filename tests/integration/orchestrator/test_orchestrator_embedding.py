@@ -11,6 +11,7 @@ import pytest
 from tests.integration.orchestrator.small_embedder import SmallEmbedder, cosine_of, vector_of
 
 from assay.errors import NotFoundError, OverloadedError, UnavailableError
+from assay.metrics.core.embedding import EmbeddingSettings
 from assay.metrics.core.evidence import WantedTexts
 from assay.model.agent_response import AgentResponse
 from assay.rpc.channel import open_channel
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from assay.model.run import RunSettings
 
     Serve = Callable[..., AbstractAsyncContextManager[EmbeddingClient]]
+
+SETTINGS = EmbeddingSettings("tiny")
 
 
 @pytest.fixture
@@ -59,7 +62,7 @@ def serve(tmp_path: Path, embedder: SmallEmbedder) -> Serve:
         try:
             async with open_channel(address) as channel:
                 stub = embedder_pb2_grpc.EmbedderServiceStub(channel)
-                client = EmbeddingClient(stub, "tiny", patience_s=patience_s, scope="red", **options)
+                client = EmbeddingClient(stub, SETTINGS, patience_s=patience_s, scope="red", **options)
                 yield client
                 await client.aclose()
         finally:
@@ -246,7 +249,9 @@ async def test_patience_ends_in_an_error_of_the_row(serve: Serve, embedder: Smal
     embedder.always = UnavailableError("starting")
     async with serve(patience_s=0.0) as client:
         rows = await asyncio.gather(*(gather(client, f"answer {n}", "reference") for n in range(3)))
-    assert [(row.error, dict(row.cosines), row.model) for row in rows] == [("embedder_unavailable", {}, "tiny")] * 3
+    assert [(row.error, dict(row.cosines), row.settings) for row in rows] == [
+        ("embedder_unavailable", {}, SETTINGS)
+    ] * 3
 
 
 async def test_a_pair_that_failed_is_asked_for_again(serve: Serve, embedder: SmallEmbedder) -> None:
@@ -283,7 +288,7 @@ async def test_an_embedder_that_starts_late_is_waited_for(tmp_path: Path, embedd
     """A client that is there before its embedder gets its cosines once that listens."""
     server = _server(embedder)
     async with open_channel(f"unix:{tmp_path}/late.sock") as channel:
-        client = EmbeddingClient(embedder_pb2_grpc.EmbedderServiceStub(channel), "tiny", patience_s=20.0)
+        client = EmbeddingClient(embedder_pb2_grpc.EmbedderServiceStub(channel), SETTINGS, patience_s=20.0)
         row = asyncio.ensure_future(gather(client, "abc", "b"))
         await asyncio.sleep(0)
         await server.start(f"unix:{tmp_path}/late.sock")

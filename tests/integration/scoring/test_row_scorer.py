@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+from assay.metrics.core.embedding import EmbeddingSettings
 from assay.metrics.core.score import EmbeddingEvidence, JudgeEvidence, score_to_json
 from assay.metrics.rows.row_scores import score_row
 from assay.model.agent_response import Source, ToolCall
@@ -73,8 +74,8 @@ def full_row(row_of: Callable[..., Row]) -> Row:
         row,
         case=dataclasses.replace(row.case, turns=(turn,), assertions=checks, thresholds={"rouge": 0.1}),
         embeddings={
-            "all-MiniLM-L6-v2": EmbeddingEvidence(
-                vectors[0], dict.fromkeys((*row.case.references, "x"), 0.5), {"x": vectors[1]}, model="m", revision="r"
+            EmbeddingSettings("all-MiniLM-L6-v2"): EmbeddingEvidence(
+                vectors[0], dict.fromkeys((*row.case.references, "x"), 0.5), {"x": vectors[1]}, revision="r"
             )
         },
         verdicts={

@@ -215,6 +215,7 @@ def test_flipped_cases_come_worst_first() -> None:
 
 def _embedded(**changed: tuple[str, ...]) -> dict[str, Any]:
     known: dict[str, Any] = {"models": ("e 1",), "precisions": ("fast",), "engines": ("packed avx512",)}
+    known["forms"] = ("whole vectors",)
     return {"metrics": {"quality": replace(METRICS["quality"], **(known | changed))}}
 
 
@@ -226,6 +227,7 @@ def _embedded(**changed: tuple[str, ...]) -> dict[str, Any]:
         ({"metrics": {"quality": replace(METRICS["quality"], version="2")}}, "metric_version", "versions 1 and 2"),
         ({"metrics": {"quality": replace(METRICS["quality"], models=("e 2",))}}, "embedder", "other embeddings"),
         (_embedded(precisions=("exact",)), "embedder", "another precision: exact and fast"),
+        (_embedded(forms=("64 values, windowed",)), "embedder", "other windows: 64 values, windowed and whole vectors"),
         (_embedded(engines=("packed avx2",)), "embedder", "another engine: packed avx2 and packed avx512"),
     ],
 )
@@ -259,6 +261,29 @@ def test_a_run_that_does_not_name_its_precision_may_be_compared() -> None:
         for name, it in zip("abc", heads, strict=True)
     ]
     assert compare_runs(runs, ComparisonSettings()).mismatches == ()
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"dimension": 64}, "64 values and whole vectors"),
+        ({"windowed": True}, "whole vectors and windowed"),
+        ({"dimension": 64, "windowed": True}, "64 values, windowed and whole vectors"),
+    ],
+)
+def test_scores_of_other_parts_of_vectors_are_not_compared(changed: dict[str, Any], said: str) -> None:
+    """A run that names neither compared whole vectors of cut texts, also one of an older version."""
+    heads = [{"models": [{"model": "e", "revision": "1", **more}]} for more in ({}, changed)]
+    runs = [
+        compared(
+            name,
+            {"quality": [3.0] * 20},
+            run_facts=facts(name, total=20, finished=20, metrics={"quality": _metric("quality", it)}),
+        )
+        for name, it in zip("ab", heads, strict=True)
+    ]
+    (found,) = compare_runs(runs, ComparisonSettings()).mismatches
+    assert said in found.message
 
 
 def test_too_few_common_cases() -> None:

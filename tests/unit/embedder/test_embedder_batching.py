@@ -13,7 +13,7 @@ from tests.word_counter import WordCounter, embeddings_of
 
 from assay.errors import InvalidInputError, OverloadedError, UnavailableError
 from assay_embedder.batcher import BatchReport
-from assay_embedder.embeddings import EmbedOptions, TextRefusedError
+from assay_embedder.embeddings import EmbedOptions
 from assay_embedder.encoder import Tokens
 from assay_embedder.models import halving
 from assay_embedder.windows import MAX_WINDOWS
@@ -280,12 +280,12 @@ async def test_long_text_is_embedded_as_windows(make: Callable[..., Embeddings],
     assert windowed.computed["a b"].window_count == 1
 
 
-async def test_text_with_too_many_windows_is_refused(make: Callable[..., Embeddings], encoder: WordCounter) -> None:
-    """One text cannot occupy the model for minutes; its request learns which one it is."""
+async def test_text_with_too_many_windows_is_cut(make: Callable[..., Embeddings], encoder: WordCounter) -> None:
+    """One text cannot occupy the model for minutes: what follows after the last window is cut, which is said."""
     long = "many words " * 8 * MAX_WINDOWS
-    with pytest.raises(TextRefusedError, match=f"at most {MAX_WINDOWS} are embedded") as caught:
-        await make(encoder).embed(["a", long], EmbedOptions(windowed=True))
-    assert caught.value.text == long
+    found = (await make(encoder).embed(["a", long], EmbedOptions(windowed=True))).computed
+    assert (found[long].window_count, found[long].truncated) == (MAX_WINDOWS, True)
+    assert not found["a"].truncated
 
 
 async def test_shorter_dimension_only_where_the_model_has_it(make: Callable[..., Embeddings]) -> None:

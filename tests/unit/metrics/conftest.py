@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from assay.metrics import build_metric, complete_parameters
+from assay.metrics.core.embedding import EmbeddingSettings
 from assay.metrics.core.info import DEFAULT_MODEL
 from assay.metrics.core.row_verdict import row_reason, row_verdict
 from assay.metrics.core.score import EmbeddingEvidence, Metric, Row
@@ -55,12 +56,12 @@ def row() -> Callable[..., Row]:
             latency_ms=latency_ms,
         )
         arrays = [np.asarray(vector, dtype=np.float32) for vector in vectors]
-        embeddings = {}
+        embeddings, settings = {}, EmbeddingSettings(DEFAULT_MODEL)
         if arrays or evidence:
-            details = {"model": DEFAULT_MODEL, "revision": "abc", **evidence}
+            details = {"settings": settings, "revision": "abc", **evidence}
             answer = arrays[0] if arrays else None
             cosines = {} if answer is None else _cosines(answer, references, arrays[1:])
-            embeddings[DEFAULT_MODEL] = EmbeddingEvidence(answer, cosines, **details)
+            embeddings[settings] = EmbeddingEvidence(answer, cosines, **details)
         return Row(Case("case", (Turn("question", references=tuple(references)),)), response, embeddings)
 
     return build

@@ -16,6 +16,7 @@ from assay.metrics.checks.answer_checks import CHECKS
 from assay.metrics.checks.judged_checks import JUDGED_CHECKS
 from assay.metrics.checks.similar_checks import SIMILAR_CHECKS
 from assay.metrics.checks.unmade_checks import NEVER_MADE, not_made
+from assay.metrics.core.embedding import EmbeddingSettings
 from assay.metrics.core.evidence import WantedTexts, wanted_texts
 from assay.metrics.core.info import DEFAULT_MODEL
 from assay.metrics.core.score import EmbeddingEvidence, Metric, Row
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
 VECTORS = {"same": [1.0, 0.0], "near": [0.8, 0.6], "far": [0.0, 1.0], "against": [-1.0, 0.0], "long": [2.0, 0.0]}
+DEFAULT = EmbeddingSettings(DEFAULT_MODEL)
 HOLDS, FAILS = Assertion("contains", "a"), Assertion("contains", "z")
 OPEN = Assertion("llm-rubric", "is kind")
 
@@ -38,9 +40,9 @@ def row_of(checks: Sequence[Assertion], response: AgentResponse | None = None, *
     vectors = {text: np.asarray(vector, dtype=np.float32) for text, vector in VECTORS.items()}
     answer = np.asarray([1.0, 0.0], dtype=np.float32)
     cosines = {text: cosine(answer, vector) for text, vector in vectors.items()}
-    evidence = EmbeddingEvidence(answer, cosines, vectors, model=DEFAULT_MODEL, revision="r")
+    evidence = EmbeddingEvidence(answer, cosines, vectors, settings=DEFAULT, revision="r")
     made = Case("case", (Turn("q"),), assertions=tuple(checks), **case)
-    return Row(made, response or AgentResponse(text="a"), {DEFAULT_MODEL: evidence})
+    return Row(made, response or AgentResponse(text="a"), {DEFAULT: evidence})
 
 
 def score_of(metric: Callable[..., Metric], *checks: Assertion, **case: Any) -> Score:
@@ -184,7 +186,7 @@ def test_a_check_without_vectors(
     """No embedder leaves it open for good; an embedder that fails is an error of the row, which can be retried."""
     case = Case("case", (Turn("q"),), assertions=(Assertion("similar", "same"),))
     found = EmbeddingEvidence(None, **evidence)
-    score = metric("assertions").score(Row(case, AgentResponse(text="a"), {DEFAULT_MODEL: found} if evidence else {}))
+    score = metric("assertions").score(Row(case, AgentResponse(text="a"), {DEFAULT: found} if evidence else {}))
     assert (score.status, score.value, score.passed, score.reason) == (status, None, None, reason)
 
 
@@ -195,8 +197,8 @@ def test_only_cases_with_such_checks_need_vectors(metric: Callable[..., Metric])
     made = [metric("assertions", model="m"), metric("semantic_similarity")]
     response = AgentResponse(text="a")
     assert wanted_texts(made, plain.case, response) == {}
-    assert wanted_texts(made, similar.case, response) == {"m": WantedTexts(compared=("x", "y"))}
-    assert wanted_texts(made, measured.case, response) == {"m": WantedTexts(measured=("x", "z"))}
+    assert wanted_texts(made, similar.case, response) == {EmbeddingSettings("m"): WantedTexts(compared=("x", "y"))}
+    assert wanted_texts(made, measured.case, response) == {EmbeddingSettings("m"): WantedTexts(measured=("x", "z"))}
 
 
 @pytest.mark.parametrize("value", [None, "", " ", [], ["a", " "], {"a": 1}, ["a", ["b"]], ["a"] * 101])
@@ -231,4 +233,4 @@ def test_every_type_is_known_once() -> None:
 
 def test_a_run_that_was_stored_without_a_model_is_read() -> None:
     """Its metric has the parameters of the version that stored it."""
-    assert build_metric(MetricSettings("assertions", {"threshold": None})).embedding_model == DEFAULT_MODEL
+    assert build_metric(MetricSettings("assertions", {"threshold": None})).embedding == DEFAULT

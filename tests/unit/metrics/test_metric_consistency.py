@@ -10,8 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from assay.metrics import complete_parameters
 from assay.metrics.consistency import consistency
-from assay.model.run import CaseResult, ScoreStatus
+from assay.metrics.rows.order import check_metrics
+from assay.model.run import CaseResult, MetricSettings, ScoreStatus
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -117,3 +119,14 @@ def test_a_row_has_no_value_of_its_own(metric: Callable[..., Metric], row: Calla
     """The score of a row says that the metric is about the run, and gives the row no verdict."""
     score = metric("consistency").score(row("text", vectors=[(1, 0)]))
     assert (score.status, score.reason, score.passed) == (ScoreStatus.SKIPPED, "aggregate_only", None)
+
+
+@pytest.mark.parametrize("changed", [{"model": "other"}, {"dimension": 64}, {"windowed": True}])
+def test_a_row_keeps_one_vector(changed: dict[str, Any]) -> None:
+    """Two such metrics over different vectors would both be computed from those of the first: they are refused."""
+    wanted: dict[str, dict[str, Any]] = {"first": {}, "second": changed, "third": {}}
+    metrics = {
+        name: MetricSettings(name, complete_parameters("consistency", more, where=name), "consistency")
+        for name, more in wanted.items()
+    }
+    assert [problem.field for problem in check_metrics(metrics)] == ["second"]

@@ -6,13 +6,14 @@ from collections.abc import Callable
 
 import pytest
 
+from assay.metrics.core.embedding import EmbeddingSettings
 from assay.metrics.core.evidence import WantedTexts, wanted_texts
 from assay.metrics.core.score import Metric, Row
 from assay.model.agent_response import AgentError, AgentErrorKind, AgentResponse, AgentStatus
 from assay.model.case import Case, Turn
 from assay.model.run import ScoreStatus
 
-DEFAULT, OTHER = "all-MiniLM-L6-v2", "other"
+DEFAULT, OTHER = EmbeddingSettings("all-MiniLM-L6-v2"), EmbeddingSettings("other")
 REFERENCE, ANSWER = WantedTexts(compared=("r",)), WantedTexts(keeps_answer=True)
 BOTH = WantedTexts(compared=("r",), keeps_answer=True)
 FAILED = AgentResponse(
@@ -44,7 +45,7 @@ def test_models_that_a_row_needs(
     kinds: list[str],
     references: tuple[str, ...],
     response: AgentResponse,
-    wanted: dict[str, WantedTexts],
+    wanted: dict[EmbeddingSettings, WantedTexts],
 ) -> None:
     """Each reference is compared once, where a metric reads it; a vector is asked for only where one reads that."""
     case = Case("case", (Turn("q", references=references),))
@@ -58,6 +59,19 @@ def test_models_that_a_row_needs(
 
 def test_each_model_is_asked_for_what_its_own_metrics_need(metric: Callable[..., Metric]) -> None:
     """Two models, one of them for the answers alone."""
-    metrics = [metric("consistency", model=OTHER), metric("semantic_similarity")]
+    metrics = [metric("consistency", model=OTHER.model), metric("semantic_similarity")]
     case = Case("case", (Turn("q", references=("r",)),))
     assert wanted_texts(metrics, case, AgentResponse(text="a")) == {OTHER: ANSWER, DEFAULT: REFERENCE}
+
+
+def test_other_vectors_of_one_model_are_asked_for_apart(metric: Callable[..., Metric]) -> None:
+    """A dimension, and windows, make other vectors: metrics that agree in all share them."""
+    kinds = ({}, {"windowed": True}, {"dimension": 64}, {"dimension": 64, "windowed": True}, {"dimension": 64})
+    metrics = [metric("semantic_similarity", **given) for given in kinds]
+    case = Case("case", (Turn("q", references=("r",)),))
+    assert list(wanted_texts(metrics, case, AgentResponse(text="a"))) == [
+        DEFAULT,
+        DEFAULT._replace(windowed=True),
+        DEFAULT._replace(dimension=64),
+        DEFAULT._replace(dimension=64, windowed=True),
+    ]

@@ -17,7 +17,7 @@ from assay.metrics.core.score import Metric, Row
 from assay.metrics.expression.expression_nodes import EvaluationError
 from assay.metrics.expression.expressions import FUNCTIONS, parse_expression
 from assay.metrics.formula import FIELDS, with_own_numbers
-from assay.metrics.rows.order import check_formulas
+from assay.metrics.rows.order import check_metrics
 from assay.metrics.rows.row_scores import score_row
 from assay.model.agent_response import (
     AgentError,
@@ -505,6 +505,6 @@ def test_formulas_may_read_formulas() -> None:
         }
     )
     metrics = [build_metric(settings) for settings in spec.settings.metrics]
-    assert not check_formulas({settings.name: settings for settings in spec.settings.metrics})
+    assert not check_metrics({settings.name: settings for settings in spec.settings.metrics})
     scores = score_row(metrics, row_of(AgentResponse(data_rows=2)))
     assert [(score.metric, score.value) for score in scores] == [("twice", 6.0), ("once", 3.0)]

@@ -65,14 +65,14 @@ def test_every_metric_can_be_built(metric: Callable[..., Metric], kind: str) -> 
     built = metric(kind, **info.example)
     assert (built.name, built.info) == (kind, info)
     assert built.version
-    assert (built.embedding_model is not None) is info.needs_embedder
+    assert (built.embedding is not None) is info.needs_embedder
     assert METRICS[kind].__module__ == f"assay.metrics.{kind}"
 
 
 def test_completed_parameters_can_be_completed_again() -> None:
     """What a client has completed, the server accepts unchanged; another model comes without threshold."""
     complete = complete_parameters("semantic_similarity", {"model": "other"}, where="metrics[0]")
-    assert complete == {"model": "other", "threshold": None}
+    assert complete == {"model": "other", "dimension": 0, "windowed": False, "threshold": None}
     assert complete_parameters("semantic_similarity", complete, where="metrics[0]") == complete
 
 

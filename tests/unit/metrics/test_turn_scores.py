@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from assay.metrics import METRICS
+from assay.metrics.core.embedding import EmbeddingSettings
 from assay.metrics.core.info import DEFAULT_MODEL
 from assay.metrics.core.row_verdict import row_reason
 from assay.metrics.core.row_work import row_work
@@ -54,13 +55,13 @@ def talk(
     evidence = [
         (
             {
-                model: EmbeddingEvidence(
+                settings: EmbeddingEvidence(
                     vector(each.response.text),
                     {text: cosine(vector(each.response.text), vector(text)) for text in each.case.references},
-                    model=model,
+                    settings=settings,
                     revision="r",
                 )
-                for model in each.models
+                for settings in each.embeddings
             },
             {rubric: JudgeEvidence({"reasoning": "r", "score": len(each.response.text)}) for rubric in each.rubrics},
         )
@@ -157,7 +158,7 @@ def test_a_turn_that_cannot_be_scored_is_an_error_of_the_row(metric: Callable[..
     similar = metric("semantic_similarity")
     row = talk([turn("a"), turn("a")], [said("a"), said("a")], similar)
     broken = dataclasses.replace(
-        row.turns[0], embeddings={DEFAULT_MODEL: EmbeddingEvidence(None, error="embedder_down")}
+        row.turns[0], embeddings={EmbeddingSettings(DEFAULT_MODEL): EmbeddingEvidence(None, error="embedder_down")}
     )
     (score,) = scores = score_row([similar], dataclasses.replace(row, turns=(broken, row.turns[1])))
     assert (score.status, score.passed, score.reason) == (ScoreStatus.ERROR, None, "embedder_down")

@@ -14,7 +14,15 @@ if TYPE_CHECKING:
 
     from assay.model.run import CaseResult, Score
 
-_ORIGIN = ("model", "revision", "precision", "engine")
+_ORIGIN: Mapping[str, Any] = {
+    "model": "",
+    "revision": "",
+    "precision": "",
+    "engine": "",
+    "dimension": 0,
+    "windowed": False,
+}
+"""How a score's detail names what made its vectors; each with what stands for one that is absent."""
 
 
 class EmbedderRecord:
@@ -22,7 +30,7 @@ class EmbedderRecord:
 
     def __init__(self) -> None:
         self._warnings: Counter[str] = Counter()
-        self._origins: set[tuple[str, ...]] = set()
+        self._origins: set[tuple[Any, ...]] = set()
         self._truncated = 0
 
     def add(self, score: Score) -> None:
@@ -34,7 +42,9 @@ class EmbedderRecord:
         self._warnings.update({warning for detail in details for warning in detail.get(WARNINGS, ())})
         self._truncated += any(detail.get("truncated") is True for detail in details)
         self._origins |= {
-            tuple(detail.get(name, "") for name in _ORIGIN) for detail in details if detail.get("revision")
+            tuple(detail.get(name, absent) for name, absent in _ORIGIN.items())
+            for detail in details
+            if detail.get("revision")
         }
 
     @property

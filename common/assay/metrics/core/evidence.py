@@ -11,16 +11,17 @@ from assay.model.agent_response import AgentStatus
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from assay.metrics.core.embedding import EmbeddingSettings
     from assay.model.agent_response import AgentResponse
     from assay.model.case import Case
 
 
 class Embeds(Protocol):
-    """What may need an embedding model: a metric, or what stands for one."""
+    """What may need vectors: a metric, or what stands for one."""
 
     @property
-    def embedding_model(self) -> str | None:
-        """The model that it needs, or None."""
+    def embedding(self) -> EmbeddingSettings | None:
+        """The vectors that it needs, or None."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +63,9 @@ def wanted_rubrics(metrics: Iterable[object], case: Case, response: AgentRespons
     return tuple(found)
 
 
-def wanted_texts(metrics: Iterable[Embeds], case: Case, response: AgentResponse) -> dict[str, WantedTexts]:
+def wanted_texts(
+    metrics: Iterable[Embeds], case: Case, response: AgentResponse
+) -> dict[EmbeddingSettings, WantedTexts]:
     """Return what a row needs of each embedding model; models of which it needs nothing are left out.
 
     Nothing is needed where the agent failed or said nothing: metrics know what such a row is worth without asking.
@@ -79,13 +82,13 @@ def wanted_texts(metrics: Iterable[Embeds], case: Case, response: AgentResponse)
     return wanted_of_case(metrics, case)
 
 
-def wanted_of_case(metrics: Iterable[Embeds], case: Case) -> dict[str, WantedTexts]:
+def wanted_of_case(metrics: Iterable[Embeds], case: Case) -> dict[EmbeddingSettings, WantedTexts]:
     """Return what a row of a case needs of each embedding model where the agent says something."""
-    found: dict[str, WantedTexts] = {}
+    found: dict[EmbeddingSettings, WantedTexts] = {}
     for metric in metrics:
         wanted = _wanted_of(metric, case)
-        if metric.embedding_model is not None and wanted != WantedTexts():
-            found[metric.embedding_model] = found.get(metric.embedding_model, WantedTexts()).joined(wanted)
+        if metric.embedding is not None and wanted != WantedTexts():
+            found[metric.embedding] = found.get(metric.embedding, WantedTexts()).joined(wanted)
     return found
 
 

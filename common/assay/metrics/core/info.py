@@ -125,9 +125,6 @@ class MetricInfo:
         return "verdict" in self.reads
 
 
-MODEL = Parameter("model", "text", DEFAULT_MODEL, "The embedding model: a name or a local folder.")
-
-
 def _is_text_list(value: object) -> bool:
     return isinstance(value, list) and all(isinstance(item, str) and item.strip() for item in value)
 

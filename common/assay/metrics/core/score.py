@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
+from assay.metrics.core.embedding import EmbeddingSettings
 from assay.model.agent_response import AgentStatus
 from assay.model.run import Score, ScoreStatus
 from assay.statistics.thresholds import holds
@@ -38,7 +39,7 @@ class EmbeddingEvidence:
             a vector has no direction.
         others: The vectors of texts that metrics compare by another measure than the cosine, by text.
         truncated: Those of all these texts, the answer among them, that were longer than the model's window.
-        model: The model's name.
+        settings: The model, and what of its vectors is compared.
         revision: SHA-256 of the model's weights.
         precision: Its arithmetic, e.g. "exact"; empty where unknown.
         engine: What computed the vectors; empty where unknown.
@@ -51,7 +52,7 @@ class EmbeddingEvidence:
     cosines: Mapping[str, float | None] = field(default_factory=dict)
     others: Mapping[str, NDArray[np.float32]] = field(default_factory=dict)
     truncated: frozenset[str] = frozenset()
-    model: str = ""
+    settings: EmbeddingSettings = EmbeddingSettings("")  # noqa: RUF009 - immutable
     revision: str = ""
     precision: str = ""
     engine: str = ""
@@ -60,10 +61,14 @@ class EmbeddingEvidence:
     skipped: str = ""
 
     @property
-    def origin(self) -> dict[str, str]:
-        """What produced it, as a score's detail names it: model, revision, and precision and engine where known."""
-        known = {"precision": self.precision, "engine": self.engine}
-        return {"model": self.model, "revision": self.revision} | {name: it for name, it in known.items() if it}
+    def origin(self) -> dict[str, Any]:
+        """What produced it, as a score's detail names it.
+
+        Model and revision; precision and engine where known; dimension and windowing where not all of a vector, or more
+        than a window, counts.
+        """
+        known = {name: it for name, it in (("precision", self.precision), ("engine", self.engine)) if it}
+        return {"model": self.settings.model, "revision": self.revision, **known, **self.settings.origin}
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +100,7 @@ class Row:
 
     Args:
         response: The agent's answer.
-        embeddings: What embedding models say of the answer, by model name.
+        embeddings: What embedding models say of the answer, by model and what of its vectors is compared.
         verdicts: What a judge said, by rubric; empty where no judge was asked.
         scores: Scores of metrics that were computed before, by name; what composites read.
         outcomes: What functions on the user's side said, by metric; empty where none was called.
@@ -105,7 +110,7 @@ class Row:
 
     case: Case
     response: AgentResponse
-    embeddings: Mapping[str, EmbeddingEvidence] = field(default_factory=dict)
+    embeddings: Mapping[EmbeddingSettings, EmbeddingEvidence] = field(default_factory=dict)
     verdicts: Mapping[str, JudgeEvidence] = field(default_factory=dict)
     scores: Mapping[str, Score] = field(default_factory=dict)
     outcomes: Mapping[str, MetricOutcome] = field(default_factory=dict)
@@ -147,8 +152,8 @@ class Metric(Protocol):
     """Changes when the same row may get another score."""
     name: str
     """Its name in this run."""
-    embedding_model: str | None
-    """The model whose vectors it needs, or None."""
+    embedding: EmbeddingSettings | None
+    """The vectors that it needs, or None."""
 
     def __init__(self, name: str, parameters: Mapping[str, Any]) -> None: ...
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike
 
+    from assay.metrics.core.embedding import EmbeddingSettings
     from assay.metrics.core.score import Row
 
 WARNINGS = "warnings"
@@ -54,7 +55,7 @@ def cosine(first: ArrayLike, second: ArrayLike) -> float | None:
     return max(-1.0, min(1.0, float(u @ v) / norms))
 
 
-def similarity(row: Row, model: str) -> Similarity:
+def similarity(row: Row, embedding: EmbeddingSettings) -> Similarity:
     """Return the highest cosine of the answer with any of its references, by a model's vectors."""
     if not has_reference(row.case):
         return Similarity(None, "no_reference", skipped=True)
@@ -62,10 +63,10 @@ def similarity(row: Row, model: str) -> Similarity:
         return Similarity(None, "agent_error")
     if not row.response.text.strip():
         # An embedding of "" is an arbitrary vector; nothing is what the agent said.
-        return Similarity(0.0, "empty_output", detail={"model": model})
-    evidence = row.embeddings.get(model) or EmbeddingEvidence(None, error="embedding_missing")
+        return Similarity(0.0, "empty_output", detail={"model": embedding.model})
+    evidence = row.embeddings.get(embedding) or EmbeddingEvidence(None, error="embedding_missing")
     if evidence.error:
-        return Similarity(None, evidence.error, detail={"model": model})
+        return Similarity(None, evidence.error, detail={"model": embedding.model})
     return _best(row, evidence)
 
 

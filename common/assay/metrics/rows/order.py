@@ -1,4 +1,4 @@
-"""Metrics that read the scores of others: whether what they read is there and can be computed before them."""
+"""What metrics of one run share: scores that others read and are computed before them, and the vector of a row."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from assay.errors import Problem
 from assay.metrics import METRICS, build_metric
+from assay.metrics.core.score import keeps_vector
 from assay.metrics.formula import FIELDS, Formula
 from assay.parsing.names import unknown_name
 
@@ -16,8 +17,8 @@ if TYPE_CHECKING:
     from assay.model.run import MetricSettings
 
 
-def check_formulas(metrics: Mapping[str, MetricSettings], *, others: Collection[str] = ()) -> list[Problem]:
-    """Return what is wrong with what a run's metrics read.
+def check_metrics(metrics: Mapping[str, MetricSettings], *, others: Collection[str] = ()) -> list[Problem]:
+    """Return what is wrong with a run's metrics together: what they read, and which vectors they keep.
 
     Args:
         metrics: The run's metrics with complete parameters, by the path of each in the spec.
@@ -37,7 +38,21 @@ def check_formulas(metrics: Mapping[str, MetricSettings], *, others: Collection[
             messages.append(f"reads itself: {' reads '.join(cycle)}")
         where = f"{path}.formula" if isinstance(metric, Formula) else path
         problems += [Problem(message, where) for message in messages]
-    return problems
+    return problems + _vector_problems(built)
+
+
+def _vector_problems(built: Mapping[str, Metric]) -> list[Problem]:
+    """Return which metrics need another vector of each answer than the one that a row keeps."""
+    keeping = [(path, metric) for path, metric in built.items() if keeps_vector(metric)]
+    return [
+        Problem(
+            f"needs other vectors than {keeping[0][1].name}, and a row keeps one: give both the same model, dimension "
+            "and windowed, or use two runs",
+            path,
+        )
+        for path, metric in keeping[1:]
+        if metric.embedding != keeping[0][1].embedding
+    ]
 
 
 def _formula_problems(

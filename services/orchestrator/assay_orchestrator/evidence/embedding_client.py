@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from assay.metrics.core.embedding import EmbeddingSettings
     from assay.metrics.core.evidence import WantedTexts
     from assay.model.agent_response import AgentResponse
     from assay.v1 import embedder_pb2_grpc
@@ -63,14 +64,14 @@ class _Compared:
 
 
 class EmbeddingClient:
-    """Gathers what a run, or the runs of a group, need of one embedding model.
+    """Gathers what a run, or the runs of a group, need of the vectors of one embedding model.
 
     Cosines are computed by the embedder, where the vectors are; a vector itself is asked for only where a metric reads
     it. What comes again, as the same answer of another variant, is asked for once and has the same value.
 
     Args:
         stub: The embedder.
-        model: The model's name.
+        settings: The model, and what of its vectors is compared.
         patience_s: How long an embedder that cannot be reached is asked again before a row's evidence
             becomes an error.
         scope: The team whose texts these are: the embedder serves teams in turn.
@@ -80,14 +81,14 @@ class EmbeddingClient:
     def __init__(
         self,
         stub: embedder_pb2_grpc.EmbedderServiceAsyncStub,
-        model: str,
+        settings: EmbeddingSettings,
         *,
         patience_s: float,
         scope: str = "",
         cache_bytes: int = 32 * 1024 * 1024,
     ) -> None:
         self._stub = stub
-        self._model = model
+        self._settings = settings
         self._scope = scope
         self._patience_s = patience_s
         self._stream = SimilarityStream(stub)
@@ -129,7 +130,7 @@ class EmbeddingClient:
                 asyncio.gather(*map(self._vectors.get, measured)),
             )
         except AssayError as problem:
-            return EmbeddingEvidence(model=self._model, error=problem.reason.lower())
+            return EmbeddingEvidence(settings=self._settings, error=problem.reason.lower())
         pairs, vectors = dict(zip(wanted.compared, compared, strict=True)), dict(zip(measured, embedded, strict=True))
         made_by = (compared or embedded)[0].made_by
         return EmbeddingEvidence(
@@ -141,7 +142,7 @@ class EmbeddingClient:
                 + [text for text, pair in pairs.items() if pair.second_truncated]
                 + [answer for pair in compared if pair.first_truncated]
             ),
-            model=self._model,
+            settings=self._settings,
             revision=made_by.revision,
             precision=made_by.precision,
             engine=made_by.engine,
@@ -158,9 +159,13 @@ class EmbeddingClient:
 
     async def _embed(self, texts: Sequence[str]) -> Sequence[_Embedded]:
         request = embedder_pb2.EmbedRequest(
-            texts=[text[:_MAX_TEXT_CHARS] for text in texts], model=self._model, scope=self._scope
+            texts=[text[:_MAX_TEXT_CHARS] for text in texts],
+            model=self._settings.model,
+            scope=self._scope,
+            dimension=self._settings.dimension,
+            windowed=self._settings.windowed,
         )
-        return _vectors(await self._patiently(lambda: self._embed_once(request)), len(texts))
+        return _vectors(await self._patiently(lambda: self._embed_once(request)), texts)
 
     async def _embed_once(self, request: embedder_pb2.EmbedRequest) -> embedder_pb2.EmbedResponse:
         try:
@@ -174,13 +179,15 @@ class EmbeddingClient:
                 embedder_pb2.TextPair(first=first[:_MAX_TEXT_CHARS], second=second[:_MAX_TEXT_CHARS])
                 for first, second in pairs
             ],
-            model=self._model,
+            model=self._settings.model,
             scope=self._scope,
+            dimension=self._settings.dimension,
+            windowed=self._settings.windowed,
         )
         response = await self._patiently(lambda: self._stream.ask(request))
         # Versions that name their engine keep vectors, so that a text sent ahead is not computed twice.
         self._may_keep_vectors = bool(response.model.engine)
-        return _cosines(response, len(pairs))
+        return _cosines(response, pairs)
 
     async def _patiently(self, attempt: Callable[[], Awaitable[T]]) -> T:
         """Return what a call returns; while the embedder is unreachable or overloaded, it is repeated."""
@@ -211,13 +218,18 @@ def _delay_s(problem: AssayError, waited_s: float) -> float:
     return max(asked_s, own_s * random.uniform(0.5, 1.0))  # noqa: S311 - spreads callers, no secret
 
 
+def _is_cut(text: str) -> bool:
+    return len(text) > _MAX_TEXT_CHARS
+
+
 def _made_by(model: embedder_pb2.ModelInfo) -> _MadeBy:
     return _MadeBy(model.revision, model.precision, model.engine, model.english_only)
 
 
-def _vectors(response: embedder_pb2.EmbedResponse, count: int) -> list[_Embedded]:
+def _vectors(response: embedder_pb2.EmbedResponse, texts: Sequence[str]) -> list[_Embedded]:
     import numpy as np  # imported here: runs that need cosines alone start without it
 
+    count = len(texts)
     try:
         vectors = np.frombuffer(response.vectors, dtype="<f4").reshape(count, response.dimension)
     except ValueError:
@@ -227,19 +239,22 @@ def _vectors(response: embedder_pb2.EmbedResponse, count: int) -> list[_Embedded
             reason="EMBEDDER_ANSWER_INVALID",
         ) from None
     truncated, made_by = set(response.truncated), _made_by(response.model)
-    return [_Embedded(vectors[index], index in truncated, made_by) for index in range(count)]
+    return [_Embedded(vectors[index], index in truncated or _is_cut(text), made_by) for index, text in enumerate(texts)]
 
 
-def _cosines(response: embedder_pb2.SimilarityResponse, count: int) -> list[_Compared]:
-    if len(response.similarities) != count:
+def _cosines(response: embedder_pb2.SimilarityResponse, pairs: Sequence[tuple[str, str]]) -> list[_Compared]:
+    if len(response.similarities) != len(pairs):
         raise InternalError(
-            f"the embedder answered {count} pairs with {len(response.similarities)} cosines",
+            f"the embedder answered {len(pairs)} pairs with {len(response.similarities)} cosines",
             reason="EMBEDDER_ANSWER_INVALID",
         )
     made_by = _made_by(response.model)
     return [
         _Compared(
-            each.cosine if each.HasField("cosine") else None, each.first_truncated, each.second_truncated, made_by
+            each.cosine if each.HasField("cosine") else None,
+            each.first_truncated or _is_cut(first),
+            each.second_truncated or _is_cut(second),
+            made_by,
         )
-        for each in response.similarities
+        for each, (first, second) in zip(response.similarities, pairs, strict=True)
     ]

@@ -15,6 +15,7 @@ from assay.model.agent_response import AgentResponse, AgentStatus, Message, Usag
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from assay.metrics.core.embedding import EmbeddingSettings
     from assay.metrics.core.evidence import WantedTexts
     from assay.metrics.core.score import EmbeddingEvidence, JudgeEvidence, Metric
     from assay.model.case import Case
@@ -29,7 +30,7 @@ class ScoredTurn:
         case: The case up to the turn.
         response: The answer.
         earlier: The answers before it.
-        models: What it needs of embedding models, by model.
+        embeddings: What it needs of embedding models, by model and what of its vectors is compared.
         rubrics: The names under which metrics look for verdicts on it.
         turn_index: Which turn, where later ones are scored too; None for a row's last.
     """
@@ -37,7 +38,7 @@ class ScoredTurn:
     case: Case
     response: AgentResponse
     earlier: Sequence[AgentResponse]
-    models: Mapping[str, WantedTexts]
+    embeddings: Mapping[EmbeddingSettings, WantedTexts]
     rubrics: Sequence[str]
     turn_index: int | None = None
 
@@ -74,9 +75,9 @@ def scored_turns(
         is_last, view = index == len(given) - 1, case.up_to(index)
         chosen = metrics if is_last else by_turn
         judged = is_last or (last.status is not AgentStatus.ERROR and has_reference(view))
-        models = wanted_texts(chosen, view, response)
+        embeddings = wanted_texts(chosen, view, response)
         rubrics = wanted_rubrics(chosen, view, response) if judged else ()
-        turns.append(ScoredTurn(view, response, given[:index], models, rubrics, None if is_last else index))
+        turns.append(ScoredTurn(view, response, given[:index], embeddings, rubrics, None if is_last else index))
     return turns
 
 
@@ -84,7 +85,7 @@ def scored_row(
     case: Case,
     answers: Sequence[AgentResponse],
     turns: Sequence[ScoredTurn],
-    evidence: Sequence[tuple[Mapping[str, EmbeddingEvidence], Mapping[str, JudgeEvidence]]],
+    evidence: Sequence[tuple[Mapping[EmbeddingSettings, EmbeddingEvidence], Mapping[str, JudgeEvidence]]],
     turn_score: str,
     outcomes: Sequence[Mapping[str, MetricOutcome]],
 ) -> Row:

@@ -10,6 +10,7 @@ from assay.metrics.core.score import EmbeddingEvidence
 from assay.runtime.failpoints import failpoint
 
 if TYPE_CHECKING:
+    from assay.metrics.core.embedding import EmbeddingSettings
     from assay.model.case import Case
     from assay_orchestrator.pipeline.conversations import ScoredTurn
     from assay_orchestrator.pipeline.run_context import RunContext
@@ -30,19 +31,19 @@ def prefetch(context: RunContext, case: Case, turn_index: int) -> None:
     is_scored = turn_index == len(case.turns) - 1 or context.turn_score_of(case) != "last"
     if not context.embedders or context.is_replay or not is_scored:  # a recorded answer is there at once
         return
-    for model, wanted in wanted_of_case(context.metrics, case.up_to(turn_index)).items():
-        if (embedder := context.embedders.get(model)) is not None:
+    for settings, wanted in wanted_of_case(context.metrics, case.up_to(turn_index)).items():
+        if (embedder := context.embedders.get(settings)) is not None:
             embedder.prefetch(wanted.compared)
 
 
-async def gather_embeddings(context: RunContext, turn: ScoredTurn) -> dict[str, EmbeddingEvidence]:
+async def gather_embeddings(context: RunContext, turn: ScoredTurn) -> dict[EmbeddingSettings, EmbeddingEvidence]:
     """Return what an answer needs of embedding models, by model."""
-    if not turn.models:
+    if not turn.embeddings:
         return {}
-    asked = [model for model in turn.models if model in context.embedders]
+    asked = [settings for settings in turn.embeddings if settings in context.embedders]
     failpoint("evidence.before")
     gathered = await asyncio.gather(
-        *(context.embedders[model].gather(turn.response, turn.models[model]) for model in asked)
+        *(context.embedders[settings].gather(turn.response, turn.embeddings[settings]) for settings in asked)
     )
     failpoint("evidence.after")
-    return {**dict.fromkeys(turn.models, _NO_EMBEDDER), **dict(zip(asked, gathered, strict=True))}
+    return {**dict.fromkeys(turn.embeddings, _NO_EMBEDDER), **dict(zip(asked, gathered, strict=True))}

@@ -12,6 +12,7 @@ from assay_orchestrator.pipeline.turns import Turns
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from assay.metrics.core.embedding import EmbeddingSettings
     from assay.metrics.core.score import Metric
     from assay.model.case import Case
     from assay_orchestrator.agents import RetryingAgent
@@ -34,8 +35,8 @@ class RunContext:
         agent: How to ask.
         metrics: In report order.
         scorer: Computes them on a row.
-        embedders: A client per model that the metrics need; empty where none needs any, or where only checks of cases
-            may need one and there is no embedder.
+        embedders: A client for each kind of vectors that the metrics need; empty where none needs any, or where only
+            checks of cases may need some and there is no embedder.
         judge: The judge or jury; None where there is none, or no metric needs it.
         pausing: Set when the run is to be paused: what is being asked ends and is stored, nothing more is asked.
         max_attempts: Attempts at a row before it is a dead letter.
@@ -57,7 +58,7 @@ class RunContext:
     agent: RetryingAgent
     metrics: Sequence[Metric]
     scorer: RowScorer
-    embedders: Mapping[str, EmbeddingClient]
+    embedders: Mapping[EmbeddingSettings, EmbeddingClient]
     judge: RunJury | None = None
     pausing: asyncio.Event = field(default_factory=asyncio.Event)
     max_attempts: int = 3

@@ -29,6 +29,7 @@ from assay_orchestrator.store.results import AnswerRecord
 if TYPE_CHECKING:
     from collections.abc import Container, Iterator, Mapping, Sequence
 
+    from assay.metrics.core.embedding import EmbeddingSettings
     from assay.model.case import Case
     from assay.model.metric_call import MetricOutcome
     from assay_orchestrator.evidence.jury import RunJury
@@ -42,7 +43,7 @@ _CONCURRENT_POLLS = 16
 _MAX_PENDING_POLLS = 64
 """How many rows may have no verdict yet before the shard stops polling until the next timer."""
 
-_Evidence: TypeAlias = "tuple[Mapping[str, EmbeddingEvidence], Mapping[str, JudgeEvidence]]"
+_Evidence: TypeAlias = "tuple[Mapping[EmbeddingSettings, EmbeddingEvidence], Mapping[str, JudgeEvidence]]"
 _Outcomes: TypeAlias = "Mapping[str, MetricOutcome]"
 _UNJUDGED = JudgeEvidence(None, skipped="judge_not_configured", detail={"message": NO_JUDGE})
 
@@ -206,8 +207,8 @@ class ShardRunner:
             turns = scored_turns(work.case, answers, self._context.metrics, self._context.turn_score_of(work.case))
             evidence: list[_Evidence] | None = [({}, {})] * len(turns)
             calls_functions = self._context.functions is not None
-            if calls_functions or any(turn.models or turn.rubrics for turn in turns):  # most rows need none of them
-                has_evidence = self._context.judge is not None or any(turn.models for turn in turns)
+            if calls_functions or any(turn.embeddings or turn.rubrics for turn in turns):  # most rows need none of them
+                has_evidence = self._context.judge is not None or any(turn.embeddings for turn in turns)
                 if fresh is not None and (calls_functions or has_evidence):
                     # Durable before any further work is paid for it.
                     await self._put(fresh, None)
@@ -413,10 +414,10 @@ def _judged(work: _Work, turn: ScoredTurn) -> JudgedRow:
     )
 
 
-def _kept_vector(metrics: Sequence[Metric], evidence: Mapping[str, EmbeddingEvidence]) -> bytes:
+def _kept_vector(metrics: Sequence[Metric], evidence: Mapping[EmbeddingSettings, EmbeddingEvidence]) -> bytes:
     """Return the answer's vector for the metric over rows that needs it; empty where none does or there is none."""
     for metric in metrics:
-        found = evidence.get(metric.embedding_model or "") if keeps_vector(metric) else None
+        found = evidence.get(metric.embedding) if metric.embedding is not None and keeps_vector(metric) else None
         if found is not None and found.answer is not None:
             return found.answer.astype("<f4").tobytes()
     return b""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from assay.errors import InvalidInputError, Problem, SpecError
 from assay.metrics import METRICS, complete_parameters, count_problem
-from assay.metrics.rows.order import check_formulas
+from assay.metrics.rows.order import check_metrics
 from assay.model.case_limits import MAX_REPEATS
 from assay.model.labels import VARIANT_LABEL, label_problems
 from assay.model.run_limits import MAX_GROUP_CHARS, MAX_RUN_WEIGHT, MAX_TEAM_CHARS, MIN_RUN_WEIGHT
@@ -140,5 +140,5 @@ def _complete_metrics(settings: RunSettings, problems: list[Problem]) -> list[Me
             completed.append(dataclasses.replace(metric, parameters=parameters))
             paths[f"{where}.{metric.name}"] = completed[-1]
     known = {metric.name for metric in completed}
-    problems += check_formulas(paths, others=[name for name in names if name not in known])
+    problems += check_metrics(paths, others=[name for name in names if name not in known])
     return completed

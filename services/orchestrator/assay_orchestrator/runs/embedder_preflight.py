@@ -7,41 +7,93 @@ from typing import TYPE_CHECKING
 
 import grpc
 
-from assay.errors import InvalidInputError, Problem
+from assay.errors import AssayError, InvalidInputError, OverloadedError, Problem, UnavailableError
 from assay.rpc.status import from_rpc_error
 from assay.v1 import embedder_pb2
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from assay.metrics.core.embedding import EmbeddingSettings
     from assay.v1.embedder_pb2_grpc import EmbedderServiceAsyncStub
 
 _TIMEOUT_S = 5.0
+_LOADING_TIMEOUT_S = 60.0
+_RETRY_S = 0.1
 
 
-async def embedder_problems(stub: EmbedderServiceAsyncStub, models: Mapping[str, str], scope: str) -> list[Problem]:
-    """Return why an embedder will not serve models of a run.
+async def embedder_problems(
+    stub: EmbedderServiceAsyncStub,
+    embeddings: Mapping[EmbeddingSettings, str],
+    scope: str,
+    *,
+    loading_timeout_s: float = _LOADING_TIMEOUT_S,
+) -> list[Problem]:
+    """Return why an embedder will not serve what a run needs.
 
     One that cannot be reached, is starting, or takes longer to load a model, has nothing to say yet: then the run
-    finds out.
+    finds out. Where a metric names a dimension, the answer is waited for: only loading a model shows its dimensions.
 
     Args:
         stub: The embedder.
-        models: The models, each with its place in the spec.
+        embeddings: The models, and what of their vectors is compared, each with its place in the spec.
         scope: The team of the run.
+        loading_timeout_s: How long to wait for the answer about a dimension, in seconds.
     """
-    problems = await asyncio.gather(*(_problem(stub, model, scope) for model in models))
-    return [Problem(said, place) for said, place in zip(problems, models.values(), strict=True) if said]
+    problems = await asyncio.gather(
+        *(
+            _dimension_problem(stub, settings, scope, loading_timeout_s)
+            if settings.dimension
+            else _problem(stub, settings, scope)
+            for settings in embeddings
+        )
+    )
+    return [Problem(said, place) for said, place in zip(problems, embeddings.values(), strict=True) if said]
 
 
-async def _problem(stub: EmbedderServiceAsyncStub, model: str, scope: str) -> str:
+async def _problem(stub: EmbedderServiceAsyncStub, settings: EmbeddingSettings, scope: str) -> str:
+    try:
+        return await _refusal(stub, settings, scope, _TIMEOUT_S)
+    except AssayError:
+        return ""
+
+
+async def _dimension_problem(
+    stub: EmbedderServiceAsyncStub, settings: EmbeddingSettings, scope: str, timeout_s: float
+) -> str:
+    loop = asyncio.get_running_loop()
+    give_up_at = loop.time() + timeout_s
+    while (left_s := give_up_at - loop.time()) > 0:
+        try:
+            return await _refusal(stub, settings, scope, left_s)
+        except (UnavailableError, OverloadedError):
+            await asyncio.sleep(min(_RETRY_S, left_s))
+        except AssayError:
+            break
+    return (
+        f"names the dimension {settings.dimension}, and the embedder did not say whether the model {settings.model!r} "
+        "has it: try again when the embedder serves the model, or leave out the dimension"
+    )
+
+
+async def _refusal(stub: EmbedderServiceAsyncStub, settings: EmbeddingSettings, scope: str, timeout_s: float) -> str:
+    """Return why the embedder refuses, or the empty string.
+
+    Raises:
+        AssayError: It does not say.
+    """
     request = embedder_pb2.SimilarityRequest(
-        pairs=[embedder_pb2.TextPair(first="preflight", second="preflight")], model=model, scope=scope
+        pairs=[embedder_pb2.TextPair(first="preflight", second="preflight")],
+        model=settings.model,
+        scope=scope,
+        dimension=settings.dimension,
+        windowed=settings.windowed,
     )
     try:
-        await stub.Similarity(request, timeout=_TIMEOUT_S)
+        await stub.Similarity(request, timeout=timeout_s)
     except grpc.aio.AioRpcError as error:
         problem = from_rpc_error(error)
-        if isinstance(problem, InvalidInputError):
-            return f"names the embedding model {model!r}: {problem.problems[0].message}"
+        if not isinstance(problem, InvalidInputError):
+            raise problem from error
+        return f"names the embedding model {settings.model!r}: {problem.problems[0].message}"
     return ""

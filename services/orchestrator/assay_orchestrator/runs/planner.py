@@ -7,10 +7,10 @@ from urllib.parse import urlsplit
 from weakref import WeakValueDictionary
 
 from assay.errors import InvalidInputError, WrongStateError
-from assay.metrics import METRICS, build_metric
+from assay.metrics import build_metric
 from assay.model.scope import LOCAL
 from assay.spec.grpc_options import target_host
-from assay.spec.model import checks_of, wants_verdicts
+from assay.spec.model import checks_of, needed_embeddings, wants_verdicts
 from assay_orchestrator.agents import agent_problems, build_agent
 from assay_orchestrator.agents.access import AgentAccess
 from assay_orchestrator.agents.hosted import HostedAgent
@@ -24,9 +24,10 @@ from assay_orchestrator.store.stops import StopLook
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from assay.errors import Problem
+    from assay.metrics.core.embedding import EmbeddingSettings
     from assay.model.run import AgentSettings, Run, RunSettings
     from assay.v1.embedder_pb2_grpc import EmbedderServiceAsyncStub
     from assay.v1.judge_pb2_grpc import JudgeServiceAsyncStub
@@ -65,7 +66,9 @@ class Planner:
         self._hosted: dict[str, HostedAgent] = {}
         self._scorers = ScorerPool(settings.scoring)
         self._turns = Turns()
-        self._group_embedders: WeakValueDictionary[tuple[str, str, str], EmbeddingClient] = WeakValueDictionary()
+        self._group_embedders: WeakValueDictionary[tuple[str, str, EmbeddingSettings], EmbeddingClient] = (
+            WeakValueDictionary()
+        )
 
     def context_of(self, run: Run, pausing: asyncio.Event, *, scope: str = "", pause_count: int = 0) -> RunContext:
         """Return what the shards of a run work with.
@@ -82,9 +85,9 @@ class Planner:
         wanted = run.settings
         host = self.hosted_agent(run.run_id) if wanted.needs_host else None
         metrics = [build_metric(metric) for metric in wanted.metrics]
-        models = sorted({metric.embedding_model for metric in metrics if metric.embedding_model is not None})
+        embeddings = {metric.embedding for metric in metrics if metric.embedding is not None}
         # Only the cases show whether their checks need a model: without an embedder such a check is skipped.
-        for_all = [metric for metric in metrics if metric.embedding_model and not hasattr(metric, "compared_texts")]
+        for_all = [metric for metric in metrics if metric.embedding and not hasattr(metric, "compared_texts")]
         if for_all and self._embedder is None:
             raise WrongStateError(
                 "the run's metrics need an embedder and this orchestrator has none: start it with --embedder ADDRESS",
@@ -111,7 +114,7 @@ class Planner:
             is_replay=wanted.agent.adapter == "replay",
             metrics=metrics,
             scorer=RowScorer(self._scorers, run.run_id, wanted.metrics, metrics),
-            embedders=self._embedders(wanted, models, scope),
+            embedders=self._embedders(wanted, embeddings, scope),
             judge=self._run_judge(run, pausing, scope, pause_count),
             functions=function_metrics(host, metrics) if host is not None else None,
             stop_look=StopLook(run.run_id, wanted) if wanted.stopping is not None else None,
@@ -134,17 +137,12 @@ class Planner:
 
     async def embedder_problems(self, settings: RunSettings, scope: str) -> Sequence[Problem]:
         """Return why the embedder will not serve the models of a run, as far as it can be asked in a team's name."""
-        # Models of checks alone are left out: only the cases show whether they are needed.
-        models = {
-            str(metric.parameters["model"]): f"metrics.{metric.name}"
-            for metric in settings.metrics
-            if metric.kind in METRICS and METRICS[metric.kind].info.needs_embedder and metric.kind != "assertions"
-        }
-        if self._embedder is None or not models:
+        embeddings = needed_embeddings(settings.metrics, checks_of(settings) or ())
+        if self._embedder is None or not embeddings:
             return ()
         from assay_orchestrator.runs.embedder_preflight import embedder_problems  # imported here: most need no embedder
 
-        return await embedder_problems(self._embedder, models, scope or settings.team or LOCAL.team)
+        return await embedder_problems(self._embedder, embeddings, scope or settings.team or LOCAL.team)
 
     async def judge_problems(self, settings: RunSettings) -> Sequence[Problem]:
         """Return why the judge service will not judge for a run, as far as it can be asked."""
@@ -177,22 +175,26 @@ class Planner:
         account = RunAccount(run.run_id, scope)
         return RunJury(service, judge, account, ask_round=pause_count, patience_s=patience_s, pausing=pausing)
 
-    def _embedders(self, wanted: RunSettings, models: Sequence[str], scope: str) -> dict[str, EmbeddingClient]:
-        if self._embedder is None or not models:
+    def _embedders(
+        self, wanted: RunSettings, embeddings: Iterable[EmbeddingSettings], scope: str
+    ) -> dict[EmbeddingSettings, EmbeddingClient]:
+        if self._embedder is None:
             return {}
         own = scope or wanted.team or LOCAL.team
-        return {model: self._embedder_of(self._embedder, own, wanted.group_id, model) for model in models}
+        return {each: self._embedder_of(self._embedder, own, wanted.group_id, each) for each in embeddings}
 
-    def _embedder_of(self, stub: EmbedderServiceAsyncStub, scope: str, group_id: str, model: str) -> EmbeddingClient:
+    def _embedder_of(
+        self, stub: EmbedderServiceAsyncStub, scope: str, group_id: str, embedding: EmbeddingSettings
+    ) -> EmbeddingClient:
         """Return a run's client for a model: that of its group, whose runs have many texts in common."""
         # Imported here: most runs need no embedder.
         from assay_orchestrator.evidence.embedding_client import EmbeddingClient
 
-        key = (scope, group_id, model)
+        key = (scope, group_id, embedding)
         shared = self._group_embedders.get(key) if group_id else None
         if shared is not None and shared.join():
             return shared
-        client = EmbeddingClient(stub, model, patience_s=self._settings.embedder_patience_s, scope=scope)
+        client = EmbeddingClient(stub, embedding, patience_s=self._settings.embedder_patience_s, scope=scope)
         if group_id:
             self._group_embedders[key] = client
         return client

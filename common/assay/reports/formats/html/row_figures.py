@@ -8,6 +8,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from assay.metrics.core.embedding import vectors_text
 from assay.reports.formats.html.row_data import preview
 from assay.reports.formats.html.svg import nice_bin
 from assay.reports.row_outcome import outcome_of
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
 _MOST_BINS = 30
-_SOURCES = ("version", "model", "revision", "precision", "engine")
+_SOURCES = ("version", "model", "revision", "precision", "engine", "vectors")
 _MOST_SOURCES = 5  # of a metric: rows of one run hardly differ
 
 
@@ -96,8 +97,9 @@ class RowFigures:
             self._take_sources(name, score["detail"])
 
     def _take_sources(self, metric: str, detail: Mapping[str, Any]) -> None:
+        named = {**detail, "vectors": vectors_text(detail)}
         for key in _SOURCES:
-            value = detail.get(key)
+            value = named.get(key)
             if isinstance(value, str) and value:
                 found = self.sources.setdefault(metric, {}).setdefault(key, [])
                 if value not in found and len(found) < _MOST_SOURCES:
