@@ -316,12 +316,12 @@ def test_a_model_that_is_not_there_costs_no_question(project: Cli, model: str, s
     assert "--resume" not in done.stderr
 
 
-def test_a_model_with_damaged_weights_is_said_at_once(project: Cli) -> None:
+def test_a_model_that_cannot_be_loaded_is_said_at_once(project: Cli) -> None:
     """A run whose embedder cannot load its model names what it waits for, then why that failed; it can be resumed."""
     folder = project.folder / "broken"
     folder.mkdir()
     (folder / "config.json").write_text('{"model_type": "bert"}')
-    (folder / "model.safetensors").write_bytes(b"no weights")
+    (folder / "model.safetensors").write_bytes(b"\x02" + bytes(7) + b"{}")  # a complete file, without weights
     done = project.run("run", "assay.yaml", *similar(folder), status=3)
     assert "loading the embedding model …" in done.stderr
     assert str(folder) in done.stderr

@@ -13,11 +13,15 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+HEADER = json.dumps({"__metadata__": {"format": "pt"}, "w": {"dtype": "F32", "data_offsets": [0, 8]}}).encode()
+WEIGHTS = len(HEADER).to_bytes(8, "little") + HEADER + bytes(8)
+
+
 def saved(folder: Path, *, weights: str = "model.safetensors", **config: object) -> Path:
     """Return a folder with the files of a model."""
     folder.mkdir()
     (folder / "config.json").write_text(json.dumps({"model_type": "bert", **config}))
-    (folder / weights).write_bytes(b"")
+    (folder / weights).write_bytes(WEIGHTS)
     return folder
 
 
@@ -44,6 +48,24 @@ def test_folders(tmp_path: Path) -> None:
     assert "is not JSON" in model_problem(str(tmp_path / "damaged"))
     assert "*.safetensors" in model_problem(str(saved(tmp_path / "pickle", weights="pytorch_model.bin")))
     assert "code of its own" in model_problem(str(saved(tmp_path / "code", auto_map={"AutoModel": "m.M"})))
+
+
+@pytest.mark.parametrize(
+    "weights", [b"", WEIGHTS[:-1], WEIGHTS[:20], WEIGHTS + b"x", b"\xff" * 99, WEIGHTS[:8] + bytes(300)]
+)
+def test_incomplete_weights(tmp_path: Path, weights: bytes) -> None:
+    """A download that ended early is found by its header, before an agent is asked."""
+    folder = saved(tmp_path / "model")
+    (folder / "model.safetensors").write_bytes(weights)
+    assert model_problem(str(folder)).startswith("has damaged weights: ")
+
+
+def test_models_that_generate_text(tmp_path: Path) -> None:
+    """They are refused unless sentence-transformers saved them: some embedding models are decoders."""
+    folder = saved(tmp_path / "model", architectures=["GPT2LMHeadModel"])
+    assert "GPT2LMHeadModel, which generates text" in model_problem(str(folder))
+    (folder / "modules.json").write_text("[]")
+    assert model_problem(str(folder)) == ""
 
 
 def test_what_is_on_this_machine(tmp_path: Path) -> None:

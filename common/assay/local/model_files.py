@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+import struct
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -14,12 +15,15 @@ _PACKAGED_MODEL = "all-MiniLM-L6-v2"
 """The model that is installed with the embedder."""
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
 _DEFAULT_OWNER = "sentence-transformers"
+_OF_TEXT = ("ForCausalLM", "ForConditionalGeneration", "LMHeadModel")  # endings of architectures that generate text
+_HEADER_SIZE = struct.Struct("<Q")
+_MAX_HEADER = 100_000_000
 
 
 def model_problem(name: str) -> str:
     """Return why a model can never be loaded, as the end of a sentence about it; empty where nothing shows that.
 
-    Weights are not read: those that are damaged are found when the model is loaded.
+    Of weights the header is read, and whether the file is complete: other damage is found when the model is loaded.
 
     Args:
         name: The packaged model, a folder, or an id of the Hugging Face hub.
@@ -65,6 +69,31 @@ def _folder_problem(folder: Path) -> str:
         config = json.loads(found.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return f"cannot be read: {found} is not JSON"
-    if isinstance(config, dict) and config.get("auto_map"):
+    config = config if isinstance(config, dict) else {}
+    if config.get("auto_map"):
         return "comes with code of its own (`auto_map` in its config.json), which is never run: choose another model"
-    return ""
+    if not (folder / "modules.json").is_file() and (kind := _generates(config)):
+        return f"is not an encoder: its config.json names {kind}, which generates text; choose an embedding model"
+    damaged = next((file for file in sorted(folder.rglob("*.safetensors")) if not _is_complete(file)), None)
+    return f"has damaged weights: {damaged} is incomplete; download the model again" if damaged is not None else ""
+
+
+def _generates(config: Mapping[str, Any]) -> str:
+    """Return the architecture of a model that generates text; empty for an encoder."""
+    named = config.get("architectures")
+    return next((kind for kind in named if str(kind).endswith(_OF_TEXT)), "") if isinstance(named, list) else ""
+
+
+def _is_complete(file: Path) -> bool:
+    """Return whether a file of safetensors has the size that its header says."""
+    with file.open("rb") as weights:
+        start = weights.read(_HEADER_SIZE.size)
+        size = file.stat().st_size
+        if len(start) < _HEADER_SIZE.size or (header_bytes := _HEADER_SIZE.unpack(start)[0]) > min(size, _MAX_HEADER):
+            return False
+        try:
+            tensors = json.loads(weights.read(header_bytes))
+            ends = [each["data_offsets"][1] for name, each in tensors.items() if name != "__metadata__"]
+        except (ValueError, TypeError, LookupError, AttributeError):
+            return False
+    return bool(size == _HEADER_SIZE.size + header_bytes + max(ends, default=0))
