@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -63,6 +64,7 @@ _MAX_MESSAGE_BYTES = 1024
 _MAX_TEXT_CHARS = 400
 _KIND = "kind"
 _OMITTED = "omitted"
+_SIZES = re.compile(r"\((\d+) vs\. (\d+)\)$")
 _WRITE_FAILED = "Internal error from Core"  # grpc.aio's own words, made up at this end when a write finds no stream
 _RESUME = "resume_sequence"
 
@@ -198,9 +200,16 @@ def _place(file: str, line: int | None) -> str:
     return ":".join(parts) + ": " if parts else ""
 
 
+def _too_large(details: str) -> str:
+    """Return what gRPC means by "SERVER: Received message larger than max (50001500 vs. 4194304)"."""
+    sizes = _SIZES.search(details)
+    said = f"{int(sizes[1]):,} bytes, more than {int(sizes[2]):,}" if sizes else details
+    return f"A message is too large: {said}. Send less in one message."
+
+
 def _foreign(code: grpc.StatusCode, details: str) -> AssayError:
     if code is grpc.StatusCode.RESOURCE_EXHAUSTED and "larger than max" in details:
-        return InvalidInputError(f"A message is too large: {details}", reason="MESSAGE_TOO_LARGE")
+        return InvalidInputError(_too_large(details), reason="MESSAGE_TOO_LARGE")
     if code is grpc.StatusCode.INTERNAL and details == _WRITE_FAILED:
         code, details = grpc.StatusCode.UNAVAILABLE, "the stream was closed while a message was written to it"
     sentence = _SENTENCES.get(code, "")
