@@ -25,7 +25,12 @@ def main() -> None:
     gc.set_threshold(_START_OBJECTS)  # collecting while modules are imported takes a tenth of a short command
     # gRPC's own log lines are for its developers; set before anything imports it.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+    start = None
     try:
+        from assay_cli.early_start import start_for
+
+        start = start_for(sys.argv[1:])
+        # Imported while the orchestrator starts.
         from assay_cli.commands import assay
         from assay_cli.failures import exit_status
         from assay_cli.output.streams import escape_unencodable, keep_stdout, replace_closed
@@ -35,12 +40,15 @@ def main() -> None:
         keep_stdout()
         if interruptible:
             signal.signal(signal.SIGINT, signal.default_int_handler)
-        status = exit_status(assay)
+        status = exit_status(assay, start)
     except KeyboardInterrupt:
         status = _INTERRUPTED
     except Exception:  # noqa: BLE001 - the boundary of a process: printed with its traceback
         _show_crash()
         status = _CRASHED
+    finally:
+        if start is not None:
+            start.abandon()
     sys.exit(status)
 
 

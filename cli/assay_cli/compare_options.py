@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+
+from assay.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import traceback
+from typing import TYPE_CHECKING
 
 import click
 
@@ -12,15 +13,23 @@ from assay.text.unsafe_text import clean
 from assay_cli.exit_status import EXIT_INFRASTRUCTURE, EXIT_INTERRUPTED, EXIT_USAGE
 from assay_cli.output.streams import discard_unwritten, is_output_error
 
+if TYPE_CHECKING:
+    from assay_cli.early_start import EarlyStart
+
 _USERS_FAULT = (InvalidInputError, NotFoundError, ConflictError, WrongStateError)
 
 
-def exit_status(command: click.Command) -> int:
-    """Run a command and return its exit status; errors are sentences on stderr."""
+def exit_status(command: click.Command, start: EarlyStart | None = None) -> int:
+    """Run a command and return its exit status; errors are sentences on stderr.
+
+    Args:
+        command: The command.
+        start: What was started for it already.
+    """
     status: object = None
     stdout = sys.stdout
     try:
-        status = command.main(standalone_mode=False)
+        status = command.main(standalone_mode=False, obj=start)
         if sys.stdout is not None:
             sys.stdout.flush()
     except click.ClickException as error:

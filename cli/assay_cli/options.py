@@ -6,7 +6,7 @@ import gc
 import json
 import os
 import re
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -14,12 +14,12 @@ import click
 from click.core import ParameterSource
 
 from assay.datasets.choices import ON_BAD_CASE
-from assay.errors import InvalidInputError, NotFoundError, Problem, SetupError, UnavailableError
+from assay.errors import InvalidInputError, NotFoundError, Problem, UnavailableError
 from assay.text.unsafe_text import clean, json_text
 from assay_cli.run_suggestions import with_suggestion
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
     from typing import TextIO
 
     from assay.client.client import Client
@@ -191,32 +191,6 @@ def run_async(main: Coroutine[Any, Any, T]) -> T:
         raise KeyboardInterrupt from None
 
 
-@contextmanager
-def starting_stack(server: str | None) -> Iterator[LocalStack | None]:
-    """Start the local orchestrator, which needs longer to be ready than a command to read and check its input.
-
-    A stack that no `connect` takes over is ended at once. It is None where `connect` has to start it: for the first
-    command of a state directory, so that one whose input is wrong makes none, and where starting it fails, which
-    `connect` reports after what is wrong with the input.
-
-    Args:
-        server: The address of another orchestrator, for which nothing is started; None for the local stack.
-    """
-    from assay.local.home import Home
-    from assay.local.stack import LocalStack
-
-    stack = None
-    if server is None and Home.find().sockets.is_dir():
-        with suppress(SetupError):
-            stack = LocalStack(Home.open())
-            stack.start()
-    try:
-        yield stack
-    finally:
-        if stack is not None:
-            stack.abandon()
-
-
 @asynccontextmanager
 async def connect(
     server: str | None,
@@ -224,6 +198,7 @@ async def connect(
     *,
     judge_keys: Sequence[str] | None = None,
     stack: LocalStack | None = None,
+    on_listening: Callable[[Client], None] | None = None,
 ) -> AsyncIterator[tuple[Client, LocalStack | None]]:
     """Connect to a server, or to a local stack that is started for it and stopped after.
 
@@ -231,7 +206,8 @@ async def connect(
         server: Its address; None for the local stack.
         models: Embedding models that will be needed.
         judge_keys: The variables with the keys of the judge that will be needed; None where none will.
-        stack: What `starting_stack` has started; None to start the local stack here.
+        stack: What was started early; None to start the local stack here.
+        on_listening: Called when a local orchestrator takes connections, before it is ready.
     """
     import asyncio
 
@@ -251,7 +227,8 @@ async def connect(
         address = server or (stack.address if stack is not None else "")
         async with Client(address, on_lost=_restarter(stack)) as client:
             if server is None:
-                await show_waiting(wait_for_stack(client, stack), "starting the local orchestrator")
+                waiting = wait_for_stack(client, stack, on_listening)
+                await show_waiting(waiting, "starting the local orchestrator")
             else:
                 await reach(client)
             if stack is not None and (missing := stack.models_to_download):

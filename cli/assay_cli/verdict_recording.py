@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,6 +10,7 @@ from assay.errors import InvalidInputError, Problem
 from assay.judging.recorded_verdicts import rubric_sha256
 from assay.metrics.checks.judged_checks import JUDGED_CHECKS, criterion_of
 from assay.metrics.core.turn_scores import turn_details
+from assay.records import dataclass
 from assay.reports.atomic import atomic_writer
 from assay.text.unsafe_text import clean, json_text
 from assay_cli.row_cases import RowCases

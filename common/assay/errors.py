@@ -24,7 +24,8 @@ Domain code raises these; `assay.rpc.status` maps them to status codes and back.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from assay.records import dataclass
 
 __all__ = [
     "AssayError",

@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING
 import click
 
 from assay.errors import SpecError
+from assay.records import dataclass
 from assay.text.unsafe_text import clean
 from assay_cli.ci_options import ci_options
 from assay_cli.command_again import command_again
 from assay_cli.compare_options import CompareOptions, against_options
+from assay_cli.early_start import EarlyStart, early_start
 from assay_cli.options import (
     bad_case_option,
     connect,
@@ -26,7 +28,6 @@ from assay_cli.options import (
     run_async,
     say_what_is_left_out,
     server_option,
-    starting_stack,
     use_prices,
 )
 from assay_cli.output.form import Form
@@ -34,18 +35,17 @@ from assay_cli.report_options import chosen_reports, report_option
 from assay_cli.run_options import Marks, find_run, marks_options, selection_options
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncIterator
 
     from assay.agent_host.opening import UserCode
     from assay.client.client import Client
+    from assay.client.dataset_upload import DatasetUpload
     from assay.datasets import Dataset, DatasetInfo
     from assay.local.stack import LocalStack
     from assay.model.run import CaseResult, CaseSelection, Run
     from assay.reports.ci_outputs import CiOutputs
     from assay.spec.model import Spec
     from assay_cli.commands.runs.follow import OutputOptions, Recording
-
-    _Environments = tuple[Mapping[str, str] | None, Mapping[str, str] | None]
 
 _REPORTS = Path("assay-reports")
 
@@ -151,14 +151,14 @@ def run(
         overrides = (*overrides, f"repeats={repeats}")
     overrides = (*overrides, *dataset_overrides(dataset_format, mapping, on_bad_case), *marks.overrides)
     use_prices(prices, server)
-    environments = _environments(server)  # before the start: those of services that run already
-    with starting_stack(server) as stack:
+    start = click.get_current_context().find_object(EarlyStart) or early_start(server)
+    try:
         # Imported while the orchestrator starts.
         from assay.reports.atomic import check_folder
         from assay_cli.commands.runs.follow import OutputOptions
         from assay_cli.output.streams import agent_stdout
 
-        checked = marks.label(_load_spec(spec, overrides, dataset, metrics, environments))
+        checked = marks.label(_load_spec(spec, overrides, dataset, metrics, start))
         selection, failed = _find_failed(selection, failed_of, server, is_new=resume_id is None)
         cases, info = _open_cases(checked, selection, failed)
         reports = chosen_reports(report_names, checked.reports)
@@ -180,11 +180,13 @@ def run(
             ci=ci,
         )
         with agent_stdout():  # what the agent prints: stdout is for results
-            work = _Work(checked, cases, info, resume_id, _Baseline(against, options), _load_code(checked), stack)
+            work = _Work(checked, cases, info, resume_id, _Baseline(against, options), _load_code(checked), start.stack)
             return run_async(_run(work, output))
+    finally:
+        start.abandon()
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class _Baseline:
     """What --against names; nothing where it is empty."""
 
@@ -192,7 +194,7 @@ class _Baseline:
     options: CompareOptions
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class _Work:
     """What a run is made of, checked."""
 
@@ -206,26 +208,18 @@ class _Work:
 
 
 def _load_spec(
-    spec: Path, overrides: tuple[str, ...], dataset: Path | None, metrics: str | None, environments: _Environments
+    spec: Path, overrides: tuple[str, ...], dataset: Path | None, metrics: str | None, start: EarlyStart
 ) -> Spec:
     from assay.spec.loader import find_spec_file, load_spec
 
-    environ, judge_environ = environments
     return load_spec(
         find_spec_file(spec),
         overrides=overrides,
         dataset=dataset,
         metrics=_names(metrics),
-        environ=environ,
-        judge_environ=judge_environ,
+        environ=start.agent_environment,
+        judge_environ=start.judge_environment,
     )
-
-
-def _environments(server: str | None) -> _Environments:
-    """Return the environment of the process that calls agents, and that of the judge."""
-    from assay.local.stack import environment_for
-
-    return environment_for(server), environment_for(server, "judge")
 
 
 def _form(*, as_json: bool, quiet: bool, verbose: bool, annotations: bool) -> Form:
@@ -294,32 +288,41 @@ def _recording(
 async def _run(work: _Work, options: OutputOptions) -> int:
     import asyncio
 
+    from assay.client.dataset_upload import DatasetUpload
     from assay_cli.against import read_baseline
     from assay_cli.commands.runs.follow import follow_to_end, prepare_to_follow
 
+    upload = DatasetUpload(work.spec, work.dataset, work.info)
     preparing = asyncio.ensure_future(asyncio.to_thread(prepare_to_follow, options.reports))
     spec, info, baseline = work.spec, work.info, work.baseline
     judge_keys = spec.judge_keys if spec.needs_judge(info.checks) else None
     models = spec.embedding_models(info.checks)
     try:
         async with (
-            connect(options.server, models, judge_keys=judge_keys, stack=work.stack) as (client, stack),
+            connect(
+                options.server,
+                models,
+                judge_keys=judge_keys,
+                stack=work.stack,
+                on_listening=upload.begin if work.resume_id is None else None,
+            ) as (client, stack),
             read_baseline(client, baseline.reference, baseline.options) as against,
         ):
-            run = await _start(client, spec, work.dataset, info, work.resume_id)
+            run = await _start(client, spec, upload, info, work.resume_id)
             place = options.output_dir or _REPORTS / run.run_id
             options = dataclasses.replace(options, output_dir=place, against=against)
             return await follow_to_end(client, run, options, code=work.code, stack=stack)
     finally:  # what cannot be imported is reported by the code that needs it
+        await upload.aclose()
         await asyncio.gather(preparing, return_exceptions=True)
 
 
-async def _start(client: Client, spec: Spec, dataset: Dataset, info: DatasetInfo, resume_id: str | None) -> Run:
+async def _start(client: Client, spec: Spec, upload: DatasetUpload, info: DatasetInfo, resume_id: str | None) -> Run:
     from assay.client.run_driver import start_run
     from assay_cli.commands.runs.follow import check_functions
 
     if resume_id is None:
-        return await start_run(client, spec, dataset, info)
+        return await start_run(client, spec, upload, info)
     stored = await client.get_run(await find_run(client, resume_id), partial=False)
     if stored.settings.agent.target != spec.settings.agent.target:
         raise SpecError(

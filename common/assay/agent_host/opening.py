@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from assay.agent_host.caller import AgentCaller
@@ -11,6 +10,7 @@ from assay.agent_host.metric_functions import load_metric_functions
 from assay.model.command_options import CommandOptions
 from assay.model.frameworks import FRAMEWORKS
 from assay.model.trace_settings import without_traces
+from assay.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -6,12 +6,12 @@ import asyncio
 import functools
 import inspect
 import logging
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from assay.agent_host.entry import Entry, entry_method, is_asynchronous
 from assay.agent_host.failures import SessionLostError
 from assay.model.agent_response import AgentErrorKind
+from assay.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable

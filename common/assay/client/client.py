@@ -66,7 +66,14 @@ class Client(ComparisonCalls):
             token, and recognised by the authorities that gRPC brings along.
     """
 
-    async def upload_dataset(self, cases: Iterable[Case], *, name: str, format: str = "") -> DatasetRef:  # noqa: A002
+    async def upload_dataset(
+        self,
+        cases: Iterable[Case],
+        *,
+        name: str,
+        format: str = "",  # noqa: A002
+        wanted: asyncio.Event | None = None,
+    ) -> DatasetRef:
         """Store a dataset and return it; the same cases in the same order are stored once.
 
         Args:
@@ -74,6 +81,7 @@ class Client(ComparisonCalls):
                 which gives them only once.
             name: A name for people, such as the file's.
             format: The file format that was recognised.
+            wanted: The dataset is stored once it is set, and the cases are sent before; None for at once.
 
         Raises:
             DatasetError: A case was refused, or the cases cannot be read.
@@ -81,7 +89,7 @@ class Client(ComparisonCalls):
         unreadable: list[Exception] = []
 
         async def send() -> pb.UploadDatasetResponse:
-            parts = upload_parts(cases, pb.DatasetHeader(name=name, format=format), unreadable)
+            parts = upload_parts(cases, pb.DatasetHeader(name=name, format=format), unreadable, wanted)
             try:
                 return await self._stub.UploadDataset(parts, timeout=_UPLOAD_TIMEOUT_S)
             except (grpc.aio.AioRpcError, asyncio.CancelledError):

@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import inspect
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
 from assay.agent_host.opening import UserCode, open_user_code
 from assay.client.arguments import check_arguments
 from assay.client.client import Client
+from assay.client.dataset_upload import DatasetUpload
 from assay.client.evaluation import Evaluation
 from assay.client.loop_thread import run_to_end
 from assay.client.progress import make_progress
 from assay.client.run_driver import check_inputs, drive_run, saying_how_to_report, start_run, wait_for_stack
 from assay.client.run_references import failed_cases, find_run_id
 from assay.client.starting import telling_of_start, wait_for_downloads
+from assay.client.watched_rows import WatchedRows
 from assay.datasets import Dataset, DatasetInfo, open_dataset, records_dataset
 from assay.datasets.warnings import warn_of_dataset
 from assay.errors import AssayError, InvalidInputError, Problem, SpecError
@@ -28,6 +31,7 @@ from assay.local.stack import LocalStack, environment_for
 from assay.model.report_settings import ReportSettings
 from assay.model.run import CaseResult, CaseSelection, Run, StateChange
 from assay.parsing.names import unknown_name
+from assay.records import dataclass
 from assay.reports.atomic import check_folder
 from assay.reports.writing import check_formats, write_reports
 from assay.spec.loader import load_spec, spec_from_mapping
@@ -184,24 +188,29 @@ class _Job:
     async def run(self) -> Evaluation:
         judge_keys = self.spec.judge_keys if self.spec.needs_judge(self.info.checks) else None
         models = self.spec.embedding_models(self.info.checks)
-        async with connected(self.server, models, judge_keys) as (client, stack):
-            run = await start_run(client, self.spec, self.dataset, self.info)
+        upload = DatasetUpload(self.spec, self.dataset, self.info)
+        async with (
+            contextlib.aclosing(upload),
+            connected(self.server, models, judge_keys, on_listening=upload.begin) as (client, stack),
+        ):
+            run = await start_run(client, self.spec, upload, self.info)
+            watched = WatchedRows(run.counts.total, is_bounded=False)  # all rows are returned
             with make_progress(run, hidden=not self.shown) as progress:
 
                 def take(event: Run | StateChange | CaseResult) -> None:
                     progress.take(event)
+                    watched.take(event)
                     if self.on_event is not None:
                         self.on_event(event)
 
                 async with telling_of_start(stack, progress):
-                    run = await drive_run(client, run, self.code, take, stack)
+                    run = await drive_run(client, run, self.code, take, stack, include_answers=True)
             if run.summary is None:
                 raise AssayError(f"run {run.run_id} {run.state.value}: {run.state_reason}", reason="RUN_UNFINISHED")
-            return Evaluation(run, await self._rows(client, run))
+            return Evaluation(run, await self._rows(run, watched.rows(client, run)))
 
-    async def _rows(self, client: Client, run: Run) -> tuple[CaseResult, ...]:
+    async def _rows(self, run: Run, stored: AsyncIterator[CaseResult]) -> tuple[CaseResult, ...]:
         """Return the rows of a finished run, having written them to the report where one is wanted."""
-        stored = client.list_results(run.run_id)
         if self.output_dir is None:
             return tuple([row async for row in stored])
         rows: list[CaseResult] = []
@@ -214,7 +223,11 @@ class _Job:
 
 @asynccontextmanager
 async def connected(
-    server: str | None, models: Sequence[str] = (), judge_keys: Sequence[str] | None = None
+    server: str | None,
+    models: Sequence[str] = (),
+    judge_keys: Sequence[str] | None = None,
+    *,
+    on_listening: Callable[[Client], None] | None = None,
 ) -> AsyncIterator[tuple[Client, LocalStack | None]]:
     """Connect to a server, or to a local stack with what is needed, which is stopped after."""
     stack = None if server is not None else LocalStack(Home.open())
@@ -222,7 +235,7 @@ async def connected(
         stack.start(models=models, judge=judge_keys is not None, judge_keys=judge_keys or ())
     try:
         async with Client(server or (stack.address if stack is not None else "")) as client:
-            await wait_for_stack(client, stack)
+            await wait_for_stack(client, stack, on_listening)
             if stack is not None:
                 await wait_for_downloads(stack)
             yield client, stack

@@ -15,7 +15,7 @@ from assay.errors import AssayError, DatasetError, NotFoundError, Problem, SpecE
 from assay.judging.recorded_verdicts import CasesWithVerdicts
 from assay.metrics.assertions import why_unmade
 from assay.metrics.checks.unmade_checks import NO_JUDGE_FOR_IT, not_made
-from assay.model.run import CaseResult, DatasetReading, PauseCause, Run, RunState, StateChange
+from assay.model.run import CaseResult, DatasetReading, DatasetRef, PauseCause, Run, RunState, StateChange
 from assay.runtime.failpoints import failpoint
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from assay.agent_host.opening import UserCode
     from assay.client.client import Client
+    from assay.client.dataset_upload import DatasetUpload
     from assay.datasets import Dataset, DatasetInfo
     from assay.local.stack import LocalStack
     from assay.model.case import Case
@@ -125,8 +126,15 @@ def _check_prompts(spec: Spec, dataset: Dataset, info: DatasetInfo) -> None:
         raise DatasetError(found)
 
 
-async def wait_for_stack(client: Client, stack: LocalStack | None) -> None:
+async def wait_for_stack(
+    client: Client, stack: LocalStack | None, on_listening: Callable[[Client], None] | None = None
+) -> None:
     """Wait until the orchestrator takes work.
+
+    Args:
+        client: To the orchestrator.
+        stack: The local stack; None for a server.
+        on_listening: Called as soon as a local orchestrator takes connections: it answers calls once it is ready.
 
     Raises:
         SetupError: The local orchestrator ended by itself.
@@ -147,6 +155,8 @@ async def wait_for_stack(client: Client, stack: LocalStack | None) -> None:
         stack.check()
         stack.start_missing()  # one that another command started may have ended meanwhile
         await asyncio.sleep(0.01)
+    if on_listening is not None and stack.listens:
+        on_listening(client)
     waiting = asyncio.ensure_future(client.wait_for_ready(STARTUP_TIMEOUT_S))
     try:
         while not waiting.done():
@@ -157,9 +167,9 @@ async def wait_for_stack(client: Client, stack: LocalStack | None) -> None:
         waiting.cancel()
 
 
-async def start_run(client: Client, spec: Spec, dataset: Dataset, info: DatasetInfo) -> Run:
+async def start_run(client: Client, spec: Spec, upload: DatasetUpload, info: DatasetInfo) -> Run:
     """Upload the dataset and create the run."""
-    (run,) = await start_runs(client, [spec], dataset, info)
+    (run,) = await _create_runs(client, [spec], await upload.finish(client), upload.cases, info)
     return run
 
 
@@ -173,11 +183,13 @@ async def start_runs(client: Client, specs: Sequence[Spec], dataset: Dataset, in
     cases = dataset if recorded is None else CasesWithVerdicts(dataset, recorded)
     with contextlib.ExitStack() as stack:
         ordered = cases if stopping is None else stack.enter_context(shuffled_cases(cases, stopping.seed))
-        return await _start_runs(client, specs, ordered, info)
+        stored = await client.upload_dataset(ordered, name=info.name, format=info.format)
+        return await _create_runs(client, specs, stored, ordered, info)
 
 
-async def _start_runs(client: Client, specs: Sequence[Spec], cases: Iterable[Case], info: DatasetInfo) -> list[Run]:
-    stored = await client.upload_dataset(cases, name=info.name, format=info.format)
+async def _create_runs(
+    client: Client, specs: Sequence[Spec], stored: DatasetRef, cases: Iterable[Case], info: DatasetInfo
+) -> list[Run]:
     failpoint("client.dataset_uploaded")
     runs: list[Run] = []
     try:

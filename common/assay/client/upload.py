@@ -8,6 +8,7 @@ from assay.v1 import orchestrator_pb2 as pb
 from assay.wire.case import case_to_wire
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import AsyncIterator, Iterable, Iterator
 
     from assay.model.case import Case
@@ -17,7 +18,10 @@ _BATCH_CASES = 500
 
 
 async def upload_parts(
-    cases: Iterable[Case], header: pb.DatasetHeader, unreadable: list[Exception]
+    cases: Iterable[Case],
+    header: pb.DatasetHeader,
+    unreadable: list[Exception],
+    wanted: asyncio.Event | None = None,
 ) -> AsyncIterator[pb.UploadDatasetRequest]:
     """Yield the messages.
 
@@ -25,6 +29,7 @@ async def upload_parts(
         cases: The dataset, read while it is sent.
         header: What the dataset is.
         unreadable: Takes what reading the cases raises, which gRPC would replace by an error of its own.
+        wanted: The messages end once it is set; None for at once.
     """
     yield pb.UploadDatasetRequest(header=header)
     batch: list[pb.Case] = []
@@ -38,6 +43,8 @@ async def upload_parts(
         size += message.ByteSize()
     if batch:
         yield pb.UploadDatasetRequest(cases=pb.CaseBatch(cases=batch))
+    if wanted is not None:
+        await wanted.wait()
 
 
 def _noting_problems(cases: Iterable[Case], problems: list[Exception]) -> Iterator[Case]:

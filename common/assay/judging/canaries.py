@@ -17,7 +17,7 @@ the case's own: cases are then treated as if they had no reference.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from assay.model.canary_summary import (
@@ -30,6 +30,7 @@ from assay.model.canary_summary import (
     CanarySummary,
     CanaryTally,
 )
+from assay.records import dataclass
 from assay.statistics.exact_sum import ExactSum
 from assay.text.folding import fold
 

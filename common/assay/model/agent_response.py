@@ -6,7 +6,7 @@ that a Python agent may return, an HTTP agent is mapped to, a dataset may record
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import Any
 
@@ -26,6 +26,7 @@ from assay.model.response_fields import (
 from assay.model.response_limits import MAX_TRACEBACK_CHARS
 from assay.model.response_text import USAGE_KEYS, find_text_key, missing_text
 from assay.parsing.names import kind_of
+from assay.records import dataclass
 
 __all__ = [
     "AgentError",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from assay.records import dataclass
 
 DEFAULT_BASELINE = "baseline"
 """The name that is meant where none is given."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from assay.model.agent_response import AgentResponse, Message, response_from_json, response_to_json
+from assay.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

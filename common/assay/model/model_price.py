@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from fractions import Fraction
+
+from assay.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

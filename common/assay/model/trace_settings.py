@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from assay.errors import Problem
 from assay.parsing.fields import Fields
+from assay.records import dataclass
 
 if TYPE_CHECKING:
     from assay.model.run_settings import AgentSettings
@@ -20,7 +21,7 @@ _WAIT_S = 2.0
 _MAX_WAIT_S = 60.0
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class TraceSettings:
     """Where the spans of an agent are read from.
 

@@ -7,9 +7,10 @@ from __future__ import annotations
 import enum
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from assay.identity.rights import Right
+from assay.records import dataclass
 from assay.rpc.options import ChannelOptions
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from typing import TYPE_CHECKING
+
+from assay.records import dataclass
 
 if TYPE_CHECKING:
     import grpc

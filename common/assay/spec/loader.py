@@ -27,6 +27,7 @@ from assay.parsing.fields import Fields
 from assay.parsing.names import metric_name_problem, name_problem, unknown_name, writable
 from assay.parsing.percentages import read_share
 from assay.parsing.yaml_nodes import Lines, parse_yaml
+from assay.records import dataclass
 from assay.spec.agents import ADAPTERS, PYTHON_KEYS, check_agent
 from assay.spec.grpc_options import GRPC_KEYS, read_ca_file
 from assay.spec.judging import JudgeReader, missing_key
@@ -112,7 +113,7 @@ def load_spec(
     return dataclasses.replace(reader.read(overrides, dataset, metrics), source=file.path)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class SpecFile:
     """A spec as its file has it, unchecked.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -16,6 +16,7 @@ from assay.parsing.model_tables import number_problems
 from assay.parsing.names import kind_of, unknown_name
 from assay.providers.own_services import KEY_VARIABLES
 from assay.providers.prices import PRICE_NUMBERS, find_price, read_prices
+from assay.records import dataclass
 from assay.spec.headers import read_headers, read_texts
 from assay.spec.prompt_template import template_problem, variables_of
 from assay.spec.urls import has_user

@@ -6,9 +6,9 @@ Differences are B - A throughout. Functions import scipy and numpy when they are
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from assay.records import dataclass
 from assay.statistics.sign_flips import SignFlip, sign_flip
 
 if TYPE_CHECKING:

@@ -11,12 +11,12 @@ The criteria are the spec's gates; without gates, the thresholds of the metrics.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from assay.metrics.checks.unmade_checks import not_made
 from assay.model.run import GateOutcome, GateResult
+from assay.records import dataclass
 from assay.statistics.thresholds import TOLERANCE
 from assay.verdict.stopping_text import stopped_sentence
 

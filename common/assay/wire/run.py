@@ -110,8 +110,8 @@ RUN = Converter(
 )
 
 
-def result_to_wire(result: CaseResult) -> pb.CaseResult:
-    """Return the message of a row."""
+def result_to_wire(result: CaseResult, *, with_answer: bool = True) -> pb.CaseResult:
+    """Return the message of a row, on demand without its answer, input and references."""
     return pb.CaseResult(
         case_id=result.case_id,
         case_index=result.case_index,
@@ -132,16 +132,22 @@ def result_to_wire(result: CaseResult) -> pb.CaseResult:
         ],
         latency_ms=result.latency_ms,
         reason=result.reason,
-        response=response_to_wire(result.response) if result.response is not None else None,
-        input=result.input,
-        references=result.references,
         tags=result.tags,
         weight=None if result.weight == 1.0 else result.weight,
-        turns=map(turn_to_wire, result.turns),
         start_time=timestamp_to_wire(result.started_at),
         duration_ms=result.duration_ms,
-        place=result.place,
+        **(_answer_fields(result) if with_answer else {}),
     )
+
+
+def _answer_fields(result: CaseResult) -> dict[str, Any]:
+    return {
+        "response": response_to_wire(result.response) if result.response is not None else None,
+        "input": result.input,
+        "references": result.references,
+        "turns": map(turn_to_wire, result.turns),
+        "place": result.place,
+    }
 
 
 def turn_to_wire(turn: TurnResult) -> pb.TurnResult:
@@ -193,10 +199,10 @@ ATTEMPT = Converter(
 )
 
 
-def event_to_wire(event: StateChange | CaseResult) -> pb.RunEvent:
-    """Return the message of an event."""
+def event_to_wire(event: StateChange | CaseResult, *, with_answers: bool = True) -> pb.RunEvent:
+    """Return the message of an event; of a row on demand without its answer, input and references."""
     if isinstance(event, CaseResult):
-        return pb.RunEvent(sequence=event.sequence, case_finished=result_to_wire(event))
+        return pb.RunEvent(sequence=event.sequence, case_finished=result_to_wire(event, with_answer=with_answers))
     return pb.RunEvent(
         sequence=event.sequence,
         state_changed=pb.StateChanged(

@@ -27,7 +27,7 @@ from assay_orchestrator.store.database import open_database
 from assay_orchestrator.store.revisions import TABLES
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
     from contextlib import AbstractAsyncContextManager
     from pathlib import Path
 
@@ -38,7 +38,12 @@ EXACT = {"threshold": 0.85, "collapse_whitespace": False, "strip_punctuation": F
 
 @asynccontextmanager
 async def _serve(
-    folder: Path, *, storage_backoff: Backoff = STORAGE_BACKOFF, embedder: Any = None, **changes: Any
+    folder: Path,
+    *,
+    storage_backoff: Backoff = STORAGE_BACKOFF,
+    embedder: Any = None,
+    before_start: Callable[[str], Awaitable[None]] | None = None,
+    **changes: Any,
 ) -> AsyncIterator[Client]:
     own: dict[str, Any] = {"listen": f"unix:{folder}/o.sock", "database": folder / "assay.db"}
     # Runs that are left without a host need not end: with the usual grace each such test would wait five seconds.
@@ -52,6 +57,8 @@ async def _serve(
         "assay.v1.RunService", lambda grpc: orchestrator_pb2_grpc.add_RunServiceServicer_to_server(service, grpc)
     )
     address = await server.start(settings.listen)
+    if before_start is not None:
+        await before_start(address)
     await manager.start()
     server.set_serving(True)
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import gc
 from contextlib import AsyncExitStack, contextmanager
 from types import AsyncGeneratorType
@@ -12,6 +13,7 @@ import pytest
 import sqlalchemy as sa
 from tests.waiting import until
 
+from assay.agent_host.caller import AgentCaller
 from assay.client.client import Client
 from assay.errors import ResumeExpiredError, WatchBehindError
 from assay.model.agent_response import AgentResponse
@@ -30,10 +32,12 @@ if TYPE_CHECKING:
 
     import grpc.aio
 
-    from assay.model.run import RunSettings
+    from assay.model.agent_response import AgentRequest
+    from assay.model.run import RunSettings, StateChange
 
     Serve = Callable[..., AbstractAsyncContextManager[Client]]
     SettingsOf = Callable[..., RunSettings]
+    Event = Run | StateChange | CaseResult
 
 
 def recorded(count: int, size: int = 1) -> list[Case]:
@@ -256,3 +260,36 @@ async def test_watchers_of_different_pace_see_the_same(serve: Serve, settings_of
         assert (await client.get_run(run.run_id)).state is RunState.SUCCEEDED
         assert all(events == late for events in live)
         assert await all_events(150) == late[150:]
+
+
+async def test_rows_of_a_watch_are_those_that_are_stored(serve: Serve, settings_of: SettingsOf) -> None:
+    """Short rows reach a watch with answers from memory, long ones and conversations from the store: all are equal."""
+    cases = [
+        Case("short", (Turn("q", references=("r",)),), tags=("t",), weight=2.0),
+        Case("variables", (Turn(""),), variables={"city": "Jena \U0001f600", "n": 1}, place=7),
+        Case("long", (Turn("q"),), category="long"),
+        Case("talk", (Turn("one"), Turn("two", references=("b",)))),
+    ]
+
+    def agent(request: AgentRequest) -> dict[str, Any]:
+        size = 10_000 if request.case_id == "long" else 1
+        return {"text": "a\0b" * size, "output": {"n": [1, 2.5]}, "tool_calls": [{"name": "f"}], "model": "m"}
+
+    async with serve() as client:
+        dataset = await client.upload_dataset(cases, name="d")
+        run = await client.create_run(settings_of("python", "m:f"), dataset.dataset_id)
+        watching = asyncio.ensure_future(collect(client.watch_run(run.run_id, include_answers=True)))
+        await until(open_watches, lambda count: count == 1)
+        hosting = asyncio.ensure_future(client.host_agent(run.run_id, AgentCaller(agent), concurrency=2))
+        watched = {row.case_id: row for row in await watching if isinstance(row, CaseResult)}
+        await hosting
+        again = {row.case_id: row for row in await collect(client.watch_run(run.run_id)) if isinstance(row, CaseResult)}
+        stored = [row async for row in client.list_results(run.run_id)]
+    assert [dataclasses.replace(watched[row.case_id], sequence=0) for row in stored] == stored
+    assert [row.case_id for row in stored] == [case.case_id for case in cases]
+    assert all(row.response is None and not row.input for row in again.values())
+
+
+async def collect(events: AsyncIterator[Event]) -> list[Event]:
+    """Return all events."""
+    return [event async for event in events]

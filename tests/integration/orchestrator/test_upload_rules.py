@@ -7,11 +7,15 @@ import dataclasses
 import json
 import math
 import random
+from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
 
 import grpc
 import pytest
 
+from assay.client.client import Client
+from assay.model.agent_response import AgentResponse
+from assay.model.case import Case, Turn
 from assay.model.run import MetricSettings, RunState
 from assay.v1 import agent_pb2
 from assay.v1 import orchestrator_pb2 as pb
@@ -22,7 +26,6 @@ if TYPE_CHECKING:
 
     from google.protobuf.message import Message
 
-    from assay.client.client import Client
     from assay.model.run import RunSettings
 
     Serve = Callable[..., AbstractAsyncContextManager[Client]]
@@ -217,3 +220,25 @@ async def test_what_is_accepted_can_be_read_and_run(serve: Serve, settings_of: S
         assert run.state is RunState.SUCCEEDED, run.state_reason
         rows = [row async for row in client.list_results(run.run_id)]
         assert [row.case_id for row in rows] == [each.case_id for each in accepted]
+
+
+async def test_an_upload_that_begins_while_the_process_starts_is_whole(serve: Serve, settings_of: SettingsOf) -> None:
+    """The start discards broken uploads: one that has begun before waits for it, and is stored once it is wanted."""
+    cases = [Case(f"c{i}", (Turn(f"q{i}"),), recorded=AgentResponse(text="a")) for i in range(700)]
+    wanted, uploads = asyncio.Event(), []
+
+    async with AsyncExitStack() as stack:
+
+        async def begin(address: str) -> None:
+            client = await stack.enter_async_context(Client(address))
+            uploads.append(asyncio.create_task(client.upload_dataset(cases, name="early", wanted=wanted)))
+            await asyncio.wait(uploads, timeout=0.2)  # however far it gets
+
+        client = await stack.enter_async_context(serve(before_start=begin))
+        assert not uploads[0].done()
+        wanted.set()
+        stored = await uploads[0]
+        run = await client.create_run(settings_of(), stored.dataset_id)
+        async for _ in client.watch_run(run.run_id):
+            pass
+        assert (await client.get_run(run.run_id)).counts.finished == len(cases)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
@@ -14,6 +14,7 @@ import click
 from assay.errors import AssayError
 from assay.model.report_settings import DEFAULT_REPORTS, ReportSettings
 from assay.model.run import PauseCause
+from assay.records import dataclass
 from assay.text.unsafe_text import clean, shorten
 from assay_cli.exit_status import EXIT_INFRASTRUCTURE, EXIT_INTERRUPTED
 from assay_cli.options import print_document, print_line
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
     from assay.agent_host.opening import UserCode
     from assay.client.client import Client
+    from assay.client.watched_rows import WatchedRows
     from assay.local.stack import LocalStack
     from assay.model.run import CaseResult, Run, StateChange
     from assay.reports.ci_outputs import CiOutputs
@@ -106,7 +108,7 @@ async def follow_to_end(
     """
     is_own = bool(options.again) or code is not None or stack is not None
     try:
-        run = await _drive(client, run, options, code, stack, is_own=is_own)
+        run, watched = await _drive(client, run, options, code, stack, is_own=is_own)
     except asyncio.CancelledError:
         click.echo("", err=True)
         how = f"interrupted: what is done is stored. {options.how_to_continue(run)}"
@@ -118,7 +120,7 @@ async def follow_to_end(
         raise type(error)(f"{error.message}\n{options.how_to_continue(run)}", reason=error.reason) from error
     if options.form is Form.TEXT and not options.again:
         click.echo(say_state(run), file=options.out)
-    return await conclude(client, run, options, stack)
+    return await conclude(client, run, options, stack, watched)
 
 
 async def _drive(
@@ -129,30 +131,45 @@ async def _drive(
     stack: LocalStack | None,
     *,
     is_own: bool,
-) -> Run:
+) -> tuple[Run, WatchedRows]:
     from assay.agent_host.opening import UserCode
     from assay.client.progress import make_progress
     from assay.client.run_driver import drive_run
     from assay.client.starting import telling_of_start
+    from assay.client.watched_rows import WatchedRows
     from assay_cli.output.verbose_progress import VerboseProgress
 
     quiet = options.no_progress or options.form is Form.VERDICT
     hidden = quiet or (options.form is not Form.TEXT and not sys.stderr.isatty())
     shown = VerboseProgress(run, options.out) if options.verbose else make_progress(run, hidden=hidden)
+    watched = WatchedRows(run.counts.total)
+    # Lines of events are printed as they come, without answers.
+    with_answers = options.verbose or (
+        options.output_dir is not None and options.form is not Form.LINES and watched.is_wanted
+    )
     # What the agent prints goes to stderr: stdout is for results.
     with agent_stdout(), shown as progress:
 
         def take(event: Run | StateChange | CaseResult) -> None:
             progress.take(event)
+            if with_answers:
+                watched.take(event)
             if options.form is Form.LINES:
                 print_line(event_document(event), options.out)
 
         async with telling_of_start(stack, progress):
             code = code or UserCode()
-            return await drive_run(client, run, code, take, stack, resume=is_own, include_answers=options.verbose)
+            run = await drive_run(client, run, code, take, stack, resume=is_own, include_answers=with_answers)
+    return run, watched
 
 
-async def conclude(client: Client, run: Run, options: OutputOptions, stack: LocalStack | None = None) -> int:
+async def conclude(
+    client: Client,
+    run: Run,
+    options: OutputOptions,
+    stack: LocalStack | None = None,
+    watched: WatchedRows | None = None,
+) -> int:
     """Print the summary of a run that is over, write its report where one is wanted, and return the exit status.
 
     The local stack may stop as soon as the rows are read: nothing is asked after that.
@@ -178,7 +195,7 @@ async def conclude(client: Client, run: Run, options: OutputOptions, stack: Loca
     reports = None
     with saying_how_to_report(run, options.server):
         if options.output_dir is not None:
-            rows = client.list_results(run.run_id)
+            rows = watched.rows(client, run) if watched is not None else client.list_results(run.run_id)
             rows = _releasing(rows, stack) if stack is not None else rows
             rows = options.recorded(rows, run) if options.recorded is not None else rows
             reports = await write_reports(

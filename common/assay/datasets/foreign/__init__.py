@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from assay.datasets.foreign import (
@@ -23,6 +23,7 @@ from assay.datasets.foreign.cells import opened
 from assay.datasets.foreign.mapped import with_mapping
 from assay.datasets.foreign.parts import snake
 from assay.datasets.records import BadFileError
+from assay.records import dataclass
 
 if TYPE_CHECKING:
     from assay.datasets.records import Record

@@ -10,7 +10,7 @@ import csv
 import json
 import math
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, TypeGuard
 
 from assay.metrics.checks.json_values import json_in, json_values
@@ -18,6 +18,7 @@ from assay.metrics.checks.patterns import MAX_TEXT_CHARS, compile_pattern, patte
 from assay.metrics.checks.schema_validation import schema_complaints, schema_problem, schema_validator, validation_work
 from assay.metrics.core.call_matching import json_equal
 from assay.metrics.rouge import rouge, rouge_work
+from assay.records import dataclass
 from assay.statistics.thresholds import exceeds, meets
 from assay.text.edit_distance import edit_distance, edit_work
 from assay.text.word_tokens import tokenize

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from assay.metrics.checks.answer_checks import Outcome
@@ -17,6 +16,7 @@ from assay.metrics.checks.unmade_checks import NO_JUDGE_FOR_IT
 from assay.metrics.core.score import JURY
 from assay.metrics.jury.jury import jury_score
 from assay.metrics.jury.structured_verdict import objects_in
+from assay.records import dataclass
 from assay.statistics.thresholds import meets
 
 if TYPE_CHECKING:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from assay.metrics.core.score import embeds_references, keeps_vector, usable_references
 from assay.model.agent_response import AgentStatus
+from assay.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

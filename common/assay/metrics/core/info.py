@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
+
+from assay.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from assay.metrics.core.embedding import EmbeddingSettings
 from assay.model.agent_response import AgentStatus
 from assay.model.run import Score, ScoreStatus
+from assay.records import dataclass
 from assay.statistics.thresholds import holds
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ class EmbeddingEvidence:
     cosines: Mapping[str, float | None] = field(default_factory=dict)
     others: Mapping[str, NDArray[np.float32]] = field(default_factory=dict)
     truncated: frozenset[str] = frozenset()
-    settings: EmbeddingSettings = EmbeddingSettings("")  # noqa: RUF009 - immutable
+    settings: EmbeddingSettings = EmbeddingSettings("")
     revision: str = ""
     precision: str = ""
     engine: str = ""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import unicodedata
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from assay.metrics.core.score import EmbeddingEvidence, has_reference, usable_references
 from assay.model.agent_response import AgentStatus
+from assay.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -9,12 +9,12 @@ path stands for it, percent-decoded. Two addresses are equal when host (without 
 from __future__ import annotations
 
 import unicodedata
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 from assay.metrics.core.row_work import WORK_PER_CHARACTER
+from assay.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from assay.http.egress import EVERYWHERE, Egress
+from assay.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

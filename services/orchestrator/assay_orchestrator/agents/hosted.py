@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from assay.model.agent_response import AgentErrorKind, AgentResponse, error_response
 from assay.model.metric_call import MALFORMED, TIMEOUT, MetricOutcome
+from assay.records import dataclass
 from assay.wire.agent import request_to_wire
 from assay.wire.metric_call import metric_request_to_wire
 from assay_orchestrator.agents.protocol import NotAskedError
@@ -30,35 +31,35 @@ HostedRequest: TypeAlias = "AgentRequest | MetricRequest"
 HostedAnswer: TypeAlias = "AgentResponse | Mapping[str, MetricOutcome]"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class Questions:
     """Questions for a client, to the agent and to metrics."""
 
     requests: list[HostedRequest]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class Cancelled:
     """Questions whose answers are no longer wanted."""
 
     request_ids: list[str]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class Detached:
     """The run asks no more."""
 
     reason: str
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class Reconciled:
     """A client that was suspended has been sent every cancellation until now."""
 
     number: int
 
 
-@dataclasses.dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class _Question:
     request: HostedRequest
     answer: asyncio.Future[HostedAnswer]

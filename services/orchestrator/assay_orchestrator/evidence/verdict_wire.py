@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from assay.judging.rubric_file import read_rubric
@@ -11,6 +10,7 @@ from assay.metrics.checks.judged_checks import JUDGED_CHECKS, check_named, check
 from assay.metrics.core.score import JudgeEvidence, usable_references
 from assay.metrics.jury.structured_verdict import PARTS
 from assay.model.agent_response import clean_text
+from assay.records import dataclass
 from assay.v1 import agent_pb2, judge_pb2
 
 if TYPE_CHECKING:

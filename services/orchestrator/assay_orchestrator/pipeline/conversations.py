@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from assay.metrics.core.evidence import wanted_rubrics, wanted_texts
 from assay.metrics.core.score import Row, has_reference
 from assay.metrics.core.turn_scores import scores_turns
 from assay.model.agent_response import AgentResponse, AgentStatus, Message, Usage
+from assay.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

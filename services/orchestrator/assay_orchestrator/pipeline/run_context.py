@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
+from assay.records import dataclass
 from assay_orchestrator.instruments import ObservedRun
 from assay_orchestrator.pipeline.turns import Turns
 

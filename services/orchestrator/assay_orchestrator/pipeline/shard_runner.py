@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import time
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeAlias
+from dataclasses import field
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from assay.errors import AssayError
 from assay.metrics.core.row_verdict import row_reason, row_verdict
 from assay.metrics.core.score import EmbeddingEvidence, JudgeEvidence, Metric, keeps_vector
 from assay.model.agent_response import AgentRequest, AgentResponse, AgentStatus
 from assay.model.run import CaseResult
+from assay.records import dataclass
 from assay.runtime.failpoints import failpoint
 from assay.spec.judging import NO_JUDGE
+from assay.storage.texts import json_text
 from assay.storage.times import now
 from assay.telemetry.context import added_fields
 from assay_orchestrator.agents.protocol import NotAskedError
@@ -385,6 +387,8 @@ class ShardRunner:
         row = scored_row(work.case, answers, turns, evidence, turn_score, outcomes)
         await self._context.turns.take()
         scores = await self._context.scorer.score(row)
+        # For watchers that take answers; conversations, which have more than that, are read from the store for them.
+        shown = _shown(work.case, row.response) if len(work.case.turns) == 1 else {}
         return CaseResult(
             case_index=work.case_index,
             repeat_index=work.repeat_index,
@@ -400,7 +404,19 @@ class ShardRunner:
             answer_vector=_kept_vector(self._context.metrics, evidence[-1][0]),
             started_at=work.clock.started_at,
             duration_ms=work.clock.duration_ms,
+            **shown,
         )
+
+
+def _shown(case: Case, response: AgentResponse) -> dict[str, Any]:
+    """Return the fields of a row that its answer and its case fill, as they are read from the store."""
+    (turn,) = case.turns
+    return {
+        "response": response,
+        "input": turn.input or (json_text(case.variables) if case.variables else ""),
+        "references": turn.references,
+        "place": case.place,
+    }
 
 
 def _judged(work: _Work, turn: ScoredTurn) -> JudgedRow:

@@ -106,6 +106,7 @@ class RunManager:
         self._partial = PartialSummaries(database)
         self._deleter = Deleter(database)
         self._pausing: set[str] = set()
+        self.started = asyncio.Event()
         self.notifier = Notifier()
         shares = FairShares(settings.team_weights, settings.agent_limits)
         self._worker = ShardWorker(
@@ -132,6 +133,7 @@ class RunManager:
             self._peers.start()
         self._unattended.start()
         await self._deleter.recover()
+        self.started.set()
 
     async def _recover(self) -> None:
         def tidy(connection: sa.Connection) -> tuple[list[RunRecord], frozenset[str]]:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
@@ -15,6 +14,7 @@ import sqlalchemy as sa
 from assay.metrics.core.score import score_from_json, score_to_json
 from assay.model.agent_response import AgentStatus, response_from_json, response_to_json
 from assay.model.run import AttemptOutcome, CaseResult, RowAttempt, ScoreStatus
+from assay.records import dataclass
 from assay.storage.texts import json_text
 from assay.storage.times import now
 from assay_orchestrator.store import results, schema, shards

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import uuid
 from collections import Counter
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -15,6 +14,7 @@ from assay.errors import AssayError, DatasetError
 from assay.model.agent_response import clean_text
 from assay.model.case import Case, Turn, case_from_json, case_to_json
 from assay.model.run import DatasetRef
+from assay.records import dataclass
 from assay.storage.bulk import insert_rows
 from assay.storage.texts import CleanString, json_text
 from assay.storage.times import now

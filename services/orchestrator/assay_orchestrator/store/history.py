@@ -152,13 +152,14 @@ def _fitting(events: Sequence[E]) -> list[E]:
     """Return the first events or rows, at least one, that fit in one message together."""
     size = 0
     for count, event in enumerate(events):
-        size += _size(event) if isinstance(event, CaseResult) else 0
+        size += row_chars(event) if isinstance(event, CaseResult) else 0
         if count and size > _MAX_PAGE_CHARS:
             return list(events[:count])
     return list(events)
 
 
-def _size(row: CaseResult) -> int:
+def row_chars(row: CaseResult) -> int:
+    """Return about how many characters a row takes in a message, with its answer where it has that."""
     if row.turns:
         return result_to_wire(row).ByteSize()
     answer = len(str(response_to_json(row.response))) if row.response is not None else 0

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from assay.model.run import GateOutcome, GateResult
+from assay.records import dataclass
 from assay.verdict.gates import decide, meets_target, read_gate
 from assay.verdict.run_verdict import metric_error_gap, percent, survivors_gap, survivors_note, too_many
 from assay_orchestrator.summary.groups import MAX_GROUPS

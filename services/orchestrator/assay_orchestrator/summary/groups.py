@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from assay.model.run import GroupSummary
+from assay.records import dataclass
 from assay.statistics.exact_sum import ExactSum
 
 if TYPE_CHECKING:

@@ -6,10 +6,10 @@ import asyncio
 import dataclasses
 import time
 from collections import OrderedDict
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from assay.metrics import build_metric
+from assay.records import dataclass
 from assay_orchestrator.store import results
 from assay_orchestrator.summary.run_summary import summarise, with_verdict
 from assay_orchestrator.summary.stopped_early import stopped_early

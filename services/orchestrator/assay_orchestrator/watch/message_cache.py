@@ -32,9 +32,9 @@ class WatchMessageCache:
         if not step.events:
             return pb.WatchRunResponse(bookmark_sequence=step.before)
         if with_answers:
-            return _events_message(step)
+            return _events_message(step, with_answers=True)
         key = (run_id, step.before, step.events[-1].sequence, len(step.events))
-        made = self._events.pop(key, None) or _events_message(step)
+        made = self._events.pop(key, None) or _events_message(step, with_answers=False)
         _remember(self._events, key, made)
         return made
 
@@ -46,8 +46,8 @@ class WatchMessageCache:
         return made
 
 
-def _events_message(step: Step) -> pb.WatchRunResponse:
-    return pb.WatchRunResponse(events=[event_to_wire(event) for event in step.events])
+def _events_message(step: Step, *, with_answers: bool) -> pb.WatchRunResponse:
+    return pb.WatchRunResponse(events=[event_to_wire(event, with_answers=with_answers) for event in step.events])
 
 
 def _remember(made: OrderedDict[K, V], key: K, value: V) -> None:

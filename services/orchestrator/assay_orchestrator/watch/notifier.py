@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from assay_orchestrator.store.history import row_chars
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -13,6 +16,8 @@ if TYPE_CHECKING:
     from assay.model.run import CaseResult, StateChange
 
 _MAX_RECENT = 2000
+_MAX_CHARS = 4000
+"""Answers of longer rows are not cached: a page of 500 rows fits in a message, and 2,000 in some MiB."""
 
 
 class _WatchedRun:
@@ -47,7 +52,7 @@ class Notifier:
     """Publishes events of runs to their watchers.
 
     The store holds every event. Watchers that keep up are served from memory: the latest events of a watched run are
-    cached, without answers.
+    cached, with answers where these are short.
     """
 
     def __init__(self) -> None:
@@ -55,7 +60,8 @@ class Notifier:
 
     def publish(self, run_id: str, rows: Sequence[CaseResult]) -> None:
         """Publish results that are durable, in the order of their sequence."""
-        self.cache_events(run_id, rows)
+        if run_id in self._watched:
+            self.cache_events(run_id, [row if row_chars(row) <= _MAX_CHARS else _without_answer(row) for row in rows])
         self.notify(run_id)
 
     def cache_events(self, run_id: str, events: Sequence[StateChange | CaseResult]) -> None:
@@ -122,3 +128,7 @@ class Notifier:
             return True
         del self._watched[run_id]
         return False
+
+
+def _without_answer(row: CaseResult) -> CaseResult:
+    return replace(row, response=None, input="", references=(), place=None)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from assay.errors import ResumeExpiredError, UnavailableError
 from assay.model.run import FINISHED_STATES, CaseResult, Run, StateChange
+from assay.records import dataclass
 from assay.runtime.failpoints import failpoint
 from assay_orchestrator.store import history
 from assay_orchestrator.store.lifecycle import ACTIVE_STATES, client_view
@@ -143,7 +143,8 @@ class Watches:
     ) -> Sequence[StateChange | CaseResult]:
         if (run := self._known(scope, run_id)) is not None and run.last_sequence <= after:
             return ()
-        if not with_answers and (recent := self._notifier.recent_events(run_id, after, _EVENT_PAGE)):
+        recent = self._notifier.recent_events(run_id, after, _EVENT_PAGE)
+        if recent and (not with_answers or all(map(_is_complete, recent))):
             return recent
         events: Sequence[StateChange | CaseResult] = await self._shared(
             scope,
@@ -183,6 +184,10 @@ class Watches:
         except TimeoutError:
             return False
         return True
+
+
+def _is_complete(event: StateChange | CaseResult) -> bool:
+    return isinstance(event, StateChange) or event.response is not None
 
 
 def _ends(events: Sequence[StateChange | CaseResult]) -> bool:
