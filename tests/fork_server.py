@@ -1,18 +1,17 @@
 """Processes of a program, forked from one that has imported it.
 
 Importing is most of what a short command does, and half of what a service does until it is ready; tests start two
-thousand of them. A forked process has a folder, environment, standard streams and exit status of its own, runs
-`python -m PROGRAM` and ends as an interpreter does. What an interpreter or an import reads from the environment is that
-of the process that was forked: `ForkServer.needs_own_imports` says where it differs.
+thousand of them. A forked process has a folder, environment, standard streams, command line and exit status of its own,
+runs `python -m PROGRAM` and ends as an interpreter does. What an interpreter or an import reads from the environment is
+that of the process that was forked: `Forks.needs_own_imports` says where it differs.
+
+What forks imports the program when it is first called: a server that no test needs costs nothing.
 """
 
 from __future__ import annotations
 
-import gc
-import importlib
 import json
 import os
-import runpy
 import selectors
 import signal
 import socket
@@ -20,15 +19,63 @@ import subprocess
 import sys
 import threading
 import time
-from contextlib import suppress
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-_READ_AT_IMPORT = ("PYTHON", "LANG", "LC_", "GRPC_", "ASSAY_FAILPOINTS")
-_LONGEST_CALL = 1 << 20
+MODULES = {
+    "assay_cli": (
+        "assay.client.evaluate", "assay.client.starting", "assay.local.stack",
+        "assay.reports.formats.html.summary_view", "assay_cli.commands.run", "assay_cli.output.console",
+        "assay_cli.output.report_files", "jinja2",
+    ),
+    "assay_embedder": (
+        "assay.local.lease", "assay_embedder.packed.network", "assay_embedder.service", "safetensors.torch",
+        "tokenizers", "torch",
+    ),
+    "assay_judge": (
+        "assay.storage.postgres", "assay.storage.sqlite", "assay_judge.resources", "assay_judge.service", "anthropic",
+        "openai", "sqlalchemy.dialects.sqlite.pysqlite",
+    ),
+    "assay_orchestrator": (
+        "assay.local.lease", "assay.rpc.server", "assay.storage.sqlite", "assay_orchestrator.engine.dispatcher_factory",
+        "assay_orchestrator.runs.manager", "assay_orchestrator.service", "sqlalchemy.dialects.sqlite.pysqlite",
+        "uvloop",
+    ),
+}  # fmt: skip
+"""What is imported before a process of a program is forked."""
+
+_ROOT = Path(__file__).resolve().parents[1]
+_READ_AT_IMPORT = (
+    "PYTHON", "LANG", "LC_", "GRPC_", "HF_", "TRANSFORMERS_", "TOKENIZERS_", "TORCH", "PYTORCH_", "OMP_", "MKL_",
+    "ASSAY_EMBEDDER_THREADS",
+)  # fmt: skip
+LONGEST_CALL = 1 << 20
+_LONGEST_COMMAND = 1 << 12
+SERVICE_ENVIRONMENT = {"GRPC_VERBOSITY": "NONE"}
+"""What a service inherits from the command that starts it."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """What a process is to be, beside its streams.
+
+    Args:
+        arguments: What follows the program's name.
+        folder: The current folder.
+        environment: All variables.
+        umask: Of the files that it makes.
+        is_service: Whether it leads a session of its own, and imports nothing from the current folder.
+    """
+
+    arguments: list[str]
+    folder: str
+    environment: dict[str, str]
+    umask: int
+    is_service: bool
 
 
 class ForkedProcess:
@@ -52,6 +99,10 @@ class ForkedProcess:
     def kill(self) -> None:
         """Send SIGKILL."""
         self.send_signal(signal.SIGKILL)
+
+    def terminate(self) -> None:
+        """Send SIGTERM."""
+        self.send_signal(signal.SIGTERM)
 
     def poll(self) -> int | None:
         """Return the exit status, None before the end."""
@@ -77,23 +128,20 @@ class ForkedProcess:
 Process: TypeAlias = "ForkedProcess | subprocess.Popen[bytes]"
 
 
-class ForkServer:
-    """Starts processes of a program by forking one that has imported it; ends when it is closed, or the tests do.
+class Forks:
+    """Starts processes of a program through the process that forks them.
 
     Args:
         program: The package that is run.
-        modules: What is imported before.
+        channel: To the process that forks.
+        environment: That of this process.
     """
 
-    def __init__(self, program: str, modules: Sequence[str]) -> None:
+    def __init__(self, program: str, channel: socket.socket, environment: Mapping[str, str]) -> None:
         self._program = program
-        self._environment = dict(os.environ)
-        self._channel, served = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._channel.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _LONGEST_CALL)
-        with served:
-            fd = served.fileno()
-            command = [sys.executable, __file__, str(fd), program, *modules]
-            self._process = subprocess.Popen(command, pass_fds=(fd,))
+        self._channel = channel
+        self._environment = dict(environment)
+        self._channel.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, LONGEST_CALL)
 
     def needs_own_imports(self, environment: Mapping[str, str]) -> bool:
         """Return whether what is read at the start of a process differs in this environment."""
@@ -121,12 +169,32 @@ class ForkServer:
             stdin, stdout, stderr = streams
             command = [sys.executable, "-m", self._program, *arguments]
             return subprocess.Popen(command, cwd=folder, env=environment, stdin=stdin, stdout=stdout, stderr=stderr)
+        return self.fork(list(arguments), folder=folder, environment=environment, fds=streams)
+
+    def fork(
+        self,
+        arguments: list[str],
+        *,
+        folder: Path,
+        environment: Mapping[str, str],
+        fds: Sequence[int],
+        is_service: bool = False,
+    ) -> ForkedProcess:
+        """Fork the program, whatever it would import in this environment.
+
+        Args:
+            arguments: What follows its name.
+            folder: The current folder.
+            environment: All variables.
+            fds: The descriptors of its standard input, output and errors; then others that it holds.
+            is_service: Whether it leads a session of its own, and imports nothing from the current folder.
+        """
         mask = os.umask(0)
         os.umask(mask)
-        call = json.dumps([list(arguments), os.fspath(folder), dict(environment), mask]).encode()
+        call = Call(arguments, os.fspath(folder), dict(environment), mask, is_service)
         status, answering = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with answering:
-            socket.send_fds(self._channel, [call], [answering.fileno(), *streams])
+            socket.send_fds(self._channel, [json.dumps(asdict(call)).encode()], [answering.fileno(), *fds])
         return ForkedProcess(status)
 
     def run(
@@ -152,10 +220,43 @@ class ForkServer:
         output, errors = (text.decode().replace("\r\n", "\n").replace("\r", "\n") for text in said)
         return subprocess.CompletedProcess(list(arguments), returned, output, errors)
 
+
+class ForkServer(Forks):
+    """The process that forks; ends when it is closed, or the tests do.
+
+    Args:
+        program: A key of MODULES.
+        services: Programs that a forked process starts: they are forked as well.
+        defaults: Variables of the environment where this process has none of that name.
+    """
+
+    def __init__(
+        self, program: str, services: Mapping[str, ForkServer] | None = None, defaults: Mapping[str, str] | None = None
+    ) -> None:
+        environment = {**(defaults or {}), **os.environ}
+        channel, served = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        super().__init__(program, channel, environment)
+        started = {name: server.fileno() for name, server in (services or {}).items()}
+        with served:
+            fds = (served.fileno(), *started.values())
+            command = [sys.executable, "-m", "tests.forked_program", str(served.fileno()), program, json.dumps(started)]
+            command.append(" " * _LONGEST_COMMAND)  # room for the command line of a forked process
+            self._process = subprocess.Popen(command, pass_fds=fds, env=environment, cwd=_ROOT)
+
+    def fileno(self) -> int:
+        """Return the descriptor of the channel."""
+        return self._channel.fileno()
+
     def close(self) -> None:
-        """End the process that forks."""
+        """End the process that forks; those that start its processes have ended."""
         self._channel.close()
         self._process.wait()
+
+
+def service_servers() -> dict[str, ForkServer]:
+    """Return what forks the services that a command starts, by their programs."""
+    services = ("assay_embedder", "assay_judge", "assay_orchestrator")
+    return {program: ForkServer(program, defaults=SERVICE_ENVIRONMENT) for program in services}
 
 
 def _read_all(fds: Sequence[int], deadline: float) -> list[bytes]:
@@ -172,77 +273,3 @@ def _read_all(fds: Sequence[int], deadline: float) -> list[bytes]:
                 if not said[key.fd][-1]:
                     selector.unregister(key.fd)
     return [b"".join(said[fd]) for fd in fds]
-
-
-def _next_call(channel: socket.socket) -> Any:
-    """Return a call, in the process that is forked to answer it; the others never return.
-
-    Between them stands a process that waits for the status, so that this one need not.
-    """
-    while True:
-        call, fds, _, _ = socket.recv_fds(channel, _LONGEST_CALL, 4)
-        if not call:
-            os._exit(0)  # the tests have ended
-        if os.fork():
-            for fd in fds:
-                os.close(fd)
-            continue
-        channel.close()
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        status, *streams = fds
-        child = os.fork()
-        if child == 0:
-            os.close(status)
-            for number, fd in enumerate(streams):
-                os.dup2(fd, number)
-                os.close(fd)
-            return json.loads(call)
-        for fd in (0, 1, 2, *streams):
-            os.close(fd)
-        with socket.socket(fileno=status) as answer:
-            answer.send(str(child).encode())
-            # The child stays a zombie, whose number no other process gets, until its status is read.
-            ended = os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
-            assert ended is not None, "there is no WNOHANG"
-            signalled = ended.si_code != os.CLD_EXITED
-            with suppress(OSError):  # the tests have ended
-                answer.send(str(-ended.si_status if signalled else ended.si_status).encode())
-                answer.recv(1)
-        os._exit(0)
-
-
-def _renew_streams() -> None:
-    """Read and write what is at the standard descriptors now, as an interpreter that starts does."""
-    for fd, name in enumerate(("stdin", "stdout", "stderr")):
-        old = getattr(sys, name)
-        file = open(  # noqa: SIM115 - open for as long as the process is
-            fd, old.mode, 1 if name == "stderr" else -1, old.encoding, old.errors, closefd=False
-        )
-        setattr(sys, name, file)
-        setattr(sys, f"__{name}__", file)
-
-
-def _main() -> None:
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # those that wait are waited for by no process
-    before = dict(os.environ)
-    program, *modules = sys.argv[2:]
-    if program == "assay_cli":
-        os.environ["GRPC_VERBOSITY"] = "NONE"  # as the command does before it imports
-    for name in modules:
-        importlib.import_module(name)
-    gc.collect()
-    gc.freeze()
-    arguments, folder, environment, mask = _next_call(socket.socket(fileno=int(sys.argv[1])))
-    set_by_imports = {name: value for name, value in os.environ.items() if name not in before}
-    os.environ.clear()
-    os.environ.update({**set_by_imports, **environment})
-    _renew_streams()
-    os.umask(mask)
-    os.chdir(folder)
-    sys.path[0] = str(Path.cwd())
-    sys.argv[1:] = arguments
-    runpy.run_module(program, run_name="__main__", alter_sys=True)
-
-
-if __name__ == "__main__":
-    _main()

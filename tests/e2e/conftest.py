@@ -3,7 +3,8 @@
 A test that starts, stops or kills services, or looks at all that is stored, has a state directory of its own: `cli` and
 `project`, or `own_stack`, whose orchestrator runs. Others share a local stack that stays up, so that neither services
 nor models are started for each of their commands: `shared_cli` and `shared_project`, or `judged_project`, whose judge
-runs. `Cli.run` forks the command from a process that has imported it; `Cli.start` starts it as a shell does.
+runs. `Cli.run` forks the command from a process that has imported it, and the command its services; `Cli.start` starts it
+as a shell does, and it starts its services as it does for users.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 import pytest
-from tests.fork_server import ForkServer
+from tests.fork_server import ForkServer, service_servers
 from tests.waiting import wait_until
 
 from assay.local.stack import SERVICES
@@ -27,10 +28,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 ROOT = Path(__file__).resolve().parents[2]
-COMMAND_MODULES = (
-    "assay.client.evaluate", "assay.client.starting", "assay.local.stack", "assay.reports.formats.html.summary_view",
-    "assay_cli.commands.run", "assay_cli.output.console", "assay_cli.output.report_files", "jinja2",
-)  # fmt: skip
 
 
 class Cli:
@@ -104,10 +101,12 @@ class Cli:
 
 @pytest.fixture(scope="session")
 def command_server() -> Iterator[ForkServer]:
-    """Return what forks processes of the command."""
-    server = ForkServer("assay_cli", COMMAND_MODULES)
+    """Return what forks processes of the command, whose services are forked, too."""
+    services = service_servers()
+    server = ForkServer("assay_cli", services)
     yield server
-    server.close()
+    for one in (server, *services.values()):
+        one.close()
 
 
 @pytest.fixture

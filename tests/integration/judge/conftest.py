@@ -31,10 +31,6 @@ if TYPE_CHECKING:
 KEY = "sk-planted-0123456789-abcdefghij"
 GOOD = {"reasoning": "It is right.", "score": 4}
 ALLOWED = ("allow_judges", "allow_base_urls", "allow_key_variables")
-JUDGE_MODULES = (
-    "assay.storage.postgres", "assay.storage.sqlite", "assay_judge.resources", "assay_judge.service", "anthropic",
-    "openai", "sqlalchemy.dialects.sqlite.pysqlite",
-)  # fmt: skip
 PRICES = "prices: [{model: '*', input: 1, output: 5}]"
 
 
@@ -66,7 +62,7 @@ class Judge:
 @pytest.fixture(scope="session")
 def judges() -> Iterator[ForkServer]:
     """Return what forks judges."""
-    server = ForkServer("assay_judge", JUDGE_MODULES)
+    server = ForkServer("assay_judge")
     yield server
     server.close()
 

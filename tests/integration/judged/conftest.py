@@ -37,10 +37,6 @@ ALL = {
     **dict.fromkeys(("allow_judges", "allow_base_urls", "allow_key_variables"), ("*",)),
     "egress_networks": None,
 }
-ORCHESTRATOR_MODULES = (
-    "assay.local.lease", "assay.rpc.server", "assay.storage.sqlite", "assay_orchestrator.engine.dispatcher_factory",
-    "assay_orchestrator.runs.manager", "assay_orchestrator.service", "sqlalchemy.dialects.sqlite.pysqlite", "uvloop",
-)  # fmt: skip
 PRICES = "prices: [{model: '*', input: 1, output: 5}]"
 
 
@@ -190,7 +186,7 @@ def case_of() -> Callable[..., Case]:
 @pytest.fixture(scope="session")
 def orchestrators() -> Iterator[ForkServer]:
     """Return what forks orchestrators."""
-    server = ForkServer("assay_orchestrator", ORCHESTRATOR_MODULES)
+    server = ForkServer("assay_orchestrator")
     yield server
     server.close()
 
