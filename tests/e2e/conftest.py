@@ -3,8 +3,8 @@
 A test that starts, stops or kills services, or looks at all that is stored, has a state directory of its own: `cli` and
 `project`, or `own_stack`, whose orchestrator runs. Others share a local stack that stays up, so that neither services
 nor models are started for each of their commands: `shared_cli` and `shared_project`, or `judged_project`, whose judge
-runs. `Cli.run` forks the command from a process that has imported it, and the command its services; `Cli.start` starts it
-as a shell does, and it starts its services as it does for users.
+runs. `Cli.run` forks the command from a process that has imported it, and the command its services; `Cli.start` starts
+it as a shell does, and it starts its services as it does for users.
 """
 
 from __future__ import annotations
