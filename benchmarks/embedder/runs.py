@@ -22,7 +22,13 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from assay.errors import SetupError
+from assay_embedder.precision import choose_precision
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 SEED = 19
 WORDS = (
@@ -60,16 +66,32 @@ def main() -> None:
     parser.add_argument("--warm", action="store_true", help="keep the local stack up between commands")
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
+    left_out = unavailable(given.precision)
+    precisions = [precision for precision in given.precision if precision not in left_out]
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         write_project(folder, given.pairs)
-        figures = measure(folder, given.precision, given.rounds, warm=given.warm)
+        figures = measure(folder, precisions, given.rounds, warm=given.warm)
     for name, figure in figures.items():
         print(f"{name:<28} " + "  ".join(f"{key} {value}" for key, value in figure.items()))
+    for precision, reason in left_out.items():
+        print(f"{precision:<28} left out: {reason}")
     if given.json:
         machine = {"python": platform.python_version(), "machine": platform.machine(), "cpus": os.cpu_count()}
-        document = {"machine": machine, "pairs": given.pairs, "rounds": given.rounds, "figures": figures}
+        size = {"pairs": given.pairs, "rounds": given.rounds}
+        document = {"machine": machine, **size, "figures": figures, "left out": left_out}
         given.json.write_text(json.dumps(document, indent=1) + "\n")
+
+
+def unavailable(precisions: Sequence[str]) -> dict[str, str]:
+    """Return why this machine has none of some precisions, by precision."""
+    reasons = {}
+    for precision in filter(None, precisions):
+        try:
+            choose_precision(precision, "cpu")
+        except SetupError as error:
+            reasons[precision] = error.message
+    return reasons
 
 
 def text(chance: random.Random) -> str:
