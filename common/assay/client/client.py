@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import grpc.aio
@@ -111,7 +112,7 @@ class Client(ComparisonCalls):
         """
         request = pb.CreateRunRequest(
             request_id=request_id or str(uuid.uuid4()),
-            spec=SETTINGS.to_wire(settings),
+            spec=SETTINGS.to_wire(_as_given(settings)),
             dataset_id=dataset_id,
         )
         run = RUN.from_wire((await self._call(lambda: self._stub.CreateRun(request))).run)
@@ -499,6 +500,14 @@ class Client(ComparisonCalls):
                 return
             except UnavailableError as problem:
                 await self._lost(problem, patience)
+
+
+def _as_given(settings: RunSettings) -> RunSettings:
+    """Return settings without parameters of metrics that are at their defaults, which the server adds."""
+    from assay.metrics import given_parameters  # imported here: most clients start no run
+
+    metrics = [replace(each, parameters=given_parameters(each.kind, each.parameters)) for each in settings.metrics]
+    return replace(settings, metrics=metrics)
 
 
 def _meets(wanted: RunFilter, run: Run) -> bool:

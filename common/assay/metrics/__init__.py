@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from assay.errors import Problem, SpecError
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from assay.metrics.core.score import Metric
     from assay.model.run import MetricSettings
 
-__all__ = ["METRICS", "build_metric", "complete_parameters", "count_problem"]
+__all__ = ["METRICS", "build_metric", "complete_parameters", "count_problem", "given_parameters"]
 
 _CLASSES = {
     "semantic_similarity": "SemanticSimilarity",
@@ -116,3 +117,21 @@ def complete_parameters(kind: str, given: Mapping[str, Any], *, where: str) -> d
     if complete.get("model", DEFAULT_MODEL) != DEFAULT_MODEL and "threshold" not in given:
         complete["threshold"] = None
     return complete
+
+
+def given_parameters(kind: str, complete: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parameters of a metric without those that `complete_parameters` adds again.
+
+    A server is sent these alone: an older one refuses parameters that it does not know, also at their defaults.
+
+    Args:
+        kind: The kind of metric.
+        complete: Its parameters; those of a kind that is not known are returned as they are.
+    """
+    found = dict(complete)
+    for name in complete:
+        fewer = {key: value for key, value in found.items() if key != name}
+        with suppress(SpecError):  # a parameter without a default is given
+            if complete_parameters(kind, fewer, where=kind) == complete:
+                found = fewer
+    return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -10,6 +11,7 @@ from tests.integration.rpc.conftest import RUN_SERVICE
 from assay.client.client import Client
 from assay.client.run_references import find_run_id
 from assay.errors import InvalidInputError, SetupError
+from assay.metrics import complete_parameters
 from assay.model.run import AgentSettings, CaseSelection, JudgeSettings, MetricSettings, RunSettings, RunState
 from assay.v1 import orchestrator_pb2 as pb
 from assay.version import __version__
@@ -129,6 +131,26 @@ async def test_a_setting_that_the_server_does_not_know_is_refused(wire: Wire) ->
         "upgrade it, or leave that out of the spec; run run-1 was cancelled"
     )
     assert cancelled == ["run-1"]
+
+
+async def test_a_parameter_at_its_default_is_not_sent(wire: Wire) -> None:
+    """A server that does not know it yet takes the run; what differs from its default is sent, and refused there."""
+    sent = []
+
+    async def create(request: bytes, context: object) -> bytes:
+        spec = pb.CreateRunRequest.FromString(request).spec
+        sent.append([json.loads(metric.parameters_json or "{}") for metric in spec.metrics])
+        return pb.CreateRunResponse(run=pb.Run(run_id="run-1", spec=spec)).SerializeToString()
+
+    kinds: dict[str, dict[str, Any]] = {
+        "semantic_similarity": {},
+        "latency": {"threshold": 2.0},
+        "consistency": {"model": "other"},
+    }
+    metrics = [MetricSettings(kind, complete_parameters(kind, given, where=kind)) for kind, given in kinds.items()]
+    async with Client(await wire.serve({"CreateRun": ("unary_unary", create)}, service=RUN_SERVICE)) as client:
+        await client.create_run(RunSettings("r", AgentSettings("http", "http://127.0.0.1:1"), metrics), "d")
+    assert sent == [list(kinds.values())]
 
 
 async def test_a_call_that_the_server_does_not_know(wire: Wire) -> None:
