@@ -34,6 +34,7 @@ _REFLECTION_SERVICE = "grpc.reflection.v1alpha.ServerReflection"
 _NAMING = re.compile(r"(^|_)(ids?|teams?|names?|token)$")
 _MAX_NAMING_DEPTH = 8  # a message that may hold itself is not followed without end
 _MAX_SOCKET_PATH_BYTES = 107  # what the kernel takes
+_LEAVE_S = 0.5
 
 
 class RpcServer:
@@ -256,6 +257,7 @@ async def serve_until_signal(
     on_drain: Callable[[], Awaitable[None]] | None = None,
     grace_s: float = 10.0,
     also_stop_on: asyncio.Event | None = None,
+    leave_s: float = _LEAVE_S,
 ) -> None:
     """Serve until SIGTERM or SIGINT, then drain and stop; a second signal stops at once.
 
@@ -266,6 +268,7 @@ async def serve_until_signal(
         on_drain: Awaited after health says NOT_SERVING and `stopping` is set.
         grace_s: Running calls may take this long after the drain.
         also_stop_on: Stops the server like a first signal; a first signal sets it.
+        leave_s: Calls are taken for so long after health says NOT_SERVING, but at a unix socket.
 
     Raises:
         SetupError: The address is taken or is no address.
@@ -277,15 +280,19 @@ async def serve_until_signal(
             if on_ready is None or await _finished_before(first, _awaited(on_ready(bound))):
                 server.set_serving(True)
                 await first.wait()
-            await _finished_before(second, _drained(server, on_drain, grace_s))
+            leave_s = 0.0 if bound.startswith("unix:") else leave_s
+            await _finished_before(second, _drained(server, on_drain, grace_s, leave_s))
         finally:
             await server.stop(0)
 
 
-async def _drained(server: RpcServer, on_drain: Callable[[], Awaitable[None]] | None, grace_s: float) -> None:
+async def _drained(
+    server: RpcServer, on_drain: Callable[[], Awaitable[None]] | None, grace_s: float, leave_s: float
+) -> None:
     server.begin_stopping()
-    if on_drain is not None:
-        await on_drain()
+    # Clients that watch health go elsewhere. A call that gRPC has taken and no handler has when the server stops ends
+    # as CANCELLED, after which a client does not make it again.
+    await asyncio.gather(asyncio.sleep(leave_s), *([] if on_drain is None else [on_drain()]))
     await server.stop(grace_s)
 
 

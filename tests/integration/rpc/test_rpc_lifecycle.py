@@ -51,6 +51,7 @@ class Life:
                 on_drain=self._on_drain,
                 grace_s=60,
                 also_stop_on=self.also_stop_on,
+                leave_s=0.0,
             )
         )
 
@@ -61,6 +62,32 @@ class Life:
     async def _on_drain(self) -> None:
         self.draining.set()
         await self.may_drain.wait()
+
+
+@pytest.mark.parametrize("is_local", [False, True])
+async def test_calls_are_taken_until_clients_have_left(wire: Any, tmp_path: Path, is_local: bool) -> None:
+    """At a port, a call that comes just after NOT_SERVING is answered; a unix socket has no clients that balance."""
+    server, stop = wire.server(ECHO), asyncio.Event()
+    address: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+
+    async def on_ready(bound: str) -> None:
+        address.set_result(bound)
+
+    where = f"unix:{tmp_path}/s.sock" if is_local else "127.0.0.1:0"
+    serving = asyncio.create_task(
+        serve_until_signal(server, where, on_ready=on_ready, also_stop_on=stop, grace_s=60, leave_s=300)
+    )
+    channel = await wire.channel(await address)
+    await wait_for_ready(channel, "", 60)
+    stop.set()
+    await server.stopping.wait()
+    if is_local:
+        await serving
+        return
+    assert await health_of(channel) == Status.NOT_SERVING
+    assert await channel.unary_unary(f"/{SERVICE}/Echo")(b"late") == b"late"
+    serving.cancel()
+    await asyncio.wait([serving])
 
 
 async def test_a_server_that_listens_before_its_imports_answers_a_call_that_came_meanwhile(wire: Any) -> None:
