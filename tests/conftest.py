@@ -94,10 +94,10 @@ class PostgresServer:
     def __init__(
         self, folder: Path, settings: Mapping[str, str | int] | None = None, *, cluster: Path | None = None
     ) -> None:
-        self._folder = folder
+        self.folder = folder
         self._settings = settings if settings is not None else {}
         self._user = _unprivileged_user()
-        self._binaries = _binaries(folder, self._user)
+        self.binaries = _binaries(folder, self._user)
         self.data = folder / "data"
         self._process: subprocess.Popen[bytes] | None = None
         with closing(socket.create_server(("127.0.0.1", 0))) as free:
@@ -109,11 +109,12 @@ class PostgresServer:
             subprocess.run(["cp", "-Rp", cluster, self.data], check=True)  # with their owner
             return
         options = ["-D", str(self.data), "-U", "tests", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"]
-        done = subprocess.run(self._command("initdb", *options), capture_output=True, text=True, cwd=folder)
+        done = subprocess.run(self.command("initdb", *options), capture_output=True, text=True, cwd=folder)
         assert done.returncode == 0, f"initdb failed: {done.stdout}{done.stderr}"
         rules = self.data / "pg_hba.conf"
         # Users whom tests make have passwords.
-        rules.write_text("host all tests 127.0.0.1/32 trust\nhost all all 127.0.0.1/32 scram-sha-256\n")
+        own = "host all tests 127.0.0.1/32 trust\nhost replication tests 127.0.0.1/32 trust\n"
+        rules.write_text(f"{own}host all all 127.0.0.1/32 scram-sha-256\n")
 
     def start(self) -> None:
         """Start the server and wait until it answers; after a kill it first repairs itself."""
@@ -125,7 +126,7 @@ class PostgresServer:
                 psycopg.connect(self.url, connect_timeout=5).close()
             except psycopg.OperationalError as problem:
                 if time.monotonic() > deadline:
-                    log = (self._folder / "log").read_text(errors="replace")[-2000:]
+                    log = (self.folder / "log").read_text(errors="replace")[-2000:]
                     pytest.fail(f"PostgreSQL did not start within {_START_S:g} s: {problem}\n{log}")
                 time.sleep(0.02)
             else:
@@ -146,8 +147,9 @@ class PostgresServer:
             self._process.send_signal(signal.SIGQUIT)
             self._process.wait()
 
-    def _command(self, program: str, *arguments: str | Path) -> list[str | Path]:
-        command: list[str | Path] = [self._binaries / program, *arguments]
+    def command(self, program: str | Path, *arguments: str | Path) -> list[str | Path]:
+        """Return the command line of one of the server's programs, run by its user."""
+        command: list[str | Path] = [self.binaries / program, *arguments]
         return [sys.executable, "-I", "-S", "-c", _SWITCH_USER, self._user, *command] if self._user else command
 
     def _launch(self) -> subprocess.Popen[bytes]:
@@ -158,10 +160,10 @@ class PostgresServer:
             **self._settings,
         }  # fmt: skip
         options = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
-        with (self._folder / "log").open("ab") as log:
+        with (self.folder / "log").open("ab") as log:
             return subprocess.Popen(
-                self._command("postgres", "-D", self.data, *options),
-                stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self._folder,
+                self.command("postgres", "-D", self.data, *options),
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.folder,
                 start_new_session=True,  # Ctrl-C is for the tests, which stop it when they have tidied up
             )  # fmt: skip
 

@@ -96,6 +96,14 @@ NOT_RUN = {
         "make mutants": "takes up to 90 minutes",
         ".venv/bin/python -m tools.mutants": "takes minutes; `test_mutants.py` runs its parts",
     },
+    "docs/operating.md": {
+        "assay admin migrate": "needs a shared PostgreSQL: `test_upgrade_in_use.py` runs it",
+        "pg_": "needs a server of its own: `test_backups.py` runs it",
+        "cp ": "restores a server: `test_backups.py` runs it",
+        "echo ": "restores a server: `test_backups.py` runs it",
+        "touch ": "restores a server: `test_backups.py` runs it",
+        "sqlite3 ": "needs a file in use: `test_backups.py` makes such a copy",
+    },
     "docs/runs.md": {
         "assay runs pause": "needs a run in this state: `test_cli_runs.py` runs it",
         "assay runs resume": "needs a run in this state: `test_cli_runs.py` and `test_cli_checks.py` run it",

@@ -97,7 +97,7 @@ def problems_of(where: str, manifest: dict[str, Any]) -> list[str]:
 
 def problems_by_definition(manifest: dict[str, Any]) -> list[str]:
     """Return what is wrong with a manifest by the CustomResourceDefinition of its kind; nothing where there is none."""
-    import jsonschema  # type: ignore[import-untyped]  # comes with kubernetes-validate
+    import jsonschema  # comes with kubernetes-validate
 
     folder, version = os.environ.get("ASSAY_CRD_SCHEMAS"), manifest["apiVersion"].rpartition("/")[2]
     files = sorted(Path(folder).glob("*.yaml")) if folder else []

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 import grpc
 import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
 from tests.compose_file import IMAGES, SERVICES, image_environment, mounts, program
 from tests.read_only_root import landlock_version
 from tests.waiting import WITHIN_S
@@ -172,7 +173,9 @@ async def answer_of(address: str, tls: ClientFiles) -> grpc.StatusCode:
     """Return how a service answers a health check of a client with these files."""
     async with open_channel(address, ChannelOptions(tls=tls, attempts=1)) as channel:
         try:
-            await channel.unary_unary("/grpc.health.v1.Health/Check")(b"", timeout=20)
+            await health_pb2_grpc.HealthStub(channel).Check(  # type: ignore[attr-defined]  # its stubs lack it
+                health_pb2.HealthCheckRequest(), timeout=20
+            )
         except grpc.aio.AioRpcError as refusal:
             return refusal.code()
     return grpc.StatusCode.OK

@@ -30,7 +30,7 @@ def test_every_package_of_an_image_is_listed(tmp_path: Path) -> None:
     python = environment_of(tmp_path / "environment")
     texts = []
     for name in ("first.json", "second.json"):
-        command = [sys.executable, ROOT / "tools/sbom.py", "judge", python, tmp_path / name]
+        command: list[str | Path] = [sys.executable, ROOT / "tools/sbom.py", "judge", python, tmp_path / name]
         subprocess.run(command, check=True, cwd=ROOT)  # it ends with a sentence where its schema is not met
         texts.append((tmp_path / name).read_text(encoding="utf-8"))
     assert texts[0] == texts[1]

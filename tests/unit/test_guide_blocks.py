@@ -41,6 +41,7 @@ ELSEWHERE = {
     ("docs/frameworks.md", "python"): "test_frameworks_guide.py",
     ("docs/metrics.md", "python"): "test_metric_functions.py",
     ("docs/judges.md", "csv"): "test_judges_guide.py",
+    ("docs/operating.md", ""): "test_backups.py",
     ("docs/judges.md", "jsonl"): "test_judges_guide.py",
     ("docs/python.md", "python"): "test_python_guide.py",
     ("docs/runs.md", "mermaid"): "test_run_lifecycle.py",
@@ -215,7 +216,9 @@ def shell_problem(command: str) -> str:
             mine = r"(examples|tools|requirements|deploy/(?!overlays/ours))/?"
             files = [word for word in rest if re.match(mine, word)]
             return "".join(name for name in files if not (ROOT / name).exists())
-        case ["." | "export" | "printf" | "chmod" | "echo" | "cat" | "sqlite3", *_] | []:
+        case ["." | "export" | "printf" | "chmod" | "echo" | "cat" | "cp" | "touch" | "sqlite3", *_] | []:
+            return ""
+        case ["pg_dump" | "pg_restore" | "pg_basebackup", *_]:
             return ""
         case _:
             return f"no test knows {words[0]}"
