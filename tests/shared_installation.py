@@ -17,16 +17,19 @@ from assay_orchestrator.identity.serving import add_admin_service, authenticator
 from assay_orchestrator.identity.verifier import TokenVerifier
 from assay_orchestrator.runs.manager import RunManager
 from assay_orchestrator.runs.planner import Planner
+from assay_orchestrator.runs.team_runs import TeamRuns
+from assay_orchestrator.runs.upkeep import Upkeep
 from assay_orchestrator.service import RunService
 from assay_orchestrator.settings import Settings
 from assay_orchestrator.store import tokens
 from assay_orchestrator.store.database import open_database
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable, Sequence
     from pathlib import Path
 
     from assay.storage.database import Database
+    from assay_orchestrator.runs.team_services import TeamService
 
 
 @dataclass
@@ -83,13 +86,20 @@ class SharedInstallation:
 
 @asynccontextmanager
 async def shared_installation(
-    folder: Path, *, listen: str = "", recheck_s: float = 30.0, **changes: Any
+    folder: Path,
+    *,
+    listen: str = "",
+    recheck_s: float = 30.0,
+    upkeep_s: float = 60.0,
+    planner: Callable[[Settings], Planner] = lambda settings: Planner(settings, None),
+    services: Sequence[TeamService] = (),
+    **changes: Any,
 ) -> AsyncIterator[SharedInstallation]:
     """Serve an orchestrator with identities, with settings of the test's own."""
     own: dict[str, Any] = {"database": folder / "assay.db", "auth": "tokens", "grace_s": 1.0, **changes}
     settings = Settings(listen=listen or f"unix:{folder}/shared.sock", **own)
     database, clock = open_database(settings), Clock()
-    manager = RunManager(database, settings, Planner(settings, None), open_dispatcher(settings, database))
+    manager = RunManager(database, settings, planner(settings), open_dispatcher(settings, database))
     known = TokenVerifier(database, monotonic_s=clock) if settings.oidc is None else authenticator(settings, database)
     log = AuditLog(database, monotonic_s=clock)
     options = replace(settings.server_options, authenticator=known, auditor=log, recheck_s=recheck_s)
@@ -98,7 +108,9 @@ async def shared_installation(
     server.add(
         "assay.v1.RunService", lambda grpc: orchestrator_pb2_grpc.add_RunServiceServicer_to_server(service, grpc)
     )
-    add_admin_service(server, database, manager)
+    team_runs = TeamRuns(database, manager)
+    upkeep = Upkeep(database, team_runs, services, settle_s=0.0, interval_s=upkeep_s)
+    add_admin_service(server, database, team_runs, upkeep)
     async with AsyncExitStack() as stack:
         stack.callback(database.close)
         stack.push_async_callback(log.aclose)
@@ -106,6 +118,8 @@ async def shared_installation(
         stack.push_async_callback(server.stop, 0)
         await manager.start()
         stack.push_async_callback(manager.aclose)
+        upkeep.start()
+        stack.push_async_callback(upkeep.aclose)
         server.set_serving(True)
         async with AsyncExitStack() as clients:
             yield SharedInstallation(address, database, clock, log, clients)

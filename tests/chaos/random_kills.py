@@ -47,7 +47,7 @@ HOSTED_PLANS = (Plan(case_count=200, repeats=1), Plan(case_count=100, repeats=2,
 SERVING = [
     name
     for name in FAILPOINTS
-    if not name.startswith(("client", "host", "report", "retry", "deletion", "stop", "judge"))
+    if not name.startswith(("client", "host", "report", "retry", "deletion", "team", "stop", "judge"))
 ]
 HOSTING = [name for name in FAILPOINTS if name.startswith(("client", "host", "report"))]
 KINDS = ("sqlite", "postgres", "command", "cluster")

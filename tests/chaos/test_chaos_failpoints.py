@@ -27,7 +27,7 @@ pytestmark = pytest.mark.chaos
 
 OFTEN = ("agent", "answer", "evidence", "result", "watch")
 CLIENTS = ("client", "host", "report")
-SPECIAL = ("recovery", "retry", "deletion", "stop", "early_stop", "judge")  # some have suites of their own
+SPECIAL = ("recovery", "retry", "deletion", "team", "stop", "early_stop", "judge")  # some have suites of their own
 ON_THE_WAY = sorted(name for name in FAILPOINTS if name.split(".")[0] not in (*CLIENTS, *SPECIAL))
 STORING = sorted(name for name in ON_THE_WAY if name.endswith("before_commit") and not name.startswith("schema"))
 

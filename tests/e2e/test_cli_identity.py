@@ -108,12 +108,34 @@ def test_a_team_works_at_a_shared_server(installation: tuple[Cli, str, str]) -> 
     assert "revoked" in cli.run("admin", "tokens", "list").stdout
     see_the_audit(cli, run["run_id"], made["token_id"])
 
+    delete_the_team(cli, operator)
+
     assert "removed the stored token" in cli.run("logout").stdout
     assert "assay login" in cli.run("logout", status=3).stderr
     cli.env |= {"ASSAY_TLS_CA": str(cli.folder / "server.pem")}
     assert "this server asks for a token" in cli.run("runs", "list", status=3).stderr
     cli.env |= {"ASSAY_TOKEN": new_token().text}
     assert "not of this installation" in cli.run("runs", "list", status=3).stderr
+
+
+def delete_the_team(cli: Cli, operator: str) -> None:
+    """Give the team a retention, and delete it as its operator."""
+    cli.env |= {"ASSAY_TOKEN": operator, "ASSAY_TLS_CA": str(cli.folder / "server.pem")}
+    kept = cli.run("admin", "teams", "retention", "search", "--runs", "90d", "--audit", "52w").stdout
+    assert "keeps runs 90 days, audit 364 days" in kept
+    assert (
+        "write 90d, 52w or never" in cli.run("admin", "teams", "retention", "search", "--runs", "soon", status=2).stderr
+    )
+    assert "add --yes" in cli.run("admin", "teams", "delete", "search", status=2).stderr
+    gone = cli.run("admin", "teams", "delete", "search", "--yes", "--no-wait")
+    assert "deleting team search; 0 runs are cancelled" in gone.stderr
+    assert gone.stdout.splitlines()[0].split() == ["store", "deleted", "counted", "again"]
+    assert "deleted team search: the server continues" in gone.stdout
+    [listed] = [line for line in cli.run("admin", "teams", "list").stdout.splitlines() if line.startswith("search")]
+    assert "90 days" in listed
+    assert "its data is being deleted" in listed
+    assert "which was deleted at" in cli.run("admin", "teams", "create", "search", status=2).stderr
+    del cli.env["ASSAY_TOKEN"], cli.env["ASSAY_TLS_CA"]
 
 
 def see_the_audit(cli: Cli, run_id: str, runner: str) -> None:

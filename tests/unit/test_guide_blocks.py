@@ -64,6 +64,7 @@ NOT_READ = {
     ("docs/installation.md", "... INFO"): "log lines of several tests, which `test_cli_logs.py` compares",
     ("docs/metrics.md", "3 of 4 checks"): "a line of output, which `test_cli_checks.py` compares",
     ("docs/python.md", "<Evaluation capitals"): "a repr, which `test_api_result.py` compares",
+    ("docs/security.md", "store              deleted"): "a table, whose form `test_cli_identity.py` compares",
     ("docs/runs.md", "every answer is stored"): "a line of output, which `test_cli_judged.py` compares",
 }
 """Why no test reads a block, by its page and its beginning."""

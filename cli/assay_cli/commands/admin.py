@@ -16,11 +16,12 @@ from assay.text.unsafe_text import clean
 from assay_cli.admin_calls import called
 from assay_cli.commands import Group
 from assay_cli.commands.admin_audit import audit
+from assay_cli.commands.admin_team_data import delete_team, set_retention, shown
 from assay_cli.options import debug_option, json_option, print_document, server_option
 from assay_cli.output.terminal import table
 
 if TYPE_CHECKING:
-    from assay.client.admin import TokenInfo
+    from assay.client.admin import Team, TokenInfo
 
 _LIFETIME = re.compile(r"([1-9]\d{0,4})([hdw])", re.ASCII)
 _UNIT_S = {"h": 3_600, "d": 86_400, "w": 7 * 86_400}
@@ -84,7 +85,11 @@ def _become(module: str, database: Path | None, database_url: str | None, *more:
 
 @admin.group(cls=Group)
 def teams() -> None:
-    """Create, list, disable and enable teams; for operators."""
+    """Create, list, disable, enable and delete teams, and set how long their data stays; for operators."""
+
+
+teams.add_command(delete_team)
+teams.add_command(set_retention)
 
 
 @teams.command("create")
@@ -118,9 +123,18 @@ def list_teams(as_json: bool, server: str | None) -> int:
     if as_json:
         print_document([dataclasses.asdict(each) for each in found])
     else:
-        rows = ((clean(each.team), each.created_at, each.disabled_at or "no") for each in found)
-        click.echo(table([("team", "created", "disabled"), *rows]))
+        rows = (
+            (clean(each.team), each.created_at, shown(each.keep_runs_days), shown(each.keep_audit_days), _state(each))
+            for each in found
+        )
+        click.echo(table([("team", "created", "keeps runs", "keeps audit", "state"), *rows]))
     return 0
+
+
+def _state(team: Team) -> str:
+    if team.deleted_at:
+        return f"deleted {team.deleted_at}" + ("" if team.erased_at else ", its data is being deleted")
+    return f"disabled {team.disabled_at}" if team.disabled_at else "active"
 
 
 @teams.command("disable")

@@ -18,11 +18,55 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Team:
-    """A team: its name, when it was made, and since when it is disabled, ISO 8601; empty where it is not."""
+    """A team; times are ISO 8601, empty for never.
+
+    Args:
+        team: Its name.
+        created_at: When it was made.
+        disabled_at: Since when it is disabled.
+        deleted_at: Since when it is deleted.
+        erased_at: Since when nothing of a deleted team is left.
+        keep_runs_days: Runs that ended longer ago are deleted, but for baselines; 0 for never.
+        keep_audit_days: Audit entries that are older are deleted, but for the newest; 0 for never.
+    """
 
     team: str
     created_at: str
     disabled_at: str = ""
+    deleted_at: str = ""
+    erased_at: str = ""
+    keep_runs_days: int = 0
+    keep_audit_days: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class DeletedStore:
+    """A table, or a part of another service, that had something of a deleted team.
+
+    Args:
+        store: Its name.
+        deleted_count: How many entries were deleted.
+        remaining_count: How many there were when they were counted again; None where that is still to be done.
+    """
+
+    store: str
+    deleted_count: int
+    remaining_count: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class TeamDeletion:
+    """How far the deletion of a team is: done once `team.erased_at` is set.
+
+    Args:
+        team: The team.
+        stores: What was deleted.
+        cancelled_count: How many runs this call has cancelled.
+    """
+
+    team: Team
+    stores: tuple[DeletedStore, ...]
+    cancelled_count: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +139,32 @@ async def enable_team(client: Client, team: str) -> Team:
     return _team(response.team)
 
 
+async def delete_team(client: Client, team: str) -> TeamDeletion:
+    """Begin to delete a team with all its data; called again, say how far that is. For operators."""
+    response = await call_admin(client, lambda stub: stub.DeleteTeam(pb.DeleteTeamRequest(team=team)))
+    stores = (
+        DeletedStore(each.store, each.deleted_count, each.remaining_count if each.HasField("remaining_count") else None)
+        for each in response.stores
+    )
+    return TeamDeletion(_team(response.team), tuple(stores), response.cancelled_count)
+
+
+async def set_team_retention(
+    client: Client, team: str, *, keep_runs_days: int | None = None, keep_audit_days: int | None = None
+) -> Team:
+    """Set after how many days a team's runs and audit entries are deleted; for operators.
+
+    Args:
+        client: With the token of an operator.
+        team: The team.
+        keep_runs_days: For runs that have ended; 0 for never, None to leave it as it is.
+        keep_audit_days: For audit entries; likewise.
+    """
+    request = pb.SetTeamRetentionRequest(team=team, keep_runs_days=keep_runs_days, keep_audit_days=keep_audit_days)
+    response = await call_admin(client, lambda stub: stub.SetTeamRetention(request))
+    return _team(response.team)
+
+
 async def create_token(client: Client, role: str, name: str, *, team: str = "", lifetime_s: int = 0) -> NewToken:
     """Make a token.
 
@@ -147,7 +217,7 @@ def _explained(address: str) -> Iterator[None]:
 
 
 def _team(team: pb.Team) -> Team:
-    return Team(team.team, team.created_at, team.disabled_at)
+    return Team(*(getattr(team, name) for name in Team.__slots__))
 
 
 def _info(token: pb.Token) -> TokenInfo:

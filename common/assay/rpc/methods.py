@@ -169,6 +169,8 @@ METHODS: Mapping[str, Mapping[str, MethodRule]] = {
         "ListTeams": _idempotent(_OPERATE, audit=Audit.NONE),
         "DisableTeam": _idempotent(_OPERATE, {"team": Name.TEAM}, Audit.CHANGE),
         "EnableTeam": _idempotent(_OPERATE, {"team": Name.TEAM}, Audit.CHANGE),
+        "DeleteTeam": _idempotent(_OPERATE, {"team": Name.TEAM}, Audit.CHANGE),
+        "SetTeamRetention": _idempotent(_OPERATE, {"team": Name.TEAM}, Audit.CHANGE),
         "CreateToken": _call(_ADMINISTER, {"team": Name.TEAM, "name": Name.LABEL}, Audit.CHANGE),
         "ListTokens": _idempotent(_ADMINISTER, {"team": Name.TEAM}, Audit.NONE),
         "ListAuditEvents": _idempotent(_ADMINISTER, {"team": Name.TEAM, **_PAGE}, Audit.NONE),
@@ -180,6 +182,7 @@ METHODS: Mapping[str, Mapping[str, MethodRule]] = {
         "Similarity": _idempotent(_RUN, audit=Audit.NONE),
         "SimilarityStream": _answered_stream(_RUN, {"request_id": Name.LABEL}, Audit.NONE),
         "ListModels": _idempotent(_READ),
+        "DeleteScope": _idempotent(_OPERATE, audit=Audit.NONE),
     },
     "assay.v1.JudgeService": {
         # Each call may cost money: the caller decides about another one.
@@ -187,6 +190,7 @@ METHODS: Mapping[str, Mapping[str, MethodRule]] = {
         "GradeStream": _answered_stream(_RUN, {"request_id": Name.LABEL, "grade.run_id": Name.SCOPED}, Audit.NONE),
         "ComparePair": _call(_RUN, _RUN_ID, Audit.NONE),
         "ListRubrics": _idempotent(_READ),
+        "DeleteScope": _idempotent(_OPERATE, audit=Audit.NONE),
     },
     "assay.v1.AgentService": {
         "Answer": _call(_RUN, _AGENT_REQUEST, Audit.NONE),

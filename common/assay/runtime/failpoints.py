@@ -61,6 +61,8 @@ FAILPOINTS = {
     "retry.after_commit": "rows with errors are set aside, none of them is tried again yet",
     "deletion.begun": "a run is gone, its rows are not",
     "deletion.batch_removed": "some rows of a deleted run are gone",
+    "team.batch_erased": "some rows of a deleted team are gone",
+    "team.rows_erased": "all rows of a deleted team are gone, other services are not asked yet",
     "judge.order_before_commit": "an order of a verdict was written, its transaction is open",
     "judge.order_after_commit": "an order of a verdict is stored, its caller does not know yet",
     "judge.batch_before_submit": "a batch is about to be created at the provider, its lease is not checked yet",

@@ -47,6 +47,10 @@ class Transactions(Protocol):
 class Database(Transactions, Protocol):
     """The database of a service; the code that opened it closes it."""
 
+    async def forget_deleted(self) -> None:
+        """Let what was deleted be gone from the files as well, as far as the database can do that while it is used."""
+        ...
+
     def close(self) -> None:
         """Finish what is being written and let another process have the database."""
         ...

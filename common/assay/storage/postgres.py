@@ -152,6 +152,9 @@ class PostgresDatabase:
             raise cancelled
         return work.result()
 
+    async def forget_deleted(self) -> None:
+        """Do nothing: the server's own vacuum does it, at times that its operator sets."""
+
     def close(self) -> None:
         """Finish what is being written, and close the connections."""
         self._outages.close()

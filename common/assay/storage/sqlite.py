@@ -94,6 +94,10 @@ class SqliteDatabase:
 
         return await asyncio.get_running_loop().run_in_executor(self._writer, self._run, checked)
 
+    async def forget_deleted(self) -> None:
+        """Empty the log: deleted bytes are overwritten in the file, but the log has those of before."""
+        await asyncio.get_running_loop().run_in_executor(self._writer, self._empty_log)
+
     def close(self) -> None:
         """Finish what is being written, close the file and let another process have it."""
         for pool in (self._writer, self._readers):
@@ -118,6 +122,12 @@ class SqliteDatabase:
                 del self._connections[threading.get_ident()]
                 connection.invalidate()  # closes the file too
                 raise
+
+    def _empty_log(self) -> None:
+        with self._translated():
+            raw = self._connection().connection.driver_connection
+            assert isinstance(raw, _Connection), "the engine makes no others"
+            raw.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()  # a reader may delay it to the next checkpoint
 
     def _connection(self) -> sa.Connection:
         # One connection per thread: opening a file and setting its pragmas costs more than a query.
@@ -226,6 +236,7 @@ def _configure(connection: sqlite3.Connection, _record: object) -> None:
         "synchronous=FULL",
         "foreign_keys=ON",
         "busy_timeout=10000",
+        "secure_delete=ON",  # of a deleted team nothing stays in the file
         f"mmap_size={_MMAP_BYTES}",
     ):
         connection.execute(f"PRAGMA {pragma}")

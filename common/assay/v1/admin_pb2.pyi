@@ -27,22 +27,38 @@ class Team(_message.Message):
     TEAM_FIELD_NUMBER: _builtins.int
     CREATED_AT_FIELD_NUMBER: _builtins.int
     DISABLED_AT_FIELD_NUMBER: _builtins.int
+    DELETED_AT_FIELD_NUMBER: _builtins.int
+    ERASED_AT_FIELD_NUMBER: _builtins.int
+    KEEP_RUNS_DAYS_FIELD_NUMBER: _builtins.int
+    KEEP_AUDIT_DAYS_FIELD_NUMBER: _builtins.int
     team: _builtins.str
     """1 to 63 lower-case letters, digits and "-"; begins with a letter, ends with a letter or digit."""
     created_at: _builtins.str
     """When it was made, ISO 8601."""
     disabled_at: _builtins.str
     """Since when it is disabled, ISO 8601; empty while it is not."""
+    deleted_at: _builtins.str
+    """Since when it is deleted, ISO 8601; empty while it is not."""
+    erased_at: _builtins.str
+    """Since when nothing of a deleted team is left, ISO 8601; empty while there is or may be."""
+    keep_runs_days: _builtins.int
+    """Runs that ended longer ago than so many days are deleted, but for baselines; 0 for never."""
+    keep_audit_days: _builtins.int
+    """Audit entries older than so many days are deleted, but for the newest; 0 for never."""
     def __init__(
         self,
         *,
         team: _builtins.str = ...,
         created_at: _builtins.str = ...,
         disabled_at: _builtins.str = ...,
+        deleted_at: _builtins.str = ...,
+        erased_at: _builtins.str = ...,
+        keep_runs_days: _builtins.int = ...,
+        keep_audit_days: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at", "disabled_at", b"disabled_at", "team", b"team"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at", "deleted_at", b"deleted_at", "disabled_at", b"disabled_at", "erased_at", b"erased_at", "keep_audit_days", b"keep_audit_days", "keep_runs_days", b"keep_runs_days", "team", b"team"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -641,3 +657,154 @@ class AuditEvent(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___AuditEvent: _TypeAlias = AuditEvent  # noqa: Y015
+
+@_typing.final
+class DeleteTeamRequest(_message.Message):
+    """DeleteTeamRequest deletes a team."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TEAM_FIELD_NUMBER: _builtins.int
+    team: _builtins.str
+    """Its name."""
+    def __init__(
+        self,
+        *,
+        team: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["team", b"team"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DeleteTeamRequest: _TypeAlias = DeleteTeamRequest  # noqa: Y015
+
+@_typing.final
+class DeleteTeamResponse(_message.Message):
+    """DeleteTeamResponse says how far the deletion is."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TEAM_FIELD_NUMBER: _builtins.int
+    STORES_FIELD_NUMBER: _builtins.int
+    CANCELLED_COUNT_FIELD_NUMBER: _builtins.int
+    cancelled_count: _builtins.int
+    """How many of its runs had not ended and were cancelled by this call."""
+    @_builtins.property
+    def team(self) -> Global___Team:
+        """The team."""
+
+    @_builtins.property
+    def stores(self) -> _containers.RepeatedCompositeFieldContainer[Global___DeletedStore]:
+        """What was deleted, by store; all of it is done once team.erased_at is set."""
+
+    def __init__(
+        self,
+        *,
+        team: Global___Team | None = ...,
+        stores: _abc.Iterable[Global___DeletedStore] | None = ...,
+        cancelled_count: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["team", b"team"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cancelled_count", b"cancelled_count", "stores", b"stores", "team", b"team"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DeleteTeamResponse: _TypeAlias = DeleteTeamResponse  # noqa: Y015
+
+@_typing.final
+class DeletedStore(_message.Message):
+    """DeletedStore is a table, or a part of another service, that had something of a deleted team."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    STORE_FIELD_NUMBER: _builtins.int
+    DELETED_COUNT_FIELD_NUMBER: _builtins.int
+    REMAINING_COUNT_FIELD_NUMBER: _builtins.int
+    store: _builtins.str
+    """Its name, e.g. "results" or "judge verdicts"."""
+    deleted_count: _builtins.int
+    """How many entries were deleted."""
+    remaining_count: _builtins.int
+    """How many there were when they were counted again; absent where that has not been done yet, or the service does not
+    answer.
+    """
+    def __init__(
+        self,
+        *,
+        store: _builtins.str = ...,
+        deleted_count: _builtins.int = ...,
+        remaining_count: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_remaining_count", b"_remaining_count", "remaining_count", b"remaining_count"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_remaining_count", b"_remaining_count", "deleted_count", b"deleted_count", "remaining_count", b"remaining_count", "store", b"store"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__remaining_count: _TypeAlias = _typing.Literal["remaining_count"]  # noqa: Y015
+    _WhichOneofArgType__remaining_count: _TypeAlias = _typing.Literal["_remaining_count", b"_remaining_count"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__remaining_count) -> _WhichOneofReturnType__remaining_count | None: ...
+
+Global___DeletedStore: _TypeAlias = DeletedStore  # noqa: Y015
+
+@_typing.final
+class SetTeamRetentionRequest(_message.Message):
+    """SetTeamRetentionRequest sets how long a team's data stays."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TEAM_FIELD_NUMBER: _builtins.int
+    KEEP_RUNS_DAYS_FIELD_NUMBER: _builtins.int
+    KEEP_AUDIT_DAYS_FIELD_NUMBER: _builtins.int
+    team: _builtins.str
+    """The team."""
+    keep_runs_days: _builtins.int
+    """Days after which runs that have ended are deleted, at most 36,500; 0 for never. Absent: as before."""
+    keep_audit_days: _builtins.int
+    """Days after which audit entries are deleted, at most 36,500; 0 for never. Absent: as before."""
+    def __init__(
+        self,
+        *,
+        team: _builtins.str = ...,
+        keep_runs_days: _builtins.int | None = ...,
+        keep_audit_days: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_keep_audit_days", b"_keep_audit_days", "_keep_runs_days", b"_keep_runs_days", "keep_audit_days", b"keep_audit_days", "keep_runs_days", b"keep_runs_days"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_keep_audit_days", b"_keep_audit_days", "_keep_runs_days", b"_keep_runs_days", "keep_audit_days", b"keep_audit_days", "keep_runs_days", b"keep_runs_days", "team", b"team"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__keep_audit_days: _TypeAlias = _typing.Literal["keep_audit_days"]  # noqa: Y015
+    _WhichOneofArgType__keep_audit_days: _TypeAlias = _typing.Literal["_keep_audit_days", b"_keep_audit_days"]  # noqa: Y015
+    _WhichOneofReturnType__keep_runs_days: _TypeAlias = _typing.Literal["keep_runs_days"]  # noqa: Y015
+    _WhichOneofArgType__keep_runs_days: _TypeAlias = _typing.Literal["_keep_runs_days", b"_keep_runs_days"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__keep_audit_days) -> _WhichOneofReturnType__keep_audit_days | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__keep_runs_days) -> _WhichOneofReturnType__keep_runs_days | None: ...
+
+Global___SetTeamRetentionRequest: _TypeAlias = SetTeamRetentionRequest  # noqa: Y015
+
+@_typing.final
+class SetTeamRetentionResponse(_message.Message):
+    """SetTeamRetentionResponse holds the team."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TEAM_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def team(self) -> Global___Team:
+        """The team."""
+
+    def __init__(
+        self,
+        *,
+        team: Global___Team | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["team", b"team"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["team", b"team"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SetTeamRetentionResponse: _TypeAlias = SetTeamRetentionResponse  # noqa: Y015

@@ -63,6 +63,16 @@ class AdminServiceStub(object):
                 request_serializer=assay_dot_v1_dot_admin__pb2.EnableTeamRequest.SerializeToString,
                 response_deserializer=assay_dot_v1_dot_admin__pb2.EnableTeamResponse.FromString,
                 _registered_method=True)
+        self.DeleteTeam = channel.unary_unary(
+                '/assay.v1.AdminService/DeleteTeam',
+                request_serializer=assay_dot_v1_dot_admin__pb2.DeleteTeamRequest.SerializeToString,
+                response_deserializer=assay_dot_v1_dot_admin__pb2.DeleteTeamResponse.FromString,
+                _registered_method=True)
+        self.SetTeamRetention = channel.unary_unary(
+                '/assay.v1.AdminService/SetTeamRetention',
+                request_serializer=assay_dot_v1_dot_admin__pb2.SetTeamRetentionRequest.SerializeToString,
+                response_deserializer=assay_dot_v1_dot_admin__pb2.SetTeamRetentionResponse.FromString,
+                _registered_method=True)
         self.CreateToken = channel.unary_unary(
                 '/assay.v1.AdminService/CreateToken',
                 request_serializer=assay_dot_v1_dot_admin__pb2.CreateTokenRequest.SerializeToString,
@@ -128,6 +138,24 @@ class AdminServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def DeleteTeam(self, request, context):
+        """DeleteTeam deletes a team and all its data, here, at the judge and in the embedder's caches; only an operator may, and not
+        its own team. It begins at once and continues in the background, also after a restart: call it again to see how far it
+        is. Active runs are cancelled. What stays is the team's name, which no other team gets, and its audit. Idempotent.
+        Errors: NOT_FOUND (TEAM_NOT_FOUND), INVALID_ARGUMENT (the caller's own team).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SetTeamRetention(self, request, context):
+        """SetTeamRetention sets after how many days runs and audit entries of a team are deleted; only an operator may. Idempotent.
+        Errors: NOT_FOUND (TEAM_NOT_FOUND), INVALID_ARGUMENT (more than 36,500 days).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def CreateToken(self, request, context):
         """CreateToken makes a token. Its text is in this response and nowhere else. A caller gives out roles whose rights it has
         itself. Errors: NOT_FOUND (TEAM_NOT_FOUND: to operators alone).
@@ -187,6 +215,16 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.EnableTeam,
                     request_deserializer=assay_dot_v1_dot_admin__pb2.EnableTeamRequest.FromString,
                     response_serializer=assay_dot_v1_dot_admin__pb2.EnableTeamResponse.SerializeToString,
+            ),
+            'DeleteTeam': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeleteTeam,
+                    request_deserializer=assay_dot_v1_dot_admin__pb2.DeleteTeamRequest.FromString,
+                    response_serializer=assay_dot_v1_dot_admin__pb2.DeleteTeamResponse.SerializeToString,
+            ),
+            'SetTeamRetention': grpc.unary_unary_rpc_method_handler(
+                    servicer.SetTeamRetention,
+                    request_deserializer=assay_dot_v1_dot_admin__pb2.SetTeamRetentionRequest.FromString,
+                    response_serializer=assay_dot_v1_dot_admin__pb2.SetTeamRetentionResponse.SerializeToString,
             ),
             'CreateToken': grpc.unary_unary_rpc_method_handler(
                     servicer.CreateToken,
@@ -348,6 +386,60 @@ class AdminService(object):
             '/assay.v1.AdminService/EnableTeam',
             assay_dot_v1_dot_admin__pb2.EnableTeamRequest.SerializeToString,
             assay_dot_v1_dot_admin__pb2.EnableTeamResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DeleteTeam(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/assay.v1.AdminService/DeleteTeam',
+            assay_dot_v1_dot_admin__pb2.DeleteTeamRequest.SerializeToString,
+            assay_dot_v1_dot_admin__pb2.DeleteTeamResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SetTeamRetention(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/assay.v1.AdminService/SetTeamRetention',
+            assay_dot_v1_dot_admin__pb2.SetTeamRetentionRequest.SerializeToString,
+            assay_dot_v1_dot_admin__pb2.SetTeamRetentionResponse.FromString,
             options,
             channel_credentials,
             insecure,

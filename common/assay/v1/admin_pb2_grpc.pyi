@@ -49,6 +49,16 @@ class AdminServiceStub:
     """
     EnableTeam: _grpc.UnaryUnaryMultiCallable[_admin_pb2.EnableTeamRequest, _admin_pb2.EnableTeamResponse]
     """EnableTeam takes back DisableTeam; only an operator may. Idempotent. Errors: NOT_FOUND (TEAM_NOT_FOUND)."""
+    DeleteTeam: _grpc.UnaryUnaryMultiCallable[_admin_pb2.DeleteTeamRequest, _admin_pb2.DeleteTeamResponse]
+    """DeleteTeam deletes a team and all its data, here, at the judge and in the embedder's caches; only an operator may, and not
+    its own team. It begins at once and continues in the background, also after a restart: call it again to see how far it
+    is. Active runs are cancelled. What stays is the team's name, which no other team gets, and its audit. Idempotent.
+    Errors: NOT_FOUND (TEAM_NOT_FOUND), INVALID_ARGUMENT (the caller's own team).
+    """
+    SetTeamRetention: _grpc.UnaryUnaryMultiCallable[_admin_pb2.SetTeamRetentionRequest, _admin_pb2.SetTeamRetentionResponse]
+    """SetTeamRetention sets after how many days runs and audit entries of a team are deleted; only an operator may. Idempotent.
+    Errors: NOT_FOUND (TEAM_NOT_FOUND), INVALID_ARGUMENT (more than 36,500 days).
+    """
     CreateToken: _grpc.UnaryUnaryMultiCallable[_admin_pb2.CreateTokenRequest, _admin_pb2.CreateTokenResponse]
     """CreateToken makes a token. Its text is in this response and nowhere else. A caller gives out roles whose rights it has
     itself. Errors: NOT_FOUND (TEAM_NOT_FOUND: to operators alone).
@@ -86,6 +96,16 @@ class AdminServiceAsyncStub(AdminServiceStub):
     """
     EnableTeam: _aio.UnaryUnaryMultiCallable[_admin_pb2.EnableTeamRequest, _admin_pb2.EnableTeamResponse]  # type: ignore[assignment]
     """EnableTeam takes back DisableTeam; only an operator may. Idempotent. Errors: NOT_FOUND (TEAM_NOT_FOUND)."""
+    DeleteTeam: _aio.UnaryUnaryMultiCallable[_admin_pb2.DeleteTeamRequest, _admin_pb2.DeleteTeamResponse]  # type: ignore[assignment]
+    """DeleteTeam deletes a team and all its data, here, at the judge and in the embedder's caches; only an operator may, and not
+    its own team. It begins at once and continues in the background, also after a restart: call it again to see how far it
+    is. Active runs are cancelled. What stays is the team's name, which no other team gets, and its audit. Idempotent.
+    Errors: NOT_FOUND (TEAM_NOT_FOUND), INVALID_ARGUMENT (the caller's own team).
+    """
+    SetTeamRetention: _aio.UnaryUnaryMultiCallable[_admin_pb2.SetTeamRetentionRequest, _admin_pb2.SetTeamRetentionResponse]  # type: ignore[assignment]
+    """SetTeamRetention sets after how many days runs and audit entries of a team are deleted; only an operator may. Idempotent.
+    Errors: NOT_FOUND (TEAM_NOT_FOUND), INVALID_ARGUMENT (more than 36,500 days).
+    """
     CreateToken: _aio.UnaryUnaryMultiCallable[_admin_pb2.CreateTokenRequest, _admin_pb2.CreateTokenResponse]  # type: ignore[assignment]
     """CreateToken makes a token. Its text is in this response and nowhere else. A caller gives out roles whose rights it has
     itself. Errors: NOT_FOUND (TEAM_NOT_FOUND: to operators alone).
@@ -150,6 +170,28 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_admin_pb2.EnableTeamResponse, _abc.Awaitable[_admin_pb2.EnableTeamResponse]]:
         """EnableTeam takes back DisableTeam; only an operator may. Idempotent. Errors: NOT_FOUND (TEAM_NOT_FOUND)."""
+
+    @_abc_1.abstractmethod
+    def DeleteTeam(
+        self,
+        request: _admin_pb2.DeleteTeamRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_pb2.DeleteTeamResponse, _abc.Awaitable[_admin_pb2.DeleteTeamResponse]]:
+        """DeleteTeam deletes a team and all its data, here, at the judge and in the embedder's caches; only an operator may, and not
+        its own team. It begins at once and continues in the background, also after a restart: call it again to see how far it
+        is. Active runs are cancelled. What stays is the team's name, which no other team gets, and its audit. Idempotent.
+        Errors: NOT_FOUND (TEAM_NOT_FOUND), INVALID_ARGUMENT (the caller's own team).
+        """
+
+    @_abc_1.abstractmethod
+    def SetTeamRetention(
+        self,
+        request: _admin_pb2.SetTeamRetentionRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_pb2.SetTeamRetentionResponse, _abc.Awaitable[_admin_pb2.SetTeamRetentionResponse]]:
+        """SetTeamRetention sets after how many days runs and audit entries of a team are deleted; only an operator may. Idempotent.
+        Errors: NOT_FOUND (TEAM_NOT_FOUND), INVALID_ARGUMENT (more than 36,500 days).
+        """
 
     @_abc_1.abstractmethod
     def CreateToken(

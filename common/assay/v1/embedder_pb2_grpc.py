@@ -65,6 +65,11 @@ class EmbedderServiceStub(object):
                 request_serializer=assay_dot_v1_dot_embedder__pb2.ListModelsRequest.SerializeToString,
                 response_deserializer=assay_dot_v1_dot_embedder__pb2.ListModelsResponse.FromString,
                 _registered_method=True)
+        self.DeleteScope = channel.unary_unary(
+                '/assay.v1.EmbedderService/DeleteScope',
+                request_serializer=assay_dot_v1_dot_embedder__pb2.EmbedderServiceDeleteScopeRequest.SerializeToString,
+                response_deserializer=assay_dot_v1_dot_embedder__pb2.EmbedderServiceDeleteScopeResponse.FromString,
+                _registered_method=True)
 
 
 class EmbedderServiceServicer(object):
@@ -111,6 +116,14 @@ class EmbedderServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def DeleteScope(self, request, context):
+        """DeleteScope deletes the cached vectors of a scope, in memory and on disk. Errors: UNAVAILABLE (the file of the cache
+        cannot be written: reason CACHE_NOT_WRITABLE).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_EmbedderServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -138,6 +151,11 @@ def add_EmbedderServiceServicer_to_server(servicer, server):
                     servicer.ListModels,
                     request_deserializer=assay_dot_v1_dot_embedder__pb2.ListModelsRequest.FromString,
                     response_serializer=assay_dot_v1_dot_embedder__pb2.ListModelsResponse.SerializeToString,
+            ),
+            'DeleteScope': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeleteScope,
+                    request_deserializer=assay_dot_v1_dot_embedder__pb2.EmbedderServiceDeleteScopeRequest.FromString,
+                    response_serializer=assay_dot_v1_dot_embedder__pb2.EmbedderServiceDeleteScopeResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -281,6 +299,33 @@ class EmbedderService(object):
             '/assay.v1.EmbedderService/ListModels',
             assay_dot_v1_dot_embedder__pb2.ListModelsRequest.SerializeToString,
             assay_dot_v1_dot_embedder__pb2.ListModelsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DeleteScope(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/assay.v1.EmbedderService/DeleteScope',
+            assay_dot_v1_dot_embedder__pb2.EmbedderServiceDeleteScopeRequest.SerializeToString,
+            assay_dot_v1_dot_embedder__pb2.EmbedderServiceDeleteScopeResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -49,6 +49,10 @@ class EmbedderServiceStub:
     """SimilarityStream is Similarity over a stream, as EmbedStream is Embed."""
     ListModels: _grpc.UnaryUnaryMultiCallable[_embedder_pb2.ListModelsRequest, _embedder_pb2.ListModelsResponse]
     """ListModels names the models that this server has loaded or may load."""
+    DeleteScope: _grpc.UnaryUnaryMultiCallable[_embedder_pb2.EmbedderServiceDeleteScopeRequest, _embedder_pb2.EmbedderServiceDeleteScopeResponse]
+    """DeleteScope deletes the cached vectors of a scope, in memory and on disk. Errors: UNAVAILABLE (the file of the cache
+    cannot be written: reason CACHE_NOT_WRITABLE).
+    """
 
 @_typing.type_check_only
 class EmbedderServiceAsyncStub(EmbedderServiceStub):
@@ -71,6 +75,10 @@ class EmbedderServiceAsyncStub(EmbedderServiceStub):
     """SimilarityStream is Similarity over a stream, as EmbedStream is Embed."""
     ListModels: _aio.UnaryUnaryMultiCallable[_embedder_pb2.ListModelsRequest, _embedder_pb2.ListModelsResponse]  # type: ignore[assignment]
     """ListModels names the models that this server has loaded or may load."""
+    DeleteScope: _aio.UnaryUnaryMultiCallable[_embedder_pb2.EmbedderServiceDeleteScopeRequest, _embedder_pb2.EmbedderServiceDeleteScopeResponse]  # type: ignore[assignment]
+    """DeleteScope deletes the cached vectors of a scope, in memory and on disk. Errors: UNAVAILABLE (the file of the cache
+    cannot be written: reason CACHE_NOT_WRITABLE).
+    """
 
 class EmbedderServiceServicer(metaclass=_abc_1.ABCMeta):
     """EmbedderService turns texts into vectors. All methods are idempotent.
@@ -120,5 +128,15 @@ class EmbedderServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_embedder_pb2.ListModelsResponse, _abc.Awaitable[_embedder_pb2.ListModelsResponse]]:
         """ListModels names the models that this server has loaded or may load."""
+
+    @_abc_1.abstractmethod
+    def DeleteScope(
+        self,
+        request: _embedder_pb2.EmbedderServiceDeleteScopeRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_embedder_pb2.EmbedderServiceDeleteScopeResponse, _abc.Awaitable[_embedder_pb2.EmbedderServiceDeleteScopeResponse]]:
+        """DeleteScope deletes the cached vectors of a scope, in memory and on disk. Errors: UNAVAILABLE (the file of the cache
+        cannot be written: reason CACHE_NOT_WRITABLE).
+        """
 
 def add_EmbedderServiceServicer_to_server(servicer: EmbedderServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

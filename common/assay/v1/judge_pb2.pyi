@@ -880,3 +880,95 @@ class Rubric(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Rubric: _TypeAlias = Rubric  # noqa: Y015
+
+@_typing.final
+class JudgeServiceDeleteScopeRequest(_message.Message):
+    """JudgeServiceDeleteScopeRequest deletes what is kept under a scope."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SCOPE_FIELD_NUMBER: _builtins.int
+    scope: _builtins.str
+    """The scope, as in GradeRequest."""
+    def __init__(
+        self,
+        *,
+        scope: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["scope", b"scope"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___JudgeServiceDeleteScopeRequest: _TypeAlias = JudgeServiceDeleteScopeRequest  # noqa: Y015
+
+@_typing.final
+class JudgeServiceDeleteScopeResponse(_message.Message):
+    """JudgeServiceDeleteScopeResponse says how much was deleted."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class DeletedCountsEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.int
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    @_typing.final
+    class RemainingCountsEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.int
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    DELETED_COUNTS_FIELD_NUMBER: _builtins.int
+    REMAINING_COUNTS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def deleted_counts(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
+        """Entries that were deleted, by what they were: "verdicts", "spending", "orders"."""
+
+    @_builtins.property
+    def remaining_counts(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
+        """Entries under the scope that were there when they were counted again."""
+
+    def __init__(
+        self,
+        *,
+        deleted_counts: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
+        remaining_counts: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["deleted_counts", b"deleted_counts", "remaining_counts", b"remaining_counts"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___JudgeServiceDeleteScopeResponse: _TypeAlias = JudgeServiceDeleteScopeResponse  # noqa: Y015

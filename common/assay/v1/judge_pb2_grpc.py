@@ -61,6 +61,11 @@ class JudgeServiceStub(object):
                 request_serializer=assay_dot_v1_dot_judge__pb2.ListRubricsRequest.SerializeToString,
                 response_deserializer=assay_dot_v1_dot_judge__pb2.ListRubricsResponse.FromString,
                 _registered_method=True)
+        self.DeleteScope = channel.unary_unary(
+                '/assay.v1.JudgeService/DeleteScope',
+                request_serializer=assay_dot_v1_dot_judge__pb2.JudgeServiceDeleteScopeRequest.SerializeToString,
+                response_deserializer=assay_dot_v1_dot_judge__pb2.JudgeServiceDeleteScopeResponse.FromString,
+                _registered_method=True)
 
 
 class JudgeServiceServicer(object):
@@ -101,6 +106,14 @@ class JudgeServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def DeleteScope(self, request, context):
+        """DeleteScope deletes all that is kept under a scope: verdicts, spending, orders and their outcomes. What a provider's
+        batch holds already is paid; its outcome is thrown away. Idempotent.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_JudgeServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -123,6 +136,11 @@ def add_JudgeServiceServicer_to_server(servicer, server):
                     servicer.ListRubrics,
                     request_deserializer=assay_dot_v1_dot_judge__pb2.ListRubricsRequest.FromString,
                     response_serializer=assay_dot_v1_dot_judge__pb2.ListRubricsResponse.SerializeToString,
+            ),
+            'DeleteScope': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeleteScope,
+                    request_deserializer=assay_dot_v1_dot_judge__pb2.JudgeServiceDeleteScopeRequest.FromString,
+                    response_serializer=assay_dot_v1_dot_judge__pb2.JudgeServiceDeleteScopeResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -240,6 +258,33 @@ class JudgeService(object):
             '/assay.v1.JudgeService/ListRubrics',
             assay_dot_v1_dot_judge__pb2.ListRubricsRequest.SerializeToString,
             assay_dot_v1_dot_judge__pb2.ListRubricsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DeleteScope(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/assay.v1.JudgeService/DeleteScope',
+            assay_dot_v1_dot_judge__pb2.JudgeServiceDeleteScopeRequest.SerializeToString,
+            assay_dot_v1_dot_judge__pb2.JudgeServiceDeleteScopeResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -48,6 +48,10 @@ class JudgeServiceStub:
     """ComparePair asks which of two answers is better, in both orders."""
     ListRubrics: _grpc.UnaryUnaryMultiCallable[_judge_pb2.ListRubricsRequest, _judge_pb2.ListRubricsResponse]
     """ListRubrics names the rubrics that this server knows."""
+    DeleteScope: _grpc.UnaryUnaryMultiCallable[_judge_pb2.JudgeServiceDeleteScopeRequest, _judge_pb2.JudgeServiceDeleteScopeResponse]
+    """DeleteScope deletes all that is kept under a scope: verdicts, spending, orders and their outcomes. What a provider's
+    batch holds already is paid; its outcome is thrown away. Idempotent.
+    """
 
 @_typing.type_check_only
 class JudgeServiceAsyncStub(JudgeServiceStub):
@@ -69,6 +73,10 @@ class JudgeServiceAsyncStub(JudgeServiceStub):
     """ComparePair asks which of two answers is better, in both orders."""
     ListRubrics: _aio.UnaryUnaryMultiCallable[_judge_pb2.ListRubricsRequest, _judge_pb2.ListRubricsResponse]  # type: ignore[assignment]
     """ListRubrics names the rubrics that this server knows."""
+    DeleteScope: _aio.UnaryUnaryMultiCallable[_judge_pb2.JudgeServiceDeleteScopeRequest, _judge_pb2.JudgeServiceDeleteScopeResponse]  # type: ignore[assignment]
+    """DeleteScope deletes all that is kept under a scope: verdicts, spending, orders and their outcomes. What a provider's
+    batch holds already is paid; its outcome is thrown away. Idempotent.
+    """
 
 class JudgeServiceServicer(metaclass=_abc_1.ABCMeta):
     """JudgeService grades answers with a language model.
@@ -111,5 +119,15 @@ class JudgeServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_judge_pb2.ListRubricsResponse, _abc.Awaitable[_judge_pb2.ListRubricsResponse]]:
         """ListRubrics names the rubrics that this server knows."""
+
+    @_abc_1.abstractmethod
+    def DeleteScope(
+        self,
+        request: _judge_pb2.JudgeServiceDeleteScopeRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_judge_pb2.JudgeServiceDeleteScopeResponse, _abc.Awaitable[_judge_pb2.JudgeServiceDeleteScopeResponse]]:
+        """DeleteScope deletes all that is kept under a scope: verdicts, spending, orders and their outcomes. What a provider's
+        batch holds already is paid; its outcome is thrown away. Idempotent.
+        """
 
 def add_JudgeServiceServicer_to_server(servicer: JudgeServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

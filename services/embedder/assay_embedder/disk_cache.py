@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from assay.errors import SetupError
+from assay.errors import SetupError, UnavailableError
 from assay_embedder.jobs import Computed
+from assay_embedder.scope_prefix import scope_prefix
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
 logger = logging.getLogger(__name__)
@@ -84,6 +85,46 @@ class DiskCache:
         with contextlib.suppress(queue.Full):
             self._waiting.put_nowait(entries)
 
+    def delete_scope(self, scope: str) -> tuple[int, int]:
+        """Delete the vectors of a scope, those too that wait to be written; return how many, and how many are left.
+
+        Deleted bytes are overwritten in the file, and its log is emptied.
+
+        Raises:
+            UnavailableError: The file cannot be written.
+        """
+        prefix = scope_prefix(scope)
+        own = (prefix, prefix + b"\xff" * 32)
+        count = "SELECT count(*) FROM vectors WHERE key BETWEEN ? AND ?"
+        with self._lock:
+            kept = self._queued(lambda key: not key.startswith(prefix))
+            before, _, after = (
+                self._run(query, own) for query in (count, "DELETE FROM vectors WHERE key BETWEEN ? AND ?", count)
+            )
+            self._run_alone("PRAGMA wal_checkpoint(TRUNCATE)")
+        for entries in kept:
+            self.store(entries)
+        if not before or not after:
+            raise UnavailableError(
+                "the vector cache on disk cannot be read or written: its log says why", reason="CACHE_NOT_WRITABLE"
+            )
+        return before[0][0] - after[0][0], after[0][0]
+
+    def _queued(self, wanted: Callable[[bytes], bool]) -> list[list[tuple[bytes, Computed]]]:
+        """Take what waits to be written out of the queue; return those entries of it that are wanted."""
+        taken: list[list[tuple[bytes, Computed]]] = []
+        with contextlib.suppress(queue.Empty):
+            while (entries := self._waiting.get_nowait()) is not None:
+                taken.append([entry for entry in entries if wanted(entry[0])])
+            self._waiting.put_nowait(None)  # it is being closed
+        return taken
+
+    def _run_alone(self, statement: str) -> None:
+        """Run a statement that no transaction may hold; what it cannot do now, SQLite does later."""
+        with contextlib.suppress(sqlite3.Error):
+            if self._connection is not None:
+                self._connection.execute(statement).fetchall()
+
     def close(self) -> None:
         """Write what waits and close the file."""
         self._waiting.put(None)
@@ -145,6 +186,7 @@ class DiskCache:
         try:
             connection.execute(f"PRAGMA page_size = {_PAGE_BYTES}")
             connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("PRAGMA secure_delete = ON")  # of a deleted scope nothing stays in the file
             connection.execute("PRAGMA synchronous = OFF")  # a lost entry is computed again
             connection.execute(_SCHEMA)
             connection.commit()

@@ -150,6 +150,17 @@ class Registry:
         names = dict.fromkeys([*self._settings.models, *self._served])
         return [(name, self._served[name].description if name in self._served else None) for name in names]
 
+    async def delete_scope(self, scope: str) -> tuple[dict[str, int], dict[str, int]]:
+        """Delete the cached vectors of a scope; return by place how many that were, and how many are left.
+
+        Raises:
+            UnavailableError: The file of the cache cannot be written.
+        """
+        deleted, remaining = {"memory": self._cache.delete_scope(scope)}, {"memory": 0}
+        if self._disk is not None:
+            deleted["disk"], remaining["disk"] = await asyncio.to_thread(self._disk.delete_scope, scope)
+        return deleted, remaining
+
     async def aclose(self) -> None:
         """End all loads and workers."""
         loads = list(self._loads.values())

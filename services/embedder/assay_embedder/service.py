@@ -53,6 +53,13 @@ class EmbedderService(embedder_pb2_grpc.EmbedderServiceServicer):
         """Return the cosine of each pair."""
         return await self._similarity(request, waits=False)
 
+    async def DeleteScope(  # noqa: N802
+        self, request: embedder_pb2.EmbedderServiceDeleteScopeRequest, context: Any
+    ) -> embedder_pb2.EmbedderServiceDeleteScopeResponse:
+        """Delete the cached vectors of a scope."""
+        deleted, remaining = await self._registry.delete_scope(request.scope)
+        return embedder_pb2.EmbedderServiceDeleteScopeResponse(deleted_counts=deleted, remaining_counts=remaining)
+
     async def EmbedStream(  # noqa: N802
         self, request_iterator: Any, context: Any
     ) -> AsyncIterator[embedder_pb2.EmbedStreamResponse]:

@@ -7,6 +7,8 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from assay_embedder.scope_prefix import SCOPE_BYTES, scope_prefix
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -21,7 +23,7 @@ class KeyMaker:
     """Makes the keys of one model's vectors.
 
     A key is a hash of all that a vector depends on, and of the scope: a tenant could otherwise learn by the time of an
-    answer which texts another one has.
+    answer which texts another one has. It begins with a part that all keys of a scope have, of every model.
 
     Args:
         model: All that distinguishes the model's vectors, e.g. its revision, precision and engine, and a hash of
@@ -32,7 +34,8 @@ class KeyMaker:
 
     def keys(self, texts: Iterable[str], *, scope: str, windowed: bool) -> dict[str, bytes]:
         """Return the key of each text, each different text once."""
-        first = hashlib.blake2b(digest_size=32)
+        first = hashlib.blake2b(digest_size=32 - SCOPE_BYTES)
+        begin = scope_prefix(scope)
         for part in (*self.model, scope, str(windowed)):
             data = part.encode("utf-8", "surrogatepass")
             first.update(len(data).to_bytes(8, "little") + data)
@@ -41,7 +44,7 @@ class KeyMaker:
             if text not in made:
                 digest = first.copy()
                 digest.update(text.encode("utf-8", "surrogatepass"))
-                made[text] = digest.digest()
+                made[text] = begin + digest.digest()
         return made
 
 
@@ -82,6 +85,14 @@ class VectorCache:
             self._remove(next(iter(self._entries)))
         self._entries[key] = computed
         self._size_bytes += size_bytes
+
+    def delete_scope(self, scope: str) -> int:
+        """Remove the vectors of a scope; return how many there were."""
+        prefix = scope_prefix(scope)
+        found = [key for key in self._entries if key.startswith(prefix)]
+        for key in found:
+            self._remove(key)
+        return len(found)
 
     def _remove(self, key: bytes) -> None:
         old = self._entries.pop(key, None)

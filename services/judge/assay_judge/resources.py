@@ -81,6 +81,7 @@ async def open_service(
             rubrics,
             store=shared or store,
             ledger=ledger,
+            batches=batches,
             settings=settings,
             stopping=stopping,
         )

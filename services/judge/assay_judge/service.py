@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from assay.errors import InvalidInputError, UnavailableError
+from assay.model.scope import LOCAL, Scope
 from assay.rpc.interceptors import presentable
 from assay.rpc.status import code_of
 from assay.rpc.streams import answered
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from assay.errors import AssayError
+    from assay_judge.batches.dispatcher import BatchDispatcher
     from assay_judge.grading.grader import Grader
     from assay_judge.model import Grading
     from assay_judge.settings import Settings
@@ -54,6 +56,7 @@ class JudgeService(judge_pb2_grpc.JudgeServiceServicer):
         rubrics: The rubrics that it knows.
         store: What is kept on disk.
         ledger: What runs have spent.
+        batches: What is ordered.
         settings: What is allowed.
         stopping: Set when the process stops; streams then end.
     """
@@ -65,6 +68,7 @@ class JudgeService(judge_pb2_grpc.JudgeServiceServicer):
         *,
         store: JudgeStore | SharedStore,
         ledger: Ledger,
+        batches: BatchDispatcher,
         settings: Settings,
         stopping: asyncio.Event,
     ) -> None:
@@ -72,6 +76,7 @@ class JudgeService(judge_pb2_grpc.JudgeServiceServicer):
         self._rubrics = rubrics
         self._store = store
         self._ledger = ledger
+        self._batches = batches
         self._settings = settings
         self._stopping = stopping
 
@@ -118,6 +123,16 @@ class JudgeService(judge_pb2_grpc.JudgeServiceServicer):
         """Name the rubrics that this server knows."""
         rubrics = sorted(self._rubrics.rubrics.values(), key=lambda rubric: rubric.name)
         return judge_pb2.ListRubricsResponse(rubrics=map(rubric_message, rubrics))
+
+    async def DeleteScope(  # noqa: N802
+        self, request: judge_pb2.JudgeServiceDeleteScopeRequest, context: Any
+    ) -> judge_pb2.JudgeServiceDeleteScopeResponse:
+        """Delete what is kept under a scope."""
+        scope = Scope(request.scope) if request.scope else LOCAL
+        self._batches.forget(scope)
+        deleted, remaining = await self._store.delete_scope(scope)
+        self._ledger.forget(scope)
+        return judge_pb2.JudgeServiceDeleteScopeResponse(deleted_counts=deleted, remaining_counts=remaining)
 
     async def _grade(
         self,

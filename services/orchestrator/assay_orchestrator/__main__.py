@@ -125,13 +125,21 @@ async def _serve(server: RpcServer | None, settings: Settings) -> None:
                 judge = judge_pb2_grpc.JudgeServiceStub(channel)
             planner = Planner(settings, embedder, judge)
             manager = RunManager(database, settings, planner, open_dispatcher(settings, database))
+            upkeep = None
             if settings.role != "worker":
                 scope = LOCAL if settings.auth == "none" else None
                 service = RunService(database, manager, settings, server.stopping, scope)
                 register = partial(orchestrator_pb2_grpc.add_RunServiceServicer_to_server, service)
                 server.complete(_SERVICE, register)
                 if settings.auth != "none":
-                    add_admin_service(server, database, manager)
+                    from assay_orchestrator.runs.team_runs import TeamRuns
+                    from assay_orchestrator.runs.team_services import services_of_teams
+                    from assay_orchestrator.runs.upkeep import Upkeep
+
+                    team_runs = TeamRuns(database, manager)
+                    upkeep = Upkeep(database, team_runs, services_of_teams(database, embedder, judge))
+                    stack.push_async_callback(upkeep.aclose)
+                    add_admin_service(server, database, team_runs, upkeep)
 
             if settings.metrics_listen and settings.role != "worker":
                 from assay_orchestrator.queries.queue_gauges import queue_gauges  # imported here: only where exported
@@ -143,6 +151,8 @@ async def _serve(server: RpcServer | None, settings: Settings) -> None:
                 gc.set_threshold(_GARBAGE)  # the rows in work alone are more than the 700 objects of the default
                 gc.enable()
                 await manager.start()
+                if upkeep is not None:
+                    upkeep.start()
                 _log.info("ready: address=%s role=%s", address, settings.role)
 
             await serve_until_signal(

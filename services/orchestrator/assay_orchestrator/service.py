@@ -45,7 +45,7 @@ from assay_orchestrator.identity.scopes import call_scope
 from assay_orchestrator.queries.row_pages import PageRequest, RowPages
 from assay_orchestrator.runs.admission import check_settings
 from assay_orchestrator.runs.run_lists import RunPosition, RunQuery
-from assay_orchestrator.store import audit, baselines, datasets, history
+from assay_orchestrator.store import audit, baselines, datasets, history, tokens
 from assay_orchestrator.store.page_tokens import PageTokens
 from assay_orchestrator.watch.message_cache import WatchMessageCache
 from assay_orchestrator.watch.watches import Watches
@@ -442,6 +442,9 @@ class _Upload:
             self._count += len(rows)
 
     def _add(self, connection: sa.Connection, first: int, rows: Sequence[tuple[str, str]]) -> None:
+        tokens.require_not_deleted(connection, self._scope.team)
+        if not first:
+            datasets.begin_upload(connection, self._scope.team, self._upload_id)
         datasets.add_cases(connection, self._upload_id, first, rows)
         failpoint("dataset.before_commit")
 
@@ -452,6 +455,7 @@ class _Upload:
         scope = self._scope
 
         def finish(connection: sa.Connection) -> DatasetRef:
+            tokens.require_not_deleted(connection, scope.team)
             return datasets.finish_upload(connection, scope, self._upload_id, record)
 
         stored = await self._database.write(

@@ -18,7 +18,7 @@ from assay.rpc.channel import open_channel
 from assay.rpc.server import RpcServer
 from assay.storage import revisions
 from assay.testing.judges import says
-from assay.v1 import judge_pb2_grpc
+from assay.v1 import judge_pb2, judge_pb2_grpc
 from assay_judge.judges import JudgeChoice
 from assay_judge.model import RunKey
 from assay_judge.resources import open_service
@@ -124,6 +124,34 @@ async def test_teams_order_verdicts_of_their_own(start_teams: StartTeams) -> Non
     assert [(await judge.grade("", run_id="r")).spending.spent_usd for judge in (first, second)] == [
         pytest.approx(COST_USD / 2)
     ] * 2
+
+
+async def test_nothing_of_a_deleted_team_is_left(start_teams: StartTeams, tmp_path: Path, database_url: str) -> None:
+    """Verdicts, accounts and orders of one team are gone, from the file as well; the other finds its own."""
+    first, second = await start_teams(says(GOOD), state_dir=None if database_url else tmp_path / "state", **QUICK)
+    for judge in (first, second):
+        await judge.grade(f"answer of {judge.scope}-team", run_id=f"run-of-{judge.scope}-team")
+        await judge.grade(f"batched answer of {judge.scope}-team", run_id=f"run-of-{judge.scope}-team", batch=True)
+    request = judge_pb2.JudgeServiceDeleteScopeRequest(scope=A.team)
+    found = await first.stub.DeleteScope(request)
+    assert found.deleted_counts["verdicts"] >= 1
+    assert found.deleted_counts["spending"] == 1
+    assert {"verdicts", "spending", "orders"} <= set(found.remaining_counts)
+    assert not any(found.remaining_counts.values())
+    assert not any((await first.stub.DeleteScope(request)).deleted_counts.values())
+    if not database_url:
+        kept = b"".join(await asyncio.to_thread(files_of, tmp_path / "state"))
+        assert b"run-of-a-team" not in kept
+        assert b"run-of-b-team" in kept
+    asked = len(first.provider.requests)
+    cached = [(await judge.grade(f"answer of {judge.scope}-team")).verdict.cached for judge in (first, second)]
+    assert cached == [False, True]
+    assert len(first.provider.requests) == asked + 1
+
+
+def files_of(folder: Path) -> list[bytes]:
+    """Return what the files of a judge's state hold."""
+    return [file.read_bytes() for file in folder.iterdir()]
 
 
 async def test_what_a_file_of_before_holds_is_found(tmp_path: Path) -> None:

@@ -74,6 +74,7 @@ async def world(shared: SharedInstallation, settings: RunSettings) -> World:
     await baselines.set_baseline(member, "old", runs[0])
     spare = await admin.create_token(member, "viewer", "spare")
     await admin.create_team(operator, "idle")
+    await admin.create_team(operator, "doomed")
     await admin.create_team(operator, "disabled")
     await admin.disable_team(operator, "disabled")
     return World(member, operator, settings, dataset.dataset_id, runs, spare.token.token_id)
@@ -103,8 +104,15 @@ CALLS: dict[str, tuple[Drive, Callable[[World], str], str]] = {
     "CreateTeam": (lambda w: admin.create_team(w.operator, "fresh"), lambda w: "fresh", "fresh"),
     "DisableTeam": (lambda w: admin.disable_team(w.operator, "idle"), lambda w: "idle", "idle"),
     "EnableTeam": (lambda w: admin.enable_team(w.operator, "disabled"), lambda w: "disabled", "disabled"),
+    "SetTeamRetention": (
+        lambda w: admin.set_team_retention(w.operator, "idle", keep_runs_days=90),
+        lambda w: "idle",
+        "idle",
+    ),
     "CreateToken": (lambda w: admin.create_token(w.operator, "viewer", "x", team="idle"), lambda w: "", "idle"),
     "RevokeToken": (lambda w: admin.revoke_token(w.member, w.token_id), lambda w: w.token_id, "search"),
+    # Last, for the work that it begins continues in the background.
+    "DeleteTeam": (lambda w: admin.delete_team(w.operator, "doomed"), lambda w: "doomed", "doomed"),
 }
 
 

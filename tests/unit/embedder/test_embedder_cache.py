@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.waiting import until
+from tests.waiting import until, wait_until
 from tests.word_counter import WordCounter, embeddings_of
 
 from assay.errors import SetupError
@@ -123,6 +123,43 @@ def test_disk_gives_back_what_was_stored(tmp_path: Path) -> None:
     assert len(found) == 100
     assert all(same(found[key], each) for key, each in entries)
     assert {file.stat().st_mode & 0o077 for file in (tmp_path / "cache").iterdir()} == {0}
+
+
+def test_nothing_of_a_deleted_scope_is_left(tmp_path: Path) -> None:
+    """Vectors of one scope are gone from memory and file, those too that wait to be written; others stay."""
+    memory, disk = VectorCache(MIB), DiskCache(tmp_path, MIB)
+    texts = [f"t{number}" for number in range(200)]
+    keys = {
+        scope: [
+            key for model in ("m", "n") for key in KeyMaker((model,)).keys(texts, scope=scope, windowed=False).values()
+        ]
+        for scope in ("a", "b")
+    }
+    entries = {
+        scope: [(key, computed(number + len(scope) * 1000)) for number, key in enumerate(of_scope)]
+        for scope, of_scope in keys.items()
+    }
+    try:
+        for of_scope in entries.values():
+            for key, value in of_scope:
+                memory.put(key, value)
+            disk.store(of_scope)
+        wait_until(lambda: len(disk.find(keys["b"])), lambda count: count == 400)
+        disk.store(entries["a"])  # waits to be written, or is being written
+        assert memory.delete_scope("a") == 400
+        _, left = disk.delete_scope("a")
+        assert left == 0
+        _, left = disk.delete_scope("a")  # what was being written
+        assert left == 0
+        assert disk.find(keys["a"]) == {}
+        assert len(disk.find(keys["b"])) == 400
+        assert [memory.get(key) for key in keys["a"]] == [None] * 400
+        assert same(memory.get(keys["b"][0]), entries["b"][0][1])
+    finally:
+        disk.close()
+    kept = b"".join(file.read_bytes() for file in tmp_path.iterdir())
+    assert not [key for key in keys["a"] if key in kept]
+    assert [key for key in keys["b"] if key in kept]
 
 
 def test_disk_is_bounded(tmp_path: Path) -> None:

@@ -161,6 +161,14 @@ class BatchDispatcher:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
+    def forget(self, scope: Scope) -> None:
+        """Forget the open orders of a scope's teams, which were deleted; requests that wait for them are answered."""
+        for name in [name for name in self._open if name.team in scope.reads]:
+            ordered = self._open.pop(name)
+            if not ordered.done.done():
+                ordered.done.set_result("")
+            ordered.close()
+
     def is_ordered(self, scope: Scope, key: str) -> bool:
         """Return whether a verdict is ordered and pending."""
         return self._find_open(scope, key) is not None

@@ -62,6 +62,11 @@ class Ledger:
 
         return account, close
 
+    def forget(self, scope: Scope) -> None:
+        """Forget the accounts of a scope's teams that no request uses: what is kept of them was deleted."""
+        for run in [run for run, account in self._accounts.items() if run.team in scope.reads and not account.users]:
+            del self._accounts[run]
+
     def _loaded(self, scope: Scope, run_id: str) -> Account | None:
         found = (self._accounts.get(RunKey(team, run_id)) for team in scope.reads)
         return next((account for account in found if account is not None), None)

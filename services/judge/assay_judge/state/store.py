@@ -103,6 +103,16 @@ class JudgeStore:
         """Keep what a run has spent or set aside; what a process that dies had set aside so counts as spent."""
         await self._run(lambda: self._put_spending(run, nano))
 
+    async def delete_scope(self, scope: Scope) -> tuple[dict[str, int], dict[str, int]]:
+        """Delete what the teams of a scope have here; return by table how much that was, and how much is left.
+
+        Deleted bytes are overwritten in the file, and its log is emptied.
+        """
+        deleted, remaining = await self.run(lambda connection: _delete_scope(connection, scope), surely=True)
+        await self._run(lambda: self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall())
+        self.verdict_count = await self._run(self._count)
+        return deleted, remaining
+
     async def run(self, work: Callable[[sqlite3.Connection], T], *, surely: bool = False) -> T:
         """Do something with the database, all or nothing.
 
@@ -186,6 +196,18 @@ class JudgeStore:
         )
 
 
+def _delete_scope(connection: sqlite3.Connection, scope: Scope) -> tuple[dict[str, int], dict[str, int]]:
+    tables = [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+    counts: tuple[dict[str, int], dict[str, int]] = ({}, {})
+    marks = ",".join("?" * len(scope.reads))
+    for table in tables:
+        if "team" in (column[1] for column in connection.execute(f"PRAGMA table_info({table})")):
+            counts[0][table] = connection.execute(f"DELETE FROM {table} WHERE team IN ({marks})", scope.reads).rowcount  # noqa: S608 - ours
+            left = connection.execute(f"SELECT count(*) FROM {table} WHERE team IN ({marks})", scope.reads)  # noqa: S608
+            counts[1][table] = left.fetchone()[0]
+    return counts
+
+
 def _opened(folder: Path | None) -> tuple[int | None, sqlite3.Connection]:
     lock = None if folder is None else _locked(folder)
     try:
@@ -223,6 +245,7 @@ def _connect(folder: Path | None) -> sqlite3.Connection:
         connection.execute("PRAGMA journal_mode = WAL")
         # A process that is killed loses nothing; a power cut may lose the last verdicts, which only costs money.
         connection.execute("PRAGMA synchronous = NORMAL")
+        connection.execute("PRAGMA secure_delete = ON")  # of a deleted team nothing stays in the file
     except BaseException:
         connection.close()
         raise

@@ -53,6 +53,10 @@ class Dispatcher(Protocol):
         """Enqueue jobs in the transaction of a connection: if that is rolled back, they were never there."""
         ...
 
+    def remove_jobs(self, connection: sa.Connection, run_id: str) -> None:
+        """Remove the waiting jobs of a run that was deleted with its team, in the transaction of a connection."""
+        ...
+
     def committed(self, jobs: Iterable[ShardJob]) -> None:
         """Handle that the transaction of `enqueue` has been committed."""
         ...

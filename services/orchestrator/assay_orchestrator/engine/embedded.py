@@ -47,6 +47,9 @@ class EmbeddedDispatcher:
     def enqueue(self, connection: sa.Connection, jobs: Sequence[ShardJob]) -> None:
         """Do nothing: what is in memory has no part in a transaction."""
 
+    def remove_jobs(self, connection: sa.Connection, run_id: str) -> None:
+        """Do nothing: the jobs of a run that is gone are dropped when they are taken."""
+
     def committed(self, jobs: Iterable[ShardJob]) -> None:
         """Take jobs that are not here yet, and start what may start."""
         for job in jobs:

@@ -62,6 +62,7 @@ WHERE lock.locktype = 'advisory' AND lock.objsubid = 2
 _TAKE_BACK = """
 UPDATE procrastinate_jobs SET status = 'doing', worker_id = %s WHERE id = ANY(%s) AND status = 'todo'
 """
+_REMOVE = "DELETE FROM procrastinate_jobs WHERE args->>'run_id' = %(run_id)s AND status = 'todo'"
 _SERVER_AGE = "SELECT extract(epoch FROM clock_timestamp() - pg_postmaster_start_time())::float8"
 _CONNECTIONS = 4
 _CONNECTION_TIMEOUT_S = 5.0
@@ -162,6 +163,10 @@ class QueueDispatcher:
             except procrastinate.exceptions.ConnectorException as problem:
                 # The driver's own error, as of any other statement of the transaction.
                 raise (problem.__cause__ or problem) from None
+
+    def remove_jobs(self, connection: sa.Connection, run_id: str) -> None:
+        """Remove the waiting jobs of a run: those of a hosted run would wait for ever for a client."""
+        connection.exec_driver_sql(_REMOVE, {"run_id": run_id})
 
     def committed(self, jobs: Iterable[ShardJob]) -> None:
         """Do nothing: the database notifies the workers."""

@@ -20,7 +20,7 @@ from assay.v1 import admin_pb2 as pb
 from assay.v1 import admin_pb2_grpc
 from assay_orchestrator.identity.audit_pages import AuditPages
 from assay_orchestrator.identity.scopes import check_team_name, scope_of
-from assay_orchestrator.store import audit, tokens
+from assay_orchestrator.store import audit, erasure, retention, tokens
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,10 +30,13 @@ if TYPE_CHECKING:
 
     from assay.model.scope import Scope
     from assay.storage.database import Database
+    from assay_orchestrator.store.erasure import StoreCount
     from assay_orchestrator.store.tokens import TeamRecord, TokenRecord
 
 SERVICE_NAME = "assay.v1.AdminService"
 MAX_TOKEN_NAME_CHARS = 100
+MAX_RETENTION_DAYS = 36_500
+_RETENTIONS = ("keep_runs_days", "keep_audit_days")
 MAX_LIFETIME_S = 10 * 366 * 86_400
 
 T = TypeVar("T")
@@ -42,10 +45,22 @@ _log = logging.getLogger(__name__)
 
 
 class TeamRuns(Protocol):
-    """The runs of teams, as `RunManager` has them."""
+    """The runs of teams, as `runs.team_runs` has them."""
 
     async def pause_active(self, scope: Scope) -> int:
         """Pause the pending and running runs that a scope reaches; return how many."""
+        ...
+
+    async def stop(self, scope: Scope) -> int:
+        """Cancel the runs of a deleted team that have not ended; return how many."""
+        ...
+
+
+class TeamUpkeep(Protocol):
+    """What deletes the data of teams in the background."""
+
+    def wake(self) -> None:
+        """Look now what there is to do."""
         ...
 
 
@@ -55,11 +70,13 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
     Args:
         database: The store.
         runs: The runs of teams.
+        upkeep: Deletes the data of teams.
     """
 
-    def __init__(self, database: Database, runs: TeamRuns) -> None:
+    def __init__(self, database: Database, runs: TeamRuns, upkeep: TeamUpkeep) -> None:
         self._database = database
         self._runs = runs
+        self._upkeep = upkeep
         self._audit = AuditPages(database)
 
     async def GetIdentity(  # noqa: N802 - the contract's name
@@ -116,6 +133,53 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
         changed = await self._recorded(lambda c: tokens.set_disabled(c, request.team, disabled=False))
         _log.info("enabled team: team=%s by=%s", request.team, caller().token_id)
         return pb.EnableTeamResponse(team=_team_to_wire(changed))
+
+    async def DeleteTeam(  # noqa: N802
+        self,
+        request: pb.DeleteTeamRequest,
+        context: grpc.aio.ServicerContext[pb.DeleteTeamRequest, pb.DeleteTeamResponse],
+    ) -> pb.DeleteTeamResponse:
+        """Begin to delete a team with all its data, or say how far that is."""
+        own, call = caller(), audited_call()
+        if request.team == own.team:
+            raise InvalidInputError([Problem("is your own team: let an operator of another team delete it", "team")])
+
+        def begin(connection: sa.Connection) -> tuple[TeamRecord, bool]:
+            found, is_new = erasure.begin_erasure(connection, request.team)
+            if is_new:
+                audit.record(connection, call, team=request.team, resource=request.team)
+            elif call is not None:
+                call.settle()
+            return found, is_new
+
+        found, is_new = await self._database.write(begin)
+        cancelled = await self._runs.stop(scope_of(request.team)) if is_new else 0
+        if is_new:
+            _log.info("deleted team, erasing its data: team=%s by=%s", request.team, own.token_id)
+        self._upkeep.wake()
+        counts = await self._database.read(lambda c: erasure.list_counts(c, request.team))
+        return pb.DeleteTeamResponse(
+            team=_team_to_wire(found), stores=map(_store_to_wire, counts), cancelled_count=cancelled
+        )
+
+    async def SetTeamRetention(  # noqa: N802
+        self,
+        request: pb.SetTeamRetentionRequest,
+        context: grpc.aio.ServicerContext[pb.SetTeamRetentionRequest, pb.SetTeamRetentionResponse],
+    ) -> pb.SetTeamRetentionResponse:
+        """Set how long a team's data stays."""
+        given = {each.name for each, _ in request.ListFields()}
+        wanted = {name: getattr(request, name) for name in _RETENTIONS if name in given}
+        if problems := [
+            Problem(f"must be at most {MAX_RETENTION_DAYS:,} days, not {days:,}", name)
+            for name, days in wanted.items()
+            if days > MAX_RETENTION_DAYS
+        ]:
+            raise InvalidInputError(problems)
+        days = {name: value or None for name, value in wanted.items()}
+        changed = await self._recorded(lambda c: retention.set_retention(c, request.team, days))
+        self._upkeep.wake()
+        return pb.SetTeamRetentionResponse(team=_team_to_wire(changed))
 
     async def CreateToken(  # noqa: N802
         self,
@@ -214,7 +278,19 @@ def _after(lifetime_s: int) -> str:
 
 
 def _team_to_wire(record: TeamRecord) -> pb.Team:
-    return pb.Team(team=record.team, created_at=record.created_at, disabled_at=record.disabled_at or "")
+    return pb.Team(
+        team=record.team,
+        created_at=record.created_at,
+        disabled_at=record.disabled_at or "",
+        deleted_at=record.deleted_at or "",
+        erased_at=record.erased_at or "",
+        keep_runs_days=record.keep_runs_days or 0,
+        keep_audit_days=record.keep_audit_days or 0,
+    )
+
+
+def _store_to_wire(count: StoreCount) -> pb.DeletedStore:
+    return pb.DeletedStore(store=count.store, deleted_count=count.deleted, remaining_count=count.remaining)
 
 
 def _to_wire(record: TokenRecord) -> pb.Token:

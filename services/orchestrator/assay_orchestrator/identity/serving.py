@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from assay.identity.authenticator import Authenticator
     from assay.rpc.server import RpcServer
     from assay.storage.database import Database
-    from assay_orchestrator.identity.admin_service import TeamRuns
+    from assay_orchestrator.identity.admin_service import TeamRuns, TeamUpkeep
     from assay_orchestrator.identity.audit_log import AuditLog
     from assay_orchestrator.settings import Settings
 
@@ -52,10 +52,10 @@ def auditor(settings: Settings, database: Database) -> AuditLog | None:
     return AuditLog(database)
 
 
-def add_admin_service(server: RpcServer, database: Database, runs: TeamRuns) -> None:
+def add_admin_service(server: RpcServer, database: Database, runs: TeamRuns, upkeep: TeamUpkeep) -> None:
     """Serve teams, tokens and the audit."""
     from assay.v1 import admin_pb2_grpc
     from assay_orchestrator.identity.admin_service import SERVICE_NAME, AdminService
 
-    service = AdminService(database, runs)
+    service = AdminService(database, runs, upkeep)
     server.add(SERVICE_NAME, lambda grpc: admin_pb2_grpc.add_AdminServiceServicer_to_server(service, grpc))

@@ -33,7 +33,17 @@ from assay_orchestrator.runs.peers import Peers
 from assay_orchestrator.runs.run_lists import RunLists
 from assay_orchestrator.runs.spend_caps import check_spend_cap
 from assay_orchestrator.runs.unattended_runs import UnattendedRuns
-from assay_orchestrator.store import attendance, control, datasets, deletions, results, runs, shards, stops, tokens
+from assay_orchestrator.store import (
+    attendance,
+    control,
+    datasets,
+    deletions,
+    results,
+    runs,
+    shards,
+    stops,
+    tokens,
+)
 from assay_orchestrator.store.control import Resumption
 from assay_orchestrator.store.fairness import FairShares
 from assay_orchestrator.store.lifecycle import (
@@ -202,16 +212,21 @@ class RunManager:
         found = await self._lists.read(scope, query, after, count)
         return dataclasses.replace(found, runs=list(map(self.shown, found.runs)))
 
-    async def cancel(self, scope: Scope, run_id: str) -> Run:
+    async def cancel(self, scope: Scope, run_id: str, *, reason: str = "") -> Run:
         """Cancel a run; what is stored stays.
+
+        Args:
+            scope: What the caller reaches.
+            run_id: The run.
+            reason: Why, for its watchers; empty where its owner does.
 
         Raises:
             WrongStateError: The run has already ended in another way.
         """
-        if not await self._database.write(lambda c: control.cancel(c, scope, run_id)):
+        if not await self._database.write(lambda c: control.cancel(c, scope, run_id, reason=reason)):
             raise self._catalogue.not_found(run_id)
         _log.info("cancelled run: run=%s", run_id)
-        self._hosts.forget(run_id, "the run was cancelled")
+        self._hosts.forget(run_id, reason or "the run was cancelled")
         await self._worker.cancel(run_id)
         self.notifier.notify(run_id)
         return await self.get(scope, run_id)
@@ -242,16 +257,6 @@ class RunManager:
         if run.state not in ACTIVE_STATES:
             await self._worker.until_left(run_id)
         return run
-
-    async def pause_active(self, scope: Scope) -> int:
-        """Pause the pending and running runs that a scope reaches; return how many."""
-        active = await self._database.read(lambda c: runs.list_active_ids(c, scope))
-        ended = await asyncio.gather(*(self.pause(scope, run_id) for run_id in active), return_exceptions=True)
-        failures = [each for each in ended if isinstance(each, BaseException)]
-        for failure in failures:
-            if not isinstance(failure, (WrongStateError, NotFoundError)):  # it ended, or was deleted, meanwhile
-                raise failure
-        return len(ended) - len(failures)
 
     async def _until_paused(self, scope: Scope, run_id: str, moved: asyncio.Event) -> Run:
         """Return a run once it has paused or changed otherwise, or a few seconds have passed."""
@@ -304,12 +309,22 @@ class RunManager:
         while (pending := await self._database.write(lambda c: deletions.begin_deletion(c, scope, run_id))) is None:
             self._require_at_rest(await self.get(scope, run_id))  # another call has just resumed it
         failpoint("deletion.begun")
-        self._hosts.forget(run_id, "the run was deleted")
-        self.notifier.close_watches(run_id, NotFoundError(f"run {run_id} was deleted", reason="RUN_NOT_FOUND"))
-        await self._worker.cancel(run_id)
-        await self._deleter.finish(pending)
+        await self.finish_deletion(pending)
         _log.info("deleted run: run=%s rows=%d", run_id, deletion.row_count)
         return deletion
+
+    async def finish_deletion(self, pending: deletions.PendingDeletion) -> None:
+        """Remove the rows of a run whose deletion has begun."""
+        await self.drop(pending.run_id, "deleted")
+        await self._deleter.finish(pending)
+
+    async def drop(self, run_id: str, why: str) -> None:
+        """End what watches, hosts or works on a run here that was "deleted", as `why` has it."""
+        self._hosts.forget(run_id, f"the run was {why}")
+        self.notifier.close_watches(run_id, NotFoundError(f"run {run_id} was {why}", reason="RUN_NOT_FOUND"))
+        await self._worker.cancel(run_id)
+        if not self._dispatcher.alone:
+            await self._database.write(lambda c: self._dispatcher.remove_jobs(c, run_id))
 
     def _require_at_rest(self, run: Run) -> None:
         if run.state not in ACTIVE_STATES:

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from assay.errors import NotFoundError, OverloadedError
 from assay.model.baseline import MOST_BASELINES, Baseline
 from assay.storage.times import now
-from assay_orchestrator.store import audit, schema
+from assay_orchestrator.store import audit, schema, tokens
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,6 +25,7 @@ def set_baseline(connection: sa.Connection, scope: Scope, name: str, run_id: str
     Raises:
         OverloadedError: The team has too many names.
     """
+    tokens.require_not_deleted(connection, scope.team)
     own = (_table.c.team == scope.team) & (_table.c.name == name)
     set_at = now()
     if not connection.execute(sa.update(_table).where(own).values(run_id=run_id, set_at=set_at)).rowcount:

@@ -44,8 +44,14 @@ class Resumption:
     lost: Sequence[ActiveShard] = ()
 
 
-def cancel(connection: sa.Connection, scope: Scope, run_id: str) -> bool:
+def cancel(connection: sa.Connection, scope: Scope, run_id: str, *, reason: str = "") -> bool:
     """End a run; return False where there is no such run.
+
+    Args:
+        connection: In whose transaction.
+        scope: What the caller reaches.
+        run_id: The run.
+        reason: Why, for its watchers; empty where its owner does.
 
     Raises:
         WrongStateError: The run has ended in another way.
@@ -54,7 +60,7 @@ def cancel(connection: sa.Connection, scope: Scope, run_id: str) -> bool:
     if run is None:
         return False
     require_transition(run_id, run.phase, Command.CANCEL)
-    runs.apply_command(connection, run_id, Command.CANCEL)
+    runs.apply_command(connection, run_id, Command.CANCEL, reason=reason)
     audit.record(connection, scope.call, team=scope.team, resource=run_id)
     return True
 

@@ -50,6 +50,11 @@ def case_text(case: Case) -> str:
     return json_text(case_to_json(case))
 
 
+def begin_upload(connection: sa.Connection, team: str, upload_id: str) -> None:
+    """Note whose upload it is, before its first cases are stored."""
+    connection.execute(schema.uploads.insert().values(upload_id=upload_id, team=team))
+
+
 def add_cases(connection: sa.Connection, upload_id: str, first_index: int, rows: Sequence[tuple[str, str]]) -> None:
     """Store (case id, case text) pairs of an upload that is not finished yet.
 
@@ -96,6 +101,7 @@ def finish_upload(connection: sa.Connection, scope: Scope, upload_id: str, recor
             if stored is None:
                 raise
         else:
+            _remove_unfinished(connection, upload_id)
             return record
     discard_upload(connection, upload_id)
     return stored
@@ -122,6 +128,11 @@ def discard_upload(connection: sa.Connection, upload_id: str) -> None:
     """Remove the cases of an upload that broke off; those of one that became a dataset stay."""
     cases = schema.dataset_cases
     connection.execute(cases.delete().where(cases.c.upload_id == upload_id, _unfinished()))
+    _remove_unfinished(connection, upload_id)
+
+
+def _remove_unfinished(connection: sa.Connection, upload_id: str) -> None:
+    connection.execute(schema.uploads.delete().where(schema.uploads.c.upload_id == upload_id))
 
 
 def discard_unfinished_uploads(connection: sa.Connection) -> None:
@@ -134,6 +145,8 @@ def discard_unfinished_uploads(connection: sa.Connection) -> None:
         yesterday = datetime.now(UTC) - _LONGEST_UPLOAD
         condition = sa.and_(condition, schema.dataset_cases.c.upload_id < f"upload-{_compact(yesterday)}")
     connection.execute(schema.dataset_cases.delete().where(condition))
+    uploads, cases = schema.uploads, schema.dataset_cases
+    connection.execute(uploads.delete().where(~sa.exists().where(cases.c.upload_id == uploads.c.upload_id)))
 
 
 def _unfinished() -> sa.ColumnElement[bool]:

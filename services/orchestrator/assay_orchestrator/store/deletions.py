@@ -49,7 +49,11 @@ def begin_deletion(connection: sa.Connection, scope: Scope, run_id: str) -> Pend
         return None
     connection.execute(schema.shards.delete().where(schema.shards.c.run_id == run_id))
     pending = PendingDeletion(run_id, _remove_unused(connection, *removed))
-    connection.execute(schema.deletions.insert().values(run_id=run_id, upload_id=pending.upload_id, created_at=now()))
+    connection.execute(
+        schema.deletions.insert().values(
+            run_id=run_id, upload_id=pending.upload_id, created_at=now(), team=removed.team
+        )
+    )
     audit.record(connection, scope.call, team=scope.team, resource=run_id)
     if pending.upload_id is not None:
         audit.record(connection, scope.call, team=scope.team, resource=removed.dataset_id, action="delete-dataset")

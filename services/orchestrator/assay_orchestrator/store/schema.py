@@ -26,6 +26,14 @@ datasets = sa.Table(
     sa.PrimaryKeyConstraint("team", "dataset_id"),
 )
 
+# Uploads that are no dataset yet.
+uploads = sa.Table(
+    "uploads",
+    metadata,
+    sa.Column("upload_id", CleanString(64), primary_key=True),
+    sa.Column("team", CleanString(64), nullable=False),
+)
+
 dataset_cases = sa.Table(
     "dataset_cases",
     metadata,
@@ -183,6 +191,7 @@ deletions = sa.Table(
     sa.Column("run_id", CleanString(120), primary_key=True),
     sa.Column("upload_id", CleanString(64)),
     sa.Column("created_at", sa.String(32), nullable=False),
+    sa.Column("team", CleanString(64), nullable=False, server_default=""),
 )
 
 row_history = sa.Table(
@@ -213,6 +222,20 @@ teams = sa.Table(
     sa.Column("created_at", sa.String(32), nullable=False),
     sa.Column("disabled_at", sa.String(32)),
     sa.Column("keep_audit_days", sa.Integer),
+    sa.Column("keep_runs_days", sa.Integer),
+    sa.Column("deleted_at", sa.String(32)),
+    sa.Column("erased_at", sa.String(32)),
+)
+
+# What was deleted of a deleted team, by table or part of another service.
+erasures = sa.Table(
+    "erasures",
+    metadata,
+    sa.Column("team", CleanString(64), primary_key=True),
+    sa.Column("store", sa.String(64), primary_key=True),
+    sa.Column("deleted_count", sa.BigInteger, nullable=False, server_default="0"),
+    sa.Column("remaining_count", sa.BigInteger),
+    sqlite_with_rowid=False,
 )
 
 # Of a token itself only its SHA-256.

@@ -80,12 +80,18 @@ class TeamRecord:
         created_at: When it was made.
         disabled_at: Since when it is disabled.
         keep_audit_days: After how many days entries of its audit are removed.
+        keep_runs_days: After how many days runs that have ended are deleted.
+        deleted_at: Since when it is deleted; its name is not given to another team.
+        erased_at: Since when nothing of it is left.
     """
 
     team: str
     created_at: str
     disabled_at: str | None = None
     keep_audit_days: int | None = None
+    keep_runs_days: int | None = None
+    deleted_at: str | None = None
+    erased_at: str | None = None
 
 
 def create_team(connection: sa.Connection, team: str) -> TeamRecord:
@@ -95,8 +101,15 @@ def create_team(connection: sa.Connection, team: str) -> TeamRecord:
         ConflictError: There is one of this name.
         OverloadedError: There are too many.
     """
-    if has_team(connection, team):
-        raise ConflictError(f"there is a team {team!r} already", reason="TEAM_EXISTS")
+    known = connection.execute(sa.select(_teams.c.deleted_at).where(_teams.c.team == team)).one_or_none()
+    if known is not None:
+        raise ConflictError(
+            f"there is a team {team!r} already"
+            if known.deleted_at is None
+            else f"there was a team {team!r}, which was deleted at {known.deleted_at}: choose another name, for tokens "
+            "of other issuers may still have this one",
+            reason="TEAM_EXISTS" if known.deleted_at is None else "TEAM_DELETED",
+        )
     if connection.execute(sa.select(sa.func.count()).select_from(_teams)).scalar_one() >= MAX_TEAMS:
         raise OverloadedError(f"there are {MAX_TEAMS:,} teams, which is the limit", reason="TOO_MANY_TEAMS")
     created_at = now()
@@ -117,9 +130,10 @@ def set_disabled(connection: sa.Connection, team: str, *, disabled: bool) -> Tea
     """
     runs.lock_creation(connection)
     is_as_before = _teams.c.disabled_at.is_(None) if disabled else _teams.c.disabled_at.is_not(None)
-    changed = sa.update(_teams).where((_teams.c.team == team) & is_as_before)
+    is_there = (_teams.c.team == team) & _teams.c.deleted_at.is_(None)
+    changed = sa.update(_teams).where(is_there & is_as_before)
     connection.execute(changed.values(disabled_at=now() if disabled else None))
-    found = connection.execute(sa.select(_teams).where(_teams.c.team == team)).mappings().one_or_none()
+    found = connection.execute(sa.select(_teams).where(is_there)).mappings().one_or_none()
     if found is None:
         raise _no_team(team)
     return TeamRecord(**found)
@@ -131,15 +145,29 @@ def disabled_teams(connection: sa.Connection) -> frozenset[str]:
 
 
 def require_enabled(connection: sa.Connection, team: str) -> None:
-    """Raise unless a team may work; where teams have no tokens, each may.
+    """Raise unless a team may work; where teams have no tokens, each may. Until the commit it is not deleted.
 
     Raises:
-        PermissionDeniedError: It is disabled.
+        PermissionDeniedError: It is disabled or deleted.
     """
+    require_not_deleted(connection, team)
     query = sa.select(_teams.c.disabled_at).where(_teams.c.team == team)
     if connection.execute(query).scalar_one_or_none() is not None:
         raise PermissionDeniedError(
             "the operator has disabled the team: ask for it to be enabled", reason="TEAM_DISABLED"
+        )
+
+
+def require_not_deleted(connection: sa.Connection, team: str) -> None:
+    """Raise where a team is deleted, for which nothing is to be stored; until the commit it is not.
+
+    Raises:
+        PermissionDeniedError: It is.
+    """
+    query = sa.select(_teams.c.deleted_at).where(_teams.c.team == team).with_for_update(read=True)
+    if connection.execute(query).scalar_one_or_none() is not None:
+        raise PermissionDeniedError(
+            "the operator has deleted the team: nothing is stored for it any more", reason="TEAM_DELETED"
         )
 
 
@@ -202,7 +230,7 @@ def revoke_token(connection: sa.Connection, token_id: str, team: str | None, rol
     unrevoked = (_tokens.c.token_id == token_id) & _tokens.c.revoked_at.is_(None)
     connection.execute(sa.update(_tokens).where(unrevoked).values(revoked_at=now()))
     changed = find_token(connection, token_id)
-    assert changed is not None, "tokens are never deleted"
+    assert changed is not None, "only with its team, whose tokens are refused by then"
     return changed
 
 
@@ -223,5 +251,6 @@ def _select() -> sa.Select[Any]:
 
 
 def has_team(connection: sa.Connection, team: str) -> bool:
-    """Return whether there is a team."""
-    return connection.execute(sa.select(_teams.c.team).where(_teams.c.team == team)).one_or_none() is not None
+    """Return whether there is a team, which is not deleted."""
+    found = sa.select(_teams.c.team).where(_teams.c.team == team, _teams.c.deleted_at.is_(None))
+    return connection.execute(found).one_or_none() is not None

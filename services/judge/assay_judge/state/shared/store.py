@@ -54,6 +54,21 @@ class SharedStore:
         store.verdict_count = await database.read(_count)
         return store
 
+    async def delete_scope(self, scope: Scope) -> tuple[dict[str, int], dict[str, int]]:
+        """Delete what the teams of a scope have here; return by table how much that was, and how much is left."""
+
+        def work(connection: sa.Connection) -> tuple[dict[str, int], dict[str, int]]:
+            deleted, remaining = {}, {}
+            for table in (table for table in schema.metadata.sorted_tables if "team" in table.c):
+                name, own = table.name.removeprefix("judge_"), table.c.team.in_(scope.reads)
+                deleted[name] = connection.execute(table.delete().where(own)).rowcount
+                remaining[name] = connection.execute(sa.select(sa.func.count()).where(own)).scalar_one()
+            return deleted, remaining
+
+        counts = await self.database.write(work)
+        self.verdict_count = await self.database.read(_count)
+        return counts
+
     async def aclose(self) -> None:
         """Close the database once its open transactions have ended."""
         await asyncio.to_thread(self.database.close)

@@ -1,0 +1,12 @@
+"""What the keys of a scope's vectors begin with, so that those of a deleted team are found."""
+
+from __future__ import annotations
+
+import hashlib
+
+SCOPE_BYTES = 8
+
+
+def scope_prefix(scope: str) -> bytes:
+    """Return the first bytes of the keys of a scope."""
+    return hashlib.blake2b(scope.encode("utf-8", "surrogatepass"), digest_size=SCOPE_BYTES).digest()

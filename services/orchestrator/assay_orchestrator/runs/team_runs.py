@@ -1,0 +1,57 @@
+"""All runs of a team at once: paused when it is disabled, cancelled and forgotten when it is deleted."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING
+
+from assay.errors import NotFoundError, WrongStateError
+from assay_orchestrator.store import erasure, runs
+
+if TYPE_CHECKING:
+    from assay.model.scope import Scope
+    from assay.storage.database import Database
+    from assay_orchestrator.runs.manager import RunManager
+    from assay_orchestrator.store.deletions import PendingDeletion
+
+
+class TeamRuns:
+    """Works on the runs of teams.
+
+    Args:
+        database: The store.
+        manager: The runs of this process.
+    """
+
+    def __init__(self, database: Database, manager: RunManager) -> None:
+        self._database = database
+        self._manager = manager
+
+    async def pause_active(self, scope: Scope) -> int:
+        """Pause the pending and running runs that a scope reaches; return how many."""
+        active = await self._database.read(lambda c: runs.list_active_ids(c, scope))
+        pauses = (self._manager.pause(scope, run_id) for run_id in active)
+        ended = await asyncio.gather(*pauses, return_exceptions=True)
+        failures = [each for each in ended if isinstance(each, BaseException)]
+        for failure in failures:
+            if not isinstance(failure, (WrongStateError, NotFoundError)):  # it ended, or was deleted, meanwhile
+                raise failure
+        return len(ended) - len(failures)
+
+    async def stop(self, scope: Scope) -> int:
+        """Cancel the runs of a deleted team that have not ended; return how many. Other processes see it in 0.5 s."""
+        found = await self._database.read(lambda c: erasure.list_run_ids(c, scope, unfinished=True))
+        for run_id in found:
+            with contextlib.suppress(WrongStateError, NotFoundError):  # it has ended, or was deleted, meanwhile
+                await self._manager.cancel(scope, run_id, reason="the operator has deleted the team")
+        return len(found)
+
+    async def drop(self, scope: Scope) -> None:
+        """End what watches, hosts or works on a deleted team's runs, whose rows are deleted next."""
+        for run_id in await self._database.read(lambda c: erasure.list_run_ids(c, scope)):
+            await self._manager.drop(run_id, "deleted with its team")
+
+    async def finish_deletion(self, pending: PendingDeletion) -> None:
+        """Remove the rows of a run that retention has deleted."""
+        await self._manager.finish_deletion(pending)

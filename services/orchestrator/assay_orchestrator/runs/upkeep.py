@@ -1,0 +1,182 @@
+"""What an installation does by itself with its teams: deletes those that were deleted, and what a retention ends."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+from assay.errors import AssayError
+from assay.identity.audit import AuditEntry
+from assay.model.scope import Scope
+from assay.runtime.failpoints import failpoint
+from assay_orchestrator.identity.scopes import scope_of
+from assay_orchestrator.store import audit, deletions, erasure, retention
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import sqlalchemy as sa
+
+    from assay.storage.database import Database
+    from assay_orchestrator.runs.team_runs import TeamRuns
+    from assay_orchestrator.runs.team_services import TeamService
+    from assay_orchestrator.store.tokens import TeamRecord
+
+INTERVAL_S = 60.0
+SETTLE_S = 60.0
+"""How long after its deletion a team's tokens may be taken somewhere: what they store until then is deleted, too."""
+_BATCH_ROWS = 2_000
+_MARGIN_S = 0.1  # what the clocks of database and process may differ by
+
+_log = logging.getLogger(__name__)
+
+
+class Upkeep:
+    """Works on deletions and retentions, one after the other, whenever it is woken and each minute.
+
+    Its state is in the database: the next start, or another process, continues what a stop interrupted. Processes that
+    do the same at once do not hinder each other.
+
+    Args:
+        database: The store.
+        runs: The runs of teams.
+        services: What else has something of teams.
+        settle_s: See SETTLE_S.
+        interval_s: How often it looks when it is not woken, in seconds.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        runs: TeamRuns,
+        services: Sequence[TeamService],
+        *,
+        settle_s: float = SETTLE_S,
+        interval_s: float = INTERVAL_S,
+    ) -> None:
+        self._database = database
+        self._runs = runs
+        self._services = services
+        self._settle_s = settle_s
+        self._interval_s = self._pause_s = interval_s
+        self._woken = asyncio.Event()
+        self._working: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin."""
+        self._working = asyncio.create_task(self._work(), name="upkeep of teams")
+
+    def wake(self) -> None:
+        """Look now what there is to do."""
+        self._woken.set()
+
+    async def aclose(self) -> None:
+        """Stop between two batches."""
+        if self._working is not None:
+            self._working.cancel()
+            await asyncio.wait([self._working])
+
+    async def _work(self) -> None:
+        while True:
+            self._woken.clear()
+            self._pause_s = self._interval_s
+            try:
+                await self._look()
+            except AssayError as problem:
+                _log.warning("upkeep of teams interrupted, retrying: %s", problem.message)
+            except Exception:  # noqa: BLE001 - the boundary of a task: the loop must not end
+                _log.exception("upkeep of teams failed, retrying")
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._pause_s):
+                    await self._woken.wait()
+
+    async def _look(self) -> None:
+        for record in await self._database.read(erasure.list_unfinished):
+            await self._erase(record)
+        for record in await self._database.read(retention.list_teams):
+            await self._retain(record)
+
+    async def _erase(self, record: TeamRecord) -> None:
+        """Delete what a deleted team has; finished once nothing is left and none of its tokens is taken any more."""
+        scope = scope_of(record.team)
+        is_new = not await self._database.read(lambda c: erasure.list_counts(c, record.team))
+        if is_new:
+            _log.info("deleting team: team=%s", record.team)
+        await self._runs.stop(scope)
+        await self._runs.drop(scope)
+        await self._erase_rows(scope)
+        for service in self._services:
+            await self._erase_at(service, scope)
+        await self._database.forget_deleted()
+        settles_in_s = self._settle_s - _age_s(record.deleted_at or "")
+        if settles_in_s > 0:
+            self._pause_s = min(self._pause_s, settles_in_s + _MARGIN_S)
+            return
+        if await self._database.write(lambda c: erasure.finish_erasure(c, scope)):
+            _log.info("deleted team: team=%s", record.team)
+
+    async def _erase_rows(self, scope: Scope) -> None:
+        while True:
+            for table in erasure.parts_of_runs():
+                while await self._database.write(
+                    lambda c, table=table: erasure.erase_some(c, scope, table, _BATCH_ROWS)  # type: ignore[misc]  # mypy does not infer it
+                ):
+                    failpoint("team.batch_erased")
+            if await self._database.write(lambda c: erasure.erase_tables_of_teams(c, scope)):
+                failpoint("team.rows_erased")
+                return
+
+    async def _erase_at(self, service: TeamService, scope: Scope) -> None:
+        deleted: dict[str, int] = {}
+        remaining: dict[str, int | None] = {service.name: None}
+        try:
+            deleted, counted = await service.delete(scope.team)
+            remaining = {store: counted[store] for store in counted}
+        except AssayError as problem:
+            _log.warning("cannot delete team yet: team=%s service=%s: %s", scope.team, service.name, problem.message)
+
+        def note(connection: sa.Connection) -> None:
+            for store, count in deleted.items():
+                erasure.add_deleted(connection, scope.team, f"{service.name} {store}", count)
+            for store, left in remaining.items():
+                shown = service.name if store == service.name else f"{service.name} {store}"
+                erasure.note_remaining(connection, scope.team, shown, left)
+            if deleted:
+                erasure.note_answered(connection, scope.team, service.name)
+
+        await self._database.write(note)
+
+    async def _retain(self, record: TeamRecord) -> None:
+        """Delete what is older than a team keeps."""
+        scope = scope_of(record.team)
+        if record.keep_runs_days:
+            before = _days_ago(record.keep_runs_days)
+            for run_id in await self._database.read(lambda c: retention.list_old_runs(c, scope, before)):
+                await self._retire(scope, run_id)
+        if record.keep_audit_days:
+            audit_before = _days_ago(record.keep_audit_days)
+            await self._database.write(lambda c: audit.remove_before(c, record.team, audit_before))
+
+    async def _retire(self, scope: Scope, run_id: str) -> None:
+        def begin(connection: sa.Connection) -> deletions.PendingDeletion | None:
+            pending = deletions.begin_deletion(connection, scope, run_id)
+            if pending is not None:
+                audit.append(connection, AuditEntry(scope.team, "delete-run", run_id, actor_name="retention"))
+            return pending
+
+        pending = await self._database.write(begin)
+        if pending is not None:
+            _log.info("deleted run after its retention: team=%s run=%s", scope.team, run_id)
+            await self._runs.finish_deletion(pending)
+
+
+def _age_s(moment: str) -> float:
+    return (datetime.now(UTC) - datetime.fromisoformat(moment)).total_seconds()
+
+
+def _days_ago(days: int) -> str:
+    moment = datetime.now(UTC) - timedelta(days=days)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,0 +1,348 @@
+"""Deletion of teams: nothing of one is left anywhere, whatever happens meanwhile, and others notice nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import os
+import subprocess
+import sys
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import sqlalchemy as sa
+from tests.shared_installation import SharedInstallation, shared_installation
+from tests.waiting import until
+
+from assay.agent_host.caller import AgentCaller
+from assay.client import admin, baselines
+from assay.client.client import Client
+from assay.errors import (
+    AssayError,
+    ConflictError,
+    InvalidInputError,
+    NotFoundError,
+    PermissionDeniedError,
+    UnauthenticatedError,
+    UnavailableError,
+)
+from assay.identity.rights import Role
+from assay.model.agent_response import AgentResponse, AgentStatus
+from assay.model.case import Case, Turn
+from assay.model.run import RunState
+from assay_orchestrator.identity.bootstrap import make_operator_token
+from assay_orchestrator.settings import Settings
+from assay_orchestrator.store import audit, datasets, erasure, schema
+from assay_orchestrator.store.audit import AuditQuery
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from assay.model.agent_response import AgentRequest
+    from assay.model.run import RunSettings
+
+    SettingsOf = Callable[..., RunSettings]
+
+
+def secret(team: str, what: str) -> str:
+    """Return a text of a team that is found nowhere else."""
+    return f"planted-{what}-of-{team}"
+
+
+def cases_of(team: str, count: int = 3) -> list[Case]:
+    recorded = AgentResponse(AgentStatus.SUCCESS, text=secret(team, "answer"))
+    turn = Turn(secret(team, "question"), references=(secret(team, "reference"),))
+    return [
+        Case(f"c{number}", (turn,), recorded=recorded, category=secret(team, "category")) for number in range(count)
+    ]
+
+
+async def fill(shared: SharedInstallation, team: str, settings: RunSettings) -> Client:
+    """Return a client of a team that has something in every table."""
+    client = await shared.member(team, Role.TEAM_ADMIN)
+    dataset = await client.upload_dataset(cases_of(team), name=secret(team, "dataset"))
+    settings = dataclasses.replace(settings, note=secret(team, "note"), group_id="g")
+    for _ in range(3):
+        run = await client.create_run(settings, dataset.dataset_id)
+        async for _event in client.watch_run(run.run_id):
+            pass
+    await baselines.set_baseline(client, "main", run.run_id)
+    hosted = dataclasses.replace(settings, agent=dataclasses.replace(settings.agent, adapter="python", target="m:f"))
+    await client.create_run(hosted, dataset.dataset_id)  # is never hosted, and stays active
+
+    def break_off(connection: sa.Connection) -> None:  # as a killed process leaves an upload
+        upload_id = datasets.new_upload_id()
+        datasets.begin_upload(connection, team, upload_id)
+        datasets.add_cases(connection, upload_id, 0, [("c", datasets.case_text(cases_of(team)[0]))])
+
+    await shared.database.write(break_off)
+    return client
+
+
+def stored_texts(connection: sa.Connection) -> str:
+    """Return all that every table of the database holds, those too that are not in the schema."""
+    names = sa.inspect(connection).get_table_names()
+    quoted = connection.dialect.identifier_preparer.quote
+    rows = (row for name in names for row in connection.exec_driver_sql(f"SELECT * FROM {quoted(name)}"))
+    return "\n".join(map(str, rows))
+
+
+def files_of(folder: Path) -> bytes:
+    """Return all that a SQLite database has on disk."""
+    return b"".join(file.read_bytes() for file in folder.glob("assay.db*"))
+
+
+def rows_of(connection: sa.Connection, team: str) -> dict[str, int]:
+    """Return how many rows a team has in each table."""
+    with_team = [table for table in schema.metadata.sorted_tables if "team" in table.c]
+    counts = {table.name: sa.select(sa.func.count()).where(table.c.team == team) for table in with_team}
+    runs, of_team = schema.runs, schema.runs.c.team == team
+    for table in schema.metadata.sorted_tables:
+        if "team" not in table.c and "run_id" in table.c:
+            counts[table.name] = sa.select(sa.func.count()).where(table.c.run_id == runs.c.run_id, of_team)
+    return {name: connection.execute(count).scalar_one() for name, count in counts.items()}
+
+
+async def erased(client: Client, team: str) -> admin.TeamDeletion:
+    """Delete a team and return what was found at the end."""
+    return await until(lambda: admin.delete_team(client, team), lambda found: found.team.erased_at)
+
+
+def test_every_table_has_its_place_in_a_deletion() -> None:
+    """A table that no one has given a place, so that its rows might outlive their team, fails here."""
+    known = {table.name for table in (*erasure.parts_of_runs(), *erasure.tables_of_teams())}
+    assert {table.name for table in schema.metadata.sorted_tables} == known | erasure.KEPT | erasure._OF_NO_TEAM
+
+
+async def test_nothing_of_a_deleted_team_is_left(
+    tmp_path: Path, database_url: str, settings_of: SettingsOf, engine: sa.Engine
+) -> None:
+    """No table, and no byte of a SQLite file, has a text of it; the counts say so; another team has all of its rows."""
+    async with shared_installation(tmp_path, database_url=database_url) as shared:
+        await fill(shared, "alpha", settings_of())
+        await fill(shared, "beta", settings_of())
+        operator = await shared.member("ops", Role.OPERATOR)
+        with engine.connect() as connection:
+            before = {team: rows_of(connection, team) for team in ("alpha", "beta")}
+        assert (
+            min(before["alpha"][name] for name in ("runs", "results", "answers", "baselines", "tokens", "uploads")) > 0
+        )
+
+        found = await erased(operator, "alpha")
+        counts = {each.store: (each.deleted_count, each.remaining_count) for each in found.stores}
+        assert counts["runs"] == (4, 0)
+        assert counts["dataset_cases"] == (4, 0)
+        assert all(remaining == 0 for _, remaining in counts.values())
+        assert set(counts) >= {table.name for table in (*erasure.parts_of_runs(), *erasure.tables_of_teams())}
+
+        with engine.connect() as connection:
+            after = {team: rows_of(connection, team) for team in ("alpha", "beta")}
+            texts = stored_texts(connection)
+        assert {name for name, count in after["alpha"].items() if count} == erasure.KEPT
+        unchanged = [name for name in after["beta"] if name not in ("shards", "run_events", "audit_entries")]
+        assert {name: after["beta"][name] for name in unchanged} == {name: before["beta"][name] for name in unchanged}
+        assert "-of-alpha" not in texts
+        assert secret("beta", "question") in texts
+        log = await shared.database.read(lambda c: audit.list_entries(c, AuditQuery(team="alpha"), None, 1))
+        assert [(each.entry.action, each.entry.actor_team) for each in log] == [("delete-team", "ops")]
+    if not database_url:
+        assert b"-of-alpha" not in files_of(tmp_path)
+
+
+async def test_a_team_is_deleted_mid_run(tmp_path: Path, database_url: str, settings_of: SettingsOf) -> None:
+    """Its run asks no further question, its clients get a reason, its tokens are refused, and its name stays."""
+    asked = 0
+    is_asked, answers = asyncio.Event(), asyncio.Event()
+
+    async def answer(request: AgentRequest) -> str:
+        nonlocal asked
+        asked += 1
+        is_asked.set()
+        await answers.wait()
+        return "late"
+
+    async with shared_installation(tmp_path, database_url=database_url) as shared:
+        member, operator = await shared.member("alpha"), await shared.member("ops", Role.OPERATOR)
+        dataset = await member.upload_dataset(cases_of("alpha", 40), name="d")
+        settings = settings_of("python", "m:f", concurrency=2)
+        run = await member.create_run(settings, dataset.dataset_id)
+        hosting = asyncio.create_task(member.host_agent(run.run_id, AgentCaller(answer), concurrency=2))
+
+        async def watch() -> str:
+            reasons = ""
+            with suppress(NotFoundError):
+                async for event in member.watch_run(run.run_id):
+                    reasons += getattr(event, "reason", "")
+            return reasons
+
+        watching = asyncio.create_task(watch())
+        await is_asked.wait()
+        found = await admin.delete_team(operator, "alpha")
+        assert found.cancelled_count == 1
+        known = asked
+        answers.set()
+        with suppress(AssayError):
+            await hosting
+        await watching
+        for call in (
+            member.create_run(settings, dataset.dataset_id),
+            member.upload_dataset(cases_of("alpha"), name="x"),
+        ):
+            with pytest.raises((PermissionDeniedError, NotFoundError), match=r"deleted the team|no dataset"):
+                await call
+        await erased(operator, "alpha")
+        assert asked == known
+        shared.clock.now_s += 26
+        with pytest.raises(UnauthenticatedError, match="not of this installation"):
+            await member.get_run(run.run_id)
+        with pytest.raises(ConflictError, match="which was deleted at"):
+            await admin.create_team(operator, "alpha")
+        for refused in (
+            admin.enable_team(operator, "alpha"),
+            admin.create_token(operator, "viewer", "x", team="alpha"),
+            admin.delete_team(operator, "never-made"),
+        ):
+            with pytest.raises(NotFoundError, match="there is no team"):
+                await refused
+        with pytest.raises(InvalidInputError, match="your own team"):
+            await admin.delete_team(operator, "ops")
+
+
+async def test_runs_that_are_created_meanwhile_are_deleted_or_refused(
+    tmp_path: Path, database_url: str, settings_of: SettingsOf, engine: sa.Engine
+) -> None:
+    """Whichever comes first, the deletion or a run, a baseline or an upload: nothing stays."""
+    async with shared_installation(tmp_path, database_url=database_url) as shared:
+        operator = await shared.member("ops", Role.OPERATOR)
+        for round_number in range(3):
+            team = f"team-{round_number}"
+            member = await shared.member(team)
+            dataset = await member.upload_dataset(cases_of(team), name="d")
+            run = await member.create_run(settings_of(), dataset.dataset_id)
+            async for _ in member.watch_run(run.run_id):
+                pass
+            works: list[Any] = [member.create_run(settings_of(), dataset.dataset_id) for _ in range(4)]
+            works += [member.upload_dataset(cases_of(team, 5), name=f"{number}") for number in range(2)]
+            works += [baselines.set_baseline(member, "b", run.run_id)]
+            works.insert(round_number * 3, admin.delete_team(operator, team))
+            ended = await asyncio.gather(*works, return_exceptions=True)
+            assert all(
+                isinstance(each, (PermissionDeniedError, NotFoundError))
+                for each in ended
+                if isinstance(each, Exception)
+            )
+            await erased(operator, team)
+            with engine.connect() as connection:
+                assert {name for name, count in rows_of(connection, team).items() if count} == erasure.KEPT
+                orphans = sa.select(sa.func.count()).select_from(schema.dataset_cases)
+                assert connection.execute(orphans).scalar_one() == 0
+
+
+async def test_a_service_that_is_away_keeps_the_deletion_open(tmp_path: Path) -> None:
+    """A team is deleted only once the judge has deleted what it has, however often it is asked."""
+
+    class Judge:
+        """A judge that is away at first."""
+
+        name = "judge"
+        is_there = False
+
+        async def delete(self, team: str) -> tuple[dict[str, int], dict[str, int]]:
+            if not self.is_there:
+                raise UnavailableError("away")
+            return {"verdicts": 2}, {"verdicts": 0}
+
+    judge = Judge()
+    async with shared_installation(tmp_path, services=[judge], upkeep_s=0.01) as shared:
+        await shared.member("alpha")
+        operator = await shared.member("ops", Role.OPERATOR)
+        found = await until(
+            lambda: admin.delete_team(operator, "alpha"),
+            lambda found: ("judge", None) in [(each.store, each.remaining_count) for each in found.stores],
+        )
+        assert found.team.erased_at == ""
+        judge.is_there = True
+        stores = {each.store: each for each in (await erased(operator, "alpha")).stores}
+        assert "judge" not in stores
+        assert stores["judge verdicts"].deleted_count >= 2
+        assert stores["judge verdicts"].remaining_count == 0
+
+
+async def test_a_killed_deletion_continues_with_the_next_start(
+    tmp_path: Path, database_url: str, settings_of: SettingsOf, engine: sa.Engine
+) -> None:
+    """What a process that is killed between two batches leaves of a team, the next one deletes."""
+    async with shared_installation(tmp_path, database_url=database_url) as shared:
+        await fill(shared, "alpha", settings_of())
+    own = Settings(listen="127.0.0.1:0", database=tmp_path / "assay.db", database_url=database_url)
+    token = await make_operator_token(own)
+    address = f"unix:{tmp_path}/killed.sock"
+
+    def start(failpoints: str) -> subprocess.Popen[bytes]:
+        place = ["--database-url", database_url] if database_url else ["--database", str(tmp_path / "assay.db")]
+        command = [sys.executable, "-m", "assay_orchestrator", "--listen", address, "--auth", "tokens", *place]
+        return subprocess.Popen(command, env={**os.environ, "ASSAY_FAILPOINTS": failpoints}, stderr=subprocess.DEVNULL)
+
+    async def begun(client: Client, process: subprocess.Popen[bytes]) -> bool:
+        with suppress(UnavailableError):  # it does not listen yet, or no more
+            await admin.delete_team(client, "alpha")
+        return process.poll() is not None
+
+    def left() -> int:
+        with engine.connect() as connection:
+            return sum(count for name, count in rows_of(connection, "alpha").items() if name not in erasure.KEPT)
+
+    process = start("team.batch_erased=kill@2")
+    try:
+        async with Client(address, token=token.text, patience_s=60.0) as client:
+            await until(lambda: begun(client, process))
+        assert await asyncio.to_thread(process.wait, 60) == -9
+        assert left() > 0
+    finally:
+        process.kill()
+    process = start("")
+    try:
+        await until(left, lambda count: count == 0)
+    finally:
+        process.terminate()
+        assert await asyncio.to_thread(process.wait, 60) == 0
+    with engine.connect() as connection:
+        assert "-of-alpha" not in stored_texts(connection)
+
+
+async def test_retention_deletes_runs_that_ended_long_ago(
+    tmp_path: Path, database_url: str, settings_of: SettingsOf, engine: sa.Engine
+) -> None:
+    """Old runs go, with an entry in the audit; baselines, newer runs and those of other teams stay."""
+    async with shared_installation(tmp_path, database_url=database_url) as shared:
+        member = await fill(shared, "alpha", settings_of())
+        await fill(shared, "beta", settings_of())
+        operator = await shared.member("ops", Role.OPERATOR)
+        with engine.begin() as connection:
+            old = schema.runs.c.state == RunState.SUCCEEDED.value
+            connection.execute(schema.runs.update().where(old).values(ended_at="2020-01-01T00:00:00.000Z"))
+        dataset = await member.upload_dataset(cases_of("alpha"), name="new")
+        new = await member.create_run(settings_of(), dataset.dataset_id)
+        async for _ in member.watch_run(new.run_id):
+            pass
+        [baseline] = await baselines.list_baselines(member)
+        changed = await admin.set_team_retention(operator, "alpha", keep_runs_days=90, keep_audit_days=400)
+        assert (changed.keep_runs_days, changed.keep_audit_days) == (90, 400)
+
+        def counted() -> dict[str, int]:
+            with engine.connect() as connection:
+                return {team: rows_of(connection, team)["runs"] for team in ("alpha", "beta")}
+
+        assert await until(counted, lambda counts: counts["alpha"] == 3) == {"alpha": 3, "beta": 4}
+        for run_id in (new.run_id, baseline.run_id):
+            assert (await member.get_run(run_id)).state is RunState.SUCCEEDED
+        log = await shared.database.read(
+            lambda c: audit.list_entries(c, AuditQuery(team="alpha", action="delete-run"), None, 10)
+        )
+        assert [(each.entry.actor, each.entry.actor_name) for each in log] == [("", "retention")] * 2
+        kept = await admin.set_team_retention(operator, "alpha", keep_runs_days=0)
+        assert (kept.keep_runs_days, kept.keep_audit_days) == (0, 400)
+        with pytest.raises(InvalidInputError, match="at most 36,500 days"):
+            await admin.set_team_retention(operator, "alpha", keep_audit_days=40_000)
