@@ -44,6 +44,7 @@ def main() -> int:
             "machine": platform.machine(),
             "messages": findings.messages,
             "duration_s": round(findings.duration_s, 1),
+            "own_memory_mib": {name: [each[0], max(each), each[-1]] for name, each in findings.memory_mib.items()},
             "ends": findings.ends,
             "problems": findings.problems,
         }

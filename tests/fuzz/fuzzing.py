@@ -7,11 +7,13 @@ import random
 import re
 import time
 from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import grpc
 import grpc.aio
+import psutil
 from google.protobuf import message_factory
 from google.protobuf.message import DecodeError
 from tests.fuzz.documented import EVERY_METHOD, NEVER, documented_ends
@@ -33,6 +35,8 @@ _LASTING_S = 0.5
 _ANSWERS = 20
 _CHECK_EVERY = 500
 _KNOWN_LIMIT = 50
+_WARM_SAMPLES = 5
+_MOST_GROWTH_MIB = 128
 _WRITE_FAILED = "Internal error from Core"
 # Services indent the lines of a traceback, other programs do not; those of a group of errors begin with a bar.
 _TRACEBACK = re.compile(
@@ -53,6 +57,7 @@ class Findings:
         calls: Calls by method.
         ends: How they ended, as code and reason, by method.
         problems: What was wrong, by its kind, with the first call that showed it.
+        memory_mib: Own memory of each service's process, in MiB, every so many calls.
     """
 
     seed: int
@@ -60,6 +65,7 @@ class Findings:
     calls: Counter[str] = field(default_factory=Counter)
     ends: dict[str, Counter[str]] = field(default_factory=dict)
     problems: dict[str, str] = field(default_factory=dict)
+    memory_mib: dict[str, list[int]] = field(default_factory=dict)
     duration_s: float = 0.0
 
     def note(self, method: str, end: str) -> None:
@@ -89,11 +95,13 @@ async def fuzz(targets: list[Target], *, messages: int, seed: int) -> Findings:
             await _Call(target, method, random.Random(f"{seed}/{number}"), findings, documented, number).make()
             if number % _CHECK_EVERY == 0:
                 await _check_alive(target, findings)
+                _sample_memory(targets, findings)
 
     await asyncio.gather(*(work() for _ in range(_IN_FLIGHT)))
     for target in targets:
         await _check_alive(target, findings)
         _check_log(target, findings)
+    check_memory(findings)
     findings.duration_s = time.monotonic() - begun
     return findings
 
@@ -119,6 +127,22 @@ async def _check_alive(target: Target, findings: Findings) -> None:
             f"{target.service} silent",
             f"{target.service} does not answer its health check: {error.code()} {error.details()}",
         )
+
+
+def _sample_memory(targets: list[Target], findings: Findings) -> None:
+    for target in targets:
+        with suppress(psutil.NoSuchProcess):  # it has ended, which is found elsewhere
+            memory = psutil.Process(target.process.pid).memory_info()
+            # Without pages of files, of which a mapped database has the more the larger it is.
+            findings.memory_mib.setdefault(target.service, []).append((memory.rss - memory.shared) // 2**20)
+
+
+def check_memory(findings: Findings) -> None:
+    """Note processes whose memory grows with the messages: caches are full after a few samples."""
+    for service, samples in findings.memory_mib.items():
+        warm = samples[_WARM_SAMPLES:]
+        if warm and max(warm) - warm[0] > _MOST_GROWTH_MIB:
+            findings.wrong(f"{service} memory", f"{service} has grown from {warm[0]} to {max(warm)} MiB")
 
 
 def _check_log(target: Target, findings: Findings) -> None:

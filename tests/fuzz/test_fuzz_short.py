@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 import pytest
 from google.protobuf import descriptor_pool
 from tests.fuzz.documented import EVERY_METHOD, NEVER, documented_ends
-from tests.fuzz.fuzzing import LASTING, fuzz, logged_tracebacks
+from tests.fuzz.fuzzing import LASTING, Findings, check_memory, fuzz, logged_tracebacks
 from tests.fuzz.messages import MessageMaker
 from tests.fuzz.targets import NOT_SERVED, running_targets, services
 
@@ -74,6 +74,13 @@ def test_tracebacks_in_a_log_are_found(formatter: logging.Formatter) -> None:
         "ValueError: first",
         "ExceptionGroup: several (1 sub-exception)",
     ]
+
+
+def test_memory_that_grows_is_found() -> None:
+    """A process that keeps what it is sent is a problem; one that fills its caches and stays is none."""
+    findings = Findings(1, memory_mib={"leaks": [50 + 9 * n for n in range(30)], "caches": [50, 90, *[200] * 20]})
+    check_memory(findings)
+    assert list(findings.problems.values()) == ["seed 1: leaks has grown from 95 to 311 MiB"]
 
 
 def test_every_service_is_fuzzed_or_named_as_an_exception() -> None:
