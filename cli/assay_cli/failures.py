@@ -14,7 +14,7 @@ from assay_cli.exit_status import EXIT_INFRASTRUCTURE, EXIT_INTERRUPTED, EXIT_US
 from assay_cli.output.streams import discard_unwritten, is_output_error
 
 if TYPE_CHECKING:
-    from assay_cli.early_start import EarlyStart
+    from assay.local.early_start import EarlyStart
 
 _USERS_FAULT = (InvalidInputError, NotFoundError, ConflictError, WrongStateError)
 

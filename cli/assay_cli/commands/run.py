@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 import click
 
 from assay.errors import SpecError
+from assay.local.early_start import EarlyStart, early_start
 from assay.records import dataclass
 from assay.text.unsafe_text import clean
 from assay_cli.ci_options import ci_options
 from assay_cli.command_again import command_again
 from assay_cli.compare_options import CompareOptions, against_options
-from assay_cli.early_start import EarlyStart, early_start
 from assay_cli.options import (
     bad_case_option,
     connect,
@@ -159,6 +159,7 @@ def run(
         from assay_cli.output.streams import agent_stdout
 
         checked = marks.label(_load_spec(spec, overrides, dataset, metrics, start))
+        start.start_embedder(checked.embedding_models(()))
         selection, failed = _find_failed(selection, failed_of, server, is_new=resume_id is None)
         cases, info = _open_cases(checked, selection, failed)
         reports = chosen_reports(report_names, checked.reports)

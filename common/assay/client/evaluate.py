@@ -26,8 +26,9 @@ from assay.client.watched_rows import WatchedRows
 from assay.datasets import Dataset, DatasetInfo, open_dataset, records_dataset
 from assay.datasets.warnings import warn_of_dataset
 from assay.errors import AssayError, InvalidInputError, Problem, SpecError
+from assay.local.early_start import early_start
 from assay.local.home import Home
-from assay.local.stack import LocalStack, environment_for
+from assay.local.stack import LocalStack
 from assay.model.report_settings import ReportSettings
 from assay.model.run import CaseResult, CaseSelection, Run, StateChange
 from assay.parsing.names import unknown_name
@@ -142,25 +143,32 @@ def _checked(
         progress=progress,
         output_dir=output_dir,
     )
-    checked = _spec(spec, agent, metrics, dataset, (environment_for(server), environment_for(server, "judge")))
-    if reports is not None:
-        checked = replace(checked, reports=_reports(reports))
-    shown = on_event is None if progress is None else progress
+    start = early_start(server, starts=select is None or not select.failed_of)  # else that run is looked for first
+    try:
+        environs = start.agent_environment, start.judge_environment
+        checked = _spec(spec, agent, metrics, dataset, environs)
+        if reports is not None:
+            checked = replace(checked, reports=_reports(reports))
+        start.start_embedder(checked.embedding_models(()))
+        shown = on_event is None if progress is None else progress
 
-    def job(selection: CaseSelection, failed: Collection[str]) -> _Job:
-        cases = _dataset(checked, dataset, selection, failed)
-        info = check_inputs(checked, cases)
-        folder = Path(output_dir) if output_dir is not None else None
-        if folder is not None:
-            check_folder(folder, option="output_dir")
-            check_formats(checked.reports)
-        warn_of_dataset(info)
-        code = open_user_code(checked.settings, checked.base_dir, agent=agent, metrics=metrics)
-        return _Job(checked, cases, info, code, server, folder, on_event, shown)
+        def job(selection: CaseSelection, failed: Collection[str]) -> _Job:
+            cases = _dataset(checked, dataset, selection, failed)
+            info = check_inputs(checked, cases)
+            folder = Path(output_dir) if output_dir is not None else None
+            if folder is not None:
+                check_folder(folder, option="output_dir")
+                check_formats(checked.reports)
+            warn_of_dataset(info)
+            code = open_user_code(checked.settings, checked.base_dir, agent=agent, metrics=metrics)
+            return _Job(checked, cases, info, code, server, folder, on_event, shown, start.stack)
 
-    if select is not None and select.failed_of:
-        return _run_failed_of(select, server, job)
-    return job(select or CaseSelection(), ()).run()
+        if select is not None and select.failed_of:
+            return _run_failed_of(select, server, job)
+        return job(select or CaseSelection(), ()).run()
+    except BaseException:
+        start.abandon()
+        raise
 
 
 async def _run_failed_of(
@@ -184,6 +192,7 @@ class _Job:
     output_dir: Path | None
     on_event: Callable[[Run | StateChange | CaseResult], None] | None
     shown: bool
+    stack: LocalStack | None
 
     async def run(self) -> Evaluation:
         judge_keys = self.spec.judge_keys if self.spec.needs_judge(self.info.checks) else None
@@ -191,7 +200,7 @@ class _Job:
         upload = DatasetUpload(self.spec, self.dataset, self.info)
         async with (
             contextlib.aclosing(upload),
-            connected(self.server, models, judge_keys, on_listening=upload.begin) as (client, stack),
+            connected(self.server, models, judge_keys, stack=self.stack, on_listening=upload.begin) as (client, stack),
         ):
             run = await start_run(client, self.spec, upload, self.info)
             watched = WatchedRows(run.counts.total, is_bounded=False)  # all rows are returned
@@ -227,13 +236,23 @@ async def connected(
     models: Sequence[str] = (),
     judge_keys: Sequence[str] | None = None,
     *,
+    stack: LocalStack | None = None,
     on_listening: Callable[[Client], None] | None = None,
 ) -> AsyncIterator[tuple[Client, LocalStack | None]]:
-    """Connect to a server, or to a local stack with what is needed, which is stopped after."""
-    stack = None if server is not None else LocalStack(Home.open())
-    if stack is not None:
-        stack.start(models=models, judge=judge_keys is not None, judge_keys=judge_keys or ())
+    """Connect to a server, or to a local stack with what is needed, which is stopped after.
+
+    Args:
+        server: The server's address; None for the local stack.
+        models: Embedding models that will be needed.
+        judge_keys: The variables with the keys of the judge that will be needed; None where none will.
+        stack: What was started early; None to start the local stack here.
+        on_listening: Called when a local orchestrator takes connections, before it is ready.
+    """
+    if server is None and stack is None:
+        stack = LocalStack(Home.open())
     try:
+        if stack is not None:
+            stack.start(models=models, judge=judge_keys is not None, judge_keys=judge_keys or ())
         async with Client(server or (stack.address if stack is not None else "")) as client:
             await wait_for_stack(client, stack, on_listening)
             if stack is not None:

@@ -8,28 +8,42 @@ from types import ModuleType
 from typing import Any
 
 
-def defer_imports(*names: str) -> None:
-    """Have modules of packages imported when an attribute of theirs is first read, not by the statement `import`.
+class _Deferred(ModuleType):
+    """Stands for a module until an attribute of it is read."""
 
-    What is imported already stays.
+    def __getattr__(self, attribute: str) -> Any:
+        # What looks through all modules, as `inspect` does, needs none of them.
+        if attribute.startswith("__") and attribute != "__path__":
+            raise AttributeError(attribute)
+        return getattr(_loaded(self), attribute)
+
+
+def defer_imports(*names: str) -> None:
+    """Have modules imported when an attribute of theirs is first read, not by the statement `import`.
+
+    What is imported already stays. A module that is imported for its effect has none until then: see `import_deferred`.
 
     Args:
         names: Such as `package.module`.
     """
     for name in names:
-        if name not in sys.modules:
-            _defer(name)
+        if name in sys.modules:
+            continue
+        stub = sys.modules[name] = _Deferred(name)
+        package, _, own = name.rpartition(".")
+        if package in sys.modules:  # else `from package import module` finds it where all modules are
+            setattr(sys.modules[package], own, stub)
 
 
-def _defer(name: str) -> None:
-    package, _, own = name.rpartition(".")
-    stub = ModuleType(name)
+def import_deferred(*names: str) -> None:
+    """Import modules of these that are still put off."""
+    for name in names:
+        if isinstance(stub := sys.modules.get(name), _Deferred):
+            _loaded(stub)
 
-    def read(attribute: str) -> Any:
-        if sys.modules.get(name) is stub:  # else another thread imports it: this one waits for it
-            del sys.modules[name]
-        return getattr(importlib.import_module(name), attribute)
 
-    stub.__getattr__ = read  # type: ignore[method-assign]  # how a module reads attributes that it does not have
-    sys.modules[name] = stub
-    setattr(importlib.import_module(package), own, stub)
+def _loaded(stub: _Deferred) -> ModuleType:
+    name = stub.__name__
+    if sys.modules.get(name) is stub:  # else another thread imports it, and this one waits for that
+        del sys.modules[name]
+    return importlib.import_module(name)

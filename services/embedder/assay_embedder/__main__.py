@@ -18,6 +18,7 @@ from assay.v1 import embedder_pb2_grpc
 from assay_embedder.registry import Registry
 from assay_embedder.service import SERVICE_NAME, EmbedderService
 from assay_embedder.settings import Settings
+from assay_embedder.torch_parts import defer_unused_parts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -76,6 +77,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if settings.threads:
             # Read when the arithmetic libraries are loaded, which happens with the first model.
             os.environ["OMP_NUM_THREADS"] = str(settings.threads)
+        defer_unused_parts()
         asyncio.run(serve(settings))
     except InvalidInputError as error:
         for problem in error.problems:

@@ -25,6 +25,7 @@ from assay_embedder.model_folders import (
 from assay_embedder.precision import choose_precision, number_format
 from assay_embedder.sentence_models import SentenceModel, load_transformer
 from assay_embedder.settings import DEFAULT_MODEL
+from assay_embedder.torch_parts import import_all_parts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -144,6 +145,8 @@ def choose_device(wanted: str) -> str:
     import torch
 
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if count:
+        import_all_parts()
     if wanted == "auto":
         return "cuda" if count else "cpu"
     if not count:

@@ -10,6 +10,7 @@ from assay.errors import SetupError
 from assay.local.install_hint import install_hint
 from assay_embedder.architecture import LONGEST_WINDOW
 from assay_embedder.model_folders import not_loaded
+from assay_embedder.torch_parts import import_all_parts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -72,6 +73,8 @@ def load_transformer(name: str, folder: Path, *, device: str, number_format: str
     """
     try:
         import torch
+
+        import_all_parts()
         import transformers
         from sentence_transformers import SentenceTransformer
     except ImportError as error:

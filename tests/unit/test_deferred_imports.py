@@ -1,0 +1,46 @@
+"""Imports that are put off: `import` of such a module takes nothing, its first use imports it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+from assay.runtime.deferred_imports import defer_imports, import_deferred
+
+PARTS = """
+import sys
+from assay_embedder.torch_parts import defer_unused_parts, import_all_parts
+defer_unused_parts()
+from assay_embedder import models
+model = models.load("all-MiniLM-L6-v2", device="cpu")
+assert model.encode(model.tokenize(["a text"])).shape == (1, 384)
+assert model.description.engine.startswith("packed"), model.description
+import torch
+names = ("torch._meta_registrations", "torch.export", "torch.masked", "torch.distributions")
+print([name for name in names if getattr(sys.modules[name], "__file__", None)])  # none
+import_all_parts()
+print([name for name in names if not getattr(sys.modules[name], "__file__", None)])  # none
+print(torch.export.ExportedProgram.__name__, torch.linalg.qr(torch.empty(3, 2, device="meta")).Q.shape == (3, 2))
+"""
+
+
+def test_a_module_is_imported_by_its_first_use() -> None:
+    """Neither `import`, nor `from`, nor a look at its file imports it; an attribute does, and it is the real one."""
+    names = [name for name in ("wave", "xml.dom.pulldom") if sys.modules.pop(name, None) or True]
+    defer_imports(*names)
+    import wave
+    from xml.dom import pulldom
+
+    assert not any(getattr(module, "__file__", None) for module in (wave, pulldom))
+    assert wave.Error.__module__ == "wave"
+    assert sys.modules["wave"] is not wave
+    assert getattr(sys.modules["xml.dom.pulldom"], "__file__", None) is None
+    import_deferred(*names)
+    assert sys.modules["xml.dom.pulldom"].__file__
+    assert pulldom.START_ELEMENT == "START_ELEMENT"
+
+
+def test_a_model_is_run_without_the_parts_of_torch_that_are_put_off() -> None:
+    """The packed forward pass on a CPU uses none of them; torch is whole once they are imported."""
+    done = subprocess.run([sys.executable, "-c", PARTS], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == ["[]", "[]", "ExportedProgram True"]
