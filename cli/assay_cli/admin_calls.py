@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
+import click
+
 from assay.errors import InvalidInputError, Problem
 from assay_cli.options import connect, run_async
 
@@ -13,6 +15,8 @@ if TYPE_CHECKING:
     from assay.client.client import Client
 
 T = TypeVar("T")
+
+team_option = click.option("--team", metavar="TEAM", default="", help="The team; default: that of your token.")
 
 
 def called(server: str | None, call: Callable[[Client], Awaitable[T]]) -> T:

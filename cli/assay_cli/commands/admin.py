@@ -1,4 +1,4 @@
-"""`assay admin`: teams and tokens of a server that teams share."""
+"""`assay admin`: teams, tokens and targets of a server that teams share."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ import click
 from assay.errors import InvalidInputError, Problem
 from assay.identity.rights import Role
 from assay.text.unsafe_text import clean
-from assay_cli.admin_calls import called
+from assay_cli.admin_calls import called, team_option
 from assay_cli.commands import Group
 from assay_cli.commands.admin_audit import audit
+from assay_cli.commands.admin_targets import targets
 from assay_cli.commands.admin_team_data import delete_team, set_retention, shown
 from assay_cli.options import debug_option, json_option, print_document, server_option
 from assay_cli.output.terminal import table
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 _LIFETIME = re.compile(r"([1-9]\d{0,4})([hdw])", re.ASCII)
 _UNIT_S = {"h": 3_600, "d": 86_400, "w": 7 * 86_400}
 
-_team_option = click.option("--team", metavar="TEAM", default="", help="The team; default: that of your token.")
 _database_option = click.option(
     "--database",
     metavar="FILE",
@@ -42,10 +42,11 @@ _database_url_option = click.option(
 
 @click.group(cls=Group)
 def admin() -> None:
-    """Manage the teams and tokens of a server that teams share, and its tables; read its audit."""
+    """Manage the teams, tokens and targets of a server that teams share, and its tables; read its audit."""
 
 
 admin.add_command(audit)
+admin.add_command(targets)
 
 
 @admin.command()
@@ -170,7 +171,7 @@ def tokens() -> None:
 
 @tokens.command("create")
 @click.argument("name")
-@_team_option
+@team_option
 @click.option(
     "--role",
     type=click.Choice([role.value for role in Role]),
@@ -205,7 +206,7 @@ def create_token(name: str, team: str, role: str, expires: str, as_json: bool, s
 
 
 @tokens.command("list")
-@_team_option
+@team_option
 @json_option
 @server_option
 @debug_option

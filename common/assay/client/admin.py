@@ -1,4 +1,4 @@
-"""Teams and tokens of an installation that teams share."""
+"""Teams, tokens and targets of an installation that teams share."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from assay.v1 import admin_pb2 as pb
 from assay.v1 import admin_pb2_grpc
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator
+    from collections.abc import Awaitable, Callable, Iterator, Sequence
 
     from assay.client.client import Client
 
@@ -104,6 +104,27 @@ class NewToken:
     token: TokenInfo
 
 
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where agents of a team's runs may be.
+
+    Args:
+        team: Whose it is.
+        name: Its name in the team.
+        address: `HOST`, `HOST:PORT` or `https://HOST[:PORT]`, where HOST may be `*.example.org`.
+        secrets: The names of the team's secrets that may be sent there.
+        created_at: When it was made, ISO 8601.
+        created_by: The id of the token that made it.
+    """
+
+    team: str
+    name: str
+    address: str
+    secrets: tuple[str, ...] = ()
+    created_at: str = ""
+    created_by: str = ""
+
+
 async def get_identity(client: Client) -> TokenInfo:
     """Return whose token the client has.
 
@@ -192,6 +213,33 @@ async def revoke_token(client: Client, token_id: str) -> TokenInfo:
     return _info(response.token)
 
 
+async def create_target(
+    client: Client, name: str, address: str, *, secrets: Sequence[str] = (), team: str = ""
+) -> Target:
+    """Register where agents of a team may be; for team admins and operators.
+
+    Args:
+        client: Its token's role may administer the team.
+        name: The target's name in the team.
+        address: `HOST`, `HOST:PORT` or `https://HOST[:PORT]`, where HOST may be `*.example.org`.
+        secrets: The names of the team's secrets that may be sent there.
+        team: Empty for the team of the client's own token.
+    """
+    request = pb.CreateTargetRequest(team=team, name=name, address=address, secrets=secrets)
+    return _target((await call_admin(client, lambda stub: stub.CreateTarget(request))).target)
+
+
+async def list_targets(client: Client, team: str = "") -> list[Target]:
+    """Return the targets of a team, by name; empty for the team of the client's own token."""
+    response = await call_admin(client, lambda stub: stub.ListTargets(pb.ListTargetsRequest(team=team)))
+    return [_target(each) for each in response.targets]
+
+
+async def delete_target(client: Client, name: str, team: str = "") -> None:
+    """Remove a target; new runs, and those that are resumed, are refused there."""
+    await call_admin(client, lambda stub: stub.DeleteTarget(pb.DeleteTargetRequest(team=team, name=name)))
+
+
 async def call_admin(client: Client, attempt: Callable[[admin_pb2_grpc.AdminServiceAsyncStub], Awaitable[Any]]) -> Any:
     """Return the response of a method of AdminService.
 
@@ -218,6 +266,10 @@ def _explained(address: str) -> Iterator[None]:
 
 def _team(team: pb.Team) -> Team:
     return Team(*(getattr(team, name) for name in Team.__slots__))
+
+
+def _target(target: pb.Target) -> Target:
+    return Target(target.team, target.name, target.address, tuple(target.secrets), target.created_at, target.created_by)
 
 
 def _info(token: pb.Token) -> TokenInfo:

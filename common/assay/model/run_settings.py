@@ -92,8 +92,8 @@ class JudgeSettings:
         provider: "openai", "anthropic" or "replay".
         model: The model's id; of "replay" the judge as recorded, empty where only one was.
         base_url: Where the service is; empty for the provider's own.
-        key_variable: Environment variable of the judge service that holds the key; empty for the provider's usual
-            one at its own service, and for no key at any other.
+        key_variable: Environment variable of the judge service that holds the key, or secret://TEAM/NAME; empty for the
+            provider's usual variable at its own service, and for no key at any other.
         rubric: The rubric of `judge_score`; empty for "answer".
         rubric_yaml: That rubric's text, where it is the user's own.
         temperature: Sampling temperature, 0 to 2; None for the judge service's default.

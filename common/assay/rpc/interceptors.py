@@ -255,7 +255,7 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
         await self._abort(context, presentable(error, method))
 
     async def _abort(self, context: Context, error: AssayError) -> None:
-        sent = status.to_status(error)
+        sent = status.to_status(error, self._options.redact)
         trailers = ((status.DETAILS_KEY, sent.SerializeToString()),)
         with contextlib.suppress(TimeoutError):
             # A client that does not read takes no status either; gRPC keeps it for later.

@@ -175,6 +175,10 @@ METHODS: Mapping[str, Mapping[str, MethodRule]] = {
         "ListTokens": _idempotent(_ADMINISTER, {"team": Name.TEAM}, Audit.NONE),
         "ListAuditEvents": _idempotent(_ADMINISTER, {"team": Name.TEAM, **_PAGE}, Audit.NONE),
         "RevokeToken": _idempotent(_ADMINISTER, {"token_id": Name.SCOPED}, Audit.CHANGE),
+        # A second attempt finds what the first has made, or removed.
+        "CreateTarget": _call(_ADMINISTER, {"team": Name.TEAM, "name": Name.SCOPED}, Audit.CHANGE),
+        "ListTargets": _idempotent(_READ, {"team": Name.TEAM}, Audit.NONE),
+        "DeleteTarget": _call(_ADMINISTER, {"team": Name.TEAM, "name": Name.SCOPED}, Audit.CHANGE),
     },
     "assay.v1.EmbedderService": {
         "Embed": _idempotent(_RUN, audit=Audit.NONE),

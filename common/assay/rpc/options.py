@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 from assay.records import dataclass
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import grpc
     import grpc.aio
 
@@ -55,6 +57,7 @@ class ServerOptions:
         authenticator: Knows the tokens that callers must have; None where no call needs one.
         auditor: Stores what callers with an identity changed, and what was refused; None where nothing is recorded.
         recheck_s: The token of an open stream is looked up again this often.
+        redact: Returns the text of an error without secrets, before it is sent.
     """
 
     keepalive_time_ms: int = 30_000
@@ -83,6 +86,7 @@ class ServerOptions:
     authenticator: Authenticator | None = None
     auditor: Auditor | None = None
     recheck_s: float = 30.0
+    redact: Callable[[str], str] = str
 
     def __post_init__(self) -> None:
         _require_positive(self)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 from urllib.parse import quote
@@ -74,15 +75,20 @@ def code_of(error: AssayError) -> grpc.StatusCode:
     return CODES[_listed(type(error))]
 
 
-def to_status(error: AssayError) -> Any:
+def to_status(error: AssayError, redact: Callable[[str], str] = str) -> Any:
     """Return the `google.rpc.Status` of an error, small enough for response trailers.
 
     It holds ErrorInfo, for wrong input the first violations of fields, for overload RetryInfo.
+
+    Args:
+        error: The error.
+        redact: Returns a text without secrets.
     """
     problems = error.problems if isinstance(error, InvalidInputError) else []
-    kept = list(problems[:MAX_VIOLATIONS])
+    kept = [dataclasses.replace(each, message=redact(each.message)) for each in problems[:MAX_VIOLATIONS]]
     while True:
         status = _status(error, kept, omitted=len(problems) - len(kept))
+        status.message = redact(status.message)
         if not kept or _wire_bytes(status) < MAX_WIRE_BYTES:
             return status
         kept.pop()

@@ -2,6 +2,7 @@
 
 Messages have the form "ended run: run=%s state=%s". As text they are shown like that; as JSON, what is written as
 name=%s is also a field of the record, and so is what the process works on: run, case, team and trace_id, where known.
+Secrets that the process has used are taken out of every line.
 """
 
 from __future__ import annotations
@@ -14,10 +15,12 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from assay.records import dataclass
+from assay.runtime.redaction import Redactor
 from assay.telemetry.context import fields as context_fields
 from assay.text.unsafe_text import escaped
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from types import TracebackType
 
 LEVELS = ("debug", "info", "warning", "error")
@@ -46,6 +49,10 @@ class TextFormatter(logging.Formatter):
 
     def __init__(self) -> None:
         super().__init__(_FORMAT)
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the lines of a record, without secrets."""
+        return redacted(super().format(record))
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's name
         """Return the line of a record."""
@@ -79,7 +86,7 @@ class JsonFormatter(logging.Formatter):
         }
         if record.exc_info:
             document["exception"] = self.formatException(record.exc_info)
-        return json.dumps(document)
+        return redacted(json.dumps(document))
 
 
 def configure_logging(settings: LogSettings | None = None) -> None:
@@ -100,7 +107,29 @@ def log_settings() -> LogSettings:
     return _settings
 
 
+def keep_out_of_logs(values: Iterable[str], secrets: Iterable[str] = ()) -> None:
+    """Take values out of what this process logs from now on, and of errors that it shows to callers.
+
+    Those of fewer than 8 characters stay: they are ordinary words as well.
+
+    Args:
+        values: Of variables, which may be a URL as well as a key.
+        secrets: What is nothing but secret: the beginning of one is taken out, too.
+    """
+    global _kept_out, _redactor
+    found = (_kept_out[0].union(values), _kept_out[1].union(secrets))
+    if found != _kept_out:
+        _kept_out, _redactor = found, Redactor(*found)
+
+
+def redacted(text: str) -> str:
+    """Return a text without what is kept out of logs."""
+    return _redactor.redact_line(text)
+
+
 _settings = LogSettings()
+_kept_out: tuple[frozenset[str], frozenset[str]] = (frozenset(), frozenset())
+_redactor = Redactor()
 
 
 def _fields(record: logging.LogRecord) -> dict[str, Any]:

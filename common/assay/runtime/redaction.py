@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import html
 import json
 import re
 from itertools import takewhile
@@ -16,6 +15,7 @@ if TYPE_CHECKING:
 RECOGNISABLE_CHARS = 8
 """A value of fewer characters may be an ordinary word as well."""
 _REDACTED = "[redacted]"
+_HTML = {"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#x27;"}
 _SECRET_NAME = re.compile(r"(?i)(?:^|_)(?:key|apikey|token|secret|password|passwd|passphrase|credentials?)$")
 
 
@@ -24,12 +24,16 @@ class Redactor:
 
     Args:
         values: The values; none is empty.
+        secrets: Those that are nothing but secret: what of them is at an end of a text, as in the pieces of a stream,
+            is taken out too. Of others, such as a URL, a part may be an ordinary word.
     """
 
-    def __init__(self, values: Iterable[str] = ()) -> None:
+    def __init__(self, values: Iterable[str] = (), secrets: Iterable[str] = ()) -> None:
+        secrets = frozenset(secrets)
         # The longest first, as one may hold another.
-        self._values = [_Value(text) for text in sorted(set(values), key=len, reverse=True)]
+        self._values = [_Value(text) for text in sorted({*values, *secrets}, key=len, reverse=True)]
         self._long_values = [known for known in self._values if len(known.text) >= RECOGNISABLE_CHARS]
+        self._secrets = [known for known in self._long_values if known.text in secrets]
 
     def redact(self, text: str) -> str:
         """Return a message without the values, nor the beginning of one where the text was cut off."""
@@ -40,11 +44,27 @@ class Redactor:
         return text
 
     def redact_long(self, text: str) -> str:
-        """Return a text without the values of 8 characters or more."""
+        """Return a text without the values of 8 characters or more, and without a part of a secret at its ends."""
         if len(text) >= RECOGNISABLE_CHARS:
             for value in self._long_values:
                 text = value.redact(text)
+            for secret in self._secrets:
+                for spelling in secret.beginnings:
+                    text = _without_parts(text, spelling)
         return text
+
+    def redact_line(self, text: str) -> str:
+        """Return a line of a log without the values of 8 characters or more, nor the beginning of a secret."""
+        for value in self._long_values:
+            text = value.redact(text)
+        for secret in self._secrets:
+            text = _without_beginnings(text, secret.beginnings)
+        return text
+
+
+def is_secret_name(name: str) -> bool:
+    """Return whether a variable is a key, token or password by its name, e.g. OPENAI_API_KEY."""
+    return _SECRET_NAME.search(name) is not None
 
 
 def secret_values(environ: Mapping[str, str]) -> frozenset[str]:
@@ -53,7 +73,7 @@ def secret_values(environ: Mapping[str, str]) -> frozenset[str]:
     Values of fewer than 8 characters are left out: they are ordinary words as well.
     """
     return frozenset(
-        value for name, value in environ.items() if len(value) >= RECOGNISABLE_CHARS and _SECRET_NAME.search(name)
+        value for name, value in environ.items() if len(value) >= RECOGNISABLE_CHARS and is_secret_name(name)
     )
 
 
@@ -91,7 +111,7 @@ def _spellings(char: str) -> str:
         return plain
     in_url = "".join(f"%{byte:02x}" for byte in char.encode("utf-8", "surrogatepass"))
     in_json = re.escape(json.dumps(char)[1:-1].lstrip("\\") or char)
-    in_html = {html.escape(char), f"&#{ord(char)};", f"&#x{ord(char):x};"} - {char}
+    in_html = {_HTML.get(char, char), f"&#{ord(char)};", f"&#x{ord(char):x};"} - {char}
     forms = [r"\\{0,8}" + plain, f"(?i:{in_url})", rf"\\{{1,8}}(?i:{in_json})", *map(re.escape, in_html)]
     return f"(?:{'|'.join([*forms, r'[+]'] if char == ' ' else forms)})"
 
@@ -120,3 +140,23 @@ def _shared_chars(text: str, start: int, value: str) -> int:
     """Return how many characters from a place on are those that a value begins with."""
     there = text[start : start + len(value)]
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(there, value, strict=False)))
+
+
+def _without_parts(text: str, secret: str) -> str:
+    """Return a text that is no part of a secret, nor ends with its beginning, nor begins with its end.
+
+    Parts of fewer than 8 characters stay.
+    """
+    if len(text) < RECOGNISABLE_CHARS or len(secret) <= RECOGNISABLE_CHARS:
+        return text
+    if text in secret:
+        return _REDACTED
+    start = text.find(secret[:RECOGNISABLE_CHARS], max(0, len(text) - len(secret)))
+    while start >= 0 and not secret.startswith(text[start:]):
+        start = text.find(secret[:RECOGNISABLE_CHARS], start + 1)
+    if start >= 0:
+        text = text[:start] + _REDACTED
+    end = text.rfind(secret[-RECOGNISABLE_CHARS:], 0, len(secret)) + RECOGNISABLE_CHARS
+    while end >= RECOGNISABLE_CHARS and not secret.endswith(text[:end]):
+        end = text.rfind(secret[-RECOGNISABLE_CHARS:], 0, end - 1) + RECOGNISABLE_CHARS
+    return _REDACTED + text[end:] if end >= RECOGNISABLE_CHARS else text

@@ -11,6 +11,7 @@ from assay.model.trace_settings import TRACES_KEY, TraceSettings, without_traces
 from assay.parsing.names import unknown_name
 from assay.spec.headers import read_texts
 from assay.spec.server_options import A2aOptions, AdkServerOptions, check_base_url, check_url
+from assay.spec.variables import reference_problems
 
 if TYPE_CHECKING:
     from collections.abc import Container
@@ -70,7 +71,7 @@ def check_agent(agent: AgentSettings) -> list[Problem]:
             problems += _refuse(agent, target="replay takes its answers from the dataset: leave the target out")
         case _:
             problems.append(Problem(_unknown_adapter(agent.adapter), "agent.adapter"))
-    return problems
+    return problems + reference_problems(agent)
 
 
 def _check_python(agent: AgentSettings) -> list[Problem]:

@@ -6,7 +6,7 @@ import re
 
 from assay.errors import Problem
 from assay.parsing.names import kind_of
-from assay.spec.variables import VARIABLE
+from assay.spec.variables import NAMED
 
 # Host decides which of several sites behind one address answers, whatever host was allowed; the others say how long
 # a request is and what becomes of the connection, and a wrong one lets requests run into each other.
@@ -36,9 +36,12 @@ def read_headers(value: object, where: str, problems: list[Problem]) -> dict[str
 
 
 def credential_problem(name: str, value: str) -> str:
-    """Return why a header may not have its value: it is a secret, not a variable that holds one."""
-    if name.lower() in _CREDENTIAL_HEADERS and not VARIABLE.search(value):
-        return "holds a secret, which would be stored with the run: put it into an environment variable, as in ${NAME}"
+    """Return why a header may not have its value: it is a secret, not the name of one."""
+    if name.lower() in _CREDENTIAL_HEADERS and not NAMED.search(value):
+        return (
+            "holds a secret, which would be stored with the run: put it into an environment variable, as in ${NAME}, "
+            "or name it, as in secret://NAME"
+        )
     return ""
 
 

@@ -34,6 +34,7 @@ from assay.metrics.quality import RUBRIC as QUALITY
 from assay.model.run import JudgeSettings
 from assay.parsing.fields import Fields
 from assay.parsing.names import unknown_name
+from assay.parsing.secret_references import SCHEME, form_problem
 from assay.providers.own_services import KEY_VARIABLES
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ _MOST_JUDGES = 9
 _ELSEWHERE = {
     "record": "is an option of the command: assay run SPEC --record-verdicts FILE",
     "prices": "are a setting of the judge service: give a file with --prices, or ASSAY_JUDGE_PRICES where it starts",
-    "api_key": "is not written into a spec: name the environment variable that holds it with key_variable",
+    "api_key": "is not written into a spec: name its environment variable, or secret://NAME, with key_variable",
 }
 _DEFAULTS = JudgeSettings("")
 _MAX_TEXT_CHARS = 300
@@ -120,8 +121,13 @@ def _check_one(judge: JudgeSettings, where: str) -> list[Problem]:
          f"must be a whole number from 1 to {_MAX_TOKENS:,}"),
         (not _is_line(judge.model), "model", _LINE),
         (not _is_line(judge.key_variable), "key_variable", _LINE),
+        (bool(problem := _reference_problem(judge.key_variable)), "key_variable", problem),
     ]  # fmt: skip
     return [Problem(message, f"{where}.{field}") for wrong, field, message in checks if wrong]
+
+
+def _reference_problem(key: str) -> str:
+    return form_problem(key.removeprefix(SCHEME)) if key.startswith(SCHEME) else ""
 
 
 def _is_line(text: str) -> bool:
@@ -129,7 +135,9 @@ def _is_line(text: str) -> bool:
 
 
 def key_variable_of(judge: JudgeSettings) -> str:
-    """Return the environment variable that the judge's key is in; empty where none is sent."""
+    """Return the environment variable that the judge's key is in; empty where none is sent, or the key is a secret."""
+    if judge.key_variable.startswith(SCHEME):
+        return ""
     return judge.key_variable or ("" if judge.base_url else KEY_VARIABLES.get(judge.provider, ""))
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from dataclasses import field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -20,6 +19,7 @@ from assay.records import dataclass
 from assay.spec.headers import read_headers, read_texts
 from assay.spec.prompt_template import template_problem, variables_of
 from assay.spec.urls import has_user
+from assay.spec.variables import NAMED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,7 +30,6 @@ PROMPT_KEYS = ("api", "base_url", "api_key", "headers", "query", "prompt", "prom
 """What a spec may say about a prompt, besides what it may say about every agent."""
 
 _HASHES = ("prompt_sha256", "system_sha256")
-_KEY = re.compile(r"\$\{[A-Za-z_][A-Za-z0-9_]*\}")
 _MAX_TEMPLATE_CHARS = 400_000
 _MAX_EXTRA_BYTES = 100_000
 _MAX_TOKENS = 10_000_000
@@ -98,7 +97,7 @@ class PromptOptions:
     Args:
         api: Which of the provider's APIs is used: "chat", "responses" or "messages".
         base_url: The service; None for the provider's own.
-        api_key: The key as ${NAME} of an environment variable; None for the provider's own service's.
+        api_key: The key as ${NAME} of an environment variable, or secret://NAME; None for the provider's own service's.
         headers: Further headers; ${NAME} stands for an environment variable where the call is made.
         query: Parameters of the URL, likewise.
         prompt: Template of the user's message; None where the case's input is the message.
@@ -275,13 +274,13 @@ def _url_problem(provider: Provider, url: str) -> str:
 def _api_key(value: object, provider: Provider, problems: list[Problem]) -> str | None:
     if value is None:
         return None
-    if isinstance(value, str) and _KEY.fullmatch(value):
+    if isinstance(value, str) and NAMED.fullmatch(value):
         return value
     # Without the value: it may be a key.
     problems.append(
         Problem(
-            f"must be the name of an environment variable, written as ${{{KEY_VARIABLES[provider.name]}}}: a key "
-            "itself has no place in a spec, which is stored and shown",
+            f"must be the name of an environment variable, written as ${{{KEY_VARIABLES[provider.name]}}}, or "
+            "of a secret, written as secret://NAME: a key itself has no place in a spec, which is stored and shown",
             "agent.api_key",
         )
     )

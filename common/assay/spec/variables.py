@@ -1,4 +1,4 @@
-"""Environment variables that a spec names as ${NAME}: they are read where the agent is called."""
+"""Variables and secrets that a spec names, as ${NAME} and secret://TEAM/NAME: read where the agent is called."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from assay.errors import Problem
+from assay.parsing.secret_references import REFERENCE, form_problem
 from assay.providers.own_services import KEY_VARIABLES
 
 if TYPE_CHECKING:
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
 
 VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 """How a spec names a variable."""
+
+NAMED = re.compile(f"{VARIABLE.pattern}|{REFERENCE.pattern}", re.ASCII)
+"""A variable, in the first group, or a secret, in one of the others, which hold what follows `secret://`."""
 
 _FILLED = ("headers", "query", "body")
 
@@ -28,7 +32,7 @@ def missing_variables(agent: AgentSettings, environ: Mapping[str, str]) -> list[
         environ: The environment of the process that calls the agent.
     """
     named: dict[str, str] = {}
-    for text, field in _texts(agent):
+    for text, field in named_texts(agent):
         for name in VARIABLE.findall(text):
             named.setdefault(name, field)
     return [
@@ -38,8 +42,18 @@ def missing_variables(agent: AgentSettings, environ: Mapping[str, str]) -> list[
     ]
 
 
-def _texts(agent: AgentSettings) -> Iterator[tuple[str, str]]:
-    """Yield the texts of an agent's settings in which variables are filled in, each with its field."""
+def reference_problems(agent: AgentSettings) -> list[Problem]:
+    """Return a problem for each reference to a secret that is none by its form."""
+    return [
+        Problem(problem, field)
+        for text, field in named_texts(agent)
+        for found in REFERENCE.finditer(text)
+        if (problem := form_problem(found[1] or found[2] or ""))
+    ]
+
+
+def named_texts(agent: AgentSettings) -> Iterator[tuple[str, str]]:
+    """Yield the texts of an agent's settings in which variables and secrets are filled in, each with its field."""
     if agent.is_called_by_url:
         yield agent.target, "agent.target"
         for name in _FILLED:

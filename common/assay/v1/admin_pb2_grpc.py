@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class AdminServiceStub(object):
-    """AdminService manages teams and tokens. It is served where identities are on.
+    """AdminService manages teams, tokens and targets. It is served where identities are on.
 
     A team's name, and the id of a token, of another team are NOT_FOUND or
     PERMISSION_DENIED exactly as names that do not exist.
@@ -93,10 +93,25 @@ class AdminServiceStub(object):
                 request_serializer=assay_dot_v1_dot_admin__pb2.ListAuditEventsRequest.SerializeToString,
                 response_deserializer=assay_dot_v1_dot_admin__pb2.ListAuditEventsResponse.FromString,
                 _registered_method=True)
+        self.CreateTarget = channel.unary_unary(
+                '/assay.v1.AdminService/CreateTarget',
+                request_serializer=assay_dot_v1_dot_admin__pb2.CreateTargetRequest.SerializeToString,
+                response_deserializer=assay_dot_v1_dot_admin__pb2.CreateTargetResponse.FromString,
+                _registered_method=True)
+        self.ListTargets = channel.unary_unary(
+                '/assay.v1.AdminService/ListTargets',
+                request_serializer=assay_dot_v1_dot_admin__pb2.ListTargetsRequest.SerializeToString,
+                response_deserializer=assay_dot_v1_dot_admin__pb2.ListTargetsResponse.FromString,
+                _registered_method=True)
+        self.DeleteTarget = channel.unary_unary(
+                '/assay.v1.AdminService/DeleteTarget',
+                request_serializer=assay_dot_v1_dot_admin__pb2.DeleteTargetRequest.SerializeToString,
+                response_deserializer=assay_dot_v1_dot_admin__pb2.DeleteTargetResponse.FromString,
+                _registered_method=True)
 
 
 class AdminServiceServicer(object):
-    """AdminService manages teams and tokens. It is served where identities are on.
+    """AdminService manages teams, tokens and targets. It is served where identities are on.
 
     A team's name, and the id of a token, of another team are NOT_FOUND or
     PERMISSION_DENIED exactly as names that do not exist.
@@ -188,6 +203,29 @@ class AdminServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def CreateTarget(self, request, context):
+        """CreateTarget registers where agents of a team may be, and which of its secrets may be sent there. Errors:
+        ALREADY_EXISTS (TARGET_EXISTS), NOT_FOUND (TEAM_NOT_FOUND: to operators alone).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListTargets(self, request, context):
+        """ListTargets returns the targets of a team, by name. Idempotent.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DeleteTarget(self, request, context):
+        """DeleteTarget removes a target. A run in progress is not stopped; new and resumed ones are refused. Errors:
+        NOT_FOUND (TARGET_NOT_FOUND).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AdminServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -246,6 +284,21 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     request_deserializer=assay_dot_v1_dot_admin__pb2.ListAuditEventsRequest.FromString,
                     response_serializer=assay_dot_v1_dot_admin__pb2.ListAuditEventsResponse.SerializeToString,
             ),
+            'CreateTarget': grpc.unary_unary_rpc_method_handler(
+                    servicer.CreateTarget,
+                    request_deserializer=assay_dot_v1_dot_admin__pb2.CreateTargetRequest.FromString,
+                    response_serializer=assay_dot_v1_dot_admin__pb2.CreateTargetResponse.SerializeToString,
+            ),
+            'ListTargets': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListTargets,
+                    request_deserializer=assay_dot_v1_dot_admin__pb2.ListTargetsRequest.FromString,
+                    response_serializer=assay_dot_v1_dot_admin__pb2.ListTargetsResponse.SerializeToString,
+            ),
+            'DeleteTarget': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeleteTarget,
+                    request_deserializer=assay_dot_v1_dot_admin__pb2.DeleteTargetRequest.FromString,
+                    response_serializer=assay_dot_v1_dot_admin__pb2.DeleteTargetResponse.SerializeToString,
+            ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
             'assay.v1.AdminService', rpc_method_handlers)
@@ -255,7 +308,7 @@ def add_AdminServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class AdminService(object):
-    """AdminService manages teams and tokens. It is served where identities are on.
+    """AdminService manages teams, tokens and targets. It is served where identities are on.
 
     A team's name, and the id of a token, of another team are NOT_FOUND or
     PERMISSION_DENIED exactly as names that do not exist.
@@ -548,6 +601,87 @@ class AdminService(object):
             '/assay.v1.AdminService/ListAuditEvents',
             assay_dot_v1_dot_admin__pb2.ListAuditEventsRequest.SerializeToString,
             assay_dot_v1_dot_admin__pb2.ListAuditEventsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CreateTarget(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/assay.v1.AdminService/CreateTarget',
+            assay_dot_v1_dot_admin__pb2.CreateTargetRequest.SerializeToString,
+            assay_dot_v1_dot_admin__pb2.CreateTargetResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListTargets(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/assay.v1.AdminService/ListTargets',
+            assay_dot_v1_dot_admin__pb2.ListTargetsRequest.SerializeToString,
+            assay_dot_v1_dot_admin__pb2.ListTargetsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DeleteTarget(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/assay.v1.AdminService/DeleteTarget',
+            assay_dot_v1_dot_admin__pb2.DeleteTargetRequest.SerializeToString,
+            assay_dot_v1_dot_admin__pb2.DeleteTargetResponse.FromString,
             options,
             channel_credentials,
             insecure,

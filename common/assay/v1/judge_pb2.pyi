@@ -238,8 +238,8 @@ class JudgeModel(_message.Message):
     base_url: _builtins.str
     """Where the service is; empty for the provider's own. Servers allow only what their operator lists."""
     key_variable: _builtins.str
-    """Name of the environment variable of the server that holds the key. Empty: the provider's usual one for its
-    own service, no key for any other.
+    """Name of the environment variable of the server that holds the key, or secret://TEAM/NAME. Empty: the provider's usual
+    variable for its own service, no key for any other.
     """
     temperature: _builtins.float
     """Sampling temperature, 0 to 2; absent: 0.1. Left out where the model does not take it."""

@@ -1267,8 +1267,8 @@ class JudgeSpec(_message.Message):
     base_url: _builtins.str
     """Where the service is; empty for the provider's own."""
     key_variable: _builtins.str
-    """Name of the environment variable of the judge service that holds the key. Empty: the provider's usual one for
-    its own service, no key for any other.
+    """Name of the environment variable of the judge service that holds the key, or secret://NAME of the run's team. Empty:
+    the provider's usual variable for its own service, no key for any other.
     """
     rubric: _builtins.str
     """The rubric of `judge_score`; empty for "answer"."""

@@ -12,7 +12,7 @@ from assay.errors import InvalidInputError, SetupError, StorageError
 from assay.local.lease import watch_lease
 from assay.rpc.options import ServerOptions
 from assay.rpc.server import RpcServer, exit_now, serve_until_signal
-from assay.runtime.logs import configure_logging
+from assay.runtime.logs import configure_logging, redacted
 from assay.runtime.telemetry import observed
 from assay.v1 import judge_pb2_grpc
 from assay_judge.resources import open_service
@@ -42,7 +42,12 @@ async def serve(settings: Settings, environment: Mapping[str, str]) -> None:
 
 async def _serve(settings: Settings, environment: Mapping[str, str]) -> None:
     server = RpcServer(
-        ServerOptions(reflection=settings.reflection, tls=settings.server_tls, health_address=settings.health_listen)
+        ServerOptions(
+            reflection=settings.reflection,
+            tls=settings.server_tls,
+            health_address=settings.health_listen,
+            redact=redacted,
+        )
     )
     async with open_service(settings, environment, server.stopping) as service:
 

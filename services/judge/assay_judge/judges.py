@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 from assay.errors import InvalidInputError, Problem
 from assay.parsing.names import unknown_name
+from assay.parsing.secret_references import SCHEME, form_problem
 from assay.providers.own_services import KEY_VARIABLES, OWN_URLS
 
 if TYPE_CHECKING:
@@ -29,8 +30,8 @@ class JudgeChoice:
         provider: "anthropic", "openai", "replay" or "none".
         model: The model's id.
         base_url: Where the service is; empty for the provider's own.
-        key_variable: Environment variable with the key; empty for the provider's usual one at its own service, and
-            for no key at any other.
+        key_variable: Environment variable with the key, or secret://TEAM/NAME; empty for the provider's usual variable
+            at its own service, and for no key at any other.
         temperature: Sampling temperature that is asked for; None for none.
         max_tokens: Most tokens of a verdict.
     """
@@ -56,7 +57,7 @@ class JudgeChoice:
 
     @property
     def key_name(self) -> str:
-        """The environment variable with the key; empty where none is sent."""
+        """The environment variable or the secret with the key; empty where none is sent."""
         return self.key_variable or ("" if self.base_url else KEY_VARIABLES.get(self.provider, ""))
 
     @property
@@ -74,6 +75,8 @@ class JudgeChoice:
             (not asks and bool(self.base_url), "base_url", f"has no meaning for {self.provider}: remove it"),
             (bool(self.base_url) and not _is_plain_url(self.base_url), "base_url",
              "must be http(s)://host[:port][/path] in plain lower-case ASCII, without a user, a query or a fragment"),
+            (self.key_variable.startswith(SCHEME) and bool(form_problem(self.key_variable.removeprefix(SCHEME))),
+             "key_variable", form_problem(self.key_variable.removeprefix(SCHEME))),
             (self.temperature is not None and not 0 <= self.temperature <= 2, "temperature", "must be from 0 to 2"),
             (not 1 <= self.max_tokens <= _MAX_TOKENS, "max_tokens", f"must be from 1 to {_MAX_TOKENS:,}"),
         ]  # fmt: skip
@@ -119,7 +122,8 @@ class Permissions:
     Args:
         judges: Patterns of "provider:model".
         base_urls: Patterns of scheme://host[:port].
-        key_variables: Patterns of environment variables.
+        key_variables: Patterns of environment variables, each with `@` and a pattern of the hosts that they may be sent
+            to, or without for all. A secret needs none: the orchestrator knows where a team may send it.
     """
 
     judges: tuple[str, ...] = ()
@@ -137,10 +141,21 @@ class Permissions:
                 f"{origin_of(choice.base_url)} is not allowed here: the operator can allow it with --allow-base-urls"
             )
             found.append(Problem(message, f"{where}.base_url"))
-        if choice.key_variable and not _listed(choice.key_variable, self.key_variables):
-            message = f"{choice.key_variable} is not allowed here: the operator can allow it with --allow-key-variables"
+        if choice.key_variable and not choice.key_variable.startswith(SCHEME) and not self._allows_key(choice):
+            message = (
+                f"{choice.key_variable} is not allowed here for {choice.url}: the operator can allow it with "
+                "--allow-key-variables"
+            )
             found.append(Problem(message, f"{where}.key_variable"))
         return found
+
+    def _allows_key(self, choice: JudgeChoice) -> bool:
+        host = urlsplit(choice.url).hostname or ""
+        bound = [entry.partition("@") for entry in self.key_variables]
+        return any(
+            fnmatchcase(choice.key_variable, name) and (not hosts or fnmatchcase(host, hosts))
+            for name, _, hosts in bound
+        )
 
 
 def choose_judge(asked: JudgeChoice | None, own: JudgeChoice, permissions: Permissions) -> JudgeChoice:

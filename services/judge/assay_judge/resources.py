@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from assay.errors import InvalidInputError, Problem
 from assay.judging.rubric_file import read_rubric
+from assay.runtime.secret_stores import open_secrets
 from assay_judge.batches.dispatcher import BatchDispatcher
 from assay_judge.batches.store import BatchStore
 from assay_judge.calls.prices import PriceTable
@@ -60,6 +61,7 @@ async def open_service(
         registry = ProviderRegistry(
             environment,
             prices,
+            secrets=open_secrets(settings.secrets, settings.secret_variables, environment),
             limits=limits,
             retry_policy=settings.retry_policy,
             max_concurrency=settings.max_concurrency,

@@ -8,14 +8,17 @@ from urllib.parse import urlsplit
 
 from assay.errors import Problem
 from assay.http.egress import Egress, IPNetwork, own_networks, read_networks, read_proxy
+from assay.runtime.secret_stores import folder_problem, read_secret_variables
 from assay.runtime.settings import ServiceSettings, flag_of, number, path, setting
 from assay_judge.batches.dispatcher import BatchRules
 from assay_judge.calls.retry_policy import RetryPolicy
 from assay_judge.judges import DEFAULT_MAX_TOKENS, DEFAULT_TEMPERATURE, JudgeChoice, Permissions, origin_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
+
+    from assay.parsing.secret_references import SecretReference
 
 _HOUR_S = 3_600
 
@@ -37,7 +40,15 @@ class Settings(ServiceSettings):
     base_url: str = setting(
         "", "a service that speaks the provider's protocol, in place of the provider's own", read=_base_url
     )
-    key_variable: str = setting("", "environment variable with its key, in place of the provider's usual one")
+    key_variable: str = setting(
+        "", "environment variable with its key, in place of the provider's usual one; or secret://TEAM/NAME"
+    )
+    secrets: Path | None = setting(
+        None, "folder of the secrets that are keys of judges: a file TEAM/NAME for each", read=path
+    )
+    secret_variables: Mapping[SecretReference, str] = setting(
+        {}, "variables that hold such secrets: TEAM/NAME=VARIABLE, comma-separated", read=read_secret_variables
+    )
     temperature: float | None = setting(DEFAULT_TEMPERATURE, "temperature, for models that accept one")
     max_tokens: int = setting(DEFAULT_MAX_TOKENS, "maximum tokens of a reply, thoughts included")
     allow_judges: tuple[str, ...] = setting(
@@ -47,7 +58,10 @@ class Settings(ServiceSettings):
         (), "services that requests may name, as scheme://host[:port]", metavar="PATTERN"
     )
     allow_key_variables: tuple[str, ...] = setting(
-        (), "environment variables with keys that requests may name", metavar="PATTERN"
+        (),
+        "environment variables with keys that requests may name, with the hosts that they may be sent to, as in "
+        "MODELS_KEY@models.example.org",
+        metavar="PATTERN",
     )
     egress_networks: tuple[IPNetwork, ...] | None = setting(
         (),
@@ -99,6 +113,7 @@ class Settings(ServiceSettings):
         """Yield what is wrong with values together, each with its flag."""
         if self.provider == "replay" and self.replay is None:
             yield Problem("is missing: name the recorded verdicts", "--replay")
+        yield from folder_problem(self.secrets)
         for problem in self.judge.problems(""):
             yield Problem(problem.message, flag_of(problem.field))
 

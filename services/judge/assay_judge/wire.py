@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from assay.errors import InvalidInputError, Problem
 from assay.model.agent_response import clean_text
 from assay.model.scope import LOCAL, Scope
+from assay.parsing.secret_references import SCHEME, parse_path
 from assay.v1 import agent_pb2, judge_pb2
 from assay_judge.calls.prices import nano_from_usd, usd_from_nano
 from assay_judge.judges import DEFAULT_MAX_TOKENS, DEFAULT_TEMPERATURE, JudgeChoice
@@ -56,7 +57,7 @@ def requested_judge(request: Any, own: JudgeChoice) -> JudgeChoice | None:
         asked.provider,
         asked.model,
         asked.base_url.rstrip("/"),
-        asked.key_variable,
+        _with_team(asked.key_variable),
         DEFAULT_TEMPERATURE if temperature is None else temperature,
         asked.max_tokens or DEFAULT_MAX_TOKENS,
     )
@@ -104,6 +105,12 @@ def grading_from_request(
         batch=not compares and request.batch,
         asker=Asker() if compares else Asker(request.row, request.round),
     )
+
+
+def _with_team(key: str) -> str:
+    """Return the name of a key; a secret without a team is that of a laptop, as orchestrators name teams."""
+    reference = parse_path(key.removeprefix(SCHEME)) if key.startswith(SCHEME) else None
+    return key if reference is None else str(reference.of(LOCAL.team))
 
 
 def _role(message: agent_pb2.Message) -> str:

@@ -137,9 +137,10 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
             raise SpecError([Problem(str(refusal), "spec")]) from None
         if self._fixed_scope is None:  # the interceptor has refused a spec of another team
             asked = dataclasses.replace(asked, team=scope.team)
+        access = await self._manager.access_of(scope)
         # In a thread: a schema of 64 kB takes half a second to check.
-        settings = await asyncio.to_thread(check_settings, asked, self._settings)
-        await self._manager.preflight(scope, settings)
+        settings = await asyncio.to_thread(check_settings, asked, self._settings, access)
+        await self._manager.preflight(scope, settings, access)
         if request.validate_only:
             return pb.CreateRunResponse()
         if problem := name_problem(request.request_id, _MAX_REQUEST_ID_CHARS):

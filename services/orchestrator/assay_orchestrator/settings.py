@@ -11,12 +11,15 @@ from assay.http.egress import Egress, IPNetwork, own_networks, read_networks, re
 from assay.model.run_limits import MAX_RUN_WEIGHT, MIN_RUN_WEIGHT
 from assay.records import dataclass
 from assay.rpc.options import ServerOptions
+from assay.runtime.logs import redacted
+from assay.runtime.secret_stores import folder_problem, read_secret_variables
 from assay.runtime.settings import ServiceSettings, listed, path, setting
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
+    from assay.parsing.secret_references import SecretReference
     from assay.rpc.tls import ClientFiles
 
 
@@ -108,7 +111,16 @@ class Settings(ServiceSettings):
         "", "HTTP proxy for calls of agents, http://host:port; it resolves names", read=read_proxy
     )
     agent_env: tuple[str, ...] = setting(
-        (), "variables that specs may name as ${NAME}: patterns, comma-separated; * allows all", read=listed
+        (),
+        "variables that specs may name as ${NAME}: patterns, comma-separated, with the hosts that they may be sent to, "
+        "as in OPENAI_API_KEY@api.openai.com; * allows all",
+        read=listed,
+    )
+    secrets: Path | None = setting(
+        None, "folder of the secrets that specs may name as secret://TEAM/NAME: a file TEAM/NAME for each", read=path
+    )
+    secret_variables: Mapping[SecretReference, str] = setting(
+        {}, "variables that hold such secrets: TEAM/NAME=VARIABLE, comma-separated", read=read_secret_variables
     )
     scorers: int = setting(4, "maximum number of scorer processes, never more than the cores less one", least=1)
     scoring_timeout_s: float = setting(
@@ -175,6 +187,13 @@ class Settings(ServiceSettings):
             yield Problem("wait needs --database-url: a file has one process, which applies them", "--migrations")
         if self.role in ("api", "worker") and not self.database_url:
             yield Problem(f"{self.role} needs --database-url: a file has one process, which does all", "--role")
+        unbound = [entry for entry in self.agent_env if "@" not in entry] if self.auth == "tokens" else []
+        if unbound:
+            yield Problem(
+                f"{unbound[0]} needs a host, as in {unbound[0]}@api.example.org: each team could send it anywhere",
+                "--agent-env",
+            )
+        yield from folder_problem(self.secrets)
         if self.oidc is not None and self.auth != "tokens":
             yield Problem("needs --auth tokens", "--oidc")
         if (self.services_cert is None) != (self.services_key is None):
@@ -219,6 +238,7 @@ class Settings(ServiceSettings):
             reflection=self.reflection,
             tls=self.server_tls,
             health_address=self.health_listen,
+            redact=redacted,
         )
 
     @property

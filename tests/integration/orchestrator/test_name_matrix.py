@@ -85,6 +85,8 @@ async def world(shared: SharedInstallation, team: str, settings: RunSettings) ->
     await client.delete_run(gone)
     for name in (f"baseline-of-{team}", f"other-baseline-of-{team}"):  # one is tried after the other is changed
         await baselines.set_baseline(client, name, kept[0])
+    for name in (f"target-of-{team}", f"other-target-of-{team}"):
+        await admin.create_target(client, name, f"{team}.example.org")
     spare = (await admin.create_token(client, "viewer", secret)).token.token_id
     stub = orchestrator_pb2_grpc.RunServiceStub(client._channel)
     compared = pb.ListComparedCasesRequest(run_ids=kept[:2], page_size=1)
@@ -97,6 +99,8 @@ async def world(shared: SharedInstallation, team: str, settings: RunSettings) ->
         "case_id": case_ids[0],
         "SetBaseline.name": f"other-baseline-of-{team}",
         "DeleteBaseline.name": f"baseline-of-{team}",
+        "CreateTarget.name": f"other-target-of-{team}",
+        "DeleteTarget.name": f"target-of-{team}",
         "team": team,
         "token_id": spare,
         "ListRuns.page_token": (await stub.ListRuns(pb.ListRunsRequest(page_size=1))).next_page_token,
@@ -119,6 +123,7 @@ def example(method: MethodDescriptor, own: World, settings: RunSettings) -> Mess
     examples: Mapping[str, Message] = {
         "CreateRun": pb.CreateRunRequest(spec=SETTINGS.to_wire(settings)),
         "DeleteRun": pb.DeleteRunRequest(validate_only=True),
+        "CreateTarget": admin_pb2.CreateTargetRequest(address="example.org"),
         "ServeAgent": pb.ServeAgentRequest(attach=pb.AttachAgent(concurrency=1)),
         "ListResults": pb.ListResultsRequest(page_size=1),
         "ListRuns": pb.ListRunsRequest(page_size=1),
@@ -139,8 +144,9 @@ def example(method: MethodDescriptor, own: World, settings: RunSettings) -> Mess
 
 
 def is_optional(method: str, path: str) -> bool:
-    """Return whether a request does well without this name."""
-    return path in ("page_token", "spec.group_id") or (method, path) == ("ListResults", "case_id")
+    """Return whether a request does well without this name; a target is deleted once, when its own name is tried."""
+    left_out = {("ListResults", "case_id"), ("DeleteTarget", "name")}
+    return path in ("page_token", "spec.group_id") or (method, path) in left_out
 
 
 def name_in(found: World, method: MethodDescriptor, path: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import httpx2
 import pytest
 
+from assay_orchestrator.agents.access import AgentAccess
 from assay_orchestrator.agents.http_connection import url_problems
 from assay_orchestrator.agents.http_hosts import check_http_target
 
@@ -45,6 +46,6 @@ def test_an_address_that_is_read_in_two_ways_is_refused(url: str) -> None:
 def test_a_plain_address_is_accepted(url: str, host: str) -> None:
     """The host that the allow-list is asked about is the host that is called."""
     assert url_problems(url) == []
-    assert check_http_target(url, [host]) == []
-    assert [problem.field for problem in check_http_target(url, ["other.example"])] == ["agent.target"]
+    assert check_http_target(url, AgentAccess([host], [])) == []
+    assert [problem.field for problem in check_http_target(url, AgentAccess(["other.example"], []))] == ["agent.target"]
     assert httpx2.URL(url).host == host

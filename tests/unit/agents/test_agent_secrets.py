@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from assay.errors import InvalidInputError, Problem
+from assay.http.addresses import NOWHERE
 from assay.model.run import AgentSettings
 from assay.spec.agents import check_agent
 from assay_orchestrator.agents.access import AgentAccess
@@ -23,7 +24,7 @@ ENV = {"AGENT_KEY": KEY, "AGENT_EMPTY": "", "AGENT_NEW_LINE": "a\nb", "PATH_LIKE
 
 def secrets(problems: list[Problem]) -> Secrets:
     """Return the secrets of an agent that may name AGENT_*."""
-    return Secrets(["AGENT_*"], ENV, problems)
+    return Secrets(AgentAccess([], ["AGENT_*"], ENV), NOWHERE, problems)
 
 
 def test_variables_are_filled_in_everywhere_in_a_tree() -> None:
@@ -76,7 +77,7 @@ def test_values_are_taken_out_of_messages(shown: str, clean: str) -> None:
 def test_a_value_that_is_no_unicode_is_taken_out_too() -> None:
     """The environment may hold any bytes; those that are no UTF-8 come as lone surrogates."""
     value = "key-\udce9-of-the-agent"
-    one = Secrets(["AGENT_*"], {"AGENT_KEY": value}, [])
+    one = Secrets(AgentAccess([], ["AGENT_*"], {"AGENT_KEY": value}), NOWHERE, [])
     assert one.resolve("${AGENT_KEY}", "agent.target") == value
     assert one.redact(f"401 for {value}") == "401 for [redacted]"
 
@@ -128,7 +129,7 @@ def test_an_agent_that_cannot_be_called_is_refused_at_once(
 )
 def test_hosts_are_matched_by_pattern(target: str, allowed: bool) -> None:
     """Only the host decides, whatever else stands in the URL."""
-    assert (check_http_target(target, ["*.example.org"]) == []) is allowed
+    assert (check_http_target(target, AgentAccess(["*.example.org"], [])) == []) is allowed
 
 
 @pytest.mark.parametrize(

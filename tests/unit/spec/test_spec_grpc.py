@@ -13,7 +13,8 @@ from assay.model.run import AgentSettings, MetricSettings, RunSettings
 from assay.spec.agents import check_agent
 from assay.spec.loader import load_spec, spec_from_mapping
 from assay.spec.variables import missing_variables
-from assay_orchestrator.agents.http_hosts import check_grpc_target
+from assay_orchestrator.agents.access import AgentAccess
+from assay_orchestrator.agents.http_hosts import check_host
 from assay_orchestrator.runs.admission import check_settings
 from assay_orchestrator.runs.planner import Planner, agent_key
 from assay_orchestrator.settings import Settings
@@ -60,7 +61,7 @@ def test_every_problem_is_found_at_once() -> None:
 def test_what_is_no_host_and_port_is_refused(target: str) -> None:
     """gRPC has resolvers with names of their own, and one that reads a socket of this machine."""
     assert [field for field, _ in problems_of(target=target)] == ["agent.target"]
-    assert check_grpc_target(target, ["*.example.org"])
+    assert check_host(AgentSettings("grpc", target), AgentAccess(["*.example.org"], []))
 
 
 @pytest.mark.parametrize(
@@ -83,7 +84,7 @@ def test_a_login_in_a_target_is_not_shown() -> None:
 )
 def test_hosts_are_matched_by_pattern(target: str, allowed: bool) -> None:
     """Only the host decides, whatever its case."""
-    assert (check_grpc_target(target, ["*.example.org"]) == []) is allowed
+    assert (check_host(AgentSettings("grpc", target), AgentAccess(["*.example.org"], [])) == []) is allowed
 
 
 def test_limits_are_found_by_host_and_by_target() -> None:
@@ -101,7 +102,7 @@ async def test_a_process_that_calls_no_agents_checks_hosts_and_dials_nothing(tmp
     with pytest.raises(SpecError, match="--http-hosts"):
         check_settings(run, limits)
     assert check_settings(run, dataclasses.replace(limits, http_hosts=("*.test",))).agent == run.agent
-    assert await Planner(limits, None).agent_problems(run) == ()
+    assert not await Planner(limits, None).agent_problems(run, AgentAccess.of_all(limits))
 
 
 def test_variables_of_metadata_must_be_set() -> None:

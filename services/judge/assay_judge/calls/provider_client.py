@@ -165,6 +165,10 @@ class ProviderClient:
             failures += 1
             await self._pause(failures, asked_s, budget.account, usage)
 
+    def use(self, provider: Provider) -> None:
+        """Make further calls with another connection to the same service, after its key was rotated."""
+        self._provider = provider
+
     @property
     def model(self) -> str:
         """The model's id."""

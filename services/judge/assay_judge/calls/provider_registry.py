@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
 
 from assay.errors import OverloadedError, SetupError
 from assay.judging.prices import NO_PRICE
 from assay.local.install_hint import install_hint
 from assay.parsing.model_tables import matches, read_table
+from assay.parsing.secret_references import SCHEME, parse_path
 from assay.providers.client import missing_package
+from assay.runtime.logs import keep_out_of_logs
+from assay.runtime.redaction import Redactor
+from assay.runtime.secret_stores import REREAD_S, value_problem
 from assay_judge.calls.provider_client import ProviderClient
 from assay_judge.calls.rate_limiter import Limits
 from assay_judge.providers.provider import ConnectedProvider
@@ -20,6 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from assay.http.egress import Egress
+    from assay.runtime.secret_stores import SecretStore
     from assay_judge.calls.prices import PriceTable
     from assay_judge.calls.retry_policy import RetryPolicy
     from assay_judge.judges import JudgeChoice
@@ -27,15 +32,15 @@ if TYPE_CHECKING:
 
 _MAX_CLIENTS = 1_000
 _MODELS_AT_ONCE = 8  # of one service: they share its connections
-_RECOGNISABLE_CHARS = 8
-_REDACTED = "[redacted]"
+_WHERE = "of the judge service, or a variable with --secret-variables"
 
 
 class ProviderRegistry:
     """Connects provider clients.
 
     Args:
-        environment: Where the keys are.
+        environment: Where the keys are that are variables.
+        secrets: Where those are that are secrets.
         prices: What judges cost.
         limits: Rate limits by pattern.
         retry_policy: Attempts, timeouts and backoff.
@@ -48,12 +53,14 @@ class ProviderRegistry:
         environment: Mapping[str, str],
         prices: PriceTable,
         *,
+        secrets: SecretStore,
         limits: Sequence[dict[str, Any]] = (),
         retry_policy: RetryPolicy,
         max_concurrency: int,
         egress_of: Callable[[JudgeChoice], Egress],
     ) -> None:
         self._environment = environment
+        self._secrets = secrets
         self._prices = prices
         self._limits = limits
         self._retry_policy = retry_policy
@@ -62,7 +69,14 @@ class ProviderRegistry:
         self._providers: dict[tuple[str, str, str], Provider] = {}
         self._clients: dict[tuple[str, str, str, str], ProviderClient] = {}
         self._connecting = asyncio.Lock()
-        self._keys: set[str] = set()
+        self._keys: frozenset[str] = frozenset()
+        self._redactor = Redactor()
+        self._used: dict[tuple[str, str, str], str] = {}
+        """The key with which each service is connected."""
+        self._read_s: dict[str, float] = {}
+        """When each secret was last read."""
+        self._earlier: list[Provider] = []
+        """Those with a key that was rotated, on which calls may be in flight."""
 
     async def client(self, choice: JudgeChoice) -> ProviderClient:
         """Return the provider client of a judge.
@@ -73,7 +87,7 @@ class ProviderRegistry:
         """
         name = (choice.provider, choice.base_url, choice.key_name, choice.model)
         client = self._clients.get(name)
-        if client is None:
+        if client is None or self._is_rotated(choice):
             async with self._connecting:
                 client = self._clients.get(name)
                 if client is None:
@@ -82,6 +96,8 @@ class ProviderRegistry:
                             f"too many provider clients: {_MAX_CLIENTS} judges are connected", reason="QUEUE_FULL"
                         )
                     client = self._clients[name] = await self._connect_client(choice)
+                else:
+                    await self._reconnect(choice)
         return client
 
     def check(self, choice: JudgeChoice, *, capped: bool) -> None:
@@ -101,31 +117,22 @@ class ProviderRegistry:
 
     def redact(self, text: str) -> str:
         """Return the text without any key, nor the beginning of one."""
-        for key in sorted(self._keys, key=len, reverse=True):
-            text = text.replace(key, _REDACTED)
-        return self._without_long_keys(text)
+        return self._redactor.redact(text)
 
     def _without_long_keys(self, text: str) -> str:
         """Return a judge's reply without any key but those that are so short that its words may hold them."""
-        for key in self._keys:
-            if len(key) > _RECOGNISABLE_CHARS:
-                text = _without_beginning(text, key)
-        return text
+        return self._redactor.redact_line(text)
 
     async def aclose(self) -> None:
         """Close all connections."""
-        for provider in self._providers.values():
+        for provider in (*self._earlier, *self._providers.values()):
             await provider.aclose()
 
     async def _connect_client(self, choice: JudgeChoice) -> ProviderClient:
         service = (choice.provider, choice.base_url, choice.key_name)
         provider = self._providers.get(service)
         if provider is None:
-            key = self._key(choice)
-            # The packages take a second or two to import.
-            calls = _MODELS_AT_ONCE * self._max_concurrency
-            provider = await asyncio.to_thread(_connect, choice, key, calls, self._egress_of(choice))
-            self._providers[service] = provider
+            provider = await self._connect_provider(choice)
         return ProviderClient(
             provider,
             choice.model,
@@ -136,21 +143,60 @@ class ProviderRegistry:
             redact=self._without_long_keys,
         )
 
+    async def _connect_provider(self, choice: JudgeChoice) -> Provider:
+        service = (choice.provider, choice.base_url, choice.key_name)
+        key = self._key(choice)
+        # The packages take a second or two to import.
+        calls = _MODELS_AT_ONCE * self._max_concurrency
+        provider = await asyncio.to_thread(_connect, choice, key, calls, self._egress_of(choice))
+        self._providers[service], self._used[service] = provider, key
+        return provider
+
+    def _is_rotated(self, choice: JudgeChoice) -> bool:
+        """Return whether a secret has another value than the one in use, or is gone; it is read every 5 s."""
+        name = choice.key_name
+        if not name.startswith(SCHEME) or time.monotonic() - self._read_s.get(name, 0.0) < REREAD_S:
+            return False
+        return self._key(choice) != self._used.get((choice.provider, choice.base_url, name))
+
+    async def _reconnect(self, choice: JudgeChoice) -> None:
+        service = (choice.provider, choice.base_url, choice.key_name)
+        if self._key(choice) == self._used[service]:
+            return  # another call has done it
+        self._earlier.append(self._providers[service])
+        provider = await self._connect_provider(choice)
+        for name, client in self._clients.items():
+            if name[:3] == service:
+                client.use(provider)
+
     def _key(self, choice: JudgeChoice) -> str:
-        if not choice.key_name:
+        name = choice.key_name
+        if not name:
             return ""
-        key = self._environment.get(choice.key_name, "")
-        if not key:
+        if name.startswith(SCHEME):
+            key = self._secret(choice)
+        elif not (key := self._environment.get(name, "")):
             raise SetupError(
-                f"the judge {choice.identity} needs a key: {choice.key_name} is not set where the judge service "
+                f"the judge {choice.identity} needs a key: {name} is not set where the judge service "
                 "runs; set it there and restart the service",
                 reason="JUDGE_KEY_MISSING",
             )
         if not (key.isascii() and key.isprintable()) or key != key.strip():
-            raise SetupError(f"{choice.key_name} holds no key: it must be printable ASCII without spaces around it",
+            raise SetupError(f"{name} holds no key: it must be printable ASCII without spaces around it",
                              reason="JUDGE_KEY_MISSING")  # fmt: skip
-        self._keys |= {key, quote(key), quote(key, safe="")}
+        if key not in self._keys:
+            self._keys |= {key}
+            self._redactor = Redactor(secrets=self._keys)
+            keep_out_of_logs((), self._keys)
         return key
+
+    def _secret(self, choice: JudgeChoice) -> str:
+        reference = parse_path(choice.key_name.removeprefix(SCHEME))
+        value = self._secrets.read(reference) if reference is not None and reference.team else None
+        if problem := value_problem(value, choice.key_name, _WHERE):
+            raise SetupError(f"the judge {choice.identity} needs a key: {problem}", reason="JUDGE_KEY_MISSING")
+        self._read_s[choice.key_name] = time.monotonic()
+        return value or ""
 
     def _limits_of(self, choice: JudgeChoice) -> Limits:
         place = {"provider": choice.provider, "model": choice.model, "base_url": choice.url}
@@ -184,14 +230,3 @@ def _require_installed(choice: JudgeChoice) -> None:
         raise SetupError(
             f"judges of {choice.provider} need {missing}: {install_hint('judge')}", reason="JUDGE_NOT_INSTALLED"
         )
-
-
-def _without_beginning(text: str, key: str) -> str:
-    start = text.find(key[:_RECOGNISABLE_CHARS])
-    while start >= 0:
-        end = start + _RECOGNISABLE_CHARS
-        while end < len(text) and end - start < len(key) and text[end] == key[end - start]:
-            end += 1
-        text = text[:start] + _REDACTED + text[end:]
-        start = text.find(key[:_RECOGNISABLE_CHARS], start + len(_REDACTED))
-    return text

@@ -97,17 +97,25 @@ async def agent_problems(settings: AgentSettings, access: AgentAccess) -> Sequen
             return await service_problems(service)
         finally:
             await service.aclose()
+    if settings.adapter == "replay" or settings.is_hosted:
+        return ()
+    if settings.adapter == "a2a" or settings.adapter == "adk":
+        return await _reply_problems(settings, access)
+    # Nothing is asked: what the settings name is filled in, and found wrong, when an agent is made.
+    await build_agent(settings, access, hosted=None).aclose()
+    return ()
+
+
+async def _reply_problems(settings: AgentSettings, access: AgentAccess) -> Sequence[Problem]:
     checked: A2aAgent | AdkServerAgent
     if settings.adapter == "a2a":
         from assay_orchestrator.agents.a2a import A2aAgent
 
         checked = A2aAgent(settings, access)
-    elif settings.adapter == "adk" and not settings.is_hosted:
+    else:
         from assay_orchestrator.agents.adk_server import AdkServerAgent
 
         checked = AdkServerAgent(settings, access)
-    else:
-        return ()
     try:
         return await checked.problems()
     finally:

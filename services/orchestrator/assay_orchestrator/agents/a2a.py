@@ -54,12 +54,12 @@ class A2aAgent:
     turn has the same id in each attempt, by which an agent can recognise it.
 
     Args:
-        settings: Checked settings; headers and URL may name environment variables as ${NAME}.
+        settings: Checked settings; headers and URL may name variables and secrets.
         access: What may be called and named.
         poll_timeout_s: How long one GetTask may take, in seconds, before it is sent again.
 
     Raises:
-        InvalidInputError: The host is not allowed, or a variable is missing or not allowed.
+        InvalidInputError: The host is not allowed, or a variable or secret is missing or not allowed.
     """
 
     def __init__(

@@ -1,15 +1,27 @@
-"""What the agents of runs may reach, as the operator of this process allows it."""
+"""What the agents of a team's runs may reach and be sent, as the operator of this process and the team allow it."""
 
 from __future__ import annotations
 
+import fnmatch
 import os
 from typing import TYPE_CHECKING
 
 from assay.http.egress import EVERYWHERE, Egress
+from assay.model.scope import LOCAL
 from assay.records import dataclass
+from assay.runtime.secret_stores import value_problem
+from assay_orchestrator.agents.targets import covering
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from assay.http.addresses import Address
+    from assay.parsing.secret_references import SecretReference
+    from assay.runtime.secret_stores import SecretStore
+    from assay_orchestrator.agents.targets import Target
+    from assay_orchestrator.settings import Settings
+
+_WHERE = "of the process that calls the agent, or a variable with --secret-variables"
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,17 +30,80 @@ class AgentAccess:
 
     Args:
         hosts: Patterns of hosts that may be called.
-        env: Patterns of environment variables that a spec may name.
+        env: Patterns of environment variables that a spec may name, each with `@` and a pattern of the hosts that they
+            may be sent to, or without for all.
         environ: Where the variables are; None for the environment of this process.
         egress: Which addresses hosts may have, and the proxy that connections are made through.
+        team: Whose secrets may be named.
+        secrets: Where they are; None where there are none.
+        targets: What the team has registered; None where there are no teams, so that every host that may be called may
+            be sent every secret.
     """
 
     hosts: Sequence[str]
     env: Sequence[str]
     environ: Mapping[str, str] | None = None
     egress: Egress = EVERYWHERE
+    team: str = LOCAL.team
+    secrets: SecretStore | None = None
+    targets: Sequence[Target] | None = None
+
+    @classmethod
+    def of_all(cls, settings: Settings, secrets: SecretStore | None = None) -> AgentAccess:
+        """Return what the settings allow where there are no teams."""
+        return cls(settings.http_hosts, settings.agent_env, egress=settings.egress, secrets=secrets)
 
     @property
     def variables(self) -> Mapping[str, str]:
         """The variables, of which a spec may name those that `env` allows."""
         return os.environ if self.environ is None else self.environ
+
+    def allows_host(self, called: Address) -> bool:
+        """Return whether an address may be called."""
+        if any(fnmatch.fnmatchcase(called.host, pattern.lower()) for pattern in self.hosts):
+            return True
+        return bool(covering(self.targets or (), called))
+
+    def host_refusal(self, host: str) -> str:
+        """Return what is said of a host that may not be called."""
+        said = f"this orchestrator may not call {host!r}: "
+        if self.targets is None:
+            return f"{said}its operator allows hosts with --http-hosts"
+        return (
+            f"{said}a team admin registers it for the team {self.team!r} with `assay admin targets create`, or its "
+            "operator allows it for all with --http-hosts"
+        )
+
+    def variable_problem(self, name: str, called: Address) -> str:
+        """Return why a variable may not be sent to an address; empty where it may."""
+        for_others = False
+        for entry in self.env:
+            pattern, _, hosts = entry.partition("@")
+            if fnmatch.fnmatchcase(name, pattern):
+                if not hosts or fnmatch.fnmatchcase(called.host, hosts.lower()):
+                    return ""
+                for_others = True
+        if for_others:
+            return f"${{{name}}} may not be sent to {called.host}: the operator binds names to hosts with --agent-env"
+        return f"${{{name}}} may not be used here: the operator allows names with --agent-env"
+
+    def secret_problem(self, reference: SecretReference, called: Address) -> str:
+        """Return why a secret may not be sent to an address, whatever its value is; empty where it may."""
+        if reference.team not in ("", self.team):
+            return value_problem(None, str(reference), _WHERE)
+        if self.targets is None:
+            return ""
+        covered = covering(self.targets, called)
+        if any(reference.name in target.secrets for target in covered):
+            return ""
+        said = f"{reference} may not be sent to {called.host}: "
+        if not covered:
+            return f"{said}the team {self.team!r} has no target there; `assay admin targets create` makes one"
+        names = ", ".join(target.name for target in covered)
+        return f"{said}no target of the team there ({names}) lists the secret {reference.name!r}"
+
+    def read_secret(self, reference: SecretReference) -> tuple[str, str]:
+        """Return the value of a secret as it is now, and why there is none to use; one of the two is empty."""
+        value = self.secrets.read(reference.of(self.team)) if self.secrets is not None else None
+        problem = value_problem(value, str(reference), _WHERE)
+        return ("" if problem or value is None else value), problem

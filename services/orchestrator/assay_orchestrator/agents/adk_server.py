@@ -35,19 +35,25 @@ class AdkServerAgent:
     row, so that a run that is resumed elsewhere finds it.
 
     Args:
-        settings: Checked settings; headers and URL may name environment variables as ${NAME}.
+        settings: Checked settings; headers and URL may name variables and secrets.
         access: What may be called and named.
 
     Raises:
-        InvalidInputError: The host is not allowed, or a variable is missing or not allowed.
+        InvalidInputError: The host is not allowed, or a variable or secret is missing or not allowed.
     """
 
     def __init__(self, settings: AgentSettings, access: AgentAccess) -> None:
         problems: list[Problem] = []
         self._options = AdkServerOptions.from_options(settings.options, problems)
         self._connection = HttpConnection(settings, access, problems, headers=self._options.headers)
-        self._base = self._connection.url.rstrip("/")
-        self._sessions = f"{self._base}/apps/{self._options.app_name}/users/{self._options.user_id}/sessions"
+
+    @property
+    def _base(self) -> str:
+        return self._connection.url.rstrip("/")
+
+    @property
+    def _sessions(self) -> str:
+        return f"{self._base}/apps/{self._options.app_name}/users/{self._options.user_id}/sessions"
 
     async def answer(self, request: AgentRequest, case: Case) -> AgentResponse:
         """Return the answer of one question."""

@@ -30,8 +30,9 @@ from assay.v1 import agent_pb2
 from assay.wire.agent import request_to_wire, response_from_wire
 from assay_orchestrator.agents.grpc_channel import AgentChannel
 from assay_orchestrator.agents.grpc_errors import failed_call
-from assay_orchestrator.agents.http_hosts import check_grpc_target
-from assay_orchestrator.agents.secrets import Secrets
+from assay_orchestrator.agents.http_hosts import check_host
+from assay_orchestrator.agents.secrets import SECRET_MISSING, Secrets
+from assay_orchestrator.agents.targets import agent_address
 
 if TYPE_CHECKING:
     from assay.model.agent_response import AgentRequest
@@ -58,11 +59,11 @@ class GrpcAgent:
     """One attempt is one call; its deadline is the attempt's time limit.
 
     Args:
-        settings: Checked settings; metadata may name environment variables as ${NAME}.
+        settings: Checked settings; metadata may name variables and secrets.
         access: What may be called and named.
 
     Raises:
-        InvalidInputError: The host is not allowed, or a variable is missing or not allowed.
+        InvalidInputError: The host is not allowed, or a variable or secret is missing or not allowed.
     """
 
     def __init__(self, settings: AgentSettings, access: AgentAccess) -> None:
@@ -71,14 +72,13 @@ class GrpcAgent:
         self.target = settings.target
         if problem := target_problem(self.target):
             problems.append(Problem(problem, "agent.target"))
-        problems += check_grpc_target(self.target, access.hosts, access.egress)
-        self._secrets = Secrets(access.env, access.variables, problems)
-        metadata: dict[str, str] = self._secrets.resolve_tree(options.metadata, "agent.metadata")
-        problems += [problem for name, value in metadata.items() for problem in _check_value(name, value)]
+        problems += check_host(settings, access)
+        self.options = options
+        self._problems = problems
+        self._secrets = Secrets(access, agent_address(settings), problems)
+        self._fill()
         if problems:
             raise InvalidInputError(problems)
-        self.metadata = tuple(metadata.items())
-        self.options = options
         credentials = None
         if options.tls:
             credentials = grpc.ssl_channel_credentials(options.ca_pem.encode("latin-1") or None)
@@ -92,8 +92,11 @@ class GrpcAgent:
             return error_response(AgentErrorKind.TOO_LARGE, said)
         start = time.perf_counter()
         try:
+            self._secrets.refill(self._fill)
             ask = self._ask_in_pieces if self.options.stream else self._ask
             response = await ask(message, request.timeout_s)
+        except InvalidInputError as problem:
+            response = error_response(AgentErrorKind.RAISED, problem.message, type=SECRET_MISSING)
         except OSError as problem:
             response = error_response(
                 AgentErrorKind.UNREACHABLE,
@@ -117,12 +120,17 @@ class GrpcAgent:
         return dataclasses.replace(self._secrets.redact_answer(response), latency_ms=latency_ms)
 
     def redact(self, text: str) -> str:
-        """Return a message without the values of variables."""
+        """Return a message without the values of variables and secrets."""
         return self._secrets.redact(text)
 
     async def aclose(self) -> None:
         """Close the connections."""
         await self.channel.aclose()
+
+    def _fill(self) -> None:
+        metadata: dict[str, str] = self._secrets.resolve_tree(self.options.metadata, "agent.metadata")
+        self._problems += [problem for name, value in metadata.items() for problem in _check_value(name, value)]
+        self.metadata = tuple(metadata.items())
 
     async def _ask(self, message: agent_pb2.AgentRequest, timeout_s: float) -> AgentResponse:
         channel = await self.channel.connected()

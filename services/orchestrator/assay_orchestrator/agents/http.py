@@ -28,7 +28,7 @@ _ACCEPT = {"": "application/json", "sse": "text/event-stream", "jsonl": "applica
 
 
 class HttpAgent:
-    """One attempt is one request; headers, query, body and URL may name environment variables as ${NAME}.
+    """One attempt is one request; headers, query, body and URL may name variables and secrets.
 
     Args:
         settings: Checked settings.
@@ -37,7 +37,7 @@ class HttpAgent:
         has_answers: Whether the run has answers already, which show that its mapping is right.
 
     Raises:
-        InvalidInputError: The host is not allowed, or a variable is missing or not allowed.
+        InvalidInputError: The host is not allowed, or a variable or secret is missing or not allowed.
     """
 
     def __init__(

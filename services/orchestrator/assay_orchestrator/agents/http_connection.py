@@ -26,7 +26,8 @@ from assay.spec.prompt_template import FilledTooLargeError
 from assay_orchestrator.agents.dry_run import MAPPING
 from assay_orchestrator.agents.http_body import read_beginning, read_body
 from assay_orchestrator.agents.http_hosts import check_http_target
-from assay_orchestrator.agents.secrets import Secrets
+from assay_orchestrator.agents.secrets import SECRET_MISSING, Secrets
+from assay_orchestrator.agents.targets import agent_address
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -56,15 +57,16 @@ class HttpConnection:
     Proxies of the environment are not used.
 
     Args:
-        settings: Checked settings; the target may name environment variables as ${NAME}.
+        settings: Checked settings; the target may name variables and secrets.
         access: What may be called and named.
         problems: What was found wrong with the options.
-        headers: Sent with each request; their values may name variables.
+        headers: Sent with each request; their values may name variables and secrets.
         accept: The media types that are asked for, unless `headers` name others.
-        templates: Further trees whose texts may name variables, by their field of the spec.
+        templates: Further trees whose texts may name them, by their field of the spec.
 
     Raises:
-        InvalidInputError: The options are wrong, the host is not allowed, or a variable is missing or not allowed.
+        InvalidInputError: The options are wrong, the host is not allowed, or a variable or secret is missing or not
+            allowed.
     """
 
     def __init__(
@@ -77,12 +79,14 @@ class HttpConnection:
         accept: str = "application/json",
         templates: Mapping[str, Any] | None = None,
     ) -> None:
-        self._secrets = Secrets(access.env, access.variables, problems)
-        self.templates = {name: self._secrets.resolve_tree(tree, name) for name, tree in (templates or {}).items()}
-        self.url = self._secrets.resolve(settings.target, "agent.target")
-        problems += check_http_target(self.url, access.hosts, access.egress) or url_problems(self.url)
-        resolved: dict[str, str] = self._secrets.resolve_tree(headers, "agent.headers")
-        problems += [problem for name, value in resolved.items() for problem in _check_header(name, value)]
+        self._settings = settings
+        self._access = access
+        self._named_headers = headers
+        self._named_templates = templates or {}
+        self._problems = problems
+        self._secrets = Secrets(access, agent_address(settings), problems)
+        self._headers: dict[str, str] = {}
+        self._fill()
         if problems:
             raise InvalidInputError(problems)
         for name in ("httpx2", "httpcore2"):
@@ -93,7 +97,7 @@ class HttpConnection:
                 "content-type": "application/json",
                 "accept": accept,
                 "accept-encoding": "identity",
-                **{name.lower(): value for name, value in resolved.items()},
+                **self._headers,
             },
             # A jar that keeps nothing: with the cookie of an earlier row an agent would answer in that row's session.
             cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),
@@ -103,6 +107,25 @@ class HttpConnection:
             trust_env=False,
         )
 
+    def _fill(self) -> None:
+        """Fill in what the settings name, and check what came of it."""
+        secrets, found = self._secrets, len(self._problems)
+        self.templates: dict[str, Any] = {
+            name: secrets.resolve_tree(tree, name) for name, tree in self._named_templates.items()
+        }
+        self.url = secrets.resolve(self._settings.target, "agent.target")
+        self._problems += check_http_target(self.url, self._access) or url_problems(self.url)
+        resolved: dict[str, str] = secrets.resolve_tree(self._named_headers, "agent.headers")
+        self._problems += [problem for name, value in resolved.items() for problem in _check_header(name, value)]
+        self._problems[found:] = [
+            dataclasses.replace(each, message=secrets.redact(each.message)) for each in self._problems[found:]
+        ]
+        self._headers = {name.lower(): value for name, value in resolved.items()}
+
+    def _refill(self) -> None:
+        self._fill()
+        self._client.headers.update(self._headers)
+
     async def attempt(
         self,
         request: AgentRequest,
@@ -110,7 +133,7 @@ class HttpConnection:
         read: Callable[[_Reply, AgentRequest], Awaitable[AgentResponse]],
         prepare: Callable[[], Awaitable[None]] | None = None,
     ) -> AgentResponse:
-        """Return the answer of one attempt, failed or not, with its latency and without the values of variables.
+        """Return the answer of one attempt, failed or not, with its latency and without variables and secrets.
 
         Args:
             request: The question; its time limit bounds `prepare` and `ask`.
@@ -120,6 +143,7 @@ class HttpConnection:
         """
         start, latency_ms = time.perf_counter(), None
         try:
+            self._secrets.refill(self._refill)
             # A total limit: httpx2's own restarts with every byte that drips in.
             async with asyncio.timeout(request.timeout_s):
                 if prepare is not None:
@@ -134,6 +158,8 @@ class HttpConnection:
             )
         except FailedRequestError as failure:
             response = failure.response
+        except InvalidInputError as problem:
+            response = error_response(AgentErrorKind.RAISED, problem.message, type=SECRET_MISSING)
         except UnmappedReplyError as problem:
             response = error_response(AgentErrorKind.MALFORMED, str(problem), type=MAPPING)
         except MalformedAnswerError as problem:
@@ -188,7 +214,7 @@ class HttpConnection:
         return await asyncio.to_thread(_decoded, body) if len(body) > _THREADED_BYTES else _decoded(body)
 
     def redact(self, text: str) -> str:
-        """Return a message without the values of variables."""
+        """Return a message without the values of variables and secrets."""
         return self._secrets.redact(text)
 
     async def aclose(self) -> None:

@@ -2,52 +2,37 @@
 
 from __future__ import annotations
 
-import fnmatch
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 from assay.errors import Problem
-from assay.http.egress import EVERYWHERE, Egress, forbidden
-from assay.providers.own_services import OWN_URLS
-from assay.spec.grpc_options import target_host
+from assay.http.addresses import NOWHERE, url_address
+from assay.http.egress import forbidden
+from assay_orchestrator.agents.targets import agent_address
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
+    from assay.http.addresses import Address
     from assay.model.run import AgentSettings
+    from assay_orchestrator.agents.access import AgentAccess
 
 
-def check_http_target(
-    target: str, allowed_hosts: Sequence[str], egress: Egress = EVERYWHERE, field: str = "agent.target"
-) -> list[Problem]:
-    """Return a problem if agents at this URL, which stands in `field`, may not be called from here."""
-    try:
-        host = (urlsplit(target).hostname or "").lower()
-    except ValueError:
-        return [Problem("is not a valid URL", field)]
-    return _check_host(host, target, allowed_hosts, egress, field)
+def check_host(settings: AgentSettings, access: AgentAccess) -> list[Problem]:
+    """Return a problem if an agent that Assay calls may not be called from here."""
+    if settings.fills_prompt:
+        return _check(agent_address(settings), "", access, "agent.base_url")
+    if settings.adapter == "grpc":
+        return _check(agent_address(settings), settings.target, access, "agent.target")
+    return check_http_target(settings.target, access) if settings.is_called_by_url else []
 
 
-def check_grpc_target(target: str, allowed_hosts: Sequence[str], egress: Egress = EVERYWHERE) -> list[Problem]:
-    """Return a problem if the service at this HOST:PORT may not be called from here."""
-    return _check_host(target_host(target), target, allowed_hosts, egress, "agent.target")
+def check_http_target(target: str, access: AgentAccess) -> list[Problem]:
+    """Return a problem if an agent at this URL may not be called from here."""
+    called = url_address(target)
+    if called == NOWHERE:
+        return [Problem("is not a valid URL", "agent.target")]
+    return _check(called, target, access, "agent.target")
 
 
-def check_prompt_host(
-    settings: AgentSettings, allowed_hosts: Sequence[str], egress: Egress = EVERYWHERE
-) -> list[Problem]:
-    """Return a problem if the service that a prompt goes to may not be called from here."""
-    base_url = settings.options.get("base_url")
-    url = base_url if isinstance(base_url, str) else OWN_URLS[settings.adapter]
-    return check_http_target(url, allowed_hosts, egress, "agent.base_url")
-
-
-def _check_host(host: str, target: str, allowed_hosts: Sequence[str], egress: Egress, field: str) -> list[Problem]:
-    if any(fnmatch.fnmatchcase(host, pattern.lower()) for pattern in allowed_hosts):
-        return [Problem(forbidden(host), field)] if egress.forbids_literal(host) else []
-    return [
-        Problem(
-            f"this orchestrator may not call {host or target!r}: its operator allows hosts with --http-hosts",
-            field,
-        )
-    ]
+def _check(called: Address, target: str, access: AgentAccess, field: str) -> list[Problem]:
+    if access.allows_host(called):
+        return [Problem(forbidden(called.host), field)] if access.egress.forbids_literal(called.host) else []
+    return [Problem(access.host_refusal(called.host or target), field)]

@@ -18,11 +18,12 @@ from assay.providers.messages import Request
 from assay.providers.own_services import KEY_VARIABLES, OWN_URLS
 from assay.providers.parameters import LearnedParameters, Parameters, refuses, token_field_of
 from assay.spec.prompt_options import PromptOptions
-from assay.spec.variables import VARIABLE
-from assay_orchestrator.agents.http_hosts import check_prompt_host
+from assay.spec.variables import NAMED
+from assay_orchestrator.agents.http_hosts import check_host
 from assay_orchestrator.agents.prompt_response import refused_status, response_from_reply
 from assay_orchestrator.agents.prompt_template import ConversationError, build_conversation
-from assay_orchestrator.agents.secrets import Secrets
+from assay_orchestrator.agents.secrets import SECRET_MISSING, Secrets
+from assay_orchestrator.agents.targets import agent_address
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -60,43 +61,34 @@ class PromptAgent:
     """One attempt is one call of the model, but for a first one that refuses a parameter, which is left out then.
 
     The provider's package is imported and connected to with the first question, off the event loop and outside
-    the measured time. Of the environment nothing is used but the variables that the spec names, and the provider's key.
+    the measured time. Nothing is used of the environment but what the spec names, and the provider's key.
 
     Args:
         settings: Checked settings.
         access: What may be called and named.
 
     Raises:
-        InvalidInputError: The provider's package is missing, its host is not allowed, or the key's variable is
-            missing or not allowed.
+        InvalidInputError: The provider's package is missing, its host is not allowed, or the key's variable or secret
+            is missing or not allowed.
     """
 
     def __init__(self, settings: AgentSettings, access: AgentAccess) -> None:
         problems: list[Problem] = []
         self._settings = settings
         self._options = PromptOptions.from_options(settings.adapter, settings.options, problems)
-        self._secrets = Secrets(access.env, access.variables, problems)
+        self._secrets = Secrets(access, agent_address(settings), problems)
         self._url = self._options.base_url or OWN_URLS[settings.adapter]
-        problems += check_prompt_host(settings, access.hosts, access.egress)
+        self._egress = access.egress
+        self._problems = problems
+        problems += check_host(settings, access)
         # The provider's own key is for the provider's own service: another one gets the key that the spec names for it.
         own_key = None if self._options.base_url else f"${{{KEY_VARIABLES[settings.adapter]}}}"
-        key_name = self._options.api_key or own_key
-        self._key = self._secrets.resolve(key_name, "agent.api_key") if key_name else ""
-        if not _is_sendable(self._key) or " " in self._key:
-            problems.append(Problem("is not a key: it must be printable ASCII without spaces", "agent.api_key"))
+        self._key_name = self._options.api_key or own_key
         # What a refusal of the key names: a service may have it in a header of its own.
-        of_headers = (found[0] for value in self._options.headers.values() for found in VARIABLE.finditer(value))
-        self._key_names = " or ".join(filter(None, (key_name, *of_headers)))
+        of_headers = (found[0] for value in self._options.headers.values() for found in NAMED.finditer(value))
+        self._key_names = " or ".join(filter(None, (self._key_name, *of_headers)))
         self._price = self._options.price_of(settings.adapter, settings.target, problems)
-        self._service = Service(
-            self._url,
-            self._key,
-            self._secrets.resolve_tree(self._options.headers, "agent.headers"),
-            self._secrets.resolve_tree(self._options.query, "agent.query"),
-            self._options.api,
-            access.egress,
-        )
-        problems += _unsendable_headers(self._service.headers)
+        self._fill()
         problems += _missing_package(settings.adapter)
         if problems:
             raise InvalidInputError(problems)
@@ -105,6 +97,8 @@ class PromptAgent:
         )
         self._learned = LearnedParameters()
         self._client: ModelClient | None = None
+        self._connected_to: Service | None = None
+        self._earlier: list[ModelClient] = []
         self._connecting = asyncio.Lock()
 
     async def answer(self, request: AgentRequest, case: Case) -> AgentResponse:
@@ -113,6 +107,10 @@ class PromptAgent:
             conversation = build_conversation(self._options, request, case)
         except ConversationError as problem:
             return error_response(AgentErrorKind.RAISED, str(problem), type=problem.type)
+        try:
+            self._secrets.refill(self._fill)
+        except InvalidInputError as problem:
+            return error_response(AgentErrorKind.RAISED, problem.message, type=SECRET_MISSING)
         client = await self._connected()
         started = _Stopwatch()
         try:
@@ -137,8 +135,22 @@ class PromptAgent:
 
     async def aclose(self) -> None:
         """Close the connections."""
-        if self._client is not None:
-            await self._client.aclose()
+        for client in (*self._earlier, *filter(None, (self._client,))):
+            await client.aclose()
+
+    def _fill(self) -> None:
+        key = self._secrets.resolve(self._key_name, "agent.api_key") if self._key_name else ""
+        if not _is_sendable(key) or " " in key:
+            self._problems.append(Problem("is not a key: it must be printable ASCII without spaces", "agent.api_key"))
+        self._service = Service(
+            self._url,
+            key,
+            self._secrets.resolve_tree(self._options.headers, "agent.headers"),
+            self._secrets.resolve_tree(self._options.query, "agent.query"),
+            self._options.api,
+            self._egress,
+        )
+        self._problems += _unsendable_headers(self._service.headers)
 
     async def _ask(self, client: ModelClient, conversation: Conversation, started: _Stopwatch) -> AgentResponse:
         sent = self._learned.apply(self._wanted)
@@ -167,10 +179,12 @@ class PromptAgent:
 
     async def _connected(self) -> ModelClient:
         async with self._connecting:
-            if self._client is None:
-                self._client = await asyncio.to_thread(
-                    connect, self._settings.adapter, self._service, self._settings.concurrency
-                )
+            if self._client is None or self._connected_to is not self._service:
+                service = self._service
+                client = await asyncio.to_thread(connect, self._settings.adapter, service, self._settings.concurrency)
+                if self._client is not None:
+                    self._earlier.append(self._client)  # questions may be in flight on it
+                self._client, self._connected_to = client, service
             return self._client
 
 

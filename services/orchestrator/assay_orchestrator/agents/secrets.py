@@ -1,41 +1,88 @@
-"""Environment variables that a spec names: put in where the call is made, taken out of messages and answers."""
+"""Variables and secrets that a spec names: put in where the call is made, taken out of messages and answers."""
 
 from __future__ import annotations
 
 import dataclasses
-import fnmatch
+import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from assay.errors import Problem
-from assay.runtime.redaction import Redactor
-from assay.spec.variables import VARIABLE
+from assay.errors import InvalidInputError, Problem
+from assay.parsing.secret_references import REFERENCE, SecretReference, form_problem, parse_path
+from assay.runtime.logs import keep_out_of_logs
+from assay.runtime.redaction import Redactor, is_secret_name
+from assay.runtime.secret_stores import REREAD_S
+from assay.spec.variables import NAMED, named_texts
+from assay_orchestrator.agents.targets import agent_address
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable
 
+    from assay.http.addresses import Address
     from assay.model.agent_response import AgentResponse
+    from assay.model.run import AgentSettings
+    from assay_orchestrator.agents.access import AgentAccess
+
+SECRET_MISSING = "SecretMissing"  # noqa: S105 - the name of an error
+"""The type of the error of a row whose agent cannot be called because a secret is gone."""
 
 
 class Secrets:
-    """The variables that one agent's settings name.
+    """The variables and secrets that one agent's settings name.
 
     Args:
-        allowed: Patterns of names that may be used.
-        environ: Where the variables are.
+        access: What may be named, and where the values are.
+        called: Where they are sent.
         problems: What is wrong is added here.
+        monotonic_s: A clock in seconds.
     """
 
-    def __init__(self, allowed: Sequence[str], environ: Mapping[str, str], problems: list[Problem]) -> None:
-        self._allowed = allowed
-        self._environ = environ
+    def __init__(
+        self,
+        access: AgentAccess,
+        called: Address,
+        problems: list[Problem],
+        *,
+        monotonic_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._access = access
+        self._called = called
         self._problems = problems
+        self._monotonic_s = monotonic_s
+        self._read: dict[SecretReference, str] = {}
+        self._read_s = monotonic_s()
+        self._is_incomplete = False
         self._values: frozenset[str] = frozenset()
+        self._secrets: frozenset[str] = frozenset()
         self._redactor = Redactor()
 
     def resolve(self, text: str, where: str) -> str:
-        """Return the text with its variables filled in; `where` is the field that holds it."""
-        return VARIABLE.sub(lambda found: self._value(found[1], where), text)
+        """Return the text with its variables and secrets filled in; `where` is the field that holds it."""
+        return NAMED.sub(
+            lambda found: self._variable(found[1], where) if found[1] else self._secret(found[2] or found[3], where),
+            text,
+        )
+
+    def refill(self, fill: Callable[[], None]) -> None:
+        """Have an agent's settings filled in again where a secret has another value by now; it is read every 5 s.
+
+        Args:
+            fill: Calls `resolve` for all of them.
+
+        Raises:
+            InvalidInputError: There is no such secret any more.
+        """
+        if not self._is_incomplete:
+            if not self._read or self._monotonic_s() - self._read_s < REREAD_S:
+                return
+            self._read_s = self._monotonic_s()
+            if all(self._access.read_secret(reference)[0] == value for reference, value in self._read.items()):
+                return
+        self._problems.clear()
+        fill()
+        self._is_incomplete = bool(self._problems)
+        if self._problems:
+            raise InvalidInputError(self._problems)
 
     def resolve_tree(self, tree: Any, where: str) -> Any:
         """Return a JSON tree with the variables in its texts filled in; keys are left as they are."""
@@ -54,7 +101,8 @@ class Secrets:
     def redact_answer(self, response: AgentResponse) -> AgentResponse:
         """Return an answer without the values: an agent, or a gateway before it, may repeat what it was sent.
 
-        Values of fewer than 8 characters stay in it, other than in its error: they are ordinary words as well.
+        What is a part of a secret at an end of a text is taken out, too, as an answer may come in pieces. Values of
+        fewer than 8 characters stay in it, other than in its error: they are ordinary words as well.
         """
         if not self._values:
             return response
@@ -81,19 +129,55 @@ class Secrets:
             return dataclasses.replace(value, **{name: self._redact_tree(getattr(value, name)) for name in names})
         return value
 
-    def _value(self, name: str, where: str) -> str:
-        if not any(fnmatch.fnmatchcase(name, pattern) for pattern in self._allowed):
-            self._problems.append(
-                Problem(f"${{{name}}} may not be used here: the operator allows names with --agent-env", where)
-            )
-            return ""
-        value = self._environ.get(name, "")
+    def _variable(self, name: str, where: str) -> str:
+        problem = self._access.variable_problem(name, self._called)
+        value = "" if problem else self._access.variables.get(name, "")
         if not value:
-            self._problems.append(
-                Problem(f"the environment variable {name} is not set where the orchestrator runs", where)
-            )
+            said = problem or f"the environment variable {name} is not set where the orchestrator runs"
+            self._problems.append(Problem(said, where))
             return ""
         if value not in self._values:
             self._values |= {value}
-            self._redactor = Redactor(self._values)
+            self._note({value} if is_secret_name(name) else frozenset())
         return value
+
+    def _secret(self, path: str, where: str) -> str:
+        reference = parse_path(path)
+        if reference is None:
+            self._problems.append(Problem(form_problem(path), where))
+            return ""
+        if problem := self._access.secret_problem(reference, self._called):
+            self._problems.append(Problem(problem, where))
+            return ""
+        value, problem = self._access.read_secret(reference)
+        if problem:
+            self._problems.append(Problem(problem, where))
+            return ""
+        self._read[reference] = value
+        if value not in self._values:
+            self._values |= {value}
+            self._note({value})
+        return value
+
+    def _note(self, secrets: frozenset[str] | set[str]) -> None:
+        # Those of before stay known: an answer may hold the value with which it was asked for.
+        self._secrets |= secrets
+        self._redactor = Redactor(self._values, self._secrets)
+        keep_out_of_logs(self._values, self._secrets)
+
+
+def binding_problems(settings: AgentSettings, access: AgentAccess) -> list[Problem]:
+    """Return which secrets may not be sent to an agent; whether there are such secrets, the caller of the agent knows.
+
+    Args:
+        settings: Checked settings.
+        access: What may be named.
+    """
+    called = agent_address(settings)
+    return [
+        Problem(problem, where)
+        for text, where in named_texts(settings)
+        for found in REFERENCE.finditer(text)
+        if (reference := parse_path(found[1] or found[2] or "")) is not None
+        and (problem := access.secret_problem(reference, called))
+    ]

@@ -1,4 +1,4 @@
-"""AdminService on the wire: teams, tokens and the audit.
+"""AdminService on the wire: teams, tokens, targets and the audit.
 
 The interceptor has checked rights, and which teams a request names.
 """
@@ -10,17 +10,19 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from assay.errors import InvalidInputError, PermissionDeniedError, Problem
+from assay.http.addresses import pattern_problem
 from assay.identity.audit import audited_call
 from assay.identity.caller import Identity, caller
 from assay.identity.rights import RIGHTS, Right, Role
 from assay.identity.tokens import new_token
 from assay.parsing.names import name_problem
+from assay.parsing.secret_references import is_secret_name
 from assay.storage.times import now
 from assay.v1 import admin_pb2 as pb
 from assay.v1 import admin_pb2_grpc
 from assay_orchestrator.identity.audit_pages import AuditPages
 from assay_orchestrator.identity.scopes import check_team_name, scope_of
-from assay_orchestrator.store import audit, erasure, retention, tokens
+from assay_orchestrator.store import audit, erasure, retention, targets, tokens
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from assay.model.scope import Scope
     from assay.storage.database import Database
     from assay_orchestrator.store.erasure import StoreCount
+    from assay_orchestrator.store.targets import TargetRecord
     from assay_orchestrator.store.tokens import TeamRecord, TokenRecord
 
 SERVICE_NAME = "assay.v1.AdminService"
@@ -38,6 +41,8 @@ MAX_TOKEN_NAME_CHARS = 100
 MAX_RETENTION_DAYS = 36_500
 _RETENTIONS = ("keep_runs_days", "keep_audit_days")
 MAX_LIFETIME_S = 10 * 366 * 86_400
+MAX_TARGET_NAME_CHARS = 100
+MAX_TARGET_SECRETS = 100
 
 T = TypeVar("T")
 
@@ -65,7 +70,7 @@ class TeamUpkeep(Protocol):
 
 
 class AdminService(admin_pb2_grpc.AdminServiceServicer):
-    """Manages teams and tokens.
+    """Manages teams, tokens and targets.
 
     Args:
         database: The store.
@@ -223,6 +228,40 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
         _log.info("revoked token: token=%s team=%s by=%s", record.token_id, record.team, own.token_id)
         return pb.RevokeTokenResponse(token=_to_wire(record))
 
+    async def CreateTarget(  # noqa: N802
+        self,
+        request: pb.CreateTargetRequest,
+        context: grpc.aio.ServicerContext[pb.CreateTargetRequest, pb.CreateTargetResponse],
+    ) -> pb.CreateTargetResponse:
+        """Register where agents of a team may be."""
+        own = caller()
+        wanted = _wanted_target(request, own)
+        made = await self._recorded(lambda c: targets.create_target(c, wanted))
+        _log.info("created target: name=%s team=%s address=%s by=%s", made.name, made.team, made.address, own.token_id)
+        return pb.CreateTargetResponse(target=_target_to_wire(made))
+
+    async def ListTargets(  # noqa: N802
+        self,
+        request: pb.ListTargetsRequest,
+        context: grpc.aio.ServicerContext[pb.ListTargetsRequest, pb.ListTargetsResponse],
+    ) -> pb.ListTargetsResponse:
+        """Return the targets of a team."""
+        team = request.team or caller().team
+        found = await self._database.read(lambda c: targets.list_targets(c, team))
+        return pb.ListTargetsResponse(targets=map(_target_to_wire, found))
+
+    async def DeleteTarget(  # noqa: N802
+        self,
+        request: pb.DeleteTargetRequest,
+        context: grpc.aio.ServicerContext[pb.DeleteTargetRequest, pb.DeleteTargetResponse],
+    ) -> pb.DeleteTargetResponse:
+        """Remove a target."""
+        own = caller()
+        team = request.team or own.team
+        await self._recorded(lambda c: targets.delete_target(c, team, request.name))
+        _log.info("deleted target: name=%s team=%s by=%s", request.name, team, own.token_id)
+        return pb.DeleteTargetResponse()
+
     async def ListAuditEvents(  # noqa: N802
         self,
         request: pb.ListAuditEventsRequest,
@@ -272,6 +311,24 @@ def _wanted(request: pb.CreateTokenRequest, own: Identity) -> tokens.NewToken:
     return tokens.NewToken(request.team or own.team, role, request.name, own.token_id, expires_at)
 
 
+def _wanted_target(request: pb.CreateTargetRequest, own: Identity) -> TargetRecord:
+    """Return the target that a request wants.
+
+    Raises:
+        InvalidInputError: It cannot be made; holds every problem.
+    """
+    checks = [
+        ("name", name_problem(request.name, MAX_TARGET_NAME_CHARS)),
+        ("address", pattern_problem(request.address)),
+        ("secrets", "" if len(request.secrets) <= MAX_TARGET_SECRETS else f"are more than {MAX_TARGET_SECRETS}"),
+        *(("secrets", f"{name[:80]!r} is no name of a secret") for name in request.secrets if not is_secret_name(name)),
+    ]
+    if problems := [Problem(message, field) for field, message in checks if message]:
+        raise InvalidInputError(problems)
+    secrets = tuple(sorted(set(request.secrets)))
+    return targets.TargetRecord(request.team or own.team, request.name, request.address, secrets, own.token_id)
+
+
 def _after(lifetime_s: int) -> str:
     moment = datetime.fromisoformat(now()) + timedelta(seconds=lifetime_s)
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
@@ -291,6 +348,17 @@ def _team_to_wire(record: TeamRecord) -> pb.Team:
 
 def _store_to_wire(count: StoreCount) -> pb.DeletedStore:
     return pb.DeletedStore(store=count.store, deleted_count=count.deleted, remaining_count=count.remaining)
+
+
+def _target_to_wire(record: TargetRecord) -> pb.Target:
+    return pb.Target(
+        team=record.team,
+        name=record.name,
+        address=record.address,
+        secrets=record.secrets,
+        created_at=record.created_at,
+        created_by=record.created_by,
+    )
 
 
 def _to_wire(record: TokenRecord) -> pb.Token:

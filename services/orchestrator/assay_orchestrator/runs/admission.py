@@ -19,7 +19,8 @@ from assay.spec.agents import check_agent
 from assay.spec.judging import check_judge
 from assay.spec.model import checks_of, wants_verdicts
 from assay.verdict.gates import parse_gate
-from assay_orchestrator.agents.http_hosts import check_grpc_target, check_http_target, check_prompt_host
+from assay_orchestrator.agents.access import AgentAccess
+from assay_orchestrator.agents.http_hosts import check_host
 
 if TYPE_CHECKING:
     from assay.model.run import CaseSelection, DatasetReading, MetricSettings, RunSettings
@@ -29,8 +30,13 @@ _MAX_NAME_CHARS = 200
 _MAX_KEPT_BYTES = 500_000
 
 
-def check_settings(settings: RunSettings, limits: Settings) -> RunSettings:
+def check_settings(settings: RunSettings, limits: Settings, access: AgentAccess | None = None) -> RunSettings:
     """Return the settings with every metric parameter filled in.
+
+    Args:
+        settings: As the request has them.
+        limits: Of this process.
+        access: What agents of the run's team may reach; None for what `limits` allow all.
 
     Raises:
         SpecError: Something is wrong; holds every problem.
@@ -48,12 +54,7 @@ def check_settings(settings: RunSettings, limits: Settings) -> RunSettings:
     problems += _check_size("dataset", settings.dataset, "leave warnings out")
     problems += _check_size("selection", settings.selection, "select fewer cases by their ids, or use patterns")
     problems += check_agent(settings.agent)
-    if settings.agent.is_called_by_url:
-        problems += check_http_target(settings.agent.target, limits.http_hosts, limits.egress)
-    if settings.agent.adapter == "grpc":
-        problems += check_grpc_target(settings.agent.target, limits.http_hosts, limits.egress)
-    if settings.agent.fills_prompt:
-        problems += check_prompt_host(settings.agent, limits.http_hosts, limits.egress)
+    problems += check_host(settings.agent, access or AgentAccess.of_all(limits))
     if too_many := _check_counts(settings):
         raise SpecError([*problems, *too_many])  # going through them is much work
     metrics = _complete_metrics(settings, problems)

@@ -32,6 +32,7 @@ from assay_orchestrator.runs.deletion import Deleter
 from assay_orchestrator.runs.peers import Peers
 from assay_orchestrator.runs.run_lists import RunLists
 from assay_orchestrator.runs.spend_caps import check_spend_cap
+from assay_orchestrator.runs.team_access import TeamAccess
 from assay_orchestrator.runs.unattended_runs import UnattendedRuns
 from assay_orchestrator.store import (
     attendance,
@@ -66,6 +67,7 @@ if TYPE_CHECKING:
 
     from assay.model.run import DatasetRef, Deletion, RunSummary, SpendCap
     from assay.storage.database import Database
+    from assay_orchestrator.agents.access import AgentAccess
     from assay_orchestrator.agents.hosted import Attachment
     from assay_orchestrator.engine.dispatcher import Dispatcher
     from assay_orchestrator.pipeline.run_context import RunContext
@@ -111,6 +113,7 @@ class RunManager:
         self._dispatcher = dispatcher
         self._catalogue = Catalogue(database)
         self._service_scopes = ServiceScopes(database)
+        self._access = TeamAccess(database, settings)
         self._pause_wait_s = pause_wait_s
         self._lists = RunLists(database, self.storage_problem)
         self._partial = PartialSummaries(database)
@@ -173,17 +176,25 @@ class RunManager:
         """
         return await self.get(scope, await self._creation.create(scope, request_id, settings, dataset, asked))
 
-    async def preflight(self, scope: Scope, settings: RunSettings) -> None:
+    async def access_of(self, scope: Scope) -> AgentAccess:
+        """Return what the agents of a scope's runs may reach and be sent."""
+        return await self._access.of(scope.team)
+
+    async def preflight(self, scope: Scope, settings: RunSettings, access: AgentAccess) -> None:
         """Raise unless the services that a run of a team needs would work: its agent's, the embedder and the judge.
+
+        Args:
+            settings: Checked settings.
+            access: What its agent may reach and be sent.
 
         Raises:
             SpecError: One would not; holds every problem.
         """
         planner, known_as = self._planner, await self._service_scopes.of(scope.team)
         checks = (
-            planner.agent_problems(settings),
+            planner.agent_problems(settings, access),
             planner.embedder_problems(settings, known_as),
-            planner.judge_problems(settings),
+            planner.judge_problems(settings, access),
         )
         if problems := [problem for found in await asyncio.gather(*checks) for problem in found]:
             raise SpecError(problems)
@@ -427,10 +438,11 @@ class RunManager:
             lambda c: (runs.count_pauses(c, run_id), stops.is_stopped(c, run_id), runs.read_team(c, run_id))
         )
         run = await self._catalogue.load(run_id)
+        access = await self._access.of(team)
         if run.settings.stopping is not None:  # half a second, not to be spent while the first look holds its locks
             await asyncio.to_thread(importlib.import_module, "scipy.special")
         scope = await self._service_scopes.of(team)
-        context = self._planner.context_of(run, asyncio.Event(), scope=scope, pause_count=pause_count)
+        context = self._planner.context_of(run, access, asyncio.Event(), scope=scope, pause_count=pause_count)
         if is_stopped:
             context.stopped.set()
         return context

@@ -12,12 +12,13 @@ from assay.model.scope import LOCAL
 from assay.spec.grpc_options import target_host
 from assay.spec.model import checks_of, needed_embeddings, wants_verdicts
 from assay_orchestrator.agents import agent_problems, build_agent
-from assay_orchestrator.agents.access import AgentAccess
 from assay_orchestrator.agents.hosted import HostedAgent
+from assay_orchestrator.agents.secrets import binding_problems
 from assay_orchestrator.instruments import ObservedRun
 from assay_orchestrator.pipeline.function_metrics import function_metrics
 from assay_orchestrator.pipeline.run_context import RunContext
 from assay_orchestrator.pipeline.turns import Turns
+from assay_orchestrator.runs.judge_keys import judge_key_problems, with_team
 from assay_orchestrator.scoring.pool import ScorerPool
 from assay_orchestrator.scoring.row_scorer import RowScorer
 from assay_orchestrator.store.stops import StopLook
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from assay.model.run import AgentSettings, Run, RunSettings
     from assay.v1.embedder_pb2_grpc import EmbedderServiceAsyncStub
     from assay.v1.judge_pb2_grpc import JudgeServiceAsyncStub
+    from assay_orchestrator.agents.access import AgentAccess
     from assay_orchestrator.evidence.embedding_client import EmbeddingClient
     from assay_orchestrator.evidence.jury import RunJury
     from assay_orchestrator.settings import Settings
@@ -48,7 +50,7 @@ class Planner:
     """Builds what runs need; owns the scorers, and the brokers of the agents that clients host.
 
     Args:
-        settings: What agents may reach, and how long to retry embedder and judge.
+        settings: How long to retry embedder and judge.
         embedder: The embedder; None where there is none.
         judge: The judge service; None where there is none.
     """
@@ -60,7 +62,6 @@ class Planner:
         judge: JudgeServiceAsyncStub | None = None,
     ) -> None:
         self._settings = settings
-        self._access = AgentAccess(settings.http_hosts, settings.agent_env, egress=settings.egress)
         self._embedder = embedder
         self._judge = judge
         self._hosted: dict[str, HostedAgent] = {}
@@ -70,19 +71,25 @@ class Planner:
             WeakValueDictionary()
         )
 
-    def context_of(self, run: Run, pausing: asyncio.Event, *, scope: str = "", pause_count: int = 0) -> RunContext:
+    def context_of(
+        self, run: Run, access: AgentAccess, pausing: asyncio.Event, *, scope: str = "", pause_count: int = 0
+    ) -> RunContext:
         """Return what the shards of a run work with.
 
         Args:
             run: The run.
+            access: What its agent may reach and be sent.
             pausing: Set when it is to be paused: nothing more is asked then.
             scope: By which name the embedder and the judge know its team; empty without identities.
             pause_count: How often it was paused before.
 
         Raises:
+            InvalidInputError: The agent may not be called, or be sent what its settings name.
             WrongStateError: The run needs an embedder or a judge, and this orchestrator has none.
         """
         wanted = run.settings
+        if wanted.judge is not None and (problems := judge_key_problems(wanted.judge, access)):
+            raise InvalidInputError(problems)
         host = self.hosted_agent(run.run_id) if wanted.needs_host else None
         metrics = [build_metric(metric) for metric in wanted.metrics]
         embeddings = {metric.embedding for metric in metrics if metric.embedding is not None}
@@ -101,7 +108,7 @@ class Planner:
             timeout_s=wanted.agent.timeout_s,
             agent=build_agent(
                 wanted.agent,
-                self._access,
+                access,
                 hosted=host if wanted.agent.is_hosted else None,
                 pausing=pausing,
                 scorers=self._scorers,
@@ -115,7 +122,7 @@ class Planner:
             metrics=metrics,
             scorer=RowScorer(self._scorers, run.run_id, wanted.metrics, metrics),
             embedders=self._embedders(wanted, embeddings, scope),
-            judge=self._run_judge(run, pausing, scope, pause_count),
+            judge=self._run_judge(run, access.team, pausing, scope, pause_count),
             functions=function_metrics(host, metrics) if host is not None else None,
             stop_look=StopLook(run.run_id, wanted) if wanted.stopping is not None else None,
             team=wanted.team or LOCAL.team,
@@ -126,12 +133,12 @@ class Planner:
         """End the scorers."""
         await self._scorers.aclose()
 
-    async def agent_problems(self, settings: RunSettings) -> Sequence[Problem]:
-        """Return why the service that is a run's agent will not answer; none for agents that are not asked before."""
+    async def agent_problems(self, settings: RunSettings, access: AgentAccess) -> Sequence[Problem]:
+        """Return why a run's agent cannot be called; where workers call it, as far as that is known here."""
         if self._settings.role == "api":
-            return ()  # where workers call the agent, only they know whether it can be reached
+            return binding_problems(settings.agent, access)
         try:
-            return await agent_problems(settings.agent, self._access)
+            return await agent_problems(settings.agent, access)
         except InvalidInputError as refusal:
             return refusal.problems
 
@@ -144,7 +151,7 @@ class Planner:
 
         return await embedder_problems(self._embedder, embeddings, scope or settings.team or LOCAL.team)
 
-    async def judge_problems(self, settings: RunSettings) -> Sequence[Problem]:
+    async def judge_problems(self, settings: RunSettings, access: AgentAccess) -> Sequence[Problem]:
         """Return why the judge service will not judge for a run, as far as it can be asked."""
         judge = settings.judge
         if (
@@ -156,9 +163,10 @@ class Planner:
             return ()
         from assay_orchestrator.runs.judge_preflight import judge_problems  # imported here: most runs are not judged
 
-        return await judge_problems(self._judge, judge)
+        problems = judge_key_problems(judge, access)
+        return problems or await judge_problems(self._judge, with_team(judge, access.team))
 
-    def _run_judge(self, run: Run, pausing: asyncio.Event, scope: str, pause_count: int) -> RunJury | None:
+    def _run_judge(self, run: Run, team: str, pausing: asyncio.Event, scope: str, pause_count: int) -> RunJury | None:
         judge = run.settings.judge
         if judge is None or not wants_verdicts(run.settings.metrics, checks_of(run.settings)):
             return None
@@ -172,8 +180,8 @@ class Planner:
         from assay_orchestrator.evidence.jury import RunJury
 
         patience_s = self._settings.judge_patience_s
-        account = RunAccount(run.run_id, scope)
-        return RunJury(service, judge, account, ask_round=pause_count, patience_s=patience_s, pausing=pausing)
+        account, named = RunAccount(run.run_id, scope), with_team(judge, team)
+        return RunJury(service, named, account, ask_round=pause_count, patience_s=patience_s, pausing=pausing)
 
     def _embedders(
         self, wanted: RunSettings, embeddings: Iterable[EmbeddingSettings], scope: str

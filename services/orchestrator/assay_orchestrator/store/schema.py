@@ -255,6 +255,17 @@ tokens = sa.Table(
     sa.Index("ix_tokens_team", "team", "created_at"),
 )
 
+targets = sa.Table(
+    "targets",
+    metadata,
+    sa.Column("team", CleanString(64), sa.ForeignKey("teams.team", name="fk_targets_team"), primary_key=True),
+    sa.Column("name", CleanString(100), primary_key=True),
+    sa.Column("address", CleanText, nullable=False),
+    sa.Column("secrets_json", sa.Text, nullable=False),
+    sa.Column("created_by", sa.String(16), nullable=False),
+    sa.Column("created_at", sa.String(32), nullable=False),
+)
+
 # Only added to: `audit_triggers` refuses the rest. Each team's entries are numbered from 1 without gaps.
 audit_entries = sa.Table(
     "audit_entries",

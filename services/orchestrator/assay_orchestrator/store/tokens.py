@@ -178,8 +178,7 @@ def create_token(connection: sa.Connection, token: Token, wanted: NewToken) -> T
         NotFoundError: There is no such team.
         OverloadedError: The team has too many tokens that are not revoked.
     """
-    if not has_team(connection, wanted.team):
-        raise _no_team(wanted.team)
+    require_team(connection, wanted.team)
     own = (_tokens.c.team == wanted.team) & _tokens.c.revoked_at.is_(None)
     if connection.execute(sa.select(sa.func.count()).where(own)).scalar_one() >= MAX_TOKENS_PER_TEAM:
         raise OverloadedError(
@@ -238,6 +237,16 @@ def note_used(connection: sa.Connection, token_id: str) -> None:
     """Store that a token was used, to the hour."""
     hour = f"{now()[:13]}:00:00.000Z"
     connection.execute(sa.update(_tokens).where(_tokens.c.token_id == token_id).values(last_used_at=hour))
+
+
+def require_team(connection: sa.Connection, team: str) -> None:
+    """Raise unless there is a team.
+
+    Raises:
+        NotFoundError: There is none.
+    """
+    if not has_team(connection, team):
+        raise _no_team(team)
 
 
 def _no_team(team: str) -> NotFoundError:

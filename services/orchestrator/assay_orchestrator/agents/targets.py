@@ -1,0 +1,52 @@
+"""Targets: where the agents of a team may be, and which of its secrets may be sent there."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from assay.http.addresses import Address, covers, url_address
+from assay.providers.own_services import OWN_URLS
+from assay.records import dataclass
+from assay.spec.grpc_options import target_host
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from assay.model.run import AgentSettings, JudgeSettings
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A target that a team has registered.
+
+    Args:
+        name: Its name in the team.
+        address: A pattern of addresses, such as `https://*.example.org`.
+        secrets: The names of the team's secrets that may be sent there.
+    """
+
+    name: str
+    address: str
+    secrets: tuple[str, ...] = ()
+
+
+def covering(targets: Sequence[Target], called: Address) -> list[Target]:
+    """Return the targets that an address belongs to."""
+    return [target for target in targets if covers(target.address, called)]
+
+
+def agent_address(settings: AgentSettings) -> Address:
+    """Return where an agent is called; variables in its settings are not filled in."""
+    if settings.adapter == "grpc":
+        port = settings.target.rpartition(":")[2]
+        scheme = "https" if settings.options.get("tls") else "http"
+        return Address(scheme, target_host(settings.target), int(port) if port.isdecimal() else None)
+    if settings.fills_prompt:
+        base_url = settings.options.get("base_url")
+        return url_address(base_url if isinstance(base_url, str) else OWN_URLS[settings.adapter])
+    return url_address(settings.target)
+
+
+def judge_address(judge: JudgeSettings) -> Address:
+    """Return where a judge is called; nowhere where recorded verdicts take its place."""
+    return url_address(judge.base_url or OWN_URLS.get(judge.provider, ""))

@@ -1,0 +1,55 @@
+"""What the agents of a run may reach and be sent, as the operator allows it to all and the team has registered it."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from typing import TYPE_CHECKING
+
+from assay.model.scope import BEFORE_TEAMS, LOCAL
+from assay.runtime.secret_stores import open_secrets
+from assay_orchestrator.agents.access import AgentAccess
+from assay_orchestrator.agents.targets import Target
+from assay_orchestrator.store import targets
+
+if TYPE_CHECKING:
+    import sqlalchemy as sa
+
+    from assay.storage.database import Database
+    from assay_orchestrator.settings import Settings
+    from assay_orchestrator.store.targets import TargetRecord
+
+
+class TeamAccess:
+    """Knows what each team may use.
+
+    Args:
+        database: Where targets are.
+        settings: What all may use, and where secrets are.
+    """
+
+    def __init__(self, database: Database, settings: Settings) -> None:
+        self._database = database
+        self._settings = settings
+        secrets = open_secrets(settings.secrets, settings.secret_variables, os.environ)
+        self._of_all = AgentAccess.of_all(settings, secrets)
+
+    async def of(self, team: str) -> AgentAccess:
+        """Return what the runs of a team may use.
+
+        Args:
+            team: The team that the run belongs to, never a name that a client has given.
+        """
+        if self._settings.auth == "none" and self._settings.role != "worker":
+            return self._of_all
+        own = LOCAL.team if team == BEFORE_TEAMS else team
+
+        def load(connection: sa.Connection) -> list[TargetRecord] | None:
+            # A worker serves no calls, so that it knows from the database alone whether there are teams.
+            return list(targets.list_targets(connection, own)) if targets.has_teams(connection) else None
+
+        found = await self._database.read(load)
+        if found is None:
+            return self._of_all
+        own_targets = tuple(Target(each.name, each.address, each.secrets) for each in found)
+        return dataclasses.replace(self._of_all, team=own, targets=own_targets)
