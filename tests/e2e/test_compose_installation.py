@@ -166,7 +166,7 @@ def smoke(host: Host, token: str) -> subprocess.CompletedProcess[str]:
         "ASSAY_HOME": str(host.folder / "client"),
     }  # fmt: skip
     command = [ROOT / "deploy/compose/smoke"]
-    return subprocess.run(command, env=environment, cwd=host.folder, capture_output=True, text=True, timeout=110)
+    return subprocess.run(command, env=environment, cwd=host.folder, capture_output=True, text=True, timeout=250)
 
 
 async def answer_of(address: str, tls: ClientFiles) -> grpc.StatusCode:
