@@ -57,6 +57,8 @@ def installation(project: Cli) -> Iterator[tuple[Cli, str, str]]:
     for path, content in zip(paths, (certificate.certificate_pem, certificate.key_pem), strict=True):
         path.write_bytes(content)
     database = project.folder / "shared.db"
+    migrated = project.run("admin", "migrate", "--database", database)
+    assert migrated.stdout.startswith("the tables are up to date: schema ")
     made = project.run("admin", "bootstrap", "--database", database)
     token = made.stdout.strip()
     assert parse_token(token) is not None
