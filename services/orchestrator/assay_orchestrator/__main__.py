@@ -137,7 +137,7 @@ async def _serve(server: RpcServer | None, settings: Settings) -> None:
                     from assay_orchestrator.runs.upkeep import Upkeep
 
                     team_runs = TeamRuns(database, manager)
-                    upkeep = Upkeep(database, team_runs, services_of_teams(database, embedder, judge))
+                    upkeep = Upkeep(database, team_runs, services_of_teams(database, settings))
                     stack.push_async_callback(upkeep.aclose)
                     add_admin_service(server, database, team_runs, upkeep)
 

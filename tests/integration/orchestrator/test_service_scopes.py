@@ -5,19 +5,26 @@ from __future__ import annotations
 import asyncio
 import re
 from contextlib import AsyncExitStack, closing
+from functools import partial
 from typing import TYPE_CHECKING
 
-from assay.rpc.channel import open_channel
+import numpy as np
+import pytest
+
+from assay.errors import UnavailableError
+from assay.model.scope import Scope
 from assay.rpc.server import RpcServer
 from assay.v1 import embedder_pb2_grpc, judge_pb2_grpc
 from assay_embedder import service as embedder_service
+from assay_embedder.jobs import Computed
 from assay_embedder.registry import Registry
 from assay_embedder.settings import Settings as EmbedderSettings
+from assay_embedder.vector_cache import KeyMaker
 from assay_judge import service as judge_service
 from assay_judge.resources import open_service
 from assay_judge.settings import Settings as JudgeSettings
 from assay_orchestrator.identity.service_scopes import ServiceScopes
-from assay_orchestrator.runs.team_services import services_of_teams
+from assay_orchestrator.runs.team_services import replicas, services_of_teams
 from assay_orchestrator.settings import Settings
 from assay_orchestrator.store.database import open_database
 
@@ -44,30 +51,42 @@ async def test_without_identities_nothing_is_named(tmp_path: Path) -> None:
 
 
 async def test_a_team_is_deleted_by_the_name_that_they_know(tmp_path: Path) -> None:
-    """The judge and the embedder delete, and count again, what they have under the name of the team, and no other."""
+    """The judge and each embedder delete, and count again, what they have under the name of the team, and no other."""
     stopping = asyncio.Event()
     async with AsyncExitStack() as stack:
-        database = stack.enter_context(closing(open_database(Settings(database=tmp_path / "assay.db"))))
         judge = await stack.enter_async_context(open_service(JudgeSettings(state_dir=tmp_path / "judge"), {}, stopping))
-        registry = Registry(EmbedderSettings(cache_dir=tmp_path / "embedder"))
-        stack.push_async_callback(registry.aclose)
-        embedder = embedder_service.EmbedderService(registry, stream_in_flight=1, stopping=stopping)
-        server = RpcServer()
-        server.add(judge_service.SERVICE_NAME, lambda to: judge_pb2_grpc.add_JudgeServiceServicer_to_server(judge, to))
-        server.add(
-            embedder_service.SERVICE_NAME,
-            lambda to: embedder_pb2_grpc.add_EmbedderServiceServicer_to_server(embedder, to),
-        )
-        address = await server.start(f"unix:{tmp_path}/services.sock")
-        stack.push_async_callback(server.stop, 0)
-        channel = await stack.enter_async_context(open_channel(address))
-        stubs = embedder_pb2_grpc.EmbedderServiceStub(channel), judge_pb2_grpc.JudgeServiceStub(channel)
-        for team in ("search", "other"):
-            await judge._store.put_verdict(await ServiceScopes(database).of(team), "k", {"score": 1})
-        found = {each.name: await each.delete("search") for each in services_of_teams(database, *stubs)}
+        addresses = []
+        for number in range(2):
+            registry = Registry(EmbedderSettings(cache_dir=tmp_path / f"embedder{number}"))
+            stack.push_async_callback(registry.aclose)
+            embedder = embedder_service.EmbedderService(registry, stream_in_flight=1, stopping=stopping)
+            server = RpcServer()
+            server.add(judge_service.SERVICE_NAME, partial(judge_pb2_grpc.add_JudgeServiceServicer_to_server, judge))
+            server.add(
+                embedder_service.SERVICE_NAME,
+                partial(embedder_pb2_grpc.add_EmbedderServiceServicer_to_server, embedder),
+            )
+            addresses.append(await server.start("127.0.0.1:0"))
+            stack.push_async_callback(server.stop, 0)
+        settings = Settings(database=tmp_path / "assay.db", judge=addresses[0], embedder=f"ipv4:{','.join(addresses)}")
+        database = stack.enter_context(closing(open_database(settings)))
+        name = await ServiceScopes(database).of("search")
+        for scope in (name, "other~name"):
+            await judge._store.put_verdict(scope, "k", {"score": 1})
+        key = KeyMaker(("m",)).keys(["t"], scope=name, windowed=False)["t"]
+        registry._cache.put(key, Computed(np.zeros(2, np.float32), 1, 1, False))  # of the second one
+        found = {each.name: await each.delete("search") for each in services_of_teams(database, settings)}
         assert found == {
-            "embedder": ({"memory": 0, "disk": 0}, {"memory": 0, "disk": 0}),
+            "embedder": ({"memory": 1, "disk": 0}, {"memory": 0, "disk": 0}),
             "judge": ({"verdicts": 1, "spending": 0, "orders": 0}, {"verdicts": 0, "spending": 0, "orders": 0}),
         }
-        other = [await each.delete("other") for each in services_of_teams(database, None, stubs[1])]
-        assert other[0][0]["verdicts"] == 1
+        assert await judge._store.verdict(Scope("other~name"), "k") == {"score": 1}
+
+
+async def test_the_replicas_of_a_name_are_all_asked() -> None:
+    """A name stands for its addresses, each with the name for its certificate; another address for itself."""
+    assert ("ipv4:127.0.0.1:7071", "localhost:7071") in await replicas("dns:///localhost:7071")
+    assert await replicas("unix:/e.sock") == [("unix:/e.sock", "")]
+    assert await replicas("embedder:7071") == [("embedder:7071", "")]
+    with pytest.raises(UnavailableError, match="cannot be resolved"):
+        await replicas("dns:///no..host:7071")

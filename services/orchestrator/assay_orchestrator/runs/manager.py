@@ -34,17 +34,7 @@ from assay_orchestrator.runs.run_lists import RunLists
 from assay_orchestrator.runs.spend_caps import check_spend_cap
 from assay_orchestrator.runs.team_access import TeamAccess
 from assay_orchestrator.runs.unattended_runs import UnattendedRuns
-from assay_orchestrator.store import (
-    attendance,
-    control,
-    datasets,
-    deletions,
-    results,
-    runs,
-    shards,
-    stops,
-    tokens,
-)
+from assay_orchestrator.store import attendance, control, datasets, deletions, results, runs, shards, stops, tokens
 from assay_orchestrator.store.control import Resumption
 from assay_orchestrator.store.fairness import FairShares
 from assay_orchestrator.store.lifecycle import (

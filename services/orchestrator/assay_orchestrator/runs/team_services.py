@@ -1,20 +1,27 @@
-"""The embedder and the judge, as far as they keep something of teams: deleted there with a team."""
+"""The embedder and the judge, as far as they keep something of teams: deleted there with a team, at every replica."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+import asyncio
+import socket
+from collections import Counter
+from typing import TYPE_CHECKING, Any, Protocol
 
+from assay.errors import UnavailableError
 from assay.model.scope import LOCAL
+from assay.rpc.channel import open_channel
+from assay.rpc.options import ChannelOptions
 from assay.rpc.status import translated
-from assay.v1 import embedder_pb2, judge_pb2
+from assay.v1 import embedder_pb2, embedder_pb2_grpc, judge_pb2, judge_pb2_grpc
 from assay_orchestrator.identity.service_scopes import ServiceScopes
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
+
+    from grpc.aio import Channel
 
     from assay.storage.database import Database
-    from assay.v1.embedder_pb2_grpc import EmbedderServiceAsyncStub
-    from assay.v1.judge_pb2_grpc import JudgeServiceAsyncStub
+    from assay_orchestrator.settings import Settings
 
 Counts = tuple[dict[str, int], dict[str, int]]
 """How many entries were deleted, and how many are left, by what they are."""
@@ -40,65 +47,83 @@ class TeamService(Protocol):
         ...
 
 
-def services_of_teams(
-    database: Database, embedder: EmbedderServiceAsyncStub | None, judge: JudgeServiceAsyncStub | None
-) -> Sequence[TeamService]:
-    """Return the services of an installation that have something of teams.
+def services_of_teams(database: Database, settings: Settings) -> Sequence[TeamService]:
+    """Return the services of an installation that have something of teams."""
+    known = {"embedder": (settings.embedder, _delete_vectors), "judge": (settings.judge, _delete_verdicts)}
+    return [
+        ReplicatedService(name, address, database, settings, delete)
+        for name, (address, delete) in known.items()
+        if address
+    ]
+
+
+class ReplicatedService:
+    """A service with one or several replicas, each of which has caches of its own.
 
     Args:
-        database: The store.
-        embedder: Calls the embedder; None where there is none.
-        judge: Calls the judge; likewise.
-    """
-    services: list[TeamService] = []
-    if embedder is not None:
-        services.append(EmbedderOfTeams(embedder, database))
-    if judge is not None:
-        services.append(JudgeOfTeams(judge, database))
-    return services
-
-
-class JudgeOfTeams:
-    """The judge: verdicts, accounts, orders.
-
-    Args:
-        stub: Calls it.
+        name: As people know it.
+        address: Where it is.
         database: The store, for the name by which it knows a team.
+        settings: How it is reached.
+        delete: Calls its method that deletes a scope.
     """
 
-    name = "judge"
-
-    def __init__(self, stub: JudgeServiceAsyncStub, database: Database) -> None:
-        self._stub = stub
+    def __init__(
+        self,
+        name: str,
+        address: str,
+        database: Database,
+        settings: Settings,
+        delete: Callable[[Channel, str], Any],
+    ) -> None:
+        self.name = name
+        self._address = address
         self._scopes = ServiceScopes(database)
+        self._tls = settings.services_tls
+        self._delete = delete
 
     async def delete(self, team: str) -> Counts:
-        """Delete what it has of a team."""
-        request = judge_pb2.JudgeServiceDeleteScopeRequest(scope=await self._scopes.of(team))
-        with translated():
-            response = await self._stub.DeleteScope(request, timeout=_TIMEOUT_S)
-        return dict(response.deleted_counts), dict(response.remaining_counts)
+        """Delete what its replicas have of a team; all of them are asked."""
+        scope = await self._scopes.of(team)
+        deleted, remaining = Counter[str](), Counter[str]()
+        for address, authority in await replicas(self._address):
+            async with open_channel(address, ChannelOptions(tls=self._tls, authority=authority)) as channel:
+                with translated():
+                    response = await self._delete(channel, scope)
+            deleted.update(response.deleted_counts)
+            remaining.update(response.remaining_counts)
+        return dict(deleted), dict(remaining)
 
 
-class EmbedderOfTeams:
-    """The embedder: cached vectors.
+async def replicas(address: str) -> list[tuple[str, str]]:
+    """Return the address of each server behind one, with the name that its certificate has; empty for its own.
 
     Args:
-        stub: Calls it.
-        database: The store, for the name by which it knows a team.
+        address: As `open_channel` takes it: "dns:///host:port" and "ipv4:host:port,host:port" are several.
+
+    Raises:
+        UnavailableError: Its name cannot be resolved.
     """
+    scheme, _, rest = address.partition(":")
+    if scheme in ("ipv4", "ipv6"):
+        return [(f"{scheme}:{each}", "") for each in rest.split(",")]
+    if not address.startswith("dns:///"):
+        return [(address, "")]
+    name = address.removeprefix("dns:///")
+    host, _, port = name.rpartition(":")
+    try:
+        found = await asyncio.get_running_loop().getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as problem:  # no such host, or no name of one
+        raise UnavailableError(f"{host} cannot be resolved: {problem}") from problem
+    kinds = {socket.AF_INET: "ipv4:{}:{}", socket.AF_INET6: "ipv6:[{}]:{}"}
+    return sorted({(kinds[family].format(*place[:2]), name) for family, _, _, _, place in found if family in kinds})
 
-    name = "embedder"
 
-    def __init__(self, stub: EmbedderServiceAsyncStub, database: Database) -> None:
-        self._stub = stub
-        self._scopes = ServiceScopes(database)
+async def _delete_vectors(channel: Channel, scope: str) -> embedder_pb2.EmbedderServiceDeleteScopeResponse:
+    request = embedder_pb2.EmbedderServiceDeleteScopeRequest(scope=scope or LOCAL.team)
+    return await embedder_pb2_grpc.EmbedderServiceStub(channel).DeleteScope(request, timeout=_TIMEOUT_S)
 
-    async def delete(self, team: str) -> Counts:
-        """Delete what it has of a team."""
-        scope = await self._scopes.of(team) or LOCAL.team
-        with translated():
-            response = await self._stub.DeleteScope(
-                embedder_pb2.EmbedderServiceDeleteScopeRequest(scope=scope), timeout=_TIMEOUT_S
-            )
-        return dict(response.deleted_counts), dict(response.remaining_counts)
+
+async def _delete_verdicts(channel: Channel, scope: str) -> judge_pb2.JudgeServiceDeleteScopeResponse:
+    request = judge_pb2.JudgeServiceDeleteScopeRequest(scope=scope)
+    return await judge_pb2_grpc.JudgeServiceStub(channel).DeleteScope(request, timeout=_TIMEOUT_S)
