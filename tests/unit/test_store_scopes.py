@@ -15,7 +15,7 @@ WITHOUT_SCOPE = {
         "control": {"conclude", "reopen_incomplete"},
         "fairness": {"next_jobs", "top_up", "spread_slots", "reset_tags", "least_served"},
         "runs": {"load_run", "change_state", "apply_command", "lock_phase", "read_statuses", "take_sequence"}
-        | {"count_pauses", "read_team"},
+        | {"count_pauses", "read_origin"},
         "shards": {"create_shards", "start_shard", "require_epochs", "require_active", "lock_sharing", "finish_pause"}
         | {"release_shard", "release_queued", "reopen_incomplete", "all_done", "is_hosted", "have_shards"}
         | {"list_active", "linked_runs"},

@@ -15,6 +15,7 @@ from assay.records import dataclass
 from assay.text.unsafe_text import clean
 from assay_cli.ci_options import ci_options
 from assay_cli.command_again import command_again
+from assay_cli.command_traces import traced_command
 from assay_cli.compare_options import CompareOptions, against_options
 from assay_cli.options import (
     bad_case_option,
@@ -182,7 +183,8 @@ def run(
         )
         with agent_stdout():  # what the agent prints: stdout is for results
             work = _Work(checked, cases, info, resume_id, _Baseline(against, options), _load_code(checked), start.stack)
-            return run_async(_run(work, output))
+            with traced_command("assay run"):
+                return run_async(_run(work, output))
     finally:
         start.abandon()
 

@@ -16,6 +16,7 @@ from assay.agent_host.returned import AnswerMap, plain_value
 from assay.agent_host.sessions import AgentSessions
 from assay.agent_host.tasks import guarded_tasks
 from assay.agent_host.threads import MAX_HUNG, CallThreads
+from assay.agent_host.traces.process_tracing import spans_below
 from assay.model.agent_response import (
     AgentErrorKind,
     AgentRequest,
@@ -77,7 +78,8 @@ class AgentCaller:
         response: AgentResponse | None = None
         is_cold, self._is_cold = self._is_cold, False
         try:
-            response = await self._respond(request, on_piece)
+            with spans_below(request.traceparent):
+                response = await self._respond(request, on_piece)
         finally:
             if self._sessions is not None:
                 self._sessions.settle(request, response)

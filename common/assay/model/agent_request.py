@@ -40,7 +40,7 @@ class AgentRequest:
         timeout_s: How long the agent may take, in seconds.
         turn_count: How many turns the conversation has, 1 for a single question; 0 where the caller does not say.
         traceparent: The parent of the agent's spans, in the form of W3C Trace Context, where the agent's `traces` are
-            read; otherwise empty. The client that asks makes it; it is not on the wire.
+            read, by a client that makes a trace of its own, or where the orchestrator records spans; otherwise empty.
     """
 
     request_id: str

@@ -15,6 +15,7 @@ from assay.errors import SetupError, UnavailableError
 from assay.rpc.addresses import is_local
 from assay.rpc.methods import service_config
 from assay.rpc.options import VERSION_KEY, ChannelOptions, channel_arguments
+from assay.telemetry.tracing import is_tracing
 
 T = TypeVar("T")
 Status = health_pb2.HealthCheckResponse
@@ -41,6 +42,10 @@ def open_channel(address: str, options: ChannelOptions = ChannelOptions()) -> gr
         channel = grpc.aio.insecure_channel(address, options=arguments, interceptors=interceptors)
     else:
         channel = grpc.aio.secure_channel(address, credentials, options=arguments, interceptors=interceptors)
+    if is_tracing():
+        from assay.rpc.traced_channel import TracedChannel  # imported here: most processes record no spans
+
+        channel = TracedChannel(channel)
     if not options.token:
         return channel
     from assay.rpc.token_channel import TokenChannel  # imported here: local calls do without it

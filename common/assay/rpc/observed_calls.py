@@ -12,6 +12,7 @@ import grpc.aio
 
 from assay.rpc.methods import MethodRule
 from assay.telemetry.instruments import FAST_S, Counter, Gauge, Histogram, Series, is_exporting
+from assay.telemetry.tracing import TRACEPARENT, is_tracing, span
 
 CALLS = Counter("assay_rpc_calls_total", "Calls of a method that have ended, by their status code", ("method", "code"))
 DURATIONS = Histogram(
@@ -35,13 +36,17 @@ class ObservedMethod:
 
     def __init__(self, method: str, rule: MethodRule) -> None:
         self._name = method.rpartition(".")[2]
+        # Messages of a stream belong to many traces: what answers them has a span for each.
+        self._has_span = is_tracing() and not rule.server_streams and not method.startswith("/grpc.")
         self._in_flight = IN_FLIGHT.series(self._name)
         self._durations = None if rule.client_streams or rule.server_streams else DURATIONS.series(self._name)
         self._by_code: dict[grpc.StatusCode, Series] = {}
         self._count(grpc.StatusCode.OK)
 
     def observed(self, answer: Answer) -> Answer:
-        """Return an answering function whose calls are counted and timed."""
+        """Return an answering function whose calls are counted and timed, and have a span where spans are recorded."""
+        if self._has_span:
+            answer = self._traced(answer)
 
         async def observed(raw: Any, context: grpc.aio.ServicerContext[Any, Any]) -> Any:
             begun = perf_counter()
@@ -63,6 +68,18 @@ class ObservedMethod:
 
         return observed
 
+    def _traced(self, answer: Answer) -> Answer:
+        async def traced(raw: Any, context: grpc.aio.ServicerContext[Any, Any]) -> Any:
+            parent = next((value for key, value in context.invocation_metadata() or () if key == TRACEPARENT), "")
+            with span(self._name, kind="server", parent=str(parent), attributes={"rpc.system": "grpc"}) as recorded:
+                try:
+                    return await answer(raw, context)
+                except Exception:
+                    recorded.set("rpc.grpc.status_code", int(_code_of(context).value[0]))
+                    raise
+
+        return traced
+
     def _count(self, code: grpc.StatusCode) -> Series:
         found = self._by_code.get(code)
         if found is None:
@@ -77,4 +94,6 @@ def _code_of(context: Any) -> grpc.StatusCode:
 
 def observed_methods(rules: Mapping[str, MethodRule]) -> dict[str, ObservedMethod]:
     """Return what observes each method; nothing where the process exports nothing."""
-    return {method: ObservedMethod(method, rule) for method, rule in rules.items()} if is_exporting() else {}
+    if not (is_exporting() or is_tracing()):
+        return {}
+    return {method: ObservedMethod(method, rule) for method, rule in rules.items()}

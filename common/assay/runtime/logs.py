@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from assay.records import dataclass
 from assay.runtime.redaction import Redactor
 from assay.telemetry.context import fields as context_fields
+from assay.telemetry.tracing import trace_id
 from assay.text.unsafe_text import escaped
 
 if TYPE_CHECKING:
@@ -82,6 +83,7 @@ class JsonFormatter(logging.Formatter):
             "logger": record.name,
             "message": record.getMessage(),
             **context_fields(),
+            **({"trace_id": found} if (found := trace_id()) else {}),
             **_fields(record),
         }
         if record.exc_info:

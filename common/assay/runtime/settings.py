@@ -135,6 +135,10 @@ class ServiceSettings:
     metrics_listen: str = setting(
         "", "address that serves metrics for Prometheus, host:port, without TLS; empty for none"
     )
+    traces: bool = setting(
+        False, "send spans to the OpenTelemetry collector at OTEL_EXPORTER_OTLP_ENDPOINT; also ASSAY_TRACES",
+        also="ASSAY_TRACES",
+    )  # fmt: skip
     tls_cert: Path | None = setting(
         None, "certificate chain to serve with, PEM; read again when the file changes", read=path
     )

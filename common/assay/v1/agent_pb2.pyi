@@ -242,6 +242,7 @@ class AgentRequest(_message.Message):
     METADATA_FIELD_NUMBER: _builtins.int
     TIMEOUT_MS_FIELD_NUMBER: _builtins.int
     TURN_COUNT_FIELD_NUMBER: _builtins.int
+    TRACEPARENT_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     """Unique per case, turn, repeat and attempt."""
     run_id: _builtins.str
@@ -268,6 +269,10 @@ class AgentRequest(_message.Message):
     """How many turns the conversation has, 1 for a single question: after the last, and after a turn that failed, no
     further question has its session_id. 0 where the caller does not say. Default 0.
     """
+    traceparent: _builtins.str
+    """The parent of the agent's spans, in the form of W3C Trace Context, where the orchestrator records spans; otherwise
+    empty.
+    """
     @_builtins.property
     def history(self) -> _containers.RepeatedCompositeFieldContainer[Global___Message]:
         """Earlier turns, oldest first; or a whole chat where the dataset holds one."""
@@ -293,10 +298,11 @@ class AgentRequest(_message.Message):
         metadata: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
         timeout_ms: _builtins.int = ...,
         turn_count: _builtins.int = ...,
+        traceparent: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["case_id", b"case_id", "history", b"history", "idempotency_key", b"idempotency_key", "input", b"input", "metadata", b"metadata", "parameters_json", b"parameters_json", "repeat_index", b"repeat_index", "request_id", b"request_id", "run_id", b"run_id", "session_id", b"session_id", "timeout_ms", b"timeout_ms", "turn_count", b"turn_count", "turn_index", b"turn_index", "variables_json", b"variables_json"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["case_id", b"case_id", "history", b"history", "idempotency_key", b"idempotency_key", "input", b"input", "metadata", b"metadata", "parameters_json", b"parameters_json", "repeat_index", b"repeat_index", "request_id", b"request_id", "run_id", b"run_id", "session_id", b"session_id", "timeout_ms", b"timeout_ms", "traceparent", b"traceparent", "turn_count", b"turn_count", "turn_index", b"turn_index", "variables_json", b"variables_json"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

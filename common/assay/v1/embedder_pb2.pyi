@@ -128,8 +128,11 @@ class EmbedStreamRequest(_message.Message):
 
     REQUEST_ID_FIELD_NUMBER: _builtins.int
     EMBED_FIELD_NUMBER: _builtins.int
+    TRACEPARENT_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     """The caller's id for this request, unique in the stream."""
+    traceparent: _builtins.str
+    """The parent of the spans of this request, in the form of W3C Trace Context; empty for none. Default empty."""
     @_builtins.property
     def embed(self) -> Global___EmbedRequest:
         """The request."""
@@ -139,10 +142,11 @@ class EmbedStreamRequest(_message.Message):
         *,
         request_id: _builtins.str = ...,
         embed: Global___EmbedRequest | None = ...,
+        traceparent: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["embed", b"embed"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["embed", b"embed", "request_id", b"request_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["embed", b"embed", "request_id", b"request_id", "traceparent", b"traceparent"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -348,8 +352,11 @@ class SimilarityStreamRequest(_message.Message):
 
     REQUEST_ID_FIELD_NUMBER: _builtins.int
     SIMILARITY_FIELD_NUMBER: _builtins.int
+    TRACEPARENT_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     """The caller's id for this request, unique in the stream."""
+    traceparent: _builtins.str
+    """The parent of the spans of this request, in the form of W3C Trace Context; empty for none. Default empty."""
     @_builtins.property
     def similarity(self) -> Global___SimilarityRequest:
         """The request."""
@@ -359,10 +366,11 @@ class SimilarityStreamRequest(_message.Message):
         *,
         request_id: _builtins.str = ...,
         similarity: Global___SimilarityRequest | None = ...,
+        traceparent: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["similarity", b"similarity"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["request_id", b"request_id", "similarity", b"similarity"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["request_id", b"request_id", "similarity", b"similarity", "traceparent", b"traceparent"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

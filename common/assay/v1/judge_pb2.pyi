@@ -575,8 +575,11 @@ class GradeStreamRequest(_message.Message):
 
     REQUEST_ID_FIELD_NUMBER: _builtins.int
     GRADE_FIELD_NUMBER: _builtins.int
+    TRACEPARENT_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     """The caller's id for this request, unique in the stream."""
+    traceparent: _builtins.str
+    """The parent of the spans of this request, in the form of W3C Trace Context; empty for none. Default empty."""
     @_builtins.property
     def grade(self) -> Global___GradeRequest:
         """The request."""
@@ -586,10 +589,11 @@ class GradeStreamRequest(_message.Message):
         *,
         request_id: _builtins.str = ...,
         grade: Global___GradeRequest | None = ...,
+        traceparent: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["grade", b"grade"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["grade", b"grade", "request_id", b"request_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["grade", b"grade", "request_id", b"request_id", "traceparent", b"traceparent"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

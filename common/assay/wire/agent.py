@@ -56,6 +56,7 @@ def request_to_wire(request: AgentRequest) -> agent_pb2.AgentRequest:
         metadata=request.metadata,
         timeout_ms=max(1, round(request.timeout_s * 1000)),
         turn_count=request.turn_count,
+        traceparent=request.traceparent,
     )
 
 
@@ -80,6 +81,7 @@ def request_from_wire(request: agent_pb2.AgentRequest) -> AgentRequest:
         metadata=dict(request.metadata),
         timeout_s=request.timeout_ms / 1000,
         turn_count=request.turn_count,
+        traceparent=request.traceparent,
     )
 
 

@@ -9,6 +9,7 @@ from assay.errors import AssayError, InvalidInputError, Problem
 from assay.rpc.interceptors import presentable
 from assay.rpc.status import code_of
 from assay.rpc.streams import answered
+from assay.telemetry.tracing import span
 from assay.v1 import embedder_pb2, embedder_pb2_grpc
 from assay_embedder.embeddings import EmbedOptions, offered_dimensions
 from assay_embedder.settings import MAX_TEXTS
@@ -68,7 +69,8 @@ class EmbedderService(embedder_pb2_grpc.EmbedderServiceServicer):
         async def answer(request: embedder_pb2.EmbedStreamRequest) -> embedder_pb2.EmbedStreamResponse:
             response = embedder_pb2.EmbedStreamResponse(request_id=request.request_id)
             try:
-                response.embed.CopyFrom(await self._embed(request.embed, waits=True))
+                with span("EmbedderService/EmbedStream", kind="server", parent=request.traceparent):
+                    response.embed.CopyFrom(await self._embed(request.embed, waits=True))
             except Exception as error:  # noqa: BLE001 - the boundary of a request: `presentable` logs a defect
                 response.error.CopyFrom(_error(error, "EmbedStream"))
             return response
@@ -84,7 +86,8 @@ class EmbedderService(embedder_pb2_grpc.EmbedderServiceServicer):
         async def answer(request: embedder_pb2.SimilarityStreamRequest) -> embedder_pb2.SimilarityStreamResponse:
             response = embedder_pb2.SimilarityStreamResponse(request_id=request.request_id)
             try:
-                response.similarity.CopyFrom(await self._similarity(request.similarity, waits=True))
+                with span("EmbedderService/SimilarityStream", kind="server", parent=request.traceparent):
+                    response.similarity.CopyFrom(await self._similarity(request.similarity, waits=True))
             except Exception as error:  # noqa: BLE001 - the boundary of a request: `presentable` logs a defect
                 response.error.CopyFrom(_error(error, "SimilarityStream"))
             return response

@@ -11,6 +11,7 @@ from assay.rpc.interceptors import presentable
 from assay.rpc.status import code_of
 from assay.rpc.streams import answered
 from assay.telemetry.context import add_fields
+from assay.telemetry.tracing import span
 from assay.v1 import judge_pb2, judge_pb2_grpc
 from assay_judge.grading.pairs import compare_answers
 from assay_judge.judges import choose_judge
@@ -94,7 +95,8 @@ class JudgeService(judge_pb2_grpc.JudgeServiceServicer):
         async def answer(request: judge_pb2.GradeStreamRequest) -> judge_pb2.GradeStreamResponse:
             response = judge_pb2.GradeStreamResponse(request_id=request.request_id)
             try:
-                await self._grade(request.grade, response, context.time_remaining())
+                with span("JudgeService/GradeStream", kind="server", parent=request.traceparent):
+                    await self._grade(request.grade, response, context.time_remaining())
             except Exception as error:  # noqa: BLE001 - the boundary of a request: `presentable` logs a defect
                 response.error.CopyFrom(_error(error, "GradeStream"))
             return response

@@ -170,6 +170,9 @@ class Settings(ServiceSettings):
         None, "certificate with which the embedder and the judge know this process, PEM", read=path
     )
     services_key: Path | None = setting(None, "private key of --services-cert, PEM", read=path)
+    traced_cases: float = setting(
+        1.0, "share of the cases of a traced run whose calls are traced, from 0 to 1", least=0, most=1
+    )
     metrics_teams: bool = setting(False, "name teams in metrics: one series per team, seen by all who read them")
     team_weights: Mapping[str, float] = setting(
         {}, "scheduling weight per team: team=weight, comma-separated; 1 for the rest", read=_weights

@@ -5,15 +5,16 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import logging
+import sys
 from typing import TYPE_CHECKING
 
 from assay.agent_host.threads import CallThreads, TooManyHangError
+from assay.telemetry.tracing import parent_context
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Iterator
-
-    from assay.agent_host.traces.trace import Trace
+    from contextlib import AbstractContextManager
 
 _MAX_HUNG = 4
 
@@ -29,22 +30,25 @@ def is_available() -> bool:
 
 
 @contextlib.contextmanager
-def parent_span(trace: Trace) -> Iterator[None]:
-    """Make the root of a trace the parent of the spans that begin in the context of this task."""
-    from opentelemetry import context
-    from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags, set_span_in_context
+def parent_span(traceparent: str) -> Iterator[None]:
+    """Make a span the parent of those that begin in the context of this task.
 
-    root = SpanContext(
-        trace_id=int(trace.trace_id, 16),
-        span_id=int(trace.root_id, 16),
-        is_remote=True,
-        trace_flags=TraceFlags(TraceFlags.SAMPLED),
-    )
-    token = context.attach(set_span_in_context(NonRecordingSpan(root)))
+    Args:
+        traceparent: The span, in the form of W3C Trace Context.
+    """
+    from opentelemetry import context
+
+    token = context.attach(parent_context(traceparent))
     try:
         yield
     finally:
         context.detach(token)
+
+
+def spans_below(traceparent: str) -> AbstractContextManager[None]:
+    """Return the same block for an agent that may use OpenTelemetry: without a span, or its API, one of no effect."""
+    is_used = bool(traceparent) and "opentelemetry.trace" in sys.modules
+    return parent_span(traceparent) if is_used else contextlib.nullcontext()
 
 
 class SpanFlush:

@@ -60,7 +60,7 @@ class TracedCaller:
         trace = self._traces.open()
         deadline = time.monotonic() + request.timeout_s
         try:
-            with parent_span(trace) if self._has_api else contextlib.nullcontext():
+            with parent_span(trace.traceparent) if self._has_api else contextlib.nullcontext():
                 response = await self._caller.call(dataclasses.replace(request, traceparent=trace.traceparent))
             # An answer that failed waits for nothing: its spans may never end.
             wait_s = 0.0 if response.status is AgentStatus.ERROR else self._wait_s

@@ -19,6 +19,7 @@ from assay.judging.prices import NO_PRICE
 from assay.providers.errors import MalformedReplyError, ProviderStatusError, UnreachableError
 from assay.providers.parameters import LearnedParameters
 from assay.providers.retry_after import retry_after_s
+from assay.telemetry.tracing import span
 from assay_judge.calls.circuit_breaker import Breaker, BreakerOpenError
 from assay_judge.calls.observed_judge import ObservedJudge
 from assay_judge.calls.prices import NANO
@@ -234,7 +235,11 @@ class ProviderClient:
             usage.temperature = sent.temperature
             begun, counted = time.perf_counter(), len(usage.tokens)
             try:
-                return await self._asked(prompt, schema, sent, turn, usage)
+                with span("judge call", kind="client", attributes={"gen_ai.request.model": self._model}) as recorded:
+                    try:
+                        return await self._asked(prompt, schema, sent, turn, usage)
+                    finally:
+                        recorded.set("assay.outcome", turn.outcome)
             finally:
                 if self.price is not None:
                     usage.cost = (usage.cost or 0) + turn.cost

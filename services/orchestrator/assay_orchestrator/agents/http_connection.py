@@ -23,6 +23,7 @@ from assay.model.response_limits import AnswerTooLargeError
 from assay.parsing.strict_json import REPLY_DECODER, DuplicateKeyError
 from assay.providers.retry_after import retry_after_s
 from assay.spec.prompt_template import FilledTooLargeError
+from assay.telemetry.tracing import TRACEPARENT, traceparent
 from assay_orchestrator.agents.dry_run import MAPPING
 from assay_orchestrator.agents.http_body import read_beginning, read_body
 from assay_orchestrator.agents.http_hosts import check_http_target
@@ -193,6 +194,9 @@ class HttpConnection:
             FailedRequestError: It has another one.
             httpx2.HTTPError: The connection failed.
         """
+        parent = traceparent()
+        if parent and TRACEPARENT not in self._client.headers:  # one of the spec's own goes before
+            headers = {**(headers or {}), TRACEPARENT: parent}
         async with self._client.stream(method, url, content=content, headers=headers) as reply:
             if not reply.is_success:
                 beginning = await read_beginning(reply)

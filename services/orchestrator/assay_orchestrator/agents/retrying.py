@@ -10,6 +10,7 @@ import random
 from typing import TYPE_CHECKING
 
 from assay.model.agent_response import AgentErrorKind, Attempt, error_response
+from assay.telemetry.tracing import span, traceparent
 from assay_orchestrator.agents.protocol import NotAskedError
 
 if TYPE_CHECKING:
@@ -103,6 +104,16 @@ class RetryingAgent:
             async with asyncio.timeout(seconds):
                 await self._pausing.wait()
 
+    async def _traced_attempt(self, request: AgentRequest, case: Case) -> AgentResponse:
+        """Return the answer of one attempt, in a span that the agent's own spans have for their parent."""
+        with span("agent call", kind="client") as recorded:
+            if parent := traceparent():
+                request = dataclasses.replace(request, traceparent=parent)
+            response = await self._agent.answer(request, case)
+            if response.error is not None:
+                recorded.fail(response.error.kind.value)
+            return response
+
     async def _checked_attempt(
         self, request: AgentRequest, case: Case, before: Callable[[], Awaitable[None]] | None
     ) -> AgentResponse:
@@ -120,7 +131,7 @@ class RetryingAgent:
             await before()
         is_cold, self._is_cold = self._is_cold, False
         try:
-            response = await self._agent.answer(request, case)
+            response = await self._traced_attempt(request, case)
             return dataclasses.replace(response, cold=True) if is_cold else response
         except NotAskedError:
             raise

@@ -12,6 +12,7 @@ import grpc
 from assay.errors import AssayError, UnavailableError
 from assay.rpc.channel import read_stream
 from assay.rpc.status import error_of, from_rpc_error
+from assay.telemetry.tracing import traceparent
 from assay.v1 import embedder_pb2
 
 if TYPE_CHECKING:
@@ -67,7 +68,9 @@ class _Stream:
                 with suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
                     async with self._writing:
                         await self._call.write(
-                            embedder_pb2.SimilarityStreamRequest(request_id=request_id, similarity=request)
+                            embedder_pb2.SimilarityStreamRequest(
+                                request_id=request_id, similarity=request, traceparent=traceparent()
+                            )
                         )
                 return await answer
         except TimeoutError:

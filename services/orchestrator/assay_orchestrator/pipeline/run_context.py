@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from assay.records import dataclass
 from assay_orchestrator.instruments import ObservedRun
+from assay_orchestrator.pipeline.case_traces import CaseTraces
 from assay_orchestrator.pipeline.turns import Turns
 
 if TYPE_CHECKING:
@@ -49,6 +50,7 @@ class RunContext:
         functions: The metrics that are functions on the user's side; None where there are none.
         team: The team that it is for.
         observed: Takes what is counted and measured of it.
+        traces: Where its cases belong in a trace.
     """
 
     run_id: str
@@ -71,6 +73,7 @@ class RunContext:
     functions: FunctionMetrics | None = None
     team: str = ""
     observed: ObservedRun = field(default_factory=ObservedRun)
+    traces: CaseTraces = field(default_factory=CaseTraces)
 
     def turn_score_of(self, case: Case) -> str:
         """Return what the value of a case's conversation is: of one that recorded its last answer alone, that."""

@@ -198,7 +198,8 @@ class ShardRunner:
 
     async def _finish(self, work: _Work) -> None:
         context = self._context
-        with added_fields(run=context.run_id, case=work.case.case_id, team=context.team):
+        fields = added_fields(run=context.run_id, case=work.case.case_id, team=context.team)
+        with fields, context.traces.of(work.case_index, work.repeat_index):
             await self._finish_row(work)
 
     async def _finish_row(self, work: _Work) -> None:

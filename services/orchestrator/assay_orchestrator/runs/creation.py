@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from assay.errors import ConflictError, OverloadedError, Problem, SpecError
 from assay.runtime.failpoints import failpoint
 from assay.storage.times import now
+from assay.telemetry.tracing import traceparent
 from assay.version import __version__
 from assay_orchestrator.runs.planner import agent_key
 from assay_orchestrator.store import audit, datasets, runs, shards, stops, tokens
@@ -96,6 +97,7 @@ class Creation:
             fair_share=settings.team,
             weight=settings.weight,
             group_id=settings.group_id,
+            traceparent=traceparent(),
         )
         stored, is_new = record, False
 

@@ -20,9 +20,11 @@ from assay.errors import (
 from assay.model.run import Run, RunSettings, RunState
 from assay.model.scope import Scope
 from assay.runtime.failpoints import failpoint
+from assay.telemetry.tracing import is_tracing
 from assay.verdict.stopping_text import stopped_sentence
 from assay_orchestrator.engine.worker import ShardWorker
 from assay_orchestrator.identity.service_scopes import ServiceScopes
+from assay_orchestrator.pipeline.case_traces import CaseTraces
 from assay_orchestrator.pipeline.session import Session
 from assay_orchestrator.pipeline.storage_pauses import STORAGE_BACKOFF
 from assay_orchestrator.runs.agent_hosts import AgentHosts
@@ -424,8 +426,8 @@ class RunManager:
 
     async def context_of(self, run_id: str) -> RunContext:
         """Return what the shards of a run work with."""
-        pause_count, is_stopped, team = await self._database.read(
-            lambda c: (runs.count_pauses(c, run_id), stops.is_stopped(c, run_id), runs.read_team(c, run_id))
+        pause_count, is_stopped, (team, traceparent) = await self._database.read(
+            lambda c: (runs.count_pauses(c, run_id), stops.is_stopped(c, run_id), runs.read_origin(c, run_id))
         )
         run = await self._catalogue.load(run_id)
         access = await self._access.of(team)
@@ -433,6 +435,9 @@ class RunManager:
             await asyncio.to_thread(importlib.import_module, "scipy.special")
         scope = await self._service_scopes.of(team)
         context = self._planner.context_of(run, access, asyncio.Event(), scope=scope, pause_count=pause_count)
+        if is_tracing():
+            traces = CaseTraces(run_id, context.team, traceparent, self._settings.traced_cases)
+            context = dataclasses.replace(context, traces=traces)
         if is_stopped:
             context.stopped.set()
         return context

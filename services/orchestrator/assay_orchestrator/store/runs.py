@@ -33,6 +33,7 @@ class RunRecord:
         team: The team that it belongs to, with its dataset and its request id.
         fair_share: The name in its spec's `team`, under which it shares the workers.
         group_id: The group of its team with whose runs it advances alike; empty for none.
+        traceparent: The span of the call that made it; empty where none was recorded.
     """
 
     run_id: str
@@ -61,6 +62,7 @@ class RunRecord:
     concurrency: int = 1
     hosted: bool = False
     group_id: str = ""
+    traceparent: str = ""
 
     @property
     def finished(self) -> bool:
@@ -121,6 +123,7 @@ def _insert(run: RunRecord) -> sa.Insert:
         concurrency=run.concurrency,
         hosted=run.hosted,
         group_id=run.group_id,
+        traceparent=run.traceparent,
     )
 
 
@@ -381,9 +384,11 @@ def count_pauses(connection: sa.Connection, run_id: str) -> int:
     return connection.execute(paused).scalar_one()
 
 
-def read_team(connection: sa.Connection, run_id: str) -> str:
-    """Return whose run it is; empty where there is none."""
-    return connection.execute(sa.select(schema.runs.c.team).where(schema.runs.c.run_id == run_id)).scalar() or ""
+def read_origin(connection: sa.Connection, run_id: str) -> tuple[str, str]:
+    """Return whose run it is and the span of the call that made it; both empty where there is no run."""
+    table = schema.runs
+    row = connection.execute(sa.select(table.c.team, table.c.traceparent).where(table.c.run_id == run_id)).one_or_none()
+    return ("", "") if row is None else (row.team, row.traceparent)
 
 
 def _record(row: sa.Row[Any]) -> RunRecord:
@@ -414,4 +419,5 @@ def _record(row: sa.Row[Any]) -> RunRecord:
         concurrency=row.concurrency,
         hosted=row.hosted,
         group_id=row.group_id,
+        traceparent=row.traceparent,
     )

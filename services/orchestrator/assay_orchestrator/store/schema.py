@@ -80,6 +80,7 @@ runs = sa.Table(
     sa.Column("group_id", CleanString(64), nullable=False, server_default=""),
     sa.Column("stop_json", sa.Text),
     sa.Column("removed_count", sa.BigInteger, nullable=False, server_default="0"),
+    sa.Column("traceparent", sa.String(64), nullable=False, server_default=""),
     sa.UniqueConstraint("team", "request_id", name="uq_runs_request_id"),
     sa.ForeignKeyConstraint(("team", "dataset_id"), ("datasets.team", "datasets.dataset_id"), name="fk_runs_dataset"),
     sa.Index("ix_runs_team_created_at", "team", "created_at"),

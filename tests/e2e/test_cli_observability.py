@@ -1,0 +1,57 @@
+"""Metrics and traces of real processes: what an operator of a laptop's stack sees of `assay run`."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from tests.collector import collecting
+from tests.scraped_metrics import read_families
+
+if TYPE_CHECKING:
+    from tests.e2e.conftest import Cli
+
+AGENT = """\
+def answer(request):
+    with open("parents.txt", "a") as file:
+        file.write(request.traceparent + "\\n")
+    return "A"
+"""
+
+
+def test_a_command_and_its_stack_are_one_trace_and_are_counted(project: Cli) -> None:
+    """ASSAY_TRACES reaches the processes that the command starts; a hosted agent gets the span of its question."""
+    project.write("agent.py", AGENT)
+    with collecting() as collector:
+        project.env |= {
+            "ASSAY_TRACES": "1",
+            "OTEL_EXPORTER_OTLP_ENDPOINT": collector.url,
+            "ASSAY_ORCHESTRATOR_METRICS_LISTEN": "127.0.0.1:0",
+        }
+        project.run("up", "--no-embedder")
+        try:
+            project.run("run", "assay.yaml", status=1)
+            log = (project.home / "logs" / "orchestrator.log").read_text(encoding="utf-8")
+            (address,) = re.findall(r"serving metrics: address=(\S+)", log)
+            families = read_families(address)
+        finally:
+            project.run("down")
+    (root,) = (one for one in collector.spans if one.name == "assay run")
+    found = [one for one in collector.spans if one.trace_id == root.trace_id]
+    known = {one.span_id for one in found}
+    assert [one.name for one in found if one.parent_id not in known] == ["assay run"]
+    calls = [one for one in found if one.name == "agent call"]
+    parents = (project.folder / "parents.txt").read_text(encoding="utf-8").split()
+    assert sorted(parents) == sorted(f"00-{root.trace_id}-{one.span_id}-01" for one in calls)
+    assert len(calls) == 20
+    (rows,) = (one for one in families["assay_rows_total"].samples)
+    assert (rows.labels["outcome"], rows.value) == ("failed", 20)
+
+
+def test_a_missing_package_is_a_sentence(project: Cli) -> None:
+    """With what to install."""
+    project.write("sitecustomize.py", "import sys\nsys.modules['opentelemetry.sdk'] = None\n")
+    project.env |= {"ASSAY_TRACES": "1", "PYTHONPATH": str(project.folder)}
+    done = project.run("run", "assay.yaml", status=3)
+    assert "ASSAY_TRACES needs opentelemetry.sdk, which is not installed" in done.stderr
+    assert "[otel]" in done.stderr

@@ -1,0 +1,118 @@
+"""One trace over command, orchestrator, embedder, judge and agent, received as a collector would receive it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.collector import collecting
+
+from assay.telemetry.tracing import is_tracing, parent_context, span, trace_id, traceparent, tracing, unsampled
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tests.collector import Collector
+
+
+@pytest.fixture
+def collector(monkeypatch: pytest.MonkeyPatch) -> Iterator[Collector]:
+    """Return a collector to which exporters of this process send."""
+    with collecting() as server:
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", server.url)
+        monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+        yield server
+
+
+async def test_a_run_is_one_connected_trace(installed: Callable[..., Any], collector: Collector) -> None:
+    """Each span has its parent in the trace; the agent gets that of its call, and no span holds a text of the user."""
+    with tracing("test"):
+        async with installed() as installation:
+            with span("assay run") as root:
+                root.set("assay.test", 1)
+                expected = trace_id()
+                run = await installation.run(3)
+            headers = [one["traceparent"] for one in installation.agent.headers]
+    spans = collector.spans
+    assert {one.trace_id for one in spans} == {expected}
+    known = {one.span_id for one in spans}
+    assert [one.name for one in spans if one.parent_id not in known] == ["assay run"]
+    found = collector.by_name()
+    assert Counter({name: len(found[name]) for name in ("case", "agent call", "judge call")}) == Counter(
+        {"case": 3, "agent call": 3, "judge call": 3}
+    )
+    (created,) = found["RunService/CreateRun"]
+    assert {one.parent_id for one in found["case"]} == {created.span_id}
+    cases = {one.span_id for one in found["case"]}
+    assert {one.parent_id for one in found["agent call"]} == cases
+    # The preflight check asks the judge, too.
+    assert {one.parent_id for one in found["JudgeService/Grade"]} == {*cases, created.span_id}
+    graded = {one.span_id for one in found["JudgeService/Grade"] if one.parent_id in cases}
+    assert {one.parent_id for one in found["judge call"]} == graded
+    assert {one.parent_id for one in found["EmbedderService/SimilarityStream"]} <= cases
+    # What the agent got is the span of its own call, sampled.
+    assert sorted(headers) == sorted(f"00-{expected}-{one.span_id}-01" for one in found["agent call"])
+    assert {one.attributes["assay.run"] for one in found["case"]} == {run.run_id}
+    texts = " ".join(str(value) for one in spans for value in one.attributes.values())
+    assert not any(text in texts for text in ("how much", "four", "It is right", "c0"))
+    assert not any(one.is_error for one in spans)
+
+
+async def test_a_share_of_the_cases_is_traced(installed: Callable[..., Any], collector: Collector) -> None:
+    """The agents of the others get a traceparent that says not to record, of the same trace."""
+    with tracing("test"):
+        async with installed(traced_cases=0.0) as installation:
+            with span("assay run"):
+                expected = trace_id()
+                await installation.run(2)
+            headers = {one["traceparent"] for one in installation.agent.headers}
+    found = collector.by_name()
+    assert {"case", "agent call", "judge call", "EmbedderService/SimilarityStream"} & set(found) == set()
+    (created,) = found["RunService/CreateRun"]
+    assert [one.parent_id for one in found["JudgeService/Grade"]] == [created.span_id]  # of the preflight check
+    assert all(one.startswith(f"00-{expected}-") and one.endswith("-00") for one in headers)
+
+
+async def test_without_tracing_nothing_is_sent(installed: Callable[..., Any], collector: Collector) -> None:
+    """No header for the agent, no span, no field of a log line."""
+    async with installed() as installation:
+        with span("assay run"):
+            assert (traceparent(), trace_id(), is_tracing()) == ("", "", False)
+            await installation.run(1)
+        assert not any("traceparent" in one for one in installation.agent.headers)
+    assert collector.spans == []
+
+
+def test_a_failed_block_has_failed_by_the_name_of_its_exception(collector: Collector) -> None:
+    """The text of an exception may hold anything, and stays in the process."""
+    with tracing("test"):
+        with pytest.raises(ValueError, match="secret"), span("work"):
+            raise ValueError("the secret")
+        with span("refused") as refused:
+            refused.fail("http_429")
+    assert [(one.name, one.is_error) for one in collector.spans] == [("work", True), ("refused", True)]
+    assert "secret" not in repr(collector.spans)
+
+
+MALFORMED = [
+    "", "00", "00-" + "0" * 32 + "-" + "1" * 16 + "-01", "00-" + "1" * 32 + "-" + "0" * 16 + "-01",
+    "00-" + "A" * 32 + "-" + "1" * 16 + "-01", "ff-" + "1" * 32 + "-" + "1" * 16 + "-01", "x" * 10_000,
+    "00-" + "1" * 32 + "-" + "1" * 16 + "-01-more", "00-" + "1" * 32 + "-" + "1" * 16 + "-01\n",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", MALFORMED, ids=range(len(MALFORMED)))
+def test_a_malformed_parent_is_none(text: str, collector: Collector) -> None:
+    """A client's header is not trusted: the span begins a trace of its own."""
+    with tracing("test"):
+        with span("work", parent=text):
+            assert traceparent().endswith("-01")
+        with unsampled(text):
+            assert traceparent().endswith("-00")
+            with span("nothing"):
+                pass
+        assert traceparent() == ""
+    (only,) = collector.spans
+    assert (only.name, only.parent_id) == ("work", "")
+    assert parent_context(text) is not None
