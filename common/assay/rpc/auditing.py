@@ -57,8 +57,9 @@ class CallAudit:
             found = next(values_at(message, path.split(".")), "")
             if kind is Name.TEAM:
                 call.team = call.team or found
-            if kind is not Name.LABEL and path not in ("page_token", "request_id"):
+            elif kind is Name.SCOPED and path not in ("page_token", "request_id"):
                 call.named = call.named or found
+        call.named = call.named or call.team
         call.request_id = call.request_id or getattr(message, "request_id", "")
         if getattr(message, "validate_only", False):
             call.settle()

@@ -73,6 +73,7 @@ async def world(shared: SharedInstallation, settings: RunSettings) -> World:
     await member.pause_run(runs[-1])
     await baselines.set_baseline(member, "old", runs[0])
     spare = await admin.create_token(member, "viewer", "spare")
+    await admin.create_target(member, "old-bot", "example.org")
     await admin.create_team(operator, "idle")
     await admin.create_team(operator, "doomed")
     await admin.create_team(operator, "disabled")
@@ -104,6 +105,12 @@ CALLS: dict[str, tuple[Drive, Callable[[World], str], str]] = {
     "CreateTeam": (lambda w: admin.create_team(w.operator, "fresh"), lambda w: "fresh", "fresh"),
     "DisableTeam": (lambda w: admin.disable_team(w.operator, "idle"), lambda w: "idle", "idle"),
     "EnableTeam": (lambda w: admin.enable_team(w.operator, "disabled"), lambda w: "disabled", "disabled"),
+    "CreateTarget": (
+        lambda w: admin.create_target(w.operator, "bot", "example.org", team="idle"),
+        lambda w: "bot",
+        "idle",
+    ),
+    "DeleteTarget": (lambda w: admin.delete_target(w.member, "old-bot"), lambda w: "old-bot", "search"),
     "SetTeamRetention": (
         lambda w: admin.set_team_retention(w.operator, "idle", keep_runs_days=90),
         lambda w: "idle",
