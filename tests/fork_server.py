@@ -212,8 +212,13 @@ class Forks:
             finally:
                 os.close(out_end)
                 os.close(err_end)
-            said = _read_all([out, err], time.monotonic() + timeout_s)
-            returned = process.wait(timeout_s)
+            try:
+                said = _read_all([out, err], time.monotonic() + timeout_s)
+                returned = process.wait(timeout_s)
+            except TimeoutError:
+                process.kill()
+                process.wait()
+                raise
         finally:
             os.close(out)
             os.close(err)
