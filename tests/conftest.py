@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 # Without byte code, each of the many processes that tests start would compile all it imports: twice the time.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
+# Threads of torch wait asleep: those of several processes on few processors would keep each other from computing.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 # How long an example takes says nothing here: speed is measured in benchmarks/.
 settings.register_profile("untimed", deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow])
