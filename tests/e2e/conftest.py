@@ -143,9 +143,11 @@ def shared_cli(tmp_path: Path, shared_home: Path, command_server: ForkServer) ->
 
 
 @pytest.fixture(scope="session")
-def shared_judge(shared_home: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+def shared_judge(
+    shared_home: Path, tmp_path_factory: pytest.TempPathFactory, command_server: ForkServer
+) -> dict[str, str]:
     """Return the settings of a judge that joins the shared stack: it asks once, and knows a price for every model."""
-    caller = Cli(tmp_path_factory.mktemp("judge"), shared_home)
+    caller = Cli(tmp_path_factory.mktemp("judge"), shared_home, command_server)
     prices = caller.write("prices.yaml", "prices: [{model: '*', input: 1, output: 5}]")
     settings = {"ASSAY_JUDGE_PRICES": str(prices), "ASSAY_JUDGE_ATTEMPTS": "1"}
     caller.env |= settings
