@@ -52,8 +52,8 @@ class JudgeChoice:
 
     @property
     def url(self) -> str:
-        """Where the service is."""
-        return self.base_url or OWN_URLS[self.provider]
+        """Where the service is; empty for a provider that asks none."""
+        return self.base_url or OWN_URLS.get(self.provider, "")
 
     @property
     def key_name(self) -> str:
@@ -142,8 +142,9 @@ class Permissions:
             )
             found.append(Problem(message, f"{where}.base_url"))
         if choice.key_variable and not choice.key_variable.startswith(SCHEME) and not self._allows_key(choice):
+            where_to = choice.url or choice.provider
             message = (
-                f"{choice.key_variable} is not allowed here for {choice.url}: the operator can allow it with "
+                f"{choice.key_variable} is not allowed here for {where_to}: the operator can allow it with "
                 "--allow-key-variables"
             )
             found.append(Problem(message, f"{where}.key_variable"))

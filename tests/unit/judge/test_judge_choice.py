@@ -153,3 +153,11 @@ def test_a_refusal_says_where_to_look(status: int, said: str) -> None:
     """By the status alone."""
     assert said in OWN.remedy(status)
     assert OWN.remedy(400) == OWN.remedy(500) == ""
+
+
+@pytest.mark.parametrize("provider", ["none", "replay"])
+def test_a_key_for_no_service_is_refused(provider: str) -> None:
+    """It would be sent nowhere: a request that names one is answered with a sentence, whatever is allowed."""
+    with pytest.raises(InvalidInputError, match=f"K is not allowed here for {provider}") as refusal:
+        choose_judge(JudgeChoice(provider, key_variable="K"), OWN, Permissions(key_variables=("K@judge.test",)))
+    assert [problem.field for problem in refusal.value.problems] == ["judge.key_variable"]
