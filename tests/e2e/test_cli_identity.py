@@ -78,6 +78,35 @@ def installation(project: Cli) -> Iterator[tuple[Cli, str, str]]:
         assert token.split("_")[2] not in out + err
 
 
+def test_a_server_with_mutual_tls_knows_the_command_by_its_certificate(project: Cli) -> None:
+    """Without one it is not reached; login stores the files, later commands and variables name them."""
+    for name in ("localhost", "member"):
+        certificate = certificate_for(name)
+        (project.folder / f"{name}.pem").write_bytes(certificate.certificate_pem)
+        (project.folder / f"{name}.key").write_bytes(certificate.key_pem)
+    database, address = project.folder / "shared.db", f"localhost:{free_port()}"
+    token = project.run("admin", "bootstrap", "--database", database).stdout.strip()
+    server = project.start(
+        "serve", "orchestrator", "--listen", address, "--database", database, "--auth", "tokens", "--no-reflection",
+        "--tls-cert", "localhost.pem", "--tls-key", "localhost.key", "--tls-client-ca", "member.pem",
+    )  # fmt: skip
+    project.env["ASSAY_SERVER"] = address
+    try:
+        project.wait_until(lambda: is_listening(address), server)
+        assert "no orchestrator answers" in login(project, token, "--tls-ca", "localhost.pem", status=3).stderr
+        pair = ("--tls-cert", "member.pem", "--tls-key", "member.key")
+        assert "logged in" in login(project, token, "--tls-ca", "localhost.pem", *pair).stdout
+        assert "operators" in project.run("admin", "teams", "list").stdout
+        project.run("logout")
+        project.env |= {"ASSAY_TOKEN": token, "ASSAY_TLS_CA": str(project.folder / "localhost.pem")}
+        own = {"ASSAY_TLS_CERT": project.folder / "member.pem", "ASSAY_TLS_KEY": project.folder / "member.key"}
+        project.env |= {name: str(path) for name, path in own.items()}
+        assert "operators" in project.run("admin", "teams", "list").stdout
+    finally:
+        server.terminate()
+        server.communicate(timeout=60)
+
+
 def test_a_team_works_at_a_shared_server(installation: tuple[Cli, str, str]) -> None:
     """Operator and team admin give out tokens; a member logs in once and evaluates; a revoked token is refused."""
     cli, address, operator = installation

@@ -14,7 +14,7 @@ import re
 import secrets
 import subprocess
 import sys
-from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -307,11 +307,10 @@ async def shown(client: Client, settings: RunSettings, folder: Path) -> str:
     dataset = await client.upload_dataset(cases, name="d")
     seen: list[object] = []
     run = await client.create_run(settings, dataset.dataset_id)
-    async with aclosing(client.watch_run(run.run_id)) as events:
-        async for event in events:
-            seen.append(event)
-            if isinstance(event, StateChange) and event.state is RunState.PAUSED:
-                break  # the judge cannot be had
+    async for event in client.watch_run(run.run_id):
+        seen.append(event)
+        if isinstance(event, StateChange) and event.state is RunState.PAUSED:
+            break  # the judge cannot be had
     run = await client.get_run(run.run_id)
     rows = [row async for row in client.list_results(run.run_id)]
     assert rows or run.state_reason

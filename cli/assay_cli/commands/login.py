@@ -14,6 +14,7 @@ from assay_cli.options import debug_option, run_async, server_option
 
 if TYPE_CHECKING:
     from assay.client.admin import TokenInfo
+    from assay.local.credentials import Credentials
 
 _MAX_TOKEN_CHARS = 200
 
@@ -27,23 +28,39 @@ _MAX_TOKEN_CHARS = 200
     envvar="ASSAY_TLS_CA",
     help="Authorities of the server, PEM; default: $ASSAY_TLS_CA, else those that come with gRPC.",
 )
+@click.option(
+    "--tls-cert",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    envvar="ASSAY_TLS_CERT",
+    help="Your own certificate, PEM, for a server that asks for one; default: $ASSAY_TLS_CERT, else none.",
+)
+@click.option(
+    "--tls-key",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    envvar="ASSAY_TLS_KEY",
+    help="Its private key, PEM, without a passphrase; default: $ASSAY_TLS_KEY.",
+)
 @debug_option
-def login(server: str | None, tls_ca: Path | None) -> int:
+def login(server: str | None, tls_ca: Path | None, tls_cert: Path | None, tls_key: Path | None) -> int:
     """Store a token for a server, for later commands; it is asked for, or read from stdin.
 
-    The token is kept in a file that only you can read, below ASSAY_HOME. ASSAY_TOKEN replaces it where it is set.
+    The token is kept in the keyring of the desktop where the package keyring finds one, else in a file that only you
+    can read, below ASSAY_HOME. ASSAY_TOKEN replaces it where it is set.
     """
     from assay.local.credentials import Credentials, keep_credentials
 
     address = _required(server)
     token = _given_token()
-    ca = str(tls_ca.expanduser().absolute()) if tls_ca is not None else ""
-    identity = run_async(_identity(address, token, ca))
-    path = keep_credentials(address, Credentials(token, ca))
+    files = [str(path.expanduser().absolute()) if path is not None else "" for path in (tls_ca, tls_cert, tls_key)]
+    credentials = Credentials(token, *files)
+    identity = run_async(_identity(address, credentials))
+    place = keep_credentials(address, credentials)
     until = f", until {identity.expires_at}" if identity.expires_at else ""
     click.echo(
         f"logged in at {address}: team {clean(identity.team)}, role {clean(identity.role)}, token "
-        f"{clean(identity.token_id)} ({clean(identity.name)}){until}; stored in {path}"
+        f"{clean(identity.token_id)} ({clean(identity.name)}){until}; stored in {place}"
     )
     return 0
 
@@ -90,11 +107,13 @@ def _given_token() -> str:
     return token
 
 
-async def _identity(address: str, token: str, ca: str) -> TokenInfo:
+async def _identity(address: str, given: Credentials) -> TokenInfo:
     from assay.client.admin import get_identity
     from assay.client.client import Client
     from assay_cli.options import reach
 
-    async with Client(address, token=token, tls_ca=ca) as client:
+    async with Client(
+        address, token=given.token, tls_ca=given.tls_ca, tls_cert=given.tls_cert, tls_key=given.tls_key
+    ) as client:
         await reach(client)
         return await get_identity(client)

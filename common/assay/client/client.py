@@ -65,6 +65,9 @@ class Client(ComparisonCalls):
         tls_ca: A file with the authorities of the server, PEM, which is then called over TLS; None for $ASSAY_TLS_CA,
             else that of `assay login`. Without any, a server on another machine is called over TLS where there is a
             token, and recognised by the authorities that gRPC brings along.
+        tls_cert: A file with the client's own certificate, PEM, for a server with --tls-client-ca; None for
+            $ASSAY_TLS_CERT, else that of `assay login`.
+        tls_key: A file with its private key, PEM; None for $ASSAY_TLS_KEY, else that of `assay login`.
     """
 
     async def upload_dataset(

@@ -40,10 +40,13 @@ class Connection:
         on_lost: Callable[[], Awaitable[None]] | None = None,
         token: str | None = None,
         tls_ca: str | Path | None = None,
+        tls_cert: str | Path | None = None,
+        tls_key: str | Path | None = None,
     ) -> None:
         self.address = address
         self._token = token
         self._tls_ca = tls_ca
+        self._tls_pair = (tls_cert, tls_key)
         self._patience_s = patience_s
         self._on_lost = on_lost
         self._was_reached = False
@@ -62,14 +65,23 @@ class Connection:
     def _options(self) -> ChannelOptions:
         from assay.local.credentials import Credentials, credentials_for  # imported here: only once it connects
 
-        kept = credentials_for(self.address) if self._token is None or self._tls_ca is None else Credentials()
+        is_given = self._token is not None and self._tls_ca is not None and self._tls_pair != (None, None)
+        kept = Credentials() if is_given else credentials_for(self.address)
         token = kept.token if self._token is None else self._token
         ca = kept.tls_ca if self._tls_ca is None else str(self._tls_ca)
-        if not ca:
+        pair = (kept.tls_cert, kept.tls_key) if self._tls_pair == (None, None) else self._tls_pair
+        certificate, key = (Path(part).expanduser() if part else None for part in pair)
+        if (certificate is None) != (key is None):
+            raise SetupError(
+                "a client's certificate and its private key are given together: --tls-cert and --tls-key, or "
+                "ASSAY_TLS_CERT and ASSAY_TLS_KEY"
+            )
+        if not ca and certificate is None:
             return ChannelOptions(token=token)
         from assay.rpc.tls import ClientFiles  # imported here: plain connections do without it
 
-        return ChannelOptions(token=token, tls=ClientFiles(Path(ca).expanduser()))
+        files = ClientFiles(Path(ca).expanduser() if ca else None, certificate, key)
+        return ChannelOptions(token=token, tls=files)
 
     async def wait_for_ready(self, timeout_s: float) -> None:
         """Wait until the orchestrator takes work.

@@ -1,4 +1,4 @@
-"""The tokens that `assay login` keeps, in a file that its owner alone reads."""
+"""What `assay login` keeps for each server: tokens in the keyring, or in a file that its owner alone reads."""
 
 from __future__ import annotations
 
@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 from assay.errors import SetupError
 from assay.local.home import Home
+from assay.local.keyrings import forget_token, keep_token, kept_token
 from assay.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 TOKEN_VARIABLE, CA_VARIABLE = "ASSAY_TOKEN", "ASSAY_TLS_CA"
+CERT_VARIABLE, KEY_VARIABLE = "ASSAY_TLS_CERT", "ASSAY_TLS_KEY"
 _FILE = "credentials.json"
 
 
@@ -28,45 +30,60 @@ class Credentials:
     Args:
         token: An API token; empty for none.
         tls_ca: A file with the server's authorities, PEM; empty for those that gRPC brings along.
+        tls_cert: A file with the client's own certificate, PEM; empty where the server asks for none.
+        tls_key: A file with its private key, PEM.
     """
 
     token: str = field(default="", repr=False)
     tls_ca: str = ""
+    tls_cert: str = ""
+    tls_key: str = ""
 
 
 def credentials_for(address: str, environment: Mapping[str, str] = os.environ) -> Credentials:
-    """Return the credentials for a server: ASSAY_TOKEN and ASSAY_TLS_CA, else those of `assay login`.
+    """Return the credentials for a server: the variables ASSAY_TOKEN and ASSAY_TLS_…, else those of `assay login`.
 
-    A unix socket, such as that of the local stack, is used without TLS, whatever ASSAY_TLS_CA says.
+    A unix socket, such as that of the local stack, is used without TLS, whatever ASSAY_TLS_… say.
 
     Raises:
-        SetupError: The file of `assay login` cannot be used, or others can read it.
+        SetupError: What `assay login` has stored cannot be used, or others can read it.
     """
     token = environment.get(TOKEN_VARIABLE, "")
-    ca = environment.get(CA_VARIABLE, "") if not address.startswith("unix:") else ""
-    if token and ca:
-        return Credentials(token, ca)
+    names = () if address.startswith("unix:") else (CA_VARIABLE, CERT_VARIABLE, KEY_VARIABLE)
+    ca, cert, key = (environment.get(name, "") for name in names) if names else ("", "", "")
+    if token and ca and cert:
+        return Credentials(token, ca, cert, key)
     kept = _read(_path()).get(address, {})
-    return Credentials(token or str(kept.get("token", "")), ca or str(kept.get("tls_ca", "")))
+    if not token:
+        token = kept_token(address) if kept.get("keyring") else str(kept.get("token", ""))
+    if not cert:
+        cert, key = str(kept.get("tls_cert", "")), str(kept.get("tls_key", ""))
+    return Credentials(token, ca or str(kept.get("tls_ca", "")), cert, key)
 
 
-def keep_credentials(address: str, credentials: Credentials) -> Path:
-    """Store the credentials for a server, replacing those of before; return the file."""
+def keep_credentials(address: str, credentials: Credentials) -> str:
+    """Store the credentials for a server, replacing those of before; return where its token is."""
     path = _path()
     kept = _read(path)
-    kept[address] = {"token": credentials.token, "tls_ca": credentials.tls_ca}
+    in_keyring = keep_token(address, credentials.token)
+    token = {"keyring": True} if in_keyring else {"token": credentials.token}
+    files = {name: getattr(credentials, name) for name in ("tls_ca", "tls_cert", "tls_key")}
+    kept[address] = {**token, **files}
     _write(path, kept)
-    return path
+    return "the keyring" if in_keyring else str(path)
 
 
 def forget_credentials(address: str) -> bool:
     """Remove the credentials for a server; return whether there were any."""
     path = _path()
     kept = _read(path)
-    found = kept.pop(address, None) is not None
-    if found:
-        _write(path, kept)
-    return found
+    found = kept.pop(address, None)
+    if found is None:
+        return False
+    if found.get("keyring"):
+        forget_token(address)
+    _write(path, kept)
+    return True
 
 
 def _path() -> Path:

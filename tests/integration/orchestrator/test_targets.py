@@ -209,7 +209,8 @@ async def test_a_rotated_secret_needs_no_restart(
         sent = [head.split("authorization: Bearer ")[1].split("\r\n")[0] for head in served.heads]
         assert sent == [KEY, KEY, "rotated-0123456789", "rotated-0123456789"]
         results = [result async for result in runner.list_results(run.run_id)]
-        errors = [result.response.error for result in results if result.response.error is not None]
+        responses = [result.response for result in results if result.response is not None]
+        errors = [response.error for response in responses if response.error is not None]
         assert [error.type for error in errors] == ["SecretMissing"] * 2
         assert all("secret://alpha-key" in error.message and "--secrets" in error.message for error in errors)
 

@@ -69,6 +69,7 @@ async def fill(shared: SharedInstallation, team: str, settings: RunSettings) -> 
         async for _event in client.watch_run(run.run_id):
             pass
     await baselines.set_baseline(client, "main", run.run_id)
+    await admin.create_target(client, "bot", f"{team}.example.org")
     hosted = dataclasses.replace(settings, agent=dataclasses.replace(settings.agent, adapter="python", target="m:f"))
     await client.create_run(hosted, dataset.dataset_id)  # is never hosted, and stays active
 
@@ -126,9 +127,8 @@ async def test_nothing_of_a_deleted_team_is_left(
         operator = await shared.member("ops", Role.OPERATOR)
         with engine.connect() as connection:
             before = {team: rows_of(connection, team) for team in ("alpha", "beta")}
-        assert (
-            min(before["alpha"][name] for name in ("runs", "results", "answers", "baselines", "tokens", "uploads")) > 0
-        )
+        names = ("runs", "results", "answers", "baselines", "targets", "tokens", "uploads")
+        assert min(before["alpha"][name] for name in names) > 0
 
         found = await erased(operator, "alpha")
         counts = {each.store: (each.deleted_count, each.remaining_count) for each in found.stores}
