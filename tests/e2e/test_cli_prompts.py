@@ -7,7 +7,9 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import yaml
 
+from assay.testing.judges import says
 from assay.testing.providers import ProviderRequest, Reply, ScriptedProvider, Tokens
 
 if TYPE_CHECKING:
@@ -162,3 +164,26 @@ def test_the_template_asks_a_model_once_the_hash_signs_are_gone(
     assert "<review>\nAfter a week the screen went black.\n</review>" in {
         request.question.partition("\n\n")[2] for request in provider.requests
     }
+
+
+def test_secrets_of_a_folder_on_a_laptop(cli: Cli, provide: Callable[..., ScriptedProvider]) -> None:
+    """Agent and judge read a secret of the team `local`; a missing one is refused before anything is asked."""
+    agent, judge = provide(Reply("yes")), provide(says({"reasoning": "Right.", "score": 4}))
+    own = cli.folder / "secrets" / "local"
+    own.mkdir(parents=True)
+    (own / "models").write_text(f"{KEY}\n", encoding="utf-8")
+    cli.env |= {name: str(own.parent) for name in ("ASSAY_ORCHESTRATOR_SECRETS", "ASSAY_JUDGE_SECRETS")}
+    write_project(cli, "openai", agent, CASES[:2])
+    spec = yaml.safe_load((cli.folder / "assay.yaml").read_text(encoding="utf-8"))
+    spec |= {"metrics": ["quality"], "gates": ["quality >= 0.1"]}
+    spec["judge"] = {"provider": "openai", "model": "j", "base_url": judge.openai_url, "canaries": 0}
+    spec["judge"]["key_variable"] = "secret://models"
+    cli.write("assay.yaml", spec | {"agent": spec["agent"] | {"api_key": "secret://none"}})
+    refused = cli.run("run", "assay.yaml", status=2)
+    assert "agent.api_key: the team has no secret secret://none" in refused.stderr
+    assert agent.requests == judge.requests == []
+    cli.write("assay.yaml", spec | {"agent": spec["agent"] | {"api_key": "secret://local/models"}})
+    cli.run("validate", "assay.yaml")
+    cli.run("run", "assay.yaml")
+    for requests in (agent.requests, judge.requests):
+        assert {request.headers["authorization"] for request in requests} == {f"Bearer {KEY}"}

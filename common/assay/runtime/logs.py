@@ -15,7 +15,6 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from assay.records import dataclass
-from assay.runtime.redaction import Redactor
 from assay.telemetry.context import fields as context_fields
 from assay.telemetry.tracing import trace_id
 from assay.text.unsafe_text import escaped
@@ -23,6 +22,8 @@ from assay.text.unsafe_text import escaped
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from types import TracebackType
+
+    from assay.runtime.redaction import Redactor
 
 LEVELS = ("debug", "info", "warning", "error")
 FORMATS = ("text", "json")
@@ -121,17 +122,19 @@ def keep_out_of_logs(values: Iterable[str], secrets: Iterable[str] = ()) -> None
     global _kept_out, _redactor
     found = (_kept_out[0].union(values), _kept_out[1].union(secrets))
     if found != _kept_out:
+        from assay.runtime.redaction import Redactor  # imported here: a start has no secret yet
+
         _kept_out, _redactor = found, Redactor(*found)
 
 
 def redacted(text: str) -> str:
     """Return a text without what is kept out of logs."""
-    return _redactor.redact_line(text)
+    return text if _redactor is None else _redactor.redact_line(text)
 
 
 _settings = LogSettings()
 _kept_out: tuple[frozenset[str], frozenset[str]] = (frozenset(), frozenset())
-_redactor = Redactor()
+_redactor: Redactor | None = None
 
 
 def _fields(record: logging.LogRecord) -> dict[str, Any]:
