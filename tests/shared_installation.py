@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
     from pathlib import Path
 
+    from assay.rpc.team_admission import TeamAdmission
     from assay.storage.database import Database
     from assay_orchestrator.runs.team_services import TeamService
 
@@ -52,6 +53,7 @@ class SharedInstallation:
         database: Its store.
         clock: By which it remembers tokens, and counts for the audit.
         audit: Stores the audit's entries.
+        manager: Its runs.
     """
 
     address: str
@@ -59,6 +61,7 @@ class SharedInstallation:
     clock: Clock
     audit: AuditLog
     stack: AsyncExitStack
+    manager: RunManager
     teams: set[str] = field(default_factory=set)
 
     async def token(self, team: str, role: Role = Role.RUNNER, *, expires_at: str | None = None) -> str:
@@ -91,6 +94,7 @@ async def shared_installation(
     listen: str = "",
     recheck_s: float = 30.0,
     upkeep_s: float = 60.0,
+    team_admission: Callable[[Database], TeamAdmission] | None = None,
     planner: Callable[[Settings], Planner] = lambda settings: Planner(settings, None),
     services: Sequence[TeamService] = (),
     **changes: Any,
@@ -102,7 +106,10 @@ async def shared_installation(
     manager = RunManager(database, settings, planner(settings), open_dispatcher(settings, database))
     known = TokenVerifier(database, monotonic_s=clock) if settings.oidc is None else authenticator(settings, database)
     log = AuditLog(database, monotonic_s=clock)
-    options = replace(settings.server_options, authenticator=known, auditor=log, recheck_s=recheck_s)
+    teams = team_admission(database) if team_admission is not None else None
+    options = replace(
+        settings.server_options, authenticator=known, auditor=log, recheck_s=recheck_s, team_admission=teams
+    )
     server = RpcServer(options)
     service = RunService(database, manager, settings, server.stopping, None)
     server.add(
@@ -122,5 +129,5 @@ async def shared_installation(
         stack.push_async_callback(upkeep.aclose)
         server.set_serving(True)
         async with AsyncExitStack() as clients:
-            yield SharedInstallation(address, database, clock, log, clients)
+            yield SharedInstallation(address, database, clock, log, clients, manager=manager)
         server.begin_stopping()

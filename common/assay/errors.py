@@ -140,7 +140,7 @@ class PermissionDeniedError(AssayError):
 
 
 class OverloadedError(AssayError):
-    """Too much work is waiting; try again after `retry_after_s` seconds."""
+    """Too much work is waiting; try again after `retry_after_s` seconds. 0: waiting alone does not help."""
 
     reason = "OVERLOADED"
 

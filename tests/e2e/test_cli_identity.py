@@ -118,6 +118,9 @@ def test_a_team_works_at_a_shared_server(installation: tuple[Cli, str, str]) -> 
     assert stat.S_IMODE(kept.stat().st_mode) == 0o600
 
     assert "created team search" in cli.run("admin", "teams", "create", "search").stdout
+    changed = ("--active-runs", "2", "--stored-bytes", "10GB", "--money-per-month", "none")
+    assert "active-runs 2, stored-bytes 10.0 GB" in cli.run("admin", "quotas", "set", "search", *changed).stdout
+    assert "must be bytes" in cli.run("admin", "quotas", "set", "search", "--stored-bytes", "x", status=2).stderr
     leader = cli.run("admin", "tokens", "create", "Ana", "--team", "search", "--role", "team-admin").stdout.strip()
     login(cli, leader, "--tls-ca", "server.pem")
     assert "needs the right 'operate'" in cli.run("admin", "teams", "list", status=3).stderr
@@ -134,6 +137,10 @@ def test_a_team_works_at_a_shared_server(installation: tuple[Cli, str, str]) -> 
     assert [
         found["run_id"] for found in json.loads(cli.run("runs", "list", "--where", "team:search", "--json").stdout)
     ] == [run["run_id"]]
+    assert "requests-per-minute    6,000  default" in cli.run("admin", "quotas", "show").stdout
+    [status] = json.loads(cli.run("admin", "status", "--json").stdout)
+    assert (status["team"], status["active-runs"]) == ("search", {"used": 0, "limit": 2})
+    assert status["stored-bytes"]["used"] > 0
     del cli.env["ASSAY_TOKEN"]
     assert "revoked token" in cli.run("admin", "tokens", "revoke", made["token_id"]).stdout
     assert "revoked" in cli.run("admin", "tokens", "list").stdout

@@ -12,10 +12,11 @@ SCOPES = {"scope", "team"}
 WITHOUT_SCOPE = {
     "work in the background, for all teams: the run ids come from shards, jobs and the tables themselves": {
         "attendance": {"note_attended"},
-        "control": {"conclude", "reopen_incomplete"},
+        "control": {"conclude", "reopen_incomplete", "pause_for_quota"},
         "fairness": {"next_jobs", "top_up", "spread_slots", "reset_tags", "least_served"},
         "runs": {"load_run", "change_state", "apply_command", "lock_phase", "read_statuses", "take_sequence"}
-        | {"count_pauses", "read_origin"},
+        | {"count_pauses", "read_origin", "drain"},
+        "spending": {"add_spent"},
         "shards": {"create_shards", "start_shard", "require_epochs", "require_active", "lock_sharing", "finish_pause"}
         | {"release_shard", "release_queued", "reopen_incomplete", "all_done", "is_hosted", "have_shards"}
         | {"list_active", "linked_runs"},
@@ -40,7 +41,10 @@ WITHOUT_SCOPE = {
         "runs": {"read_state_changes"},
         "stops": {"is_stopped", "read_stop"},
     },
-    "uploads: their ids are made here, and no client sees them": {"datasets": {"add_cases", "discard_upload"}},
+    "uploads: their ids are made here, and no client sees them": {
+        "datasets": {"add_cases", "discard_upload", "size_of_upload"}
+    },
+    "of the run that its caller has just deleted": {"spending": {"forget_run"}},
     "no query": {"lifecycle": {"require_transition", "refusal"}},
 }
 CALLED_WITHIN_A_SCOPE = {

@@ -1,4 +1,4 @@
-"""`assay admin`: teams, tokens and targets of a server that teams share."""
+"""`assay admin`: teams, tokens, quotas and targets of a server that teams share."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from assay.text.unsafe_text import clean
 from assay_cli.admin_calls import called, team_option
 from assay_cli.commands import Group
 from assay_cli.commands.admin_audit import audit
+from assay_cli.commands.admin_quotas import quotas, status
 from assay_cli.commands.admin_targets import targets
 from assay_cli.commands.admin_team_data import delete_team, set_retention, shown
 from assay_cli.options import debug_option, json_option, print_document, server_option
@@ -42,10 +43,12 @@ _database_url_option = click.option(
 
 @click.group(cls=Group)
 def admin() -> None:
-    """Manage the teams, tokens and targets of a server that teams share, and its tables; read its audit."""
+    """Manage the teams, tokens, quotas and targets of a server that teams share, and its tables; read its audit."""
 
 
 admin.add_command(audit)
+admin.add_command(quotas)
+admin.add_command(status)
 admin.add_command(targets)
 
 

@@ -1,4 +1,4 @@
-"""Teams, tokens and targets of an installation that teams share."""
+"""Teams, tokens, quotas and targets of an installation that teams share."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from assay.errors import SetupError
+from assay.identity.quotas import Quota
 from assay.v1 import admin_pb2 as pb
 from assay.v1 import admin_pb2_grpc
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator, Sequence
+    from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from assay.client.client import Client
 
@@ -123,6 +124,33 @@ class Target:
     secrets: tuple[str, ...] = ()
     created_at: str = ""
     created_by: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaAmount:
+    """A quota that holds for a team: how much in its unit, and whether it is the one of all teams without their own."""
+
+    quota: Quota
+    amount: int
+    is_default: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaUse:
+    """What a team uses of a quota, in its unit; the limit is None where there is none."""
+
+    quota: Quota
+    used: int
+    limit: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TeamStatus:
+    """What a team uses now, and how many rows of its active runs have no result yet."""
+
+    team: str
+    uses: tuple[QuotaUse, ...]
+    queued_rows: int
 
 
 async def get_identity(client: Client) -> TokenInfo:
@@ -240,6 +268,50 @@ async def delete_target(client: Client, name: str, team: str = "") -> None:
     await call_admin(client, lambda stub: stub.DeleteTarget(pb.DeleteTargetRequest(team=team, name=name)))
 
 
+async def set_quotas(
+    client: Client, amounts: Mapping[Quota, int], cleared: Collection[Quota] = (), *, team: str = ""
+) -> None:
+    """Set and remove quotas of a team, or of "default", all teams without their own; for operators.
+
+    Args:
+        client: Its token is an operator's.
+        amounts: The quotas, each in its unit: money in billionths of a dollar.
+        cleared: The quotas that the team has no more.
+        team: The team; empty for that of the client's token.
+    """
+    request = pb.SetQuotasRequest(
+        team=team,
+        quotas=[pb.QuotaAmount(quota=quota.value, amount=amount) for quota, amount in amounts.items()],
+        cleared=[quota.value for quota in cleared],
+    )
+    await call_admin(client, lambda stub: stub.SetQuotas(request))
+
+
+async def get_quotas(client: Client, team: str = "") -> list[QuotaAmount]:
+    """Return the quotas that hold for a team; empty for that of the client's token."""
+    found = await call_admin(client, lambda stub: stub.GetQuotas(pb.GetQuotasRequest(team=team)))
+    return [
+        QuotaAmount(Quota(each.quota), each.amount, is_default=each.quota in found.defaulted)
+        for each in found.quotas
+        if each.quota in _QUOTAS
+    ]
+
+
+async def get_status(client: Client, team: str = "") -> list[TeamStatus]:
+    """Return what teams use of their quotas: a team, or where none is named all for an operator, else the own one."""
+    found = await call_admin(client, lambda stub: stub.GetStatus(pb.GetStatusRequest(team=team)))
+    return [TeamStatus(each.team, tuple(map(_use, _known(each.uses))), each.queued_rows) for each in found.teams]
+
+
+def _known(uses: Iterable[pb.QuotaUse]) -> Iterator[pb.QuotaUse]:
+    """Yield what this version knows: a newer server has more quotas."""
+    return (use for use in uses if use.quota in _QUOTAS)
+
+
+def _use(use: pb.QuotaUse) -> QuotaUse:
+    return QuotaUse(Quota(use.quota), use.used, use.limit if use.HasField("limit") else None)
+
+
 async def call_admin(client: Client, attempt: Callable[[admin_pb2_grpc.AdminServiceAsyncStub], Awaitable[Any]]) -> Any:
     """Return the response of a method of AdminService.
 
@@ -274,3 +346,6 @@ def _target(target: pb.Target) -> Target:
 
 def _info(token: pb.Token) -> TokenInfo:
     return TokenInfo(*(getattr(token, name) for name in TokenInfo.__slots__))
+
+
+_QUOTAS = frozenset(quota.value for quota in Quota)

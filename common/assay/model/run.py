@@ -84,6 +84,7 @@ class PauseCause(StrEnum):
     STORAGE = "storage"
     JUDGE = "judge"
     UNATTENDED = "unattended"
+    QUOTA = "quota"
 
 
 class AttemptOutcome(StrEnum):

@@ -15,6 +15,7 @@ from assay.identity.caller import Identity, set_caller
 from assay.identity.rights import Right, roles_with
 from assay.identity.tokens import parse_token
 from assay.rpc.methods import MethodRule, Name
+from assay.rpc.team_admission import TeamAdmission
 from assay.telemetry.context import add_fields
 
 TOKEN_KEY = "authorization"  # noqa: S105 - the name of metadata
@@ -29,10 +30,14 @@ class Access:
     Args:
         authenticator: Knows tokens; None where no call needs one.
         recheck_s: How often the token of an open stream is looked up again, in seconds.
+        teams: Knows how many calls teams may make; None for any number.
     """
 
-    def __init__(self, authenticator: Authenticator | None, recheck_s: float) -> None:
+    def __init__(
+        self, authenticator: Authenticator | None, recheck_s: float, teams: TeamAdmission | None = None
+    ) -> None:
         self._authenticator = authenticator
+        self._teams = teams
         self._recheck_s = recheck_s
 
     async def identify(self, context: Context, rule: MethodRule) -> Identity | None:
@@ -44,6 +49,15 @@ class Access:
         if self._authenticator is None or rule.right is Right.NONE:
             return None
         return await self._authenticator.authenticate(_token(context))
+
+    async def admit_team(self, identity: Identity | None) -> None:
+        """Count a call of its caller's team.
+
+        Raises:
+            TeamRefusedError: The team makes too many calls.
+        """
+        if self._teams is not None and identity is not None:
+            await self._teams.admit(identity.team)
 
     def while_accepted(self, context: Context, rule: MethodRule) -> AbstractAsyncContextManager[None]:
         """End a stream inside the block with the error of its token, once that is no longer accepted."""

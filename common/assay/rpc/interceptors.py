@@ -28,6 +28,7 @@ from assay.rpc.methods import MethodRule
 from assay.rpc.observed_calls import observed_methods
 from assay.rpc.options import ServerOptions
 from assay.rpc.request_stream import RequestStream
+from assay.rpc.team_admission import Refusals, TeamRefusedError, TeamTurns
 
 logger = logging.getLogger("assay.rpc")
 
@@ -58,7 +59,8 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
         self._options = options
         self._rules = rules
         self._admission = Admission(options)
-        self._access = Access(options.authenticator, options.recheck_s)
+        self._access = Access(options.authenticator, options.recheck_s, options.team_admission)
+        self._refusals, self._turns = Refusals(), TeamTurns()
         self._deadlines = CallDeadlines(options.deadline_cap_s)
         self._handlers: dict[str, Handler] = {}
         self._observed = observed_methods(rules)
@@ -97,19 +99,32 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
         behave, decode = _behaviour(handler), self._decoder(handler, method, rule)
         pool, deadlines, access = self._admission.pool(rule.slots), self._deadlines, self._access
 
+        async def in_turn(raw: Any, context: Context, identity: Identity, audit: CallAudit | None) -> Any:
+            team = identity.team
+            pool.take_for(team)
+            try:
+                await self._turns.enter(team)
+                try:
+                    return await _coroutine(behave(decode(raw, identity, audit), context), method)
+                finally:
+                    self._turns.leave(team)
+            finally:
+                pool.release_for(team)
+
         async def admitted(raw: Any, context: Context) -> Any:
             address = peer_address(context.peer())
             pool.take(address)
-            team, audit = "", self._audit_of(context, method, rule)
+            audit = self._audit_of(context, method, rule)
             try:
                 identity = await access.identify(context, rule)
                 if audit is not None:
                     audit.admitted(identity)
                 check_right(identity, method, rule)
+                await access.admit_team(identity)
                 if identity is not None:
-                    pool.take_for(identity.team)
-                    team = identity.team
-                answer = await _coroutine(behave(decode(raw, identity, audit), context), method)
+                    answer = await in_turn(raw, context, identity, audit)
+                else:
+                    answer = await _coroutine(behave(decode(raw, None, audit), context), method)
                 if audit is not None:
                     await audit.finished()
                 return answer
@@ -118,8 +133,6 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
                     await audit.failed(error)
                 raise
             finally:
-                if team:
-                    pool.release_for(team)
                 pool.release(address)
 
         async def answer(raw: Any, context: Context) -> Any:
@@ -186,6 +199,7 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
                 if audit is not None:
                     audit.admitted(identity)
                 check_right(identity, method, rule)
+                await self._access.admit_team(identity)
                 decode = self._decoder(handler, method, rule)
                 with self._admission.team_slot(rule.slots, identity.team if identity is not None else ""):
                     async with self._access.while_accepted(context, rule):
@@ -247,6 +261,8 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
                 raise error
             logger.warning("call cancelled inside the server: method=%s", method)
             await self._abort(context, UnavailableError("the server cancelled the call: retry it"))
+        if isinstance(error, TeamRefusedError):
+            await self._refusals.delay(error, context.time_remaining())
         if not isinstance(error, Exception):
             raise error
         causes = _causes(error)

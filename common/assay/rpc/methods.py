@@ -179,6 +179,9 @@ METHODS: Mapping[str, Mapping[str, MethodRule]] = {
         "CreateTarget": _call(_ADMINISTER, {"team": Name.TEAM, "name": Name.SCOPED}, Audit.CHANGE),
         "ListTargets": _idempotent(_READ, {"team": Name.TEAM}, Audit.NONE),
         "DeleteTarget": _call(_ADMINISTER, {"team": Name.TEAM, "name": Name.SCOPED}, Audit.CHANGE),
+        "SetQuotas": _idempotent(_OPERATE, {"team": Name.TEAM}, Audit.CHANGE),
+        "GetQuotas": _idempotent(_READ, {"team": Name.TEAM}),
+        "GetStatus": _idempotent(_READ, {"team": Name.TEAM}),
     },
     "assay.v1.EmbedderService": {
         "Embed": _idempotent(_RUN, audit=Audit.NONE),

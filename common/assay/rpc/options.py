@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from assay.identity.audit import Auditor
     from assay.identity.authenticator import Authenticator
+    from assay.rpc.team_admission import TeamAdmission
     from assay.rpc.tls import ClientFiles, ServerFiles
 
 Arguments = list[tuple[str, int | str]]
@@ -23,6 +24,7 @@ MIB = 1024 * 1024
 VERSION_KEY = "assay-version"
 """The metadata of an answer to a health check in which a server gives its version of Assay."""
 MAX_ATTEMPTS = 5  # gRPC silently clamps a larger number
+_MAX_PENDING_CALLS = 50_000
 MIN_RETRY_MS = 10  # with pauses of 1 ms gRPC forgets every second retry, and the call hangs
 
 
@@ -58,6 +60,7 @@ class ServerOptions:
         auditor: Stores what callers with an identity changed, and what was refused; None where nothing is recorded.
         recheck_s: The token of an open stream is looked up again this often.
         redact: Returns the text of an error without secrets, before it is sent.
+        team_admission: Knows how many calls teams may make; None for any number.
     """
 
     keepalive_time_ms: int = 30_000
@@ -87,6 +90,7 @@ class ServerOptions:
     auditor: Auditor | None = None
     recheck_s: float = 30.0
     redact: Callable[[str], str] = str
+    team_admission: TeamAdmission | None = None
 
     def __post_init__(self) -> None:
         _require_positive(self)
@@ -160,6 +164,9 @@ def server_arguments(options: ServerOptions) -> Arguments:
         ("grpc.server_handshake_timeout_ms", int(options.handshake_s * 1000)),
         ("grpc.max_allowed_incoming_connections", options.max_connections),
         ("grpc.http2.min_ping_interval_without_data_ms", options.min_ping_interval_ms),
+        # Above 1,000 calls that wait for Python, which one client can send, gRPC would cancel calls at random.
+        ("grpc.server.max_pending_requests", _MAX_PENDING_CALLS),
+        ("grpc.server.max_pending_requests_hard_limit", 2 * _MAX_PENDING_CALLS),
     ]
 
 

@@ -174,7 +174,7 @@ def _status(error: AssayError, kept: Sequence[Problem], *, omitted: int) -> Any:
     status.details.add().Pack(info)
     if kept:
         status.details.add().Pack(error_details_pb2.BadRequest(field_violations=map(_violation, kept)))
-    if isinstance(error, OverloadedError):
+    if isinstance(error, OverloadedError) and error.retry_after_s > 0:
         retry = error_details_pb2.RetryInfo()
         retry.retry_delay.FromNanoseconds(int(error.retry_after_s * 1e9))
         status.details.add().Pack(retry)

@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class AdminServiceStub(object):
-    """AdminService manages teams, tokens and targets. It is served where identities are on.
+    """AdminService manages teams, tokens, quotas and targets. It is served where identities are on.
 
     A team's name, and the id of a token, of another team are NOT_FOUND or
     PERMISSION_DENIED exactly as names that do not exist.
@@ -108,10 +108,25 @@ class AdminServiceStub(object):
                 request_serializer=assay_dot_v1_dot_admin__pb2.DeleteTargetRequest.SerializeToString,
                 response_deserializer=assay_dot_v1_dot_admin__pb2.DeleteTargetResponse.FromString,
                 _registered_method=True)
+        self.SetQuotas = channel.unary_unary(
+                '/assay.v1.AdminService/SetQuotas',
+                request_serializer=assay_dot_v1_dot_admin__pb2.SetQuotasRequest.SerializeToString,
+                response_deserializer=assay_dot_v1_dot_admin__pb2.SetQuotasResponse.FromString,
+                _registered_method=True)
+        self.GetQuotas = channel.unary_unary(
+                '/assay.v1.AdminService/GetQuotas',
+                request_serializer=assay_dot_v1_dot_admin__pb2.GetQuotasRequest.SerializeToString,
+                response_deserializer=assay_dot_v1_dot_admin__pb2.GetQuotasResponse.FromString,
+                _registered_method=True)
+        self.GetStatus = channel.unary_unary(
+                '/assay.v1.AdminService/GetStatus',
+                request_serializer=assay_dot_v1_dot_admin__pb2.GetStatusRequest.SerializeToString,
+                response_deserializer=assay_dot_v1_dot_admin__pb2.GetStatusResponse.FromString,
+                _registered_method=True)
 
 
 class AdminServiceServicer(object):
-    """AdminService manages teams, tokens and targets. It is served where identities are on.
+    """AdminService manages teams, tokens, quotas and targets. It is served where identities are on.
 
     A team's name, and the id of a token, of another team are NOT_FOUND or
     PERMISSION_DENIED exactly as names that do not exist.
@@ -226,6 +241,29 @@ class AdminServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def SetQuotas(self, request, context):
+        """SetQuotas sets or removes quotas of a team, or of all teams without their own; only an operator may. They hold within
+        30 s. Idempotent. Errors: NOT_FOUND (TEAM_NOT_FOUND), INVALID_ARGUMENT (no such quota, or an amount that is too large).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetQuotas(self, request, context):
+        """GetQuotas returns the quotas of a team. Idempotent. Errors: NOT_FOUND (TEAM_NOT_FOUND: to operators alone).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetStatus(self, request, context):
+        """GetStatus returns what teams use of their quotas: to operators of all, to others of their own. Idempotent. Errors:
+        NOT_FOUND (TEAM_NOT_FOUND: to operators alone).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AdminServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -299,6 +337,21 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     request_deserializer=assay_dot_v1_dot_admin__pb2.DeleteTargetRequest.FromString,
                     response_serializer=assay_dot_v1_dot_admin__pb2.DeleteTargetResponse.SerializeToString,
             ),
+            'SetQuotas': grpc.unary_unary_rpc_method_handler(
+                    servicer.SetQuotas,
+                    request_deserializer=assay_dot_v1_dot_admin__pb2.SetQuotasRequest.FromString,
+                    response_serializer=assay_dot_v1_dot_admin__pb2.SetQuotasResponse.SerializeToString,
+            ),
+            'GetQuotas': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetQuotas,
+                    request_deserializer=assay_dot_v1_dot_admin__pb2.GetQuotasRequest.FromString,
+                    response_serializer=assay_dot_v1_dot_admin__pb2.GetQuotasResponse.SerializeToString,
+            ),
+            'GetStatus': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetStatus,
+                    request_deserializer=assay_dot_v1_dot_admin__pb2.GetStatusRequest.FromString,
+                    response_serializer=assay_dot_v1_dot_admin__pb2.GetStatusResponse.SerializeToString,
+            ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
             'assay.v1.AdminService', rpc_method_handlers)
@@ -308,7 +361,7 @@ def add_AdminServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class AdminService(object):
-    """AdminService manages teams, tokens and targets. It is served where identities are on.
+    """AdminService manages teams, tokens, quotas and targets. It is served where identities are on.
 
     A team's name, and the id of a token, of another team are NOT_FOUND or
     PERMISSION_DENIED exactly as names that do not exist.
@@ -682,6 +735,87 @@ class AdminService(object):
             '/assay.v1.AdminService/DeleteTarget',
             assay_dot_v1_dot_admin__pb2.DeleteTargetRequest.SerializeToString,
             assay_dot_v1_dot_admin__pb2.DeleteTargetResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SetQuotas(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/assay.v1.AdminService/SetQuotas',
+            assay_dot_v1_dot_admin__pb2.SetQuotasRequest.SerializeToString,
+            assay_dot_v1_dot_admin__pb2.SetQuotasResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetQuotas(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/assay.v1.AdminService/GetQuotas',
+            assay_dot_v1_dot_admin__pb2.GetQuotasRequest.SerializeToString,
+            assay_dot_v1_dot_admin__pb2.GetQuotasResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetStatus(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/assay.v1.AdminService/GetStatus',
+            assay_dot_v1_dot_admin__pb2.GetStatusRequest.SerializeToString,
+            assay_dot_v1_dot_admin__pb2.GetStatusResponse.FromString,
             options,
             channel_credentials,
             insecure,

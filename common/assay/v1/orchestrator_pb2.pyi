@@ -85,6 +85,8 @@ class _PauseCauseEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_PauseCause
     """Rows await a verdict that cannot be had now; every answer is stored."""
     PAUSE_CAUSE_UNATTENDED: _PauseCause.ValueType  # 5
     """No client hosted the run's agent for too long. ServeAgent, or ResumeRun, continues it."""
+    PAUSE_CAUSE_QUOTA: _PauseCause.ValueType  # 6
+    """The team has reached a quota of tokens, money or stored bytes. ResumeRun continues it when there is room again."""
 
 class PauseCause(_PauseCause, metaclass=_PauseCauseEnumTypeWrapper):
     """PauseCause says what paused a run."""
@@ -103,6 +105,8 @@ PAUSE_CAUSE_JUDGE: PauseCause.ValueType  # 4
 """Rows await a verdict that cannot be had now; every answer is stored."""
 PAUSE_CAUSE_UNATTENDED: PauseCause.ValueType  # 5
 """No client hosted the run's agent for too long. ServeAgent, or ResumeRun, continues it."""
+PAUSE_CAUSE_QUOTA: PauseCause.ValueType  # 6
+"""The team has reached a quota of tokens, money or stored bytes. ResumeRun continues it when there is room again."""
 Global___PauseCause: _TypeAlias = PauseCause  # noqa: Y015
 
 class _GateOutcome:

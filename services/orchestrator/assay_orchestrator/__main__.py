@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from assay.identity.audit import Auditor
     from assay.identity.authenticator import Authenticator
     from assay.rpc.server import RpcServer
+    from assay.rpc.team_admission import TeamAdmission
 
 _log = logging.getLogger("assay_orchestrator")
 
@@ -78,10 +79,16 @@ async def _serve_calls(settings: Settings) -> None:
         await server.stop(0)
 
 
-def _new_server(settings: Settings, known: Authenticator | None = None, log: Auditor | None = None) -> RpcServer:
+def _new_server(
+    settings: Settings,
+    known: Authenticator | None = None,
+    log: Auditor | None = None,
+    teams: TeamAdmission | None = None,
+) -> RpcServer:
     from assay.rpc.server import RpcServer
 
-    server = RpcServer(dataclasses.replace(settings.server_options, authenticator=known, auditor=log))
+    own = dataclasses.replace(settings.server_options, authenticator=known, auditor=log, team_admission=teams)
+    server = RpcServer(own)
     if settings.role != "worker":
         server.add(_SERVICE)
     return server
@@ -95,7 +102,7 @@ async def _serve(server: RpcServer | None, settings: Settings) -> None:
     from assay.rpc.server import serve_until_signal
     from assay.v1 import embedder_pb2_grpc, judge_pb2_grpc, orchestrator_pb2_grpc
     from assay_orchestrator.engine.dispatcher_factory import open_dispatcher
-    from assay_orchestrator.identity.serving import add_admin_service, auditor, authenticator
+    from assay_orchestrator.identity.serving import add_admin_service, auditor, authenticator, team_admission
     from assay_orchestrator.runs.manager import RunManager
     from assay_orchestrator.runs.planner import Planner
     from assay_orchestrator.service import RunService
@@ -108,7 +115,8 @@ async def _serve(server: RpcServer | None, settings: Settings) -> None:
     log = auditor(settings, database)
     try:
         if server is None:
-            server = _new_server(settings, authenticator(settings, database), log)
+            teams = team_admission(settings, database)
+            server = _new_server(settings, authenticator(settings, database), log, teams)
         async with AsyncExitStack() as stack:
             if log is not None:
                 stack.push_async_callback(log.aclose)

@@ -45,7 +45,7 @@ from assay_orchestrator.identity.scopes import call_scope
 from assay_orchestrator.queries.row_pages import PageRequest, RowPages
 from assay_orchestrator.runs.admission import check_settings
 from assay_orchestrator.runs.run_lists import RunPosition, RunQuery
-from assay_orchestrator.store import audit, baselines, datasets, history, tokens
+from assay_orchestrator.store import audit, baselines, datasets, history, quotas, runs, tokens
 from assay_orchestrator.store.page_tokens import PageTokens
 from assay_orchestrator.watch.message_cache import WatchMessageCache
 from assay_orchestrator.watch.watches import Watches
@@ -407,6 +407,7 @@ class _Upload:
         self._header: pb.DatasetHeader | None = None
         self._hash = hashlib.sha256()
         self._count = 0
+        self._size_bytes = 0
         self._finished = False
 
     def begin(self, header: pb.DatasetHeader) -> None:
@@ -441,9 +442,11 @@ class _Upload:
             )
             failpoint("dataset.after_commit")
             self._count += len(rows)
+            self._size_bytes += sum(len(text.encode()) for _, text in rows)
 
     def _add(self, connection: sa.Connection, first: int, rows: Sequence[tuple[str, str]]) -> None:
         tokens.require_not_deleted(connection, self._scope.team)
+        quotas.require_bytes(connection, self._scope.team, self._size_bytes)
         if not first:
             datasets.begin_upload(connection, self._scope.team, self._upload_id)
         datasets.add_cases(connection, self._upload_id, first, rows)
@@ -454,16 +457,18 @@ class _Upload:
             raise DatasetError("a dataset has a header and at least one case")
         record = DatasetRef(self._hash.hexdigest()[:32], self._header.name, self._header.format, self._count)
         scope = self._scope
-
-        def finish(connection: sa.Connection) -> DatasetRef:
-            tokens.require_not_deleted(connection, scope.team)
-            return datasets.finish_upload(connection, scope, self._upload_id, record)
-
         stored = await self._database.write(
-            audit.recorded(finish, scope.call, lambda made: (scope.team, made.dataset_id))
+            audit.recorded(lambda c: self._finish(c, record), scope.call, lambda made: (scope.team, made.dataset_id))
         )
         failpoint("dataset.finished")
         self._finished = True
+        return stored
+
+    def _finish(self, connection: sa.Connection, record: DatasetRef) -> DatasetRef:
+        tokens.require_not_deleted(connection, self._scope.team)
+        runs.lock_creation(connection)  # of two uploads at once, the second sees what the first has stored
+        stored = datasets.finish_upload(connection, self._scope, self._upload_id, record)
+        quotas.require_bytes(connection, self._scope.team, 0)
         return stored
 
     async def aclose(self) -> None:

@@ -16,6 +16,7 @@ from assay.client.audit import AuditFilter, ChainCheck, list_audit
 from assay.client.client import Client
 from assay.errors import AssayError, InvalidInputError, PermissionDeniedError, ResumeExpiredError, StorageError
 from assay.identity.audit import AuditEntry
+from assay.identity.quotas import Quota
 from assay.identity.rights import Role
 from assay.identity.tokens import new_token
 from assay.model.agent_response import AgentResponse, AgentStatus
@@ -117,6 +118,11 @@ CALLS: dict[str, tuple[Drive, Callable[[World], str], str]] = {
         "idle",
     ),
     "CreateToken": (lambda w: admin.create_token(w.operator, "viewer", "x", team="idle"), lambda w: "", "idle"),
+    "SetQuotas": (
+        lambda w: admin.set_quotas(w.operator, {Quota.ACTIVE_RUNS: 9}, team="search"),
+        lambda w: "search",
+        "search",
+    ),
     "RevokeToken": (lambda w: admin.revoke_token(w.member, w.token_id), lambda w: w.token_id, "search"),
     # Last, for the work that it begins continues in the background.
     "DeleteTeam": (lambda w: admin.delete_team(w.operator, "doomed"), lambda w: "doomed", "doomed"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests import waiting
@@ -16,7 +16,7 @@ from assay.model.case import Case, Turn
 from assay.model.run import PauseCause, Run, RunState, StateChange
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable
     from contextlib import AbstractAsyncContextManager
 
     from assay.client.client import Client
@@ -56,7 +56,7 @@ def cases(count: int, turns: int = 1) -> list[Case]:
 
 
 @asynccontextmanager
-async def hosting(client: Client, run: Run, agent: GatedAgent) -> AsyncIterator[None]:
+async def hosting(client: Client, run: Run, agent: Callable[[AgentRequest], Awaitable[Any]]) -> AsyncIterator[None]:
     """Answer a run's questions for the length of a block."""
     task = asyncio.ensure_future(
         client.host_agent(run.run_id, AgentCaller(agent), concurrency=run.settings.agent.concurrency)

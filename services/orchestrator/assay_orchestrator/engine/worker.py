@@ -165,6 +165,11 @@ class ShardWorker:
         """Return the jobs that follow for a run, and for those that share its agent."""
         return fairness.next_jobs(connection, run_id, self._shares)
 
+    async def requeue_idle(self) -> None:
+        """Enqueue the next jobs of active runs of which no shard is queued or taken."""
+        for run_id in await self._database.read(runs.list_idle):
+            await self.enqueue(lambda c, run_id=run_id: self.next_jobs(c, run_id))  # type: ignore[misc]
+
     async def cancel(self, run_id: str) -> None:
         """Cancel the work of this process on a run, and wait until it has ended."""
         self.cancel_soon(run_id)
@@ -199,7 +204,7 @@ class ShardWorker:
         if begun.shard is not None and begun.shard.retry_errors:
             failpoint("retry.after_commit")
         if begun.paused:
-            self._supervisor.on_paused(run_id, runs.PAUSED_BY_OWNER)
+            self._supervisor.on_paused(run_id, begun.paused)
         if begun.is_first:
             _log.info("started run: run=%s", run_id)
             self._supervisor.on_state_changed(run_id)
@@ -330,11 +335,11 @@ class ShardWorker:
 
 @dataclass(frozen=True, slots=True)
 class _ShardStart:
-    """What the start of a job led to: a shard, or None; whether its run began with it, or was paused."""
+    """What the start of a job led to: a shard, or None; whether its run began with it, or why it was paused."""
 
     shard: Shard | None
     is_first: bool = False
-    paused: bool = False
+    paused: str = ""
 
 
 def _settle(connection: sa.Connection, shard: Shard, runner: ShardRunner) -> None:
@@ -352,9 +357,7 @@ def _settle(connection: sa.Connection, shard: Shard, runner: ShardRunner) -> Non
 
 def _pause(connection: sa.Connection, run_id: str) -> str:
     """Pause a run that is pausing, or can only wait; return why, empty where neither is so."""
-    if shards.finish_pause(connection, run_id):
-        return runs.PAUSED_BY_OWNER
-    return unjudged.pause_if_stuck(connection, run_id)
+    return shards.finish_pause(connection, run_id) or unjudged.pause_if_stuck(connection, run_id)
 
 
 def _begin(connection: sa.Connection, run_id: str, shard_index: int, ticket: int, max_attempts: int) -> _ShardStart:

@@ -1,4 +1,4 @@
-"""AdminService on the wire: teams, tokens, targets and the audit.
+"""AdminService on the wire: teams, tokens, quotas, targets and the audit.
 
 The interceptor has checked rights, and which teams a request names.
 """
@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from assay.errors import InvalidInputError, PermissionDeniedError, Problem
 from assay.http.addresses import pattern_problem
-from assay.identity.audit import audited_call
+from assay.identity.audit import OPERATORS, audited_call
 from assay.identity.caller import Identity, caller
+from assay.identity.quotas import ALL_TEAMS
 from assay.identity.rights import RIGHTS, Right, Role
 from assay.identity.tokens import new_token
 from assay.parsing.names import name_problem
@@ -20,9 +21,10 @@ from assay.parsing.secret_references import is_secret_name
 from assay.storage.times import now
 from assay.v1 import admin_pb2 as pb
 from assay.v1 import admin_pb2_grpc
+from assay_orchestrator.identity import quota_wire
 from assay_orchestrator.identity.audit_pages import AuditPages
 from assay_orchestrator.identity.scopes import check_team_name, scope_of
-from assay_orchestrator.store import audit, erasure, retention, targets, tokens
+from assay_orchestrator.store import audit, erasure, quotas, retention, targets, tokens
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     import grpc
     import sqlalchemy as sa
 
+    from assay.identity.quotas import Quota
     from assay.model.scope import Scope
     from assay.storage.database import Database
     from assay_orchestrator.store.erasure import StoreCount
@@ -56,6 +59,10 @@ class TeamRuns(Protocol):
         """Pause the pending and running runs that a scope reaches; return how many."""
         ...
 
+    async def requeue_idle(self) -> None:
+        """Enqueue the next jobs of active runs of which no shard is queued."""
+        ...
+
     async def stop(self, scope: Scope) -> int:
         """Cancel the runs of a deleted team that have not ended; return how many."""
         ...
@@ -70,7 +77,7 @@ class TeamUpkeep(Protocol):
 
 
 class AdminService(admin_pb2_grpc.AdminServiceServicer):
-    """Manages teams, tokens and targets.
+    """Manages teams, tokens, quotas and targets.
 
     Args:
         database: The store.
@@ -270,6 +277,60 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
         """Return a page of the audit."""
         return await self._audit.read(caller(), request)
 
+    async def SetQuotas(  # noqa: N802
+        self,
+        request: pb.SetQuotasRequest,
+        context: grpc.aio.ServicerContext[pb.SetQuotasRequest, pb.SetQuotasResponse],
+    ) -> pb.SetQuotasResponse:
+        """Set and remove quotas of a team."""
+        team, own = request.team or caller().team, caller()
+        amounts, cleared = quota_wire.changes_from_wire(request)
+
+        def change(connection: sa.Connection) -> dict[Quota, int]:
+            _require_quota_team(connection, team)
+            quotas.set_quotas(connection, team, amounts, cleared)
+            return quotas.read_quotas(connection, team)
+
+        found = await self._recorded(change, lambda _: (OPERATORS if team == ALL_TEAMS else team, team))
+        changed = [f"{quota.value}={amount}" for quota, amount in amounts.items()]
+        changed += [f"{quota.value}=none" for quota in cleared]
+        _log.info("set quotas: team=%s quotas=%s by=%s", team, ",".join(changed), own.token_id)
+        await self._runs.requeue_idle()
+        return pb.SetQuotasResponse(quotas=quota_wire.amounts_to_wire(found))
+
+    async def GetQuotas(  # noqa: N802
+        self,
+        request: pb.GetQuotasRequest,
+        context: grpc.aio.ServicerContext[pb.GetQuotasRequest, pb.GetQuotasResponse],
+    ) -> pb.GetQuotasResponse:
+        """Return the quotas that hold for a team."""
+        team = request.team or caller().team
+
+        def read(connection: sa.Connection) -> tuple[dict[Quota, int], dict[Quota, int]]:
+            _require_quota_team(connection, team)
+            return quotas.read_quotas(connection, team), quotas.own_quotas(connection, team)
+
+        found, own = await self._database.read(read)
+        defaulted = [quota.value for quota in found if quota not in own]
+        return pb.GetQuotasResponse(quotas=quota_wire.amounts_to_wire(found), defaulted=defaulted)
+
+    async def GetStatus(  # noqa: N802
+        self,
+        request: pb.GetStatusRequest,
+        context: grpc.aio.ServicerContext[pb.GetStatusRequest, pb.GetStatusResponse],
+    ) -> pb.GetStatusResponse:
+        """Return what teams use of their quotas."""
+        own = caller()
+        team = request.team or ("" if own.may(Right.OPERATE) else own.team)
+
+        def read(connection: sa.Connection) -> list[pb.TeamStatus]:
+            names = [team] if team else [each.team for each in tokens.list_teams(connection)]
+            if team:
+                tokens.require_team(connection, team)
+            return [quota_wire.status_of(connection, name) for name in names]
+
+        return pb.GetStatusResponse(teams=await self._database.read(read))
+
     async def _recorded(
         self,
         change: Callable[[sa.Connection], T],
@@ -283,6 +344,11 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
                 where they are empty.
         """
         return await self._database.write(audit.recorded(change, audited_call(), changed))
+
+
+def _require_quota_team(connection: sa.Connection, team: str) -> None:
+    if team != ALL_TEAMS:
+        tokens.require_team(connection, team)
 
 
 def _wanted(request: pb.CreateTokenRequest, own: Identity) -> tokens.NewToken:

@@ -10,6 +10,7 @@ from assay.local.install_hint import install_hint
 if TYPE_CHECKING:
     from assay.identity.authenticator import Authenticator
     from assay.rpc.server import RpcServer
+    from assay.rpc.team_admission import TeamAdmission
     from assay.storage.database import Database
     from assay_orchestrator.identity.admin_service import TeamRuns, TeamUpkeep
     from assay_orchestrator.identity.audit_log import AuditLog
@@ -28,6 +29,15 @@ def authenticator(settings: Settings, database: Database) -> Authenticator | Non
     from assay_orchestrator.identity.verifier import TokenVerifier
 
     return TokenVerifier(database, _oidc(settings, database))
+
+
+def team_admission(settings: Settings, database: Database) -> TeamAdmission | None:
+    """Return what knows how many calls teams may make; None where callers have no teams."""
+    if settings.auth == "none":
+        return None
+    from assay_orchestrator.identity.team_requests import TeamRequests
+
+    return TeamRequests(database)
 
 
 def _oidc(settings: Settings, database: Database) -> Authenticator | None:
@@ -53,7 +63,7 @@ def auditor(settings: Settings, database: Database) -> AuditLog | None:
 
 
 def add_admin_service(server: RpcServer, database: Database, runs: TeamRuns, upkeep: TeamUpkeep) -> None:
-    """Serve teams, tokens and the audit."""
+    """Serve teams, tokens, quotas and the audit."""
     from assay.v1 import admin_pb2_grpc
     from assay_orchestrator.identity.admin_service import SERVICE_NAME, AdminService
 

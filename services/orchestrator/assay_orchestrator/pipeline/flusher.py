@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import dataclasses
 from collections import deque
+from functools import partial
 from operator import attrgetter
 from time import monotonic
 from typing import TYPE_CHECKING
@@ -13,8 +14,9 @@ from typing import TYPE_CHECKING
 from assay.errors import StorageError
 from assay.model.run import CaseResult
 from assay.runtime.failpoints import failpoint
-from assay_orchestrator.store import attempts, results
+from assay_orchestrator.store import attempts, results, spending
 from assay_orchestrator.store.results import AnswerRecord
+from assay_orchestrator.summary.spent import spent_on
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from assay_orchestrator.store.attempts import AttemptKey
     from assay_orchestrator.store.results import RowKey, Stored
     from assay_orchestrator.store.shards import Shard
+    from assay_orchestrator.store.spending import Spent
     from assay_orchestrator.store.stops import StopLook
 
 _MAX_BATCH = 500
@@ -56,6 +59,8 @@ class Flusher:
             become durable.
         on_held: Called with a moment (`monotonic`) since which the shards of a transaction were seen to be this
             process's, and how many questions of each may be in flight by now.
+        is_replay: Whether answers are recorded ones: what they used was paid for before.
+        is_judged: Whether rows may have verdicts, which may have cost something.
         stop_look: Looks with every transaction whether the run stops early; None where it asks all cases.
         on_stopped: Called once that is so, after a transaction.
     """
@@ -67,10 +72,13 @@ class Flusher:
         on_results: Callable[[Sequence[CaseResult]], None],
         on_held: Callable[[float, Mapping[Shard, int]], None],
         *,
+        is_replay: bool = False,
+        is_judged: bool = False,
         stop_look: StopLook | None = None,
         on_stopped: Callable[[StopLook], Awaitable[None]] | None = None,
     ) -> None:
         self._store = store
+        self._spent_on = partial(spent_on, is_replay=is_replay, is_judged=is_judged)
         self._run_id = run_id
         self._on_results = on_results
         self._on_held = on_held
@@ -121,7 +129,7 @@ class Flusher:
         try:
             while self._waiting:
                 batch, self._waiting = self._waiting[:_MAX_BATCH], self._waiting[_MAX_BATCH:]
-                write = _Batch(self._store, self._run_id, batch, self._open, self._stop_look)
+                write = _Batch(self._store, self._run_id, batch, self._open, self._stop_look, self._spent_on)
                 try:
                     stored = await self._store.outlast(write)
                 except Exception as problem:  # noqa: BLE001 - the boundary of a task: every waiting case gets it
@@ -171,8 +179,10 @@ class _Batch:
         entries: Sequence[_Entry],
         open_attempts: dict[RowKey, AttemptKey],
         stop_look: StopLook | None,
+        spent_on: Callable[[Sequence[AnswerRecord], Sequence[CaseResult]], Spent],
     ) -> None:
         self._store = store
+        self._spent_on = spent_on
         self._run_id = run_id
         self._entries = entries
         self._open = open_attempts
@@ -210,6 +220,8 @@ class _Batch:
             self._stop_look.lock(connection)
         epochs = {entry.shard.shard_index: entry.shard.epoch for entry in self._entries}
         stored = results.put_rows(connection, self._run_id, answers, self.rows, epochs)
+        spent = self._spent_on(answers, self.rows)
+        spending.add_spent(connection, self._run_id, dataclasses.replace(spent, stored_bytes=stored.size_bytes))
         if answers:
             failpoint("answer.before_commit")
         if self.rows:

@@ -57,7 +57,14 @@ class Session:
             on_results(rows)
 
         self.flusher = Flusher(
-            store, context.run_id, stored, self._hold, stop_look=context.stop_look, on_stopped=on_stopped
+            store,
+            context.run_id,
+            stored,
+            self._hold,
+            is_replay=context.is_replay,
+            is_judged=context.judge is not None,
+            stop_look=context.stop_look,
+            on_stopped=on_stopped,
         )
         self.asking = Slots(context.concurrency if alone else 0)
         self._rows = asyncio.Semaphore(context.concurrency + _SCORING_ROWS)

@@ -16,7 +16,7 @@ from assay.storage.times import now
 from assay.telemetry.tracing import traceparent
 from assay.version import __version__
 from assay_orchestrator.runs.planner import agent_key
-from assay_orchestrator.store import audit, datasets, runs, shards, stops, tokens
+from assay_orchestrator.store import audit, datasets, quotas, runs, shards, stops, tokens
 from assay_orchestrator.store.settings_json import settings_to_json
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class Creation:
 
         Raises:
             ConflictError: The request id was used for something else.
-            OverloadedError: Too many runs are active.
+            OverloadedError: Too many runs are active, or the team has reached a quota.
             SpecError: The run does not fit its group, or its dataset is not that of its stopping settings.
         """
         request_hash = _request_hash(asked, dataset)
@@ -108,6 +108,7 @@ class Creation:
                 return []
             self._require_room(connection)
             tokens.require_enabled(connection, scope.team)
+            quotas.require_run(connection, scope.team)
             stops.require_group(connection, record, settings)
             datasets.copy_to_own_team(connection, scope, dataset)
             stored, is_new = runs.create_run(connection, record)

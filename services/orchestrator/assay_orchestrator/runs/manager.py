@@ -8,15 +8,10 @@ import dataclasses
 import importlib
 import logging
 import uuid
+from functools import partial
 from typing import TYPE_CHECKING
 
-from assay.errors import (
-    AssayError,
-    NotFoundError,
-    SpecError,
-    StorageError,
-    WrongStateError,
-)
+from assay.errors import AssayError, NotFoundError, SpecError, StorageError, WrongStateError
 from assay.model.run import Run, RunSettings, RunState
 from assay.model.scope import Scope
 from assay.runtime.failpoints import failpoint
@@ -28,15 +23,28 @@ from assay_orchestrator.pipeline.case_traces import CaseTraces
 from assay_orchestrator.pipeline.session import Session
 from assay_orchestrator.pipeline.storage_pauses import STORAGE_BACKOFF
 from assay_orchestrator.runs.agent_hosts import AgentHosts
+from assay_orchestrator.runs.budget_watch import BudgetWatch
 from assay_orchestrator.runs.catalogue import UNREADABLE, Catalogue
 from assay_orchestrator.runs.creation import Creation
 from assay_orchestrator.runs.deletion import Deleter
 from assay_orchestrator.runs.peers import Peers
+from assay_orchestrator.runs.recovery import recover_runs
 from assay_orchestrator.runs.run_lists import RunLists
 from assay_orchestrator.runs.spend_caps import check_spend_cap
 from assay_orchestrator.runs.team_access import TeamAccess
 from assay_orchestrator.runs.unattended_runs import UnattendedRuns
-from assay_orchestrator.store import attendance, control, datasets, deletions, results, runs, shards, stops, tokens
+from assay_orchestrator.store import (
+    attendance,
+    control,
+    datasets,
+    deletions,
+    quotas,
+    results,
+    runs,
+    shards,
+    stops,
+    tokens,
+)
 from assay_orchestrator.store.control import Resumption
 from assay_orchestrator.store.fairness import FairShares
 from assay_orchestrator.store.lifecycle import (
@@ -67,12 +75,9 @@ if TYPE_CHECKING:
     from assay_orchestrator.runs.planner import Planner
     from assay_orchestrator.runs.run_lists import FoundRuns, RunPosition, RunQuery
     from assay_orchestrator.settings import Settings
-    from assay_orchestrator.store.runs import RunRecord, RunStatus
+    from assay_orchestrator.store.runs import RunStatus
     from assay_orchestrator.store.shards import ShardJob
     from assay_orchestrator.store.stops import StopLook
-
-_DISABLED = "the operator has disabled the team; stored rows are kept"
-_INTERRUPTED = "the orchestrator stopped while the run was running; stored rows are kept"
 
 _log = logging.getLogger(__name__)
 
@@ -126,36 +131,22 @@ class RunManager:
         self._creation = Creation(database, self._worker, settings)
         self._hosts = AgentHosts(planner, dispatcher, self._worker)
         self._unattended = UnattendedRuns(database, self, limit_s=settings.unattended_pause_s)
+        self._budgets = BudgetWatch(database, self)
         self._peers = Peers(database, dispatcher, self._worker, self, reconcile_s=settings.reconcile_s)
 
     async def start(self) -> None:
         """Start to work; without other processes, continue or pause every run that a stop interrupted."""
         await self._database.write(datasets.discard_unfinished_uploads)
         if self._dispatcher.alone:
-            await self._recover()
+            resume = partial(self._resume, is_recovery=True)
+            await recover_runs(self._database, resume, resumes=self._settings.recover == "auto")
         self._dispatcher.open(self._worker.work)
         if not self._dispatcher.alone:
             self._peers.start()
         self._unattended.start()
+        self._budgets.start()
         await self._deleter.recover()
         self.started.set()
-
-    async def _recover(self) -> None:
-        def tidy(connection: sa.Connection) -> tuple[list[RunRecord], frozenset[str]]:
-            shards.release_all(connection)
-            return runs.list_unfinished(connection), tokens.disabled_teams(connection)
-
-        records, disabled = await self._database.write(tidy)
-        for record in records:
-            if record.phase is Phase.PAUSING:
-                await self._pause_stored(record.run_id, Command.DRAIN, runs.PAUSED_BY_OWNER)
-            elif record.team in disabled:
-                await self._pause_stored(record.run_id, Command.INTERRUPT, _DISABLED)
-            elif self._settings.recover == "auto":
-                await self._resume(Scope(record.team), record.run_id)
-            else:
-                await self._pause_stored(record.run_id, Command.INTERRUPT, _INTERRUPTED)
-            failpoint("recovery.run_continued")
 
     async def create(
         self, scope: Scope, request_id: str, settings: RunSettings, dataset: DatasetRef, asked: RunSettings
@@ -284,6 +275,7 @@ class RunManager:
 
         Raises:
             InvalidInputError: A cap for a run without a judge.
+            OverloadedError: The team has reached a quota.
             WrongStateError: The run has ended, or is running while errors are to be retried or the cap to be changed.
         """
         run = await self.get(scope, run_id)
@@ -367,6 +359,7 @@ class RunManager:
         """Stop work on all runs; stored rows stay, and the next start continues them."""
         await self._peers.aclose()
         await self._unattended.aclose()
+        await self._budgets.aclose()
         self._hosts.aclose()
         for session in self._worker.sessions.all():
             self._hosts.hold(session.context.run_id)
@@ -392,6 +385,18 @@ class RunManager:
         self._hosts.forget(run_id, "the run has paused")
         await self._worker.cancel(run_id)
         self.notifier.notify(run_id)
+
+    # For `BudgetWatch`.
+
+    def on_pausing(self, run_id: str) -> None:
+        """Ask no more questions of a run."""
+        self._pausing.add(run_id)
+        self._hosts.hold(run_id)
+        self.notifier.notify(run_id)
+
+    async def requeue_idle(self) -> None:
+        """Enqueue the next jobs of active runs of which no shard is queued: a quota that kept them back has changed."""
+        await self._worker.requeue_idle()
 
     # For `Peers`.
 
@@ -522,9 +527,15 @@ class RunManager:
                 await store.outlast(lambda: self._worker.end_early(look.run_ids))
 
     async def _resume(
-        self, scope: Scope, run_id: str, *, retry_errors: bool = False, spend_cap: SpendCap | None = None
+        self,
+        scope: Scope,
+        run_id: str,
+        *,
+        retry_errors: bool = False,
+        spend_cap: SpendCap | None = None,
+        is_recovery: bool = False,
     ) -> None:
-        """Bring a run into RUNNING and enqueue its next jobs."""
+        """Bring a run into RUNNING and enqueue its next jobs; a recovery continues it whatever the quotas."""
         held = await self._database.read(lambda c: shards.list_active(c, run_id))
         gone = set(await self._dispatcher.find_lost([one.job for one in held]))
         lost = [one for one in held if one.job in gone]
@@ -534,6 +545,8 @@ class RunManager:
         def change(connection: sa.Connection) -> list[ShardJob]:
             nonlocal is_there
             tokens.require_enabled(connection, scope.team)
+            if not is_recovery:
+                quotas.require_resumption(connection, scope, run_id)
             is_running = control.resume(connection, scope, run_id, wanted)
             is_there = is_running is not None
             return self._worker.next_jobs(connection, run_id) if is_running else []
@@ -551,13 +564,8 @@ class RunManager:
         reason = stopped_sentence(summary.stopped_early) if summary.stopped_early is not None else ""
         has_ended = await self._end(run_id, lambda c: control.conclude(c, run_id, sequence, data, reason=reason))
         if has_ended:
-            _log.info(
-                "run succeeded: run=%s rows=%s agent_errors=%s verdict=%s",
-                run_id,
-                summary.row_count,
-                summary.agent_errors,
-                summary.overall_status,
-            )
+            found = run_id, summary.row_count, summary.agent_errors, summary.overall_status
+            _log.info("run succeeded: run=%s rows=%s agent_errors=%s verdict=%s", *found)
         return has_ended
 
     async def _fail(self, run_id: str, reason: str) -> None:
@@ -585,11 +593,6 @@ class RunManager:
         self._hosts.forget(run_id, f"the run has {state.value}")
         self.notifier.notify(run_id)
         return True
-
-    async def _pause_stored(self, run_id: str, command: Command, reason: str) -> None:
-        await self._database.write(lambda c: runs.apply_command(c, run_id, command, reason=reason))
-        _log.info("paused run: run=%s reason=%s", run_id, reason)
-        self.notifier.notify(run_id)
 
 
 def _require_unfinished(run: Run) -> None:

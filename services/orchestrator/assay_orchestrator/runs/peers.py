@@ -123,9 +123,7 @@ class Peers:
             if one.job in lost:
                 _log.warning("requeueing orphaned shard: run=%s shard=%s", one.job.run_id, one.job.shard_index)
                 await self._worker.enqueue(lambda c, one=one: self._again(c, one))  # type: ignore[misc]
-        for run_id in await self._database.read(runs.list_idle):
-            await self._worker.enqueue(lambda c, run_id=run_id: self._worker.next_jobs(c, run_id))  # type: ignore[misc]
-
+        await self._worker.requeue_idle()
         for run_id in await self._database.read(runs.list_storage_pauses):
             if not self._worker.pauses.reason(run_id):  # the process that paused it has ended
                 await self._worker.resume_from_storage(run_id)

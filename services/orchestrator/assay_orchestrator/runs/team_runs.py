@@ -39,6 +39,10 @@ class TeamRuns:
                 raise failure
         return len(ended) - len(failures)
 
+    async def requeue_idle(self) -> None:
+        """Enqueue the next jobs of active runs of which no shard is queued: a quota that kept them back has changed."""
+        await self._manager.requeue_idle()
+
     async def stop(self, scope: Scope) -> int:
         """Cancel the runs of a deleted team that have not ended; return how many. Other processes see it in 0.5 s."""
         found = await self._database.read(lambda c: erasure.list_run_ids(c, scope, unfinished=True))

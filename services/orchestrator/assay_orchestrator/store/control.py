@@ -3,7 +3,7 @@
 Each is one transaction that locks the run's row, looks its transition up in the table of `lifecycle`, and stores it
 with what belongs to it. A run that has succeeded without errors that can be retried stays as it is. Reopening is for
 shards that are done and lack rows: they wait again. Deleting is `deletions.begin_deletion`. What a client requests
-takes its scope; concluding and reopening are work in the background.
+takes its scope; concluding, reopening and pausing for a quota are work in the background.
 """
 
 from __future__ import annotations
@@ -91,6 +91,14 @@ def _pause(connection: sa.Connection, run: RunRecord) -> RunState:
         return RunState.PAUSED
     shards.release_queued(connection, run_id)
     return RunState.PAUSED if shards.finish_pause(connection, run_id) else run.state
+
+
+def pause_for_quota(connection: sa.Connection, run_id: str, reason: str) -> RunState | None:
+    """Pause a run whose team has reached a quota, as `pause` does; return its state, None where it is not to pause."""
+    if runs.apply_command(connection, run_id, Command.PAUSE_QUOTA, reason=reason) is None:
+        return None
+    shards.release_queued(connection, run_id)
+    return RunState.PAUSED if shards.finish_pause(connection, run_id) else RunState.RUNNING
 
 
 def resume(connection: sa.Connection, scope: Scope, run_id: str, wanted: Resumption) -> bool | None:

@@ -95,7 +95,7 @@ def finish_upload(connection: sa.Connection, scope: Scope, upload_id: str, recor
     if stored is None:
         try:
             with connection.begin_nested():
-                connection.execute(_insert(scope.team, upload_id, record))
+                connection.execute(_insert(scope.team, upload_id, record, size_of_upload(connection, upload_id)))
         except sa.exc.IntegrityError:
             stored = get_dataset(connection, scope.team, record.dataset_id)  # finished in the same moment
             if stored is None:
@@ -107,7 +107,7 @@ def finish_upload(connection: sa.Connection, scope: Scope, upload_id: str, recor
     return stored
 
 
-def _insert(team: str, upload_id: str, record: DatasetRef) -> sa.Insert:
+def _insert(team: str, upload_id: str, record: DatasetRef, stored_bytes: int) -> sa.Insert:
     return schema.datasets.insert().values(
         team=team,
         dataset_id=record.dataset_id,
@@ -116,7 +116,16 @@ def _insert(team: str, upload_id: str, record: DatasetRef) -> sa.Insert:
         format=record.format,
         case_count=record.case_count,
         created_at=now(),
+        stored_bytes=stored_bytes,
     )
+
+
+def size_of_upload(connection: sa.Connection, upload_id: str) -> int:
+    """Return the bytes of an upload's cases; in SQLite their characters."""
+    cases = schema.dataset_cases.c
+    length = sa.func.octet_length if connection.dialect.name == "postgresql" else sa.func.length
+    size = sa.select(sa.func.coalesce(sa.func.sum(length(cases.case_json)), 0)).where(cases.upload_id == upload_id)
+    return int(connection.execute(size).scalar_one())
 
 
 def new_upload_id() -> str:

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from assay.model.run import Deletion
 from assay.records import dataclass
 from assay.storage.times import now
-from assay_orchestrator.store import audit, schema
+from assay_orchestrator.store import audit, schema, spending
 from assay_orchestrator.store.run_conditions import is_at_rest, is_reached
 
 if TYPE_CHECKING:
@@ -48,6 +48,7 @@ def begin_deletion(connection: sa.Connection, scope: Scope, run_id: str) -> Pend
     if removed is None:
         return None
     connection.execute(schema.shards.delete().where(schema.shards.c.run_id == run_id))
+    spending.forget_run(connection, run_id)
     pending = PendingDeletion(run_id, _remove_unused(connection, *removed))
     connection.execute(
         schema.deletions.insert().values(

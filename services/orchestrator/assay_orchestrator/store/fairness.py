@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
+from assay.identity.quotas import Quota
 from assay.records import dataclass
-from assay_orchestrator.store import fair_clock, schema, shards
+from assay_orchestrator.store import fair_clock, quotas, schema, shards
 from assay_orchestrator.store.run_conditions import is_active, is_runnable
 from assay_orchestrator.store.shards import SUMMARY, ShardJob
 
@@ -74,7 +75,7 @@ def _top_up(connection: sa.Connection, run_id: str, shares: FairShares) -> list[
     queued, used = _queued(connection, run_id)
     window = min(_WINDOW, max(2, -(-run.concurrency // _ROWS_AT_ONCE)))
     room = window - queued
-    free = min(run.concurrency - used, _agent_room(connection, run.agent_key, shares))
+    free = min(run.concurrency - used, _room(connection, run, shares))
     waiting = _waiting(connection, run, window, min(room, free)) if room > 0 and free > 0 else []
     if not waiting:
         return []
@@ -109,7 +110,7 @@ def spread_slots(connection: sa.Connection, run_id: str, shares: FairShares) -> 
         .where(table.c.run_id == run_id, table.c.state.in_(shards.IN_WORK))
         .order_by(table.c.slots, table.c.shard_index)
     ).all()
-    free = min(run.concurrency - sum(shard.slots for shard in held), _agent_room(connection, run.agent_key, shares))
+    free = min(run.concurrency - sum(shard.slots for shard in held), _room(connection, run, shares))
     for position, shard in enumerate(held[: max(0, free)]):
         more = free // len(held) + (position < free % len(held))
         _change(connection, run_id, shard.shard_index, slots=shard.slots + more)
@@ -142,6 +143,15 @@ def _queued(connection: sa.Connection, run_id: str) -> tuple[int, int]:
         )
     ).one()
     return int(row[0]), int(row[1])
+
+
+def _room(connection: sa.Connection, run: Any, shares: FairShares) -> int:
+    """Return how many questions the limits of a run's agent and team allow beside those that may be in flight now."""
+    limit = quotas.read_quotas(connection, run.team).get(Quota.CONCURRENT_QUESTIONS)
+    agent_room = _agent_room(connection, run.agent_key, shares)
+    if limit is None:
+        return agent_room
+    return min(agent_room, limit - quotas.use_of(connection, run.team, Quota.CONCURRENT_QUESTIONS))
 
 
 def _agent_room(connection: sa.Connection, key: str, shares: FairShares) -> int:

@@ -4,9 +4,9 @@ The store applies the table in the transaction that locks the run (`runs.apply_c
 processes the second sees the state that the first left. `docs/runs.md` shows the table as a diagram.
 
 Two states are internal to the store. A run that is PAUSING has questions in flight after its owner paused it: it is
-stored and shown as RUNNING with cause `owner`. A run that is WAITING_FOR_STORAGE is stored as RUNNING with cause
-`storage`, since its workers hold its answers, and shown as PAUSED. A cancelled run is CANCELLED at once: what is in
-flight of it is dropped.
+stored and shown as RUNNING with cause `owner`, or with cause `quota` where its team has reached one. A run that is
+WAITING_FOR_STORAGE is stored as RUNNING with cause `storage`, since its workers hold its answers, and shown as PAUSED.
+A cancelled run is CANCELLED at once: what is in flight of it is dropped.
 """
 
 from __future__ import annotations
@@ -44,9 +44,11 @@ class Command(Enum):
     DELETE = "delete"
     START = "start first shard"
     DRAIN = "release last shard"
+    DRAIN_QUOTA = "release last shard for a quota"
     AWAIT_BATCH = "await batch"
     PAUSE_UNJUDGED = "judge unavailable"
     PAUSE_UNATTENDED = "host missing"
+    PAUSE_QUOTA = "quota reached"
     INTERRUPT = "restart without recovery"
     LOSE_STORAGE = "storage refuses rows"
     REGAIN_STORAGE = "storage accepts rows"
@@ -125,9 +127,11 @@ _TABLE: dict[Command, dict[Phase, Transition]] = {
     Command.DELETE: dict.fromkeys(PHASES_AT_REST, Transition(Phase.DELETED, Effect.REMOVAL)),
     Command.START: {Phase.PENDING: Transition(Phase.RUNNING)},
     Command.DRAIN: {Phase.PAUSING: _paused(PauseCause.OWNER)},
+    Command.DRAIN_QUOTA: {Phase.PAUSING: _paused(PauseCause.QUOTA)},
     Command.AWAIT_BATCH: dict.fromkeys(RUNNABLE_PHASES, Transition(Phase.RUNNING)),
     Command.PAUSE_UNJUDGED: dict.fromkeys(RUNNABLE_PHASES, _paused(PauseCause.JUDGE)),
     Command.PAUSE_UNATTENDED: dict.fromkeys(RUNNABLE_PHASES, _paused(PauseCause.UNATTENDED)),
+    Command.PAUSE_QUOTA: dict.fromkeys(RUNNABLE_PHASES, Transition(Phase.PAUSING, Effect.CAUSE, PauseCause.QUOTA)),
     Command.INTERRUPT: dict.fromkeys((*RUNNABLE_PHASES, Phase.WAITING_FOR_STORAGE), _paused(PauseCause.INTERRUPTED)),
     Command.LOSE_STORAGE: dict.fromkeys(
         RUNNABLE_PHASES, Transition(Phase.WAITING_FOR_STORAGE, cause=PauseCause.STORAGE)
@@ -146,7 +150,7 @@ TRANSITIONS: dict[tuple[Phase, Command], Transition] = {
 
 def phase_of(state: RunState, cause: PauseCause | None) -> Phase:
     """Return the phase of a run from its stored state and pause cause."""
-    if state in ACTIVE_STATES and cause is PauseCause.OWNER:
+    if state in ACTIVE_STATES and cause in (PauseCause.OWNER, PauseCause.QUOTA):
         return Phase.PAUSING
     if state in ACTIVE_STATES and cause is PauseCause.STORAGE:
         return Phase.WAITING_FOR_STORAGE

@@ -46,10 +46,12 @@ class Stored:
     Args:
         first_sequence: Sequence number of the first result; 0 without results.
         slots: How many questions of each of their shards may be in flight by now.
+        size_bytes: What the answers and results take.
     """
 
     first_sequence: int
     slots: Mapping[int, int]
+    size_bytes: int = 0
 
 
 def put_rows(
@@ -68,28 +70,33 @@ def put_rows(
         epochs: By what right: the epoch of every shard that the rows are of.
 
     Returns:
-        The first of these numbers, and what is found on the way.
+        The first of these numbers, what is found on the way, and how much was stored.
 
     Raises:
         FencedError: Another worker has one of the shards; nothing is stored.
         RunStoppedError: The run was cancelled or deleted; nothing is stored.
     """
-    moment, first = now(), 0
+    moment, first, size_bytes = now(), 0, 0
     if new_results:
         shards.require_active(connection, run_id)
     slots = shards.require_epochs(connection, run_id, epochs)
     if new_answers:
-        insert_rows(connection, schema.answers, [_answer_values(run_id, moment, answer) for answer in new_answers])
+        values = [_answer_values(run_id, moment, answer) for answer in new_answers]
+        insert_rows(connection, schema.answers, values)
+        size_bytes += _size_bytes(values, "response_json", "answer_text")
     if new_results:
         first = runs.take_sequence(connection, run_id, len(new_results))
-        insert_rows(
-            connection,
-            schema.results,
-            [_values(run_id, first + offset, moment, row) for offset, row in enumerate(new_results)],
-        )
+        values = [_values(run_id, first + offset, moment, row) for offset, row in enumerate(new_results)]
+        insert_rows(connection, schema.results, values)
+        size_bytes += _size_bytes(values, "scores_json")
         _store_values(connection, run_id, first)
         _count(connection, run_id, [(row.status, row.passed) for row in new_results])
-    return Stored(first, slots)
+    return Stored(first, slots, size_bytes)
+
+
+def _size_bytes(rows: Sequence[Mapping[str, Any]], *columns: str) -> int:
+    texts = (row[name] for row in rows for name in columns)
+    return sum(len(text) if text.isascii() else len(text.encode("utf-8", "replace")) for text in texts)
 
 
 def without_stored(

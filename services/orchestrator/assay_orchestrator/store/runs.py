@@ -275,7 +275,8 @@ def _store_transition(
     table, cause = schema.runs, transition.cause
     if transition.effect is Effect.CAUSE:
         assert cause is not None, "only a cause is stored"
-        connection.execute(table.update().where(table.c.run_id == run_id).values(pause_cause=cause.value))
+        why = {"state_reason": reason} if cause is PauseCause.QUOTA else {}  # it is not known by then
+        connection.execute(table.update().where(table.c.run_id == run_id).values(pause_cause=cause.value, **why))
     elif transition.effect is not Effect.EVENT:
         return
     elif transition.phase is Phase.WAITING_FOR_STORAGE:
@@ -284,6 +285,15 @@ def _store_transition(
         _store_event(connection, run_id, RunState.PAUSED, reason, now(), values)
     else:
         change_state(connection, run_id, RunState(transition.phase.value), reason=reason, cause=cause, summary=summary)
+
+
+def drain(connection: sa.Connection, run_id: str) -> str:
+    """Pause a run that is pausing and of which no worker has a shard; return why, empty where it is not pausing."""
+    run = load_run(connection, run_id)
+    is_quota = run is not None and run.pause_cause is PauseCause.QUOTA
+    reason = run.state_reason if run is not None and is_quota else PAUSED_BY_OWNER
+    command = Command.DRAIN_QUOTA if is_quota else Command.DRAIN
+    return reason if apply_command(connection, run_id, command, reason=reason) is not None else ""
 
 
 def _phase(row: Any) -> Phase:

@@ -23,6 +23,7 @@ datasets = sa.Table(
     sa.Column("case_count", sa.BigInteger, nullable=False),
     sa.Column("created_at", sa.String(32), nullable=False),
     sa.Column("team", CleanString(64), nullable=False),
+    sa.Column("stored_bytes", sa.BigInteger, nullable=False, server_default="0"),
     sa.PrimaryKeyConstraint("team", "dataset_id"),
 )
 
@@ -287,6 +288,37 @@ audit_entries = sa.Table(
     sa.Column("digest", sa.String(64), nullable=False),
     sa.Index("ix_audit_entries_at", "at", "team", "sequence"),
     sqlite_with_rowid=False,
+)
+
+quotas = sa.Table(
+    "quotas",
+    metadata,
+    sa.Column("team", CleanString(64), nullable=False),
+    sa.Column("quota", sa.String(32), nullable=False),
+    sa.Column("amount", sa.BigInteger, nullable=False),
+    sa.PrimaryKeyConstraint("team", "quota"),
+)
+
+# What runs have spent and stored on each day of UTC. Spending outlives its run: deleting a run gives no money back.
+spending = sa.Table(
+    "spending",
+    metadata,
+    sa.Column("team", CleanString(64), nullable=False),
+    sa.Column("day", sa.String(10), nullable=False),
+    sa.Column("run_id", CleanString(120), nullable=False),
+    sa.Column("tokens", sa.BigInteger, nullable=False),
+    sa.Column("nano_usd", sa.BigInteger, nullable=False),
+    sa.Column("stored_bytes", sa.BigInteger, nullable=False),
+    sa.PrimaryKeyConstraint("team", "day", "run_id"),
+)
+
+# What the processes of an installation have taken of this minute's requests.
+requests = sa.Table(
+    "requests",
+    metadata,
+    sa.Column("team", CleanString(64), primary_key=True),
+    sa.Column("minute", sa.String(16), nullable=False),
+    sa.Column("taken", sa.BigInteger, nullable=False),
 )
 
 # Only PostgreSQL needs it; `changes` says what for.

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 import sqlalchemy as sa
 
 from assay.errors import AssayError
+from assay.identity.quotas import Quota
 from assay.records import dataclass
-from assay_orchestrator.store import fair_clock, runs, schema
-from assay_orchestrator.store.lifecycle import PHASES_AT_REST, RUNNABLE_PHASES, Command, Phase
+from assay_orchestrator.store import fair_clock, quotas, runs, schema
+from assay_orchestrator.store.lifecycle import PHASES_AT_REST, RUNNABLE_PHASES, Phase
 from assay_orchestrator.store.run_conditions import is_active
 
 if TYPE_CHECKING:
@@ -200,14 +201,15 @@ def require_active(connection: sa.Connection, run_id: str) -> None:
 def linked_runs(connection: sa.Connection, run_id: str) -> set[str]:
     """Return a run and the active runs whose next shards depend on it.
 
-    Those share a limited agent with it or belong to its group, or do so with another linked run: any of them finds the
-    same runs, so that all lock them in one order.
+    Those share a limited agent with it, belong to its group, or are of a team whose questions are limited, or do so
+    with another linked run: any of them finds the same runs, so that all lock them in one order.
     """
     table = schema.runs
     known, found = set[str](), {run_id}
+    is_limited = quotas.is_limited(connection, Quota.CONCURRENT_QUESTIONS)
     while found != known:
         known = found
-        linking = sa.or_(table.c.agent_key != "", table.c.group_id != "")
+        linking = sa.or_(table.c.agent_key != "", table.c.group_id != "", is_limited)
         rows = connection.execute(
             sa.select(table.c.agent_key, table.c.team, table.c.group_id).where(table.c.run_id.in_(known), linking)
         ).all()
@@ -215,7 +217,12 @@ def linked_runs(connection: sa.Connection, run_id: str) -> set[str]:
             break
         keys = {row.agent_key for row in rows if row.agent_key}
         groups = [(row.team, row.group_id) for row in rows if row.group_id]
-        is_linked = sa.or_(table.c.agent_key.in_(keys), sa.tuple_(table.c.team, table.c.group_id).in_(groups))
+        teams = {row.team for row in rows}
+        is_linked = sa.or_(
+            table.c.agent_key.in_(keys),
+            sa.tuple_(table.c.team, table.c.group_id).in_(groups),
+            is_limited & table.c.team.in_(teams),
+        )
         found = known | set(connection.execute(sa.select(table.c.run_id).where(is_linked, is_active())).scalars())
     return found
 
@@ -260,15 +267,15 @@ def release_queued(connection: sa.Connection, run_id: str) -> None:
     )
 
 
-def finish_pause(connection: sa.Connection, run_id: str) -> bool:
-    """Pause a run that is pausing, once no shard of it is queued or taken; return whether that was now."""
+def finish_pause(connection: sa.Connection, run_id: str) -> str:
+    """Pause a run that is pausing, once no shard of it is queued or taken; return why, empty where that was not now."""
     if runs.lock_phase(connection, run_id) is not Phase.PAUSING:
-        return False
+        return ""
     table = schema.shards
     held = sa.exists().where(table.c.run_id == run_id, table.c.state.in_(IN_WORK))
     if connection.execute(sa.select(held)).scalar_one() or all_done(connection, run_id):
-        return False
-    return runs.apply_command(connection, run_id, Command.DRAIN, reason=runs.PAUSED_BY_OWNER) is not None
+        return ""
+    return runs.drain(connection, run_id)
 
 
 def complete_shard(connection: sa.Connection, shard: Shard) -> bool:

@@ -1,0 +1,76 @@
+"""Quotas: what a team may have at once, store and spend, each a whole number of its unit."""
+
+from __future__ import annotations
+
+import enum
+import re
+from decimal import Decimal, InvalidOperation
+
+ALL_TEAMS = "default"
+"""In place of a team: the quotas of teams without one of their own."""
+NANO = 10**9
+MAX_AMOUNT = 2**62
+
+_BYTES = re.compile(r"(\d{1,15}(?:\.\d{1,3})?)\s*(B|kB|MB|GB|TB|KiB|MiB|GiB|TiB)?", re.ASCII)
+_UNITS = {"": 1, "B": 1} | {
+    f"{prefix}{'iB' if size == 1024 else 'B'}": size**power
+    for size, prefixes in ((1000, "kMGT"), (1024, "KMGT"))
+    for power, prefix in enumerate(prefixes, start=1)
+}
+
+
+class Quota(enum.Enum):
+    """One quota, by the name that commands and messages use."""
+
+    ACTIVE_RUNS = "active-runs"
+    CONCURRENT_QUESTIONS = "concurrent-questions"
+    STORED_BYTES = "stored-bytes"
+    REQUESTS_PER_MINUTE = "requests-per-minute"
+    TOKENS_PER_DAY = "tokens-per-day"
+    MONEY_PER_MONTH = "money-per-month"
+
+    def shown(self, amount: int) -> str:
+        """Return an amount as people read it; that of money is in billionths of a dollar."""
+        if self is Quota.MONEY_PER_MONTH:
+            return f"${amount / NANO:,.2f}"
+        if self is Quota.STORED_BYTES:
+            return _shown_bytes(amount)
+        return f"{amount:,}"
+
+    def parse(self, text: str) -> int:
+        """Return the amount that a text is: dollars, bytes such as 10GB or 512MiB, or a whole number.
+
+        Raises:
+            ValueError: It is none; says what would be one.
+        """
+        if self is Quota.STORED_BYTES:
+            found = _BYTES.fullmatch(text)
+            if found is None:
+                raise ValueError(f"must be bytes such as 500MB or 10GiB, not {text[:40]!r}")
+            amount = int(Decimal(found[1]) * _UNITS[found[2] or ""])
+        elif self is Quota.MONEY_PER_MONTH:
+            amount = _nano(text)
+        elif text.isascii() and text.isdecimal():
+            amount = int(text[:20])
+        else:
+            raise ValueError(f"must be a whole number, not {text[:40]!r}")
+        if amount > MAX_AMOUNT:
+            raise ValueError("is too large: leave the quota out, or give `none`")
+        return amount
+
+
+def _nano(text: str) -> int:
+    try:
+        dollars = Decimal(text.removeprefix("$"))
+    except InvalidOperation:
+        dollars = Decimal(-1)
+    if not dollars.is_finite() or dollars < 0:
+        raise ValueError(f"must be dollars such as 100 or 2.50, not {text[:40]!r}")
+    return int(min(dollars, Decimal(MAX_AMOUNT)) * NANO)
+
+
+def _shown_bytes(amount: int) -> str:
+    for unit in ("TB", "GB", "MB", "kB"):
+        if amount >= _UNITS[unit]:
+            return f"{amount / _UNITS[unit]:,.1f} {unit}"
+    return f"{amount:,} bytes"

@@ -1,0 +1,115 @@
+"""How many calls a team may make: what a server asks for each call, and how it slows a flood of one team down."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, deque
+from typing import Protocol
+
+from assay.errors import OverloadedError
+
+_LEAST_DELAY_S, _MOST_DELAY_S = 0.5, 5.0
+_DELAY_PER_WAITING_S = 0.01
+_WAITING_PER_TEAM = 2_048
+_WORKED_ON_PER_TEAM = 8
+
+
+class TeamAdmission(Protocol):
+    """Knows how many calls teams may make."""
+
+    async def admit(self, team: str) -> None:
+        """Count one more call of a team.
+
+        Raises:
+            TeamRefusedError: It makes too many.
+        """
+        ...
+
+
+class TeamRefusedError(OverloadedError):
+    """A team makes more calls than it may.
+
+    Args:
+        message: Which quota that is, and what helps.
+        team: The team.
+        retry_after_s: When it may make another one, in seconds.
+        reason: The machine-readable reason.
+    """
+
+    def __init__(self, message: str, *, team: str, retry_after_s: float, reason: str) -> None:
+        super().__init__(message, retry_after_s=retry_after_s, reason=reason)
+        self.team = team
+
+
+class Refusals:
+    """Answers refused calls late: a connection has a limited number of open calls, so a flood slows down by itself.
+
+    Refusing costs a server nearly as much as answering. A refused call waits the longer, the more of its team wait
+    already; it holds no slot, and beyond a number of them further ones are refused at once.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: Counter[str] = Counter()
+
+    async def delay(self, refusal: TeamRefusedError, remaining_s: float | None) -> None:
+        """Wait before a refusal is sent.
+
+        Args:
+            refusal: The refusal.
+            remaining_s: How long the client waits for an answer, in seconds; None where it waits without end.
+        """
+        team = refusal.team
+        waiting = self._waiting[team]
+        if waiting >= _WAITING_PER_TEAM:
+            return
+        delay_s = min(_LEAST_DELAY_S + waiting * _DELAY_PER_WAITING_S, _MOST_DELAY_S)
+        self._waiting[team] += 1
+        try:
+            await asyncio.sleep(delay_s if remaining_s is None else max(0.0, min(delay_s, remaining_s / 2)))
+        finally:
+            self._waiting[team] -= 1
+            if not self._waiting[team]:
+                del self._waiting[team]
+
+
+class TeamTurns:
+    """Calls with one answer that are worked on at once, a few of each team: further ones of a team wait for these.
+
+    So a call waits for a few calls of each other team at most, however many one of them has sent.
+
+    Args:
+        most: How many of one team are worked on at once.
+    """
+
+    def __init__(self, most: int = _WORKED_ON_PER_TEAM) -> None:
+        self._most = most
+        self._count: dict[str, int] = {}
+        self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
+
+    async def enter(self, team: str) -> None:
+        """Wait for a turn of a team; `leave` it."""
+        count = self._count.get(team, 0)
+        if count < self._most:
+            self._count[team] = count + 1
+            return
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(team, deque()).append(turn)
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():
+                self.leave(team)
+            raise
+
+    def leave(self, team: str) -> None:
+        """Give the turn to the next call of the team."""
+        waiting = self._waiting.get(team)
+        while waiting:
+            turn = waiting.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                return
+        self._waiting.pop(team, None)
+        self._count[team] -= 1
+        if not self._count[team]:
+            del self._count[team]

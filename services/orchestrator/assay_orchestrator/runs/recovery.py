@@ -1,0 +1,54 @@
+"""The start of a process without others at its database: every run that a stop interrupted continues, or pauses."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from assay.model.scope import Scope
+from assay.runtime.failpoints import failpoint
+from assay_orchestrator.store import runs, shards, tokens
+from assay_orchestrator.store.lifecycle import Command, Phase
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    import sqlalchemy as sa
+
+    from assay.storage.database import Database
+    from assay_orchestrator.store.runs import RunRecord
+
+_DISABLED = "the operator has disabled the team; stored rows are kept"
+_INTERRUPTED = "the orchestrator stopped while the run was running; stored rows are kept"
+
+_log = logging.getLogger(__name__)
+
+
+async def recover_runs(database: Database, resume: Callable[[Scope, str], Awaitable[None]], *, resumes: bool) -> None:
+    """Continue or pause the runs that were pending or running; those that were about to pause are paused.
+
+    Args:
+        database: The store.
+        resume: Continues a run of a scope.
+        resumes: Whether runs continue; those of disabled teams pause in any case.
+    """
+
+    def tidy(connection: sa.Connection) -> tuple[list[RunRecord], frozenset[str]]:
+        shards.release_all(connection)
+        return runs.list_unfinished(connection), tokens.disabled_teams(connection)
+
+    records, disabled = await database.write(tidy)
+    for record in records:
+        if record.phase is Phase.PAUSING:
+            reason = await database.write(lambda c, run_id=record.run_id: runs.drain(c, run_id))  # type: ignore[misc]
+            _log.info("paused run: run=%s reason=%s", record.run_id, reason)
+        elif resumes and record.team not in disabled:
+            await resume(Scope(record.team), record.run_id)
+        else:
+            await _interrupt(database, record.run_id, _DISABLED if record.team in disabled else _INTERRUPTED)
+        failpoint("recovery.run_continued")
+
+
+async def _interrupt(database: Database, run_id: str, reason: str) -> None:
+    await database.write(lambda c: runs.apply_command(c, run_id, Command.INTERRUPT, reason=reason))
+    _log.info("paused run: run=%s reason=%s", run_id, reason)

@@ -1,0 +1,91 @@
+"""What runs have spent and stored, by team and day of UTC, for the quotas of tokens, money and bytes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+
+from assay.records import dataclass
+from assay.storage.texts import CleanString
+from assay.storage.times import now
+from assay_orchestrator.store import schema
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+_spending = schema.spending
+_SUMS = ("tokens", "nano_usd", "stored_bytes")
+_DELETED = ""
+"""In place of the run: what deleted runs have spent."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """What some rows have taken.
+
+    Args:
+        tokens: Of agents and judges, as far as they say it.
+        nano_usd: Their cost, in billionths of a dollar.
+        stored_bytes: What was stored of them.
+    """
+
+    tokens: int = 0
+    nano_usd: int = 0
+    stored_bytes: int = 0
+
+
+def add_spent(connection: sa.Connection, run_id: str, spent: Spent) -> None:
+    """Add to what a run has spent and stored today."""
+    if spent == Spent():
+        return
+    runs = schema.runs.c
+    amounts = [sa.literal(getattr(spent, name), sa.BigInteger) for name in _SUMS]
+    new = sa.select(runs.team, sa.literal(now()[:10]), runs.run_id, *amounts).where(runs.run_id == run_id)
+    _add(connection, new)
+
+
+def forget_run(connection: sa.Connection, run_id: str) -> None:
+    """Forget the name of a run and what it has stored; what it has spent stays its team's."""
+    own = _spending.c.run_id == run_id
+    kept = sa.select(
+        _spending.c.team, _spending.c.day, sa.literal(_DELETED, CleanString(120)),
+        _spending.c.tokens, _spending.c.nano_usd, sa.literal(0, sa.BigInteger),
+    )  # fmt: skip
+    _add(connection, kept.where(own))
+    connection.execute(_spending.delete().where(own))
+
+
+def tokens_of_day(connection: sa.Connection, teams: Collection[str]) -> int:
+    """Return the tokens that teams have used today."""
+    return _sum(connection, _spending.c.tokens, _spending.c.team.in_(teams), _spending.c.day == now()[:10])
+
+
+def money_of_month(connection: sa.Connection, teams: Collection[str]) -> int:
+    """Return what teams have spent this month, in billionths of a dollar."""
+    month = now()[:7]
+    days = _spending.c.day.between(f"{month}-01", f"{month}-31")
+    return _sum(connection, _spending.c.nano_usd, _spending.c.team.in_(teams), days)
+
+
+def bytes_stored(connection: sa.Connection, teams: Collection[str]) -> int:
+    """Return the bytes that the datasets and rows of teams take."""
+    datasets = schema.datasets.c
+    return _sum(connection, _spending.c.stored_bytes, _spending.c.team.in_(teams)) + _sum(
+        connection, datasets.stored_bytes, datasets.team.in_(teams)
+    )
+
+
+def _sum(connection: sa.Connection, column: sa.Column[int], *where: sa.ColumnElement[bool]) -> int:
+    return int(connection.execute(sa.select(sa.func.coalesce(sa.func.sum(column), 0)).where(*where)).scalar_one())
+
+
+def _add(connection: sa.Connection, rows: sa.Select[Any]) -> None:
+    insert: Any
+    if connection.dialect.name == "postgresql":
+        from sqlalchemy.dialects.postgresql import insert
+    else:
+        from sqlalchemy.dialects.sqlite import insert
+    statement = insert(_spending).from_select([column.name for column in _spending.c], rows)
+    sums = {name: _spending.c[name] + statement.excluded[name] for name in _SUMS}
+    connection.execute(statement.on_conflict_do_update(index_elements=["team", "day", "run_id"], set_=sums))

@@ -1,0 +1,47 @@
+"""What rows have spent: the tokens and the money of their agents and judges, as far as these say it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from assay_orchestrator.store.spending import Spent
+from assay_orchestrator.summary.judging import JudgingFold
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from assay.model.agent_response import Usage
+    from assay.model.run import CaseResult
+    from assay_orchestrator.store.results import AnswerRecord
+
+_NANO = 10**9
+
+
+def spent_on(answers: Sequence[AnswerRecord], rows: Sequence[CaseResult], *, is_replay: bool, is_judged: bool) -> Spent:
+    """Return what some answers of agents, and the verdicts that some rows rest on, have taken.
+
+    Args:
+        answers: The answers.
+        rows: The rows.
+        is_replay: Whether the answers are recorded ones: what they used was paid for before.
+        is_judged: Whether rows may have verdicts.
+    """
+    used = [answer.response.usage for answer in answers if answer.response.usage is not None and not is_replay]
+    tokens, dollars = sum(map(_tokens, used)), sum(usage.cost_usd or 0.0 for usage in used)
+    if is_judged:
+        fold = JudgingFold()
+        for row in rows:
+            fold.add(row)
+        judging = fold.result()
+        if judging is not None:
+            tokens += judging.input_tokens + judging.output_tokens
+            dollars += judging.cost_usd or 0.0
+            if judging.canaries is not None:
+                dollars += judging.canaries.cost_usd or 0.0
+    return Spent(tokens, round(dollars * _NANO))
+
+
+def _tokens(usage: Usage) -> int:
+    if usage.total_tokens is not None:
+        return usage.total_tokens
+    return (usage.input_tokens or 0) + (usage.output_tokens or 0)

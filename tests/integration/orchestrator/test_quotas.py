@@ -1,0 +1,267 @@
+"""Quotas of teams: what is over one is refused or pauses, whatever is asked at once, and nothing of other teams."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests import waiting
+from tests.integration.orchestrator.test_run_pause import hosting, until
+from tests.shared_installation import SharedInstallation, shared_installation
+
+from assay.client import admin
+from assay.errors import InvalidInputError, NotFoundError, OverloadedError, PermissionDeniedError
+from assay.identity.quotas import Quota
+from assay.identity.rights import Role
+from assay.model.agent_response import AgentResponse, AgentStatus, Usage
+from assay.model.case import Case, Turn
+from assay.model.run import PauseCause, RunState
+from assay_orchestrator.identity.team_requests import TeamRequests
+from assay_orchestrator.runs.budget_watch import BudgetWatch
+from assay_orchestrator.store import quotas
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from assay.client.client import Client
+    from assay.model.run import Run, RunSettings
+
+    SettingsOf = Callable[..., RunSettings]
+
+CASES = [Case(f"c{number}", (Turn("?", references=("yes",)),)) for number in range(8)]
+RECORDED = [
+    Case(case.case_id, case.turns, recorded=AgentResponse(AgentStatus.SUCCESS, text="yes", usage=Usage(total_tokens=9)))
+    for case in CASES
+]
+WAITING = ("python", "m:f")  # a run that waits for a client to host its agent
+
+
+async def limit(shared: SharedInstallation, team: str, **amounts: int) -> None:
+    """Set quotas of a team, by their names."""
+    given = {Quota[name]: amount for name, amount in amounts.items()}
+    await shared.database.write(lambda c: quotas.set_quotas(c, team, given))
+
+
+async def refusal(call: Any) -> OverloadedError:
+    """Return the error of a call that a quota refuses."""
+    with pytest.raises(OverloadedError) as caught:
+        await call
+    assert caught.value.reason == "QUOTA_REACHED"
+    assert "ask the operator" in caught.value.message
+    return caught.value
+
+
+async def used(client: Client, quota: Quota) -> int:
+    """Return what the team of a client uses."""
+    (found,) = await admin.get_status(client)
+    return next(use.used for use in found.uses if use.quota is quota)
+
+
+class Spending:
+    """An agent whose answers cost something; after some it waits.
+
+    Args:
+        free: How many questions it answers at once.
+    """
+
+    def __init__(self, free: int = 1_000) -> None:
+        self._free = free
+        self.may_answer = asyncio.Event()
+
+    async def __call__(self, request: Any) -> AgentResponse:
+        """Answer a question."""
+        self._free -= 1
+        if self._free < 0:
+            await self.may_answer.wait()
+        return AgentResponse(AgentStatus.SUCCESS, text="yes", usage=Usage(60, 40, cost_usd=0.25))
+
+
+async def test_quotas_are_set_by_operators_and_seen_by_the_team(tmp_path: Path, database_url: str) -> None:
+    """An operator sets, removes and reads those of every team; a member sees its own, and no other team's."""
+    async with shared_installation(tmp_path, database_url=database_url) as shared:
+        operator = await shared.member("operators", Role.OPERATOR)
+        member, other = await shared.member("search", Role.VIEWER), await shared.member("ads", Role.TEAM_ADMIN)
+        await admin.set_quotas(operator, {Quota.ACTIVE_RUNS: 3, Quota.MONEY_PER_MONTH: 10**11}, team="default")
+        await admin.set_quotas(operator, {Quota.ACTIVE_RUNS: 1}, team="search")
+        found = {each.quota: (each.amount, each.is_default) for each in await admin.get_quotas(member)}
+        assert found[Quota.ACTIVE_RUNS] == (1, False)
+        assert found[Quota.MONEY_PER_MONTH] == (10**11, True)
+        await admin.set_quotas(operator, {}, [Quota.ACTIVE_RUNS], team="search")
+        assert next(each.amount for each in await admin.get_quotas(operator, "search")) == 3
+        assert [each.team for each in await admin.get_status(operator)] == ["ads", "operators", "search"]
+        assert [each.team for each in await admin.get_status(member)] == ["search"]
+        for call in (
+            admin.set_quotas(other, {Quota.ACTIVE_RUNS: 9}),
+            admin.get_quotas(other, "search"),
+            admin.get_status(other, "search"),
+            admin.get_quotas(other, "default"),
+        ):
+            with pytest.raises(PermissionDeniedError):
+                await call
+        with pytest.raises(NotFoundError):
+            await admin.set_quotas(operator, {Quota.ACTIVE_RUNS: 9}, team="nothing")
+        with pytest.raises(InvalidInputError, match="names no quota"):
+            await admin.set_quotas(operator, {}, team="search")
+
+
+async def test_no_more_runs_than_the_quota_are_active(
+    tmp_path: Path, database_url: str, settings_of: SettingsOf
+) -> None:
+    """However many are asked for at once, at several processes: of 12 runs 3 are accepted, those of others too."""
+    async with AsyncExitStack() as stack:
+        first = await stack.enter_async_context(shared_installation(tmp_path, database_url=database_url))
+        await limit(first, "search", ACTIVE_RUNS=3)
+        token = await first.token("search")
+        clients = [await first.client(token)]
+        if database_url:
+            second = await stack.enter_async_context(
+                shared_installation(tmp_path, listen=f"unix:{tmp_path}/second.sock", database_url=database_url)
+            )
+            clients.append(await second.client(token))
+        dataset = await clients[0].upload_dataset(CASES, name="d")
+        asked = (
+            clients[number % len(clients)].create_run(settings_of(*WAITING), dataset.dataset_id) for number in range(12)
+        )
+        found = await asyncio.gather(*asked, return_exceptions=True)
+        runs = [each for each in found if not isinstance(each, BaseException)]
+        assert len(runs) == 3
+        assert {getattr(each, "reason", "") for each in found if isinstance(each, BaseException)} == {"QUOTA_REACHED"}
+        assert await used(clients[0], Quota.ACTIVE_RUNS) == 3
+        other = await first.member("ads")
+        await other.create_run(settings_of(*WAITING), (await other.upload_dataset(CASES, name="d")).dataset_id)
+        await clients[0].pause_run(runs[0].run_id)
+        await clients[0].create_run(settings_of(*WAITING), dataset.dataset_id)
+        error = await refusal(clients[0].resume_run(runs[0].run_id))
+        assert "active-runs: 3 of 3" in error.message
+        assert error.retry_after_s == 10
+
+
+async def test_a_run_pauses_where_the_tokens_of_its_team_are_used_up(
+    tmp_path: Path, database_url: str, settings_of: SettingsOf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is in flight ends, the cause is the quota, a resume waits for room in it, and no other team is affected."""
+    monkeypatch.setitem(BudgetWatch.__init__.__kwdefaults__, "check_s", 0.02)
+    async with shared_installation(tmp_path, database_url=database_url) as shared:
+        client, other = await shared.member("search"), await shared.member("ads")
+        await limit(shared, "search", TOKENS_PER_DAY=150)
+
+        async def begun(one: Client) -> Run:
+            dataset = await one.upload_dataset(CASES, name="d")
+            return await one.create_run(settings_of(*WAITING, concurrency=2), dataset.dataset_id)
+
+        run, free = await begun(client), await begun(other)
+        async with hosting(other, free, Spending()):
+            assert (await until(other, free.run_id, RunState.SUCCEEDED)).state is RunState.SUCCEEDED
+        agent = Spending(free=2)
+        async with hosting(client, run, agent):
+            await waiting.until(lambda: client.get_run(run.run_id), lambda seen: seen.pause_cause is PauseCause.QUOTA)
+            agent.may_answer.set()
+            paused = await until(client, run.run_id, RunState.PAUSED)
+        assert paused.counts.finished == 4
+        assert await used(client, Quota.MONEY_PER_MONTH) == 4 * 250_000_000
+        assert await used(client, Quota.TOKENS_PER_DAY) == 400
+        assert (paused.pause_cause, "tokens-per-day" in paused.state_reason) == (PauseCause.QUOTA, True)
+        await refusal(begun(client))
+        error = await refusal(client.resume_run(run.run_id))
+        assert 0 < error.retry_after_s <= 86_400
+        await limit(shared, "search", TOKENS_PER_DAY=10_000)
+        await client.resume_run(run.run_id)
+        async with hosting(client, run, Spending()):
+            ended = await until(client, run.run_id, RunState.SUCCEEDED)
+        assert ended.counts.finished == len(CASES)
+
+
+async def test_stored_bytes_are_counted_and_given_back(
+    tmp_path: Path, database_url: str, settings_of: SettingsOf
+) -> None:
+    """Datasets and rows count, of two uploads at once one is over the quota, and deleting runs makes room."""
+    async with shared_installation(tmp_path, database_url=database_url) as shared:
+        client = await shared.member("search")
+        dataset = await client.upload_dataset(RECORDED, name="d")
+        size = await used(client, Quota.STORED_BYTES)
+        assert size > 500
+        run = await client.create_run(settings_of(), dataset.dataset_id)
+        await until(client, run.run_id, RunState.SUCCEEDED)
+        assert await used(client, Quota.STORED_BYTES) > size + 200
+        assert await used(client, Quota.TOKENS_PER_DAY) == 0  # recorded answers were paid for before
+        await client.delete_run(run.run_id)
+        assert await used(client, Quota.STORED_BYTES) == 0
+        await limit(shared, "search", STORED_BYTES=size * 3 // 2)
+        both = (client.upload_dataset(RECORDED, name=name) for name in ("one", "two"))
+        found = await asyncio.gather(*both, return_exceptions=True)
+        assert [isinstance(each, OverloadedError) for each in found].count(True) == 1
+        assert await used(client, Quota.STORED_BYTES) == size
+        error = await refusal(client.upload_dataset(RECORDED, name="three"))
+        assert "delete runs" in error.message
+
+
+async def test_what_deleted_runs_have_spent_counts(tmp_path: Path, database_url: str, settings_of: SettingsOf) -> None:
+    """Deleting a run gives no tokens back, and its name is forgotten."""
+    async with shared_installation(tmp_path, database_url=database_url) as shared:
+        client = await shared.member("search")
+        dataset = await client.upload_dataset(CASES, name="d")
+        for _ in range(2):
+            run = await client.create_run(settings_of(*WAITING), dataset.dataset_id)
+            async with hosting(client, run, Spending()):
+                await until(client, run.run_id, RunState.SUCCEEDED)
+        spent = await used(client, Quota.TOKENS_PER_DAY)
+        assert spent == 1600
+        for each in await client.list_runs():
+            await client.delete_run(each.run_id)
+        assert await used(client, Quota.TOKENS_PER_DAY) == spent
+
+
+async def test_questions_in_flight_of_all_runs_stay_within_the_quota(
+    tmp_path: Path, database_url: str, settings_of: SettingsOf
+) -> None:
+    """Three runs of four questions each ask five in all; when the quota is raised, more are asked."""
+    async with shared_installation(tmp_path, database_url=database_url) as shared:
+        operator, client = await shared.member("operators", Role.OPERATOR), await shared.member("search")
+        await limit(shared, "search", CONCURRENT_QUESTIONS=5)
+        dataset = await client.upload_dataset(CASES * 1, name="d")
+        await asyncio.gather(
+            *(client.create_run(settings_of(*WAITING, concurrency=4), dataset.dataset_id) for _ in range(3))
+        )
+        assert await used(client, Quota.CONCURRENT_QUESTIONS) == 5
+        await admin.set_quotas(operator, {Quota.CONCURRENT_QUESTIONS: 50}, team="search")
+        assert await used(client, Quota.CONCURRENT_QUESTIONS) == 4 * 3
+
+
+async def test_requests_are_admitted_up_to_the_quota_of_all_processes(tmp_path: Path, database_url: str) -> None:
+    """Of 60 calls in one minute, at two processes where there are two, 40 are admitted; health is exempt."""
+    made: list[TeamRequests] = []
+
+    def admission(database: Any) -> TeamRequests:
+        made.append(TeamRequests(database, clock_s=lambda: 1e9))
+        return made[-1]
+
+    async with AsyncExitStack() as stack:
+        first = await stack.enter_async_context(
+            shared_installation(tmp_path, database_url=database_url, team_admission=admission)
+        )
+        await limit(first, "search", REQUESTS_PER_MINUTE=40)
+        token = await first.token("search")
+        clients = [await first.client(token)]
+        if database_url:
+            second = await stack.enter_async_context(
+                shared_installation(
+                    tmp_path,
+                    listen=f"unix:{tmp_path}/second.sock",
+                    database_url=database_url,
+                    team_admission=admission,
+                )
+            )
+            clients.append(await second.client(token))
+        found = await asyncio.gather(
+            *(clients[number % len(clients)].list_runs() for number in range(60)), return_exceptions=True
+        )
+        refused = [each for each in found if isinstance(each, OverloadedError)]
+        assert {each.reason for each in refused} == {"QUOTA_REACHED"}
+        assert all(each.retry_after_s > 0 for each in refused)
+        # Each process admits 20 at once, and further ones at the pace of the quota.
+        assert 60 - len(refused) in range(20 * len(clients), 41)
+        other = await first.member("ads")
+        assert await other.list_runs() == []

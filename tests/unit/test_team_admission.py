@@ -1,0 +1,120 @@
+"""Turns of teams at a server, late refusals, and quotas as texts."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from assay.identity.quotas import NANO, Quota
+from assay.rpc.team_admission import Refusals, TeamRefusedError, TeamTurns
+from assay.testing.virtual_time import run_in_virtual_time
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 3), st.booleans()), max_size=60))
+def test_no_team_is_worked_on_more_than_it_may(calls: list[tuple[str, int, bool]]) -> None:
+    """Whatever calls come and leave while they wait: a team has its turns at most, and none of them is lost."""
+
+    async def main() -> None:
+        turns, working, most = TeamTurns(most=2), Counter[str](), Counter[str]()
+
+        async def call(team: str, seconds: int) -> None:
+            await turns.enter(team)
+            working[team] += 1
+            most[team] = max(most[team], working[team])
+            try:
+                await asyncio.sleep(seconds)
+            finally:
+                working[team] -= 1
+                turns.leave(team)
+
+        tasks = [asyncio.create_task(call(team, seconds)) for team, seconds, _ in calls]
+        await asyncio.sleep(1)
+        for task, (_, _, leaves) in zip(tasks, calls, strict=True):
+            if leaves:
+                task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        assert all(count <= 2 for count in most.values())
+        for team in "abc":  # every turn was given back
+            await asyncio.gather(turns.enter(team), turns.enter(team))
+
+    run_in_virtual_time(main)
+
+
+def test_calls_of_others_do_not_wait_for_a_flood() -> None:
+    """One team's first call is worked on at once, however many calls of another wait."""
+
+    async def main() -> None:
+        turns, loop = TeamTurns(), asyncio.get_running_loop()
+
+        async def call(team: str) -> float:
+            await turns.enter(team)
+            begun = loop.time()
+            await asyncio.sleep(1)
+            turns.leave(team)
+            return begun
+
+        flood = [asyncio.create_task(call("flood")) for _ in range(100)]
+        assert await call("calm") == loop.time() - 1 == 0
+        assert max(await asyncio.gather(*flood)) == 12
+
+    run_in_virtual_time(main)
+
+
+def test_refusals_wait_the_longer_the_more_there_are() -> None:
+    """From half a second to five, never longer than half of what the client waits, and at once beyond a number."""
+
+    async def main() -> None:
+        refusals, loop = Refusals(), asyncio.get_running_loop()
+        error = TeamRefusedError("no", team="t", retry_after_s=60.0, reason="R")
+
+        async def refused(remaining_s: float | None) -> float:
+            await refusals.delay(error, remaining_s)
+            return loop.time()
+
+        waited = await asyncio.gather(*(refused(None) for _ in range(3_000)))
+        assert (waited[0], max(waited), waited[-1]) == (0.5, 5.0, 0.0)
+        begun = loop.time()
+        assert await refused(0.2) - begun == pytest.approx(0.1)
+
+    run_in_virtual_time(main)
+
+
+@pytest.mark.parametrize(
+    ("quota", "text", "amount", "shown"),
+    [
+        (Quota.ACTIVE_RUNS, "0", 0, "0"),
+        (Quota.TOKENS_PER_DAY, "50000000", 50_000_000, "50,000,000"),
+        (Quota.STORED_BYTES, "10GB", 10**10, "10.0 GB"),
+        (Quota.STORED_BYTES, "1.5 GiB", 3 * 2**29, "1.6 GB"),
+        (Quota.STORED_BYTES, "12", 12, "12 bytes"),
+        (Quota.MONEY_PER_MONTH, "2.50", 5 * NANO // 2, "$2.50"),
+        (Quota.MONEY_PER_MONTH, "$100", 100 * NANO, "$100.00"),
+    ],
+)
+def test_amounts_are_read_and_shown(quota: Quota, text: str, amount: int, shown: str) -> None:
+    """In the units that people write."""
+    assert (quota.parse(text), quota.shown(amount)) == (amount, shown)
+
+
+@pytest.mark.parametrize(
+    ("quota", "text"),
+    [
+        (Quota.ACTIVE_RUNS, "-1"),
+        (Quota.ACTIVE_RUNS, "1.5"),
+        (Quota.ACTIVE_RUNS, "\u0663"),
+        (Quota.ACTIVE_RUNS, "9" * 30),
+        (Quota.STORED_BYTES, "10 gigs"),
+        (Quota.MONEY_PER_MONTH, "nan"),
+        (Quota.MONEY_PER_MONTH, "-3"),
+        (Quota.MONEY_PER_MONTH, "1e30"),
+    ],
+)
+def test_what_is_no_amount_is_refused(quota: Quota, text: str) -> None:
+    """With a sentence that says what would be one."""
+    with pytest.raises(ValueError, match=r"must be|too large"):
+        quota.parse(text)
