@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import grpc
 import grpc.aio
 
 from assay.rpc.methods import MethodRule
-from assay.telemetry.instruments import FAST_S, Counter, Gauge, Histogram, Series, is_exporting
+from assay.telemetry.instruments import FAST_S, Counter, Gauge, Histogram, is_exporting
 from assay.telemetry.tracing import TRACEPARENT, is_tracing, span
+
+if TYPE_CHECKING:
+    from assay.telemetry.instruments import Series
 
 CALLS = Counter("assay_rpc_calls_total", "Calls of a method that have ended, by their status code", ("method", "code"))
 DURATIONS = Histogram(

@@ -6,13 +6,33 @@ A series is looked up once where calls are many: what it returns depends on whet
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import Protocol
 
     from prometheus_client import CollectorRegistry
     from prometheus_client.metrics import MetricWrapperBase
+
+    class Series(Protocol):
+        """The values of an instrument under one set of labels."""
+
+        def inc(self, amount: float = 1.0) -> None:
+            """Count something; a gauge rises."""
+
+        def dec(self, amount: float = 1.0) -> None:
+            """Lower a gauge."""
+
+        def set(self, value: float) -> None:
+            """Set a gauge."""
+
+        def set_to_current_time(self) -> None:
+            """Set a gauge to the present moment, in seconds since 1970."""
+
+        def observe(self, amount: float) -> None:
+            """Add a value to a histogram."""
+
 
 FAST_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 """Upper bounds of what should take milliseconds, in seconds."""
@@ -24,25 +44,6 @@ COUNTS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0)
 
 MAX_LABEL_VALUES = 200
 """Each value of a label is a series that Prometheus keeps: callers must not make them without end."""
-
-
-class Series(Protocol):
-    """The values of an instrument under one set of labels."""
-
-    def inc(self, amount: float = 1.0) -> None:
-        """Count something; a gauge rises."""
-
-    def dec(self, amount: float = 1.0) -> None:
-        """Lower a gauge."""
-
-    def set(self, value: float) -> None:
-        """Set a gauge."""
-
-    def set_to_current_time(self) -> None:
-        """Set a gauge to the present moment, in seconds since 1970."""
-
-    def observe(self, amount: float) -> None:
-        """Add a value to a histogram."""
 
 
 class _Silent:
@@ -192,6 +193,8 @@ def bounded_label(label: str, value: str) -> str:
         label: What the value names, e.g. `model`.
         value: The value.
     """
+    if _export.registry is None:
+        return value
     known = _export.label_values.setdefault(label, set())
     if value not in known and len(known) >= MAX_LABEL_VALUES:
         return "other"

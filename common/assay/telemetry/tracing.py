@@ -9,35 +9,34 @@ from __future__ import annotations
 
 import os
 import re
-import secrets
-import threading
 from contextlib import contextmanager, nullcontext
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from assay.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from contextlib import AbstractContextManager
+    from typing import Protocol
 
     from opentelemetry.context import Context
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.trace import Tracer
 
+    class Span(Protocol):
+        """One span, as the code inside it may complete it."""
+
+        def set(self, name: str, value: str | int | float | bool) -> None:
+            """Set an attribute: an identifier, a count or a code, never a text of a user."""
+
+        def fail(self, reason: str) -> None:
+            """Mark it as failed, for a reason that is one stable word."""
+
+
 TRACEPARENT = "traceparent"
 """The header, or the metadata of gRPC, of W3C Trace Context."""
-_PARENT = re.compile(r"00-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-([0-9a-f]{2})")
+_PARENT = r"00-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-([0-9a-f]{2})"
 _FLUSH_S = 5.0
-
-
-class Span(Protocol):
-    """One span, as the code inside it may complete it."""
-
-    def set(self, name: str, value: str | int | float | bool) -> None:
-        """Set an attribute: an identifier, a count or a code, never a text of a user."""
-
-    def fail(self, reason: str) -> None:
-        """Mark it as failed, for a reason that is one stable word."""
 
 
 class _NoSpan:
@@ -79,6 +78,8 @@ def tracing(service: str, *, role: str = "") -> Iterator[None]:
         service: The name of the service, or `command`.
         role: What this process does of it, where processes differ.
     """
+    import threading  # imported here, as all that only recording needs
+
     provider = _provider(service, role)
     _process.tracer = provider.get_tracer("assay", __version__)
     try:
@@ -124,7 +125,7 @@ def unsampled(parent: str) -> Iterator[None]:
     from opentelemetry import context
 
     # A span without a parent would be recorded.
-    known = parent if _PARENT.fullmatch(parent) else f"00-{secrets.token_hex(16)}-{secrets.token_hex(8)}-00"
+    known = parent if re.fullmatch(_PARENT, parent) else f"00-{os.urandom(16).hex()}-{os.urandom(8).hex()}-00"
     token = context.attach(parent_context(f"{known[:-2]}00"))
     try:
         yield
@@ -176,7 +177,7 @@ def parent_context(parent: str) -> Context:
     from opentelemetry.context import Context
     from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags, set_span_in_context
 
-    given = _PARENT.fullmatch(parent)
+    given = re.fullmatch(_PARENT, parent)
     if given is None:
         return Context()
     trace, above, flags = (int(part, 16) for part in given.groups())

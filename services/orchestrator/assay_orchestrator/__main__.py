@@ -16,7 +16,6 @@ from assay.errors import AssayError, InvalidInputError
 from assay.local.install_hint import install_hint
 from assay.runtime.deferred_imports import defer_imports
 from assay.runtime.logs import configure_logging
-from assay.runtime.telemetry import observed
 from assay_orchestrator.settings import Settings
 
 if TYPE_CHECKING:
@@ -61,6 +60,11 @@ def main() -> None:
 
 async def serve(settings: Settings) -> None:
     """Serve with these settings until a signal, or until the lease is over."""
+    if not (settings.metrics_listen or settings.traces):
+        await _serve_calls(settings)
+        return
+    from assay.runtime.telemetry import observed  # imported here: a laptop's start does without it
+
     async with observed(settings, role=settings.role, names_teams=settings.metrics_teams):
         await _serve_calls(settings)
 
