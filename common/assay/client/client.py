@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import uuid
 from contextlib import suppress
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import grpc.aio
@@ -113,9 +112,11 @@ class Client(ComparisonCalls):
             SetupError: The orchestrator is of an older version, which does not know some of the settings; the run is
                 cancelled (reason SERVER_TOO_OLD).
         """
+        from assay.metrics import without_defaults  # imported here: most clients start no run
+
         request = pb.CreateRunRequest(
             request_id=request_id or str(uuid.uuid4()),
-            spec=SETTINGS.to_wire(_as_given(settings)),
+            spec=SETTINGS.to_wire(without_defaults(settings)),
             dataset_id=dataset_id,
         )
         run = RUN.from_wire((await self._call(lambda: self._stub.CreateRun(request))).run)
@@ -503,14 +504,6 @@ class Client(ComparisonCalls):
                 return
             except UnavailableError as problem:
                 await self._lost(problem, patience)
-
-
-def _as_given(settings: RunSettings) -> RunSettings:
-    """Return settings without parameters of metrics that are at their defaults, which the server adds."""
-    from assay.metrics import given_parameters  # imported here: most clients start no run
-
-    metrics = [replace(each, parameters=given_parameters(each.kind, each.parameters)) for each in settings.metrics]
-    return replace(settings, metrics=metrics)
 
 
 def _meets(wanted: RunFilter, run: Run) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from assay.errors import Problem, SpecError
@@ -15,9 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from assay.metrics.core.score import Metric
-    from assay.model.run import MetricSettings
+    from assay.model.run import MetricSettings, RunSettings
 
-__all__ = ["METRICS", "build_metric", "complete_parameters", "count_problem", "given_parameters"]
+__all__ = ["METRICS", "build_metric", "complete_parameters", "count_problem", "given_parameters", "without_defaults"]
 
 _CLASSES = {
     "semantic_similarity": "SemanticSimilarity",
@@ -119,19 +120,28 @@ def complete_parameters(kind: str, given: Mapping[str, Any], *, where: str) -> d
     return complete
 
 
-def given_parameters(kind: str, complete: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the parameters of a metric without those that `complete_parameters` adds again.
+def without_defaults(settings: RunSettings) -> RunSettings:
+    """Return settings without the parameters of metrics that are at their defaults, which a server adds again.
 
     A server is sent these alone: an older one refuses parameters that it does not know, also at their defaults.
+    """
+    metrics = [replace(each, parameters=given_parameters(each.kind, each.parameters)) for each in settings.metrics]
+    return replace(settings, metrics=metrics)
+
+
+def given_parameters(kind: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parameters of a metric without those that `complete_parameters` adds again.
 
     Args:
         kind: The kind of metric.
-        complete: Its parameters; those of a kind that is not known are returned as they are.
+        parameters: Of this version or of one that knew fewer. Those of an unknown kind are returned as they are.
     """
-    found = dict(complete)
-    for name in complete:
-        fewer = {key: value for key, value in found.items() if key != name}
-        with suppress(SpecError):  # a parameter without a default is given
-            if complete_parameters(kind, fewer, where=kind) == complete:
-                found = fewer
+    found = dict(parameters)
+    with suppress(SpecError):
+        complete = complete_parameters(kind, parameters, where=kind)
+        for name in parameters:
+            fewer = {key: value for key, value in found.items() if key != name}
+            with suppress(SpecError):  # a parameter without a default is given
+                if complete_parameters(kind, fewer, where=kind) == complete:
+                    found = fewer
     return found

@@ -11,13 +11,14 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from assay.errors import ConflictError, OverloadedError, Problem, SpecError
+from assay.metrics import without_defaults
 from assay.runtime.failpoints import failpoint
 from assay.storage.times import now
 from assay.telemetry.tracing import traceparent
 from assay.version import __version__
 from assay_orchestrator.runs.planner import agent_key
 from assay_orchestrator.store import audit, datasets, quotas, runs, shards, stops, tokens
-from assay_orchestrator.store.settings_json import settings_to_json
+from assay_orchestrator.store.settings_json import settings_from_json, settings_to_json
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
@@ -70,8 +71,7 @@ class Creation:
         existing = await self._database.read(lambda c: runs.get_by_request(c, scope, request_id))
         if existing is None:
             existing = await self._accept(scope, request_id, request_hash, settings, dataset)
-        # Versions before compared what they had completed.
-        if existing.request_hash not in (request_hash, _request_hash(settings, dataset)):
+        if existing.request_hash != request_hash and not _is_same(existing, settings, dataset):
             raise ConflictError(f"request id {request_id!r} was used for another spec or dataset: use a new request id")
         return existing.run_id
 
@@ -162,6 +162,14 @@ def _new_run_id(name: str) -> str:
     """Return a readable id that is unique and safe as a file name."""
     slug = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:40].strip("-") or "run"
     return f"{slug}-{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
+
+
+def _is_same(existing: RunRecord, settings: RunSettings, dataset: DatasetRef) -> bool:
+    """Return whether a stored run is what a request asks for: versions of clients say different parts of one spec."""
+    if existing.dataset_id != dataset.dataset_id:
+        return False
+    stored, wanted = (without_defaults(each) for each in (settings_from_json(existing.spec), settings))
+    return _request_hash(stored, dataset) == _request_hash(wanted, dataset)
 
 
 def _request_hash(settings: RunSettings, dataset: DatasetRef) -> str:
