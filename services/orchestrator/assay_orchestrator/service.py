@@ -137,7 +137,7 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
             raise SpecError([Problem(str(refusal), "spec")]) from None
         if self._fixed_scope is None:  # the interceptor has refused a spec of another team
             asked = dataclasses.replace(asked, team=scope.team)
-        access = await self._manager.access_of(scope)
+        access = await self._manager.access.of(scope.team)
         # In a thread: a schema of 64 kB takes half a second to check.
         settings = await asyncio.to_thread(check_settings, asked, self._settings, access)
         await self._manager.preflight(scope, settings, access)

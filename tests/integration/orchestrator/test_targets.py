@@ -125,6 +125,30 @@ async def test_a_host_needs_a_target_of_the_team(tmp_path: Path, settings_of: Se
         assert len(served.heads) == 1
 
 
+async def test_a_run_is_not_resumed_where_its_target_is_gone(tmp_path: Path, settings_of: SettingsOf) -> None:
+    """It stays paused, and continues once the target is there again."""
+    async with agent() as served, installation(tmp_path) as (_, team_admin, runner):
+        address = f"127.0.0.1:{served.port}"
+        await admin.create_target(team_admin, "bot", address)
+        cases = [Case(f"c{number}", (Turn(f"q{number}", references=("yes",)),)) for number in range(500)]
+        dataset = await runner.upload_dataset(cases, name="d")
+        run = await runner.create_run(asking(settings_of, served.url), dataset.dataset_id)
+        paused = await runner.pause_run(run.run_id)
+        async for _event in runner.watch_run(run.run_id):
+            paused = await runner.get_run(run.run_id)
+            if paused.state is RunState.PAUSED:
+                break
+        await admin.delete_target(team_admin, "bot")
+        with pytest.raises(InvalidInputError, match="targets create"):
+            await runner.resume_run(run.run_id)
+        assert (await runner.get_run(run.run_id)).state is RunState.PAUSED
+        await admin.create_target(team_admin, "bot", address)
+        await runner.resume_run(run.run_id)
+        async for _event in runner.watch_run(run.run_id):
+            pass
+        assert (await runner.get_run(run.run_id)).state is RunState.SUCCEEDED
+
+
 async def test_who_may_register_what(tmp_path: Path) -> None:
     """Team admins for their team, operators for every one, runners only look; what is no address is refused."""
     async with installation(tmp_path) as (shared, team_admin, runner):

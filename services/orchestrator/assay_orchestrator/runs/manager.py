@@ -110,7 +110,7 @@ class RunManager:
         self._dispatcher = dispatcher
         self._catalogue = Catalogue(database)
         self._service_scopes = ServiceScopes(database)
-        self._access = TeamAccess(database, settings)
+        self.access = TeamAccess(database, settings)
         self._pause_wait_s = pause_wait_s
         self._lists = RunLists(database, self.storage_problem)
         self._partial = PartialSummaries(database)
@@ -158,10 +158,6 @@ class RunManager:
             OverloadedError: Too many runs are active.
         """
         return await self.get(scope, await self._creation.create(scope, request_id, settings, dataset, asked))
-
-    async def access_of(self, scope: Scope) -> AgentAccess:
-        """Return what the agents of a scope's runs may reach and be sent."""
-        return await self._access.of(scope.team)
 
     async def preflight(self, scope: Scope, settings: RunSettings, access: AgentAccess) -> None:
         """Raise unless the services that a run of a team needs would work: its agent's, the embedder and the judge.
@@ -274,13 +270,14 @@ class RunManager:
             spend_cap: Another cap on what it may spend on judging; None to keep its cap.
 
         Raises:
-            InvalidInputError: A cap for a run without a judge.
+            InvalidInputError: A cap for a run without a judge; a host or a secret that the team may no longer use.
             OverloadedError: The team has reached a quota.
             WrongStateError: The run has ended, or is running while errors are to be retried or the cap to be changed.
         """
         run = await self.get(scope, run_id)
         if spend_cap is not None:
             check_spend_cap(run, spend_cap)
+        self._planner.check_access(run.settings, await self.access.of(scope.team))
         self._worker.pauses.retry(run_id)
         await self._resume(scope, run_id, retry_errors=retry_errors, spend_cap=spend_cap)
         return await self.get(scope, run_id)
@@ -435,7 +432,7 @@ class RunManager:
             lambda c: (runs.count_pauses(c, run_id), stops.is_stopped(c, run_id), runs.read_origin(c, run_id))
         )
         run = await self._catalogue.load(run_id)
-        access = await self._access.of(team)
+        access = await self.access.of(team)
         if run.settings.stopping is not None:  # half a second, not to be spent while the first look holds its locks
             await asyncio.to_thread(importlib.import_module, "scipy.special")
         scope = await self._service_scopes.of(team)

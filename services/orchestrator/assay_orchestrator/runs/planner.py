@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 from weakref import WeakValueDictionary
 
-from assay.errors import InvalidInputError, WrongStateError
+from assay.errors import InvalidInputError, SpecError, WrongStateError
 from assay.metrics import build_metric
 from assay.model.scope import LOCAL
 from assay.spec.grpc_options import target_host
 from assay.spec.model import checks_of, needed_embeddings, wants_verdicts
 from assay_orchestrator.agents import agent_problems, build_agent
 from assay_orchestrator.agents.hosted import HostedAgent
+from assay_orchestrator.agents.http_hosts import check_host
 from assay_orchestrator.agents.secrets import binding_problems
 from assay_orchestrator.instruments import ObservedRun
 from assay_orchestrator.pipeline.function_metrics import function_metrics
@@ -88,8 +89,7 @@ class Planner:
             WrongStateError: The run needs an embedder or a judge, and this orchestrator has none.
         """
         wanted = run.settings
-        if wanted.judge is not None and (problems := judge_key_problems(wanted.judge, access)):
-            raise InvalidInputError(problems)
+        self.check_access(wanted, access)
         host = self.hosted_agent(run.run_id) if wanted.needs_host else None
         metrics = [build_metric(metric) for metric in wanted.metrics]
         embeddings = {metric.embedding for metric in metrics if metric.embedding is not None}
@@ -132,6 +132,18 @@ class Planner:
     async def aclose(self) -> None:
         """End the scorers."""
         await self._scorers.aclose()
+
+    def check_access(self, settings: RunSettings, access: AgentAccess) -> None:
+        """Raise unless the agent and the judges of a run may be called, and be sent the secrets that they are to get.
+
+        Raises:
+            SpecError: They may not; holds every problem.
+        """
+        problems = check_host(settings.agent, access) + binding_problems(settings.agent, access)
+        if settings.judge is not None:
+            problems += judge_key_problems(settings.judge, access)
+        if problems:
+            raise SpecError(problems)
 
     async def agent_problems(self, settings: RunSettings, access: AgentAccess) -> Sequence[Problem]:
         """Return why a run's agent cannot be called; where workers call it, as far as that is known here."""
