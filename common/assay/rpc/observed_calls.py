@@ -41,7 +41,9 @@ class ObservedMethod:
         self._name = method.rpartition(".")[2]
         # Messages of a stream belong to many traces: what answers them has a span for each.
         self._has_span = is_tracing() and not rule.server_streams and not method.startswith("/grpc.")
-        self._in_flight = IN_FLIGHT.series(self._name)
+        self._running = 0
+        # A number that the scrape reads: a gauge takes a lock each time that it rises or falls.
+        IN_FLIGHT.series(self._name).set_function(lambda: self._running)
         self._durations = None if rule.client_streams or rule.server_streams else DURATIONS.series(self._name)
         self._by_code: dict[grpc.StatusCode, Series] = {}
         self._count(grpc.StatusCode.OK)
@@ -53,7 +55,7 @@ class ObservedMethod:
 
         async def observed(raw: Any, context: grpc.aio.ServicerContext[Any, Any]) -> Any:
             begun = perf_counter()
-            self._in_flight.inc()
+            self._running += 1
             code = grpc.StatusCode.OK
             try:
                 return await answer(raw, context)
@@ -64,8 +66,8 @@ class ObservedMethod:
                 code = _code_of(context)
                 raise
             finally:
-                self._in_flight.dec()
-                self._count(code).inc()
+                self._running -= 1
+                (self._by_code.get(code) or self._count(code)).inc()
                 if self._durations is not None:
                     self._durations.observe(perf_counter() - begun)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from typing import Protocol
 
     from prometheus_client import CollectorRegistry
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
         def set(self, value: float) -> None:
             """Set a gauge."""
+
+        def set_function(self, read: Callable[[], float]) -> None:
+            """Have a gauge read when it is scraped: by another thread."""
 
         def set_to_current_time(self) -> None:
             """Set a gauge to the present moment, in seconds since 1970."""
@@ -53,6 +56,9 @@ class _Silent:
         pass
 
     dec = set = observe = set_to_current_time = inc
+
+    def set_function(self, read: Callable[[], float]) -> None:
+        pass
 
 
 _SILENT: Series = _Silent()
