@@ -89,7 +89,7 @@ def seen(whole: Seen, tmp_path: Path) -> Seen:
         ("DELETE FROM answers WHERE case_index = 3", "/3/0 was asked and has no answer"),
         ("UPDATE answers SET created_at = '2020-01-01T00:00:00.000Z'", "after its answer was stored"),
         ("UPDATE dataset_cases SET upload_id = 'x'", "12 cases of uploads that broke off are left"),
-        ("INSERT INTO deletions VALUES ('r', NULL, '')", "1 unfinished deletions are left"),
+        ("INSERT INTO deletions (run_id, created_at) VALUES ('r', '')", "1 unfinished deletions are left"),
     ],
 )
 def test_what_is_stored_is_checked(seen: Seen, change: str, problem: str) -> None:

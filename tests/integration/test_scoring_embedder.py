@@ -10,6 +10,7 @@ import pytest
 
 import assay
 from assay.errors import OverloadedError, UnavailableError
+from assay.metrics.core.embedding import EmbeddingSettings
 from assay.rpc.server import RpcServer
 from assay.scoring.vectors import ServiceVectors
 from assay.v1 import embedder_pb2, embedder_pb2_grpc
@@ -63,4 +64,4 @@ async def test_an_embedder_that_does_not_answer_is_named(tmp_path: Path) -> None
     """Nothing is scored, and the message says which address was tried; nothing is left open."""
     embedder = ServiceVectors(f"unix:{tmp_path / 'gone.sock'}", [], server_timeout_s=0.2)
     with pytest.raises(UnavailableError, match=r"no embedder answers at unix:.*gone\.sock"):
-        await asyncio.to_thread(embedder.embed, ["a"], "m")
+        await asyncio.to_thread(embedder.embed, ["a"], EmbeddingSettings("m"))

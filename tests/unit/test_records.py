@@ -6,8 +6,9 @@ import copy
 import dataclasses
 import inspect
 import pickle
+from collections.abc import Callable
 from dataclasses import field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import pytest
 from hypothesis import given
@@ -56,7 +57,7 @@ def test_values_compare_hash_and_show_as_those_of_the_standard_library(one: list
         assert repr(again) == repr(own[0])
         assert type(again) is Own
     assert own[0].third is not own[1].third
-    assert (own[0] == standard[0]) is False
+    assert (own[0] == cast("object", standard[0])) is False
 
 
 @records.dataclass(frozen=True, slots=True)
@@ -67,7 +68,12 @@ class Hashable:
 def test_it_is_frozen_has_slots_and_the_usual_signature() -> None:
     """Fields cannot be assigned or deleted, others cannot be added; a wrong call is a TypeError."""
     own = Own(1)
-    for change in (lambda: setattr(own, "first", 2), lambda: delattr(own, "first"), lambda: setattr(own, "new", 2)):
+    changes: list[Callable[[], None]] = [
+        lambda: setattr(own, "first", 2),
+        lambda: delattr(own, "first"),
+        lambda: setattr(own, "new", 2),
+    ]
+    for change in changes:
         with pytest.raises(dataclasses.FrozenInstanceError):
             change()
     assert not hasattr(own, "__dict__")

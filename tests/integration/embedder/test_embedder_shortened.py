@@ -173,7 +173,7 @@ async def test_the_answer_about_a_dimension_is_waited_for(
 
 async def test_scoring_outside_a_run_has_the_same_score(tmp_path: Path, embedder: Any, model: str) -> None:
     """`assay.score` takes the same parameters, and a function of one's own has no dimension to choose."""
-    given = {"model": model, "dimension": DIMENSION, "windowed": True}
+    given: dict[str, Any] = {"model": model, "dimension": DIMENSION, "windowed": True}
     _, row = await finished(tmp_path, embedder, settings(**given), LONG_ANSWER)
     address = f"unix:{tmp_path / 'embedder.sock'}"
     score = await asyncio.to_thread(

@@ -55,6 +55,7 @@ class Paced:
         self._database = database
         self.read = database.read
         self.close = database.close
+        self.forget_deleted = database.forget_deleted
 
     async def write(self, change: Callable[[sa.Connection], Any]) -> Any:
         """Wait, then make a change."""

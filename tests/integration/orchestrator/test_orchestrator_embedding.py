@@ -168,7 +168,8 @@ async def test_only_runs_of_one_group_and_team_share_a_client(
 
         def of(team: str, group_id: str, model: str = "tiny") -> EmbeddingClient:
             wanted = dataclasses.replace(settings_of(), team=team, group_id=group_id)
-            return planner._embedders(wanted, [model], "")[model]
+            embedding = EmbeddingSettings(model)
+            return planner._embedders(wanted, [embedding], "")[embedding]
 
         first = of("a", "g")
         assert of("a", "g") is first

@@ -143,7 +143,9 @@ async def test_a_run_pauses_where_the_tokens_of_its_team_are_used_up(
     tmp_path: Path, database_url: str, settings_of: SettingsOf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What is in flight ends, the cause is the quota, a resume waits for room in it, and no other team is affected."""
-    monkeypatch.setitem(BudgetWatch.__init__.__kwdefaults__, "check_s", 0.02)
+    defaults = BudgetWatch.__init__.__kwdefaults__
+    assert defaults is not None
+    monkeypatch.setitem(defaults, "check_s", 0.02)
     async with shared_installation(tmp_path, database_url=database_url) as shared:
         client, other = await shared.member("search"), await shared.member("ads")
         await limit(shared, "search", TOKENS_PER_DAY=150)

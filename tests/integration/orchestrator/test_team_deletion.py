@@ -108,7 +108,10 @@ def rows_of(connection: sa.Connection, team: str) -> dict[str, int]:
 
 async def erased(client: Client, team: str) -> admin.TeamDeletion:
     """Delete a team and return what was found at the end."""
-    return await until(lambda: admin.delete_team(client, team), lambda found: found.team.erased_at)
+    deletion: admin.TeamDeletion = await until(
+        lambda: admin.delete_team(client, team), lambda found: found.team.erased_at
+    )
+    return deletion
 
 
 def test_every_table_has_its_place_in_a_deletion() -> None:

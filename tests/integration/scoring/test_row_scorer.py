@@ -223,7 +223,7 @@ async def test_a_row_without_scores_says_what_to_do(
 ) -> None:
     """An error of a scorer process is an error of each metric, and the detail says what is wrong and what to do."""
     scorer = scorer_of(make_pool(), ("exact_match", {}))
-    row = dataclasses.replace(row_of("a" * 300_000, "a"), embeddings={"m": effect(expression)})
+    row = dataclasses.replace(row_of("a" * 300_000, "a"), embeddings={EmbeddingSettings("m"): effect(expression)})
     (score,) = await scorer.score(row)
     assert (score.status, score.value, score.reason) == (ScoreStatus.ERROR, None, failure)
     assert advice in score.detail["message"]

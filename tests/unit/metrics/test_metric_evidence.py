@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -66,7 +67,13 @@ def test_each_model_is_asked_for_what_its_own_metrics_need(metric: Callable[...,
 
 def test_other_vectors_of_one_model_are_asked_for_apart(metric: Callable[..., Metric]) -> None:
     """A dimension, and windows, make other vectors: metrics that agree in all share them."""
-    kinds = ({}, {"windowed": True}, {"dimension": 64}, {"dimension": 64, "windowed": True}, {"dimension": 64})
+    kinds: list[dict[str, Any]] = [
+        {},
+        {"windowed": True},
+        {"dimension": 64},
+        {"dimension": 64, "windowed": True},
+        {"dimension": 64},
+    ]
     metrics = [metric("semantic_similarity", **given) for given in kinds]
     case = Case("case", (Turn("q", references=("r",)),))
     assert list(wanted_texts(metrics, case, AgentResponse(text="a"))) == [
