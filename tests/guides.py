@@ -96,6 +96,12 @@ NOT_RUN = {
         "make mutants": "takes up to 90 minutes",
         ".venv/bin/python -m tools.mutants": "takes minutes; `test_mutants.py` runs its parts",
     },
+    "docs/observability.md": {
+        "pip install": "needs the network",
+        "assay serve": "serves until it is stopped; `test_cli_observability.py` reads the metrics of such processes",
+        "export ": "names a receiver of traces",
+        "assay run": "needs that receiver: `test_cli_observability.py` runs it with one",
+    },
     "docs/operating.md": {
         "assay admin migrate": "needs a shared PostgreSQL: `test_upgrade_in_use.py` runs it",
         "pg_": "needs a server of its own: `test_backups.py` runs it",
@@ -104,6 +110,7 @@ NOT_RUN = {
         "touch ": "restores a server: `test_backups.py` runs it",
         "sqlite3 ": "needs a file in use: `test_backups.py` makes such a copy",
     },
+    "docs/runbook.md": {"kubectl ": "needs a cluster"},
     "docs/runs.md": {
         "assay runs pause": "needs a run in this state: `test_cli_runs.py` runs it",
         "assay runs resume": "needs a run in this state: `test_cli_runs.py` and `test_cli_checks.py` run it",
