@@ -58,7 +58,7 @@ class Lists:
         """Run the script with pip of this environment, which finds the wheels and nothing else."""
         pip = {"PIP_CONFIG_FILE": os.devnull, "PIP_INDEX_URL": self.index.as_uri(), "PIP_FIND_LINKS": str(self.wheels)}
         own = {"PATH": os.environ["PATH"], "INSTALLER": sys.executable, "TORCH_BUILD": torch_build}
-        command = ["sh", SCRIPT, str(self.folder / "env" / "bin" / "python"), *names]
+        command = ["sh", str(SCRIPT), str(self.folder / "env" / "bin" / "python"), *names]
         return subprocess.run(command, cwd=self.folder, env=own | pip, capture_output=True, text=True, check=False)
 
     @property

@@ -53,9 +53,16 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
     Args:
         options: The limits.
         rules: The rule of each method by its full name, "/package.Service/Method".
+        until_open: Waits until a method, by its full name, may be called; None where all may from the start.
     """
 
-    def __init__(self, options: ServerOptions, rules: Mapping[str, MethodRule]) -> None:
+    def __init__(
+        self,
+        options: ServerOptions,
+        rules: Mapping[str, MethodRule],
+        until_open: Callable[[str], Awaitable[None]] | None = None,
+    ) -> None:
+        self._until_open = until_open
         self._options = options
         self._rules = rules
         self._admission = Admission(options)
@@ -75,6 +82,8 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
         if known is not None:
             return known
         rule = self._rules.get(method)
+        if rule is not None and self._until_open is not None:
+            await self._until_open(method)
         handler = await continuation(handler_call_details) if rule is not None else None
         if rule is None or handler is None:
             return None

@@ -56,6 +56,8 @@ class RpcServer:
         self._health_server: grpc.aio.Server | None = None
         self._bound = ""
         self._later = _LaterHandlers()
+        self._held: set[str] = set()
+        self._opened = asyncio.Event()
         self._health = Health(frozenset())
         self._serving = False
 
@@ -69,7 +71,8 @@ class RpcServer:
 
         Args:
             service_name: Full name, e.g. "assay.v1.RunService"; health and reflection use it.
-            register: Registers the servicer with the gRPC server; None where `complete` does after the start.
+            register: Registers the servicer with the gRPC server; None where `complete` does after the start. Calls of
+                such a service wait until the server serves.
             methods: The rule of each of its methods by name; None for those of `assay.rpc.methods.METHODS`.
 
         Raises:
@@ -81,12 +84,13 @@ class RpcServer:
             raise RuntimeError(f"{service_name} has no rules for its methods: add them to assay.rpc.methods.METHODS")
         self._rules |= rules_of(service_name, METHODS[service_name] if methods is None else methods)
         self._services[service_name] = register or _nothing
+        if register is None:
+            self._held.add(service_name)
 
     def complete(self, service_name: str, register: Callable[[grpc.aio.Server], None]) -> None:
         """Register the servicer of a service that was added without one.
 
-        For a server that listens before it imports what its calls need. The event loop must not run between `start`
-        and this: calls that come meanwhile wait for it, and would otherwise be answered UNIMPLEMENTED.
+        For a server that listens before it imports what its calls need: calls that come meanwhile wait until it serves.
 
         Args:
             service_name: As it was added.
@@ -121,7 +125,7 @@ class RpcServer:
         if self._options.reflection:
             rules |= rules_of(_REFLECTION_SERVICE, METHODS[_REFLECTION_SERVICE])
         server = grpc.aio.server(
-            interceptors=[CallInterceptor(self._options, rules), *self._options.interceptors],
+            interceptors=[CallInterceptor(self._options, rules, self._until_open), *self._options.interceptors],
             options=server_arguments(self._options),
         )
         self._health = Health(frozenset(self._services))
@@ -162,15 +166,23 @@ class RpcServer:
 
         return server_credentials(self._options.tls)
 
+    async def _until_open(self, method: str) -> None:
+        # Before a servicer has recovered what was in progress, a call finds what is about to change.
+        if not self._opened.is_set() and method.split("/")[1] in self._held:
+            await self._opened.wait()
+
     def set_serving(self, serving: bool) -> None:
         """Say through health whether the server takes work."""
         self._serving = serving
         self._health.set_serving(serving)
+        if serving:
+            self._opened.set()
 
     def begin_stopping(self) -> None:
         """Turn health to NOT_SERVING and set `stopping`; running calls continue."""
         self.set_serving(False)
         self.stopping.set()
+        self._opened.set()  # no call waits for a start that will not come
 
     async def stop(self, grace_s: float) -> None:
         """Refuse new calls, let running ones finish, then cancel the rest.

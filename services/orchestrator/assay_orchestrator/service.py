@@ -112,7 +112,6 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
     ) -> pb.UploadDatasetResponse:
         """Store a dataset."""
         scope = self._scope()
-        await self._manager.started.wait()  # a client may send while this process starts, and discards broken uploads
         upload = _Upload(self._database, scope)
         try:
             async for part in request_iterator:

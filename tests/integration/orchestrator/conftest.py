@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
 
@@ -53,9 +54,10 @@ async def _serve(
     planner, dispatcher = Planner(settings, embedder), open_dispatcher(settings, database)
     manager = RunManager(database, settings, planner, dispatcher, storage_backoff=storage_backoff)
     service = RunService(database, manager, settings, server.stopping, LOCAL)
-    server.add(
-        "assay.v1.RunService", lambda grpc: orchestrator_pb2_grpc.add_RunServiceServicer_to_server(service, grpc)
-    )
+    register = partial(orchestrator_pb2_grpc.add_RunServiceServicer_to_server, service)
+    # As the process does it: calls that come before the manager has started wait.
+    server.add("assay.v1.RunService")
+    server.complete("assay.v1.RunService", register)
     address = await server.start(settings.listen)
     if before_start is not None:
         await before_start(address)

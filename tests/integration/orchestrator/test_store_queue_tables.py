@@ -36,7 +36,7 @@ WHERE pronamespace = current_schema()::regnamespace AND proname LIKE 'procrastin
 """
 _TRIGGERS = """
 SELECT pg_get_triggerdef(pg_trigger.oid) FROM pg_trigger JOIN pg_class ON pg_class.oid = tgrelid
-WHERE NOT tgisinternal AND relnamespace = current_schema()::regnamespace
+WHERE NOT tgisinternal AND relnamespace = current_schema()::regnamespace AND relname LIKE 'procrastinate%'
 """
 _TYPES = """
 SELECT typname, enumlabel FROM pg_type JOIN pg_enum ON enumtypid = pg_type.oid

@@ -90,8 +90,8 @@ async def test_calls_are_taken_until_clients_have_left(wire: Any, tmp_path: Path
     await asyncio.wait([serving])
 
 
-async def test_a_server_that_listens_before_its_imports_answers_a_call_that_came_meanwhile(wire: Any) -> None:
-    """Clients are connected while the loop is kept busy; their calls wait for the handlers and are not refused."""
+async def test_calls_wait_until_a_server_that_listens_early_serves(wire: Any) -> None:
+    """Clients are connected during imports and recovery; their calls are not refused and not answered too early."""
     server = RpcServer(ServerOptions(reflection=False))
     server.add(SERVICE, methods={"Echo": MethodRule(Slots.CALLS)})
     wire.closing(server)
@@ -106,6 +106,11 @@ async def test_a_server_that_listens_before_its_imports_answers_a_call_that_came
                 (grpc.method_handlers_generic_handler(SERVICE, handlers),)
             ),
         )
+        health: Any = health_pb2_grpc.HealthStub(channel)
+        for _ in range(3):  # a call that came later is answered: this one would be, too
+            found = await asyncio.to_thread(health.Check, health_pb2.HealthCheckRequest(), timeout=60)
+        assert (found.status, answer.done()) == (Status.NOT_SERVING, False)
+        server.set_serving(True)
         assert await asyncio.to_thread(answer.result) == b"question"
 
 

@@ -116,7 +116,6 @@ class RunManager:
         self._partial = PartialSummaries(database)
         self._deleter = Deleter(database)
         self._pausing: set[str] = set()
-        self.started = asyncio.Event()
         self.notifier = Notifier()
         shares = FairShares(settings.team_weights, settings.agent_limits)
         self._worker = ShardWorker(
@@ -144,9 +143,10 @@ class RunManager:
         if not self._dispatcher.alone:
             self._peers.start()
         self._unattended.start()
-        self._budgets.start()
+        # A file without identities has one team. A worker of a shared database does not know whether there are more.
+        if self._settings.auth != "none" or self._settings.database_url:
+            self._budgets.start()
         await self._deleter.recover()
-        self.started.set()
 
     async def create(
         self, scope: Scope, request_id: str, settings: RunSettings, dataset: DatasetRef, asked: RunSettings
