@@ -9,6 +9,8 @@ import tomllib
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import yaml
+from tests.compose_file import SERVICES
 from tests.guides import NOT_RUN, PAGES, ROOT, Block, blocks
 from tests.unit.test_guide_commands import problem_of
 
@@ -155,8 +157,12 @@ def test_yaml_is_what_its_reader_takes(block: Block, folder: Path) -> None:
         assert {each["name"] for each in data["images"]} == {
             f"assay-{each.removeprefix('services/')}" for each in _services()
         }
+    elif "patches" in data:
+        names = {path.stem for path in (ROOT / "deploy" / "base").glob("*.yaml")}
+        assert all(set(each["target"]["name"].split("|")) <= names for each in data["patches"])
+        assert all(step["op"] == "add" for each in data["patches"] for step in yaml.safe_load(each["patch"]))
     elif "services" in data:
-        assert set(data["services"]) == {"embedder"}
+        assert set(data["services"]) <= set(SERVICES)
     else:
         rest: dict[str, Any] = {"dataset": "qa.jsonl", "agent": {"adapter": "replay"}}
         rest["metrics"] = sorted(_metrics_of(data.get("gates", []))) or ["exact_match", "judge_score"]
