@@ -20,7 +20,7 @@ demo: .venv/run.stamp          ## run an evaluation on a real example
 	@$(BIN)/assay run $(EXAMPLE)/assay.yaml
 
 test: .venv/dev.stamp          ## run the tests; the end names those that are left out, and what runs them
-	$(BIN)/python -m pytest -n 5 --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder
 
 test-unit: .venv/dev.stamp     ## run the unit tests alone, in a minute
 	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder tests/unit

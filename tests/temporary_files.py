@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 
 NEEDED_BYTES = 4 << 30
-"""What must be free: five workers, each with a PostgreSQL server, use less than half of it."""
+"""What must be free: four workers, each with a PostgreSQL server, use a third of it."""
 _VARIABLES = ("PYTEST_DEBUG_TEMPROOT", "TMPDIR")
 
 
