@@ -454,7 +454,7 @@ async def judged(client: Client, judge: JudgeSettings, agent: AgentSettings, fol
 
 
 async def refusals(client: Client, port: int) -> list[str]:
-    """Return what callers are told of specs that cannot be used, on the wire."""
+    """Return the errors that callers get for specs that cannot be used, on the wire."""
     said = []
     for target, header in (
         (f"http://127.0.0.1:{port}/", "secret://lines"),

@@ -300,7 +300,7 @@ def test_what_is_no_address_of_a_target(pattern: str) -> None:
 
 
 def test_the_key_of_a_judge_goes_to_a_target() -> None:
-    """As those of agents; the judge service is told whose it is, as it does not know the run's team."""
+    """As those of agents; the judge service gets the team with the call, as it does not know the run's."""
     judge = JudgeSettings("openai", "m", key_variable="secret://openai", others=(
         JudgeSettings("anthropic", "m", key_variable="secret://beta/key"), JudgeSettings("openai", "m2"),
     ))  # fmt: skip

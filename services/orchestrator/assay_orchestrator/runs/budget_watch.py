@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from typing import TYPE_CHECKING, Protocol
 
-from assay.errors import AssayError
 from assay.model.run import RunState
+from assay_orchestrator.runs.periodic_check import PeriodicCheck
 from assay_orchestrator.store import control, quotas, runs
 
 if TYPE_CHECKING:
@@ -46,18 +45,15 @@ class BudgetWatch:
     def __init__(self, database: Database, owner: PausingOwner, *, check_s: float = CHECK_S) -> None:
         self._database = database
         self._owner = owner
-        self._check_s = check_s
-        self._loop: asyncio.Task[None] | None = None
+        self._periodic = PeriodicCheck("quotas of teams", self.check, check_s)
 
     def start(self) -> None:
         """Start to look."""
-        self._loop = asyncio.create_task(self._check_periodically(), name="pause runs over a quota")
+        self._periodic.start()
 
     async def aclose(self) -> None:
         """Stop looking."""
-        if self._loop is not None:
-            self._loop.cancel()
-            await asyncio.gather(self._loop, return_exceptions=True)
+        await self._periodic.aclose()
 
     async def check(self) -> None:
         """Pause the runs whose team has used up a quota.
@@ -85,13 +81,3 @@ class BudgetWatch:
             self._owner.on_paused(run_id, reason)
         else:
             self._owner.on_pausing(run_id)
-
-    async def _check_periodically(self) -> None:
-        while True:
-            await asyncio.sleep(self._check_s)
-            try:
-                await self.check()
-            except AssayError as problem:
-                _log.warning("cannot check quotas: %s", problem.message)
-            except Exception:  # noqa: BLE001 - the boundary of a task: the loop must not end
-                _log.exception("check of quotas failed")

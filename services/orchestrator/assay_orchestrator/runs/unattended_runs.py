@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from typing import TYPE_CHECKING, Protocol
 
-from assay.errors import AssayError
+from assay_orchestrator.runs.periodic_check import PeriodicCheck
 from assay_orchestrator.store import attendance
 
 if TYPE_CHECKING:
@@ -45,17 +44,15 @@ class UnattendedRuns:
         self._database = database
         self._owner = owner
         self._limit_s = limit_s
-        self._loop: asyncio.Task[None] | None = None
+        self._periodic = PeriodicCheck("unattended runs", self.check, min(limit_s / _CHECKS_PER_LIMIT, _MOST_CHECK_S))
 
     def start(self) -> None:
         """Start to check."""
-        self._loop = asyncio.create_task(self._check_periodically(), name="pause unattended runs")
+        self._periodic.start()
 
     async def aclose(self) -> None:
         """Stop checking."""
-        if self._loop is not None:
-            self._loop.cancel()
-            await asyncio.gather(self._loop, return_exceptions=True)
+        await self._periodic.aclose()
 
     async def check(self) -> None:
         """Store which runs have hosts here, then pause those without any.
@@ -69,13 +66,3 @@ class UnattendedRuns:
         for run_id in await self._database.write(lambda c: attendance.pause_unattended(c, self._limit_s)):
             _log.warning("pausing run, no client hosts its agent: run=%s unattended_pause_s=%g", run_id, self._limit_s)
             await self._owner.pause_here(run_id)
-
-    async def _check_periodically(self) -> None:
-        while True:
-            await asyncio.sleep(min(self._limit_s / _CHECKS_PER_LIMIT, _MOST_CHECK_S))
-            try:
-                await self.check()
-            except AssayError as problem:
-                _log.warning("cannot check for unattended runs: %s", problem.message)
-            except Exception:  # noqa: BLE001 - the boundary of a task: the loop must not end
-                _log.exception("check for unattended runs failed")
