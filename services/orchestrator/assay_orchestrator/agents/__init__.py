@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from assay_orchestrator.agents.access import AgentAccess
     from assay_orchestrator.agents.hosted import HostedAgent
     from assay_orchestrator.agents.protocol import Agent
+    from assay_orchestrator.budgets.run_budget import RunBudget
     from assay_orchestrator.scoring.pool import ScorerPool
 
 __all__ = ["NotAskedError", "RetryingAgent", "agent_problems", "build_agent"]
@@ -31,6 +32,7 @@ def build_agent(
     pausing: asyncio.Event | None = None,
     scorers: ScorerPool | None = None,
     has_answers: bool = False,
+    budget: RunBudget | None = None,
 ) -> RetryingAgent:
     """Return the agent of a run, retrying as its settings say.
 
@@ -41,6 +43,7 @@ def build_agent(
         pausing: Set when nothing more is to be asked.
         scorers: Read replies that are much work to read; None to read all of them here.
         has_answers: Whether the run has answers already.
+        budget: What the run may spend; None for as much as it likes.
 
     Raises:
         InvalidInputError: The agent may not be reached, or an environment variable is missing.
@@ -69,7 +72,7 @@ def build_agent(
         # Imported here: most runs fill no prompt. The provider's package follows with the first question.
         from assay_orchestrator.agents.prompt import PromptAgent
 
-        agent = PromptAgent(settings, access)
+        agent = PromptAgent(settings, access, budget)
     # A recorded error is the same however often it is read.
     retries = settings.retries if settings.adapter != "replay" else 0
     marks_cold = hosted is None and settings.adapter != "replay"

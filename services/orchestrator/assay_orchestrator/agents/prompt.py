@@ -20,10 +20,14 @@ from assay.providers.parameters import LearnedParameters, Parameters, refuses, t
 from assay.spec.prompt_options import PromptOptions
 from assay.spec.variables import NAMED
 from assay_orchestrator.agents.http_hosts import check_host
+from assay_orchestrator.agents.prompt_cost import cost_of_reply, most_of
 from assay_orchestrator.agents.prompt_response import refused_status, response_from_reply
 from assay_orchestrator.agents.prompt_template import ConversationError, build_conversation
+from assay_orchestrator.agents.protocol import NotAskedError
 from assay_orchestrator.agents.secrets import SECRET_MISSING, Secrets
 from assay_orchestrator.agents.targets import agent_address
+from assay_orchestrator.budgets.run_budget import BudgetExhaustedError, RunBudget
+from assay_orchestrator.store.allotments import NOTHING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -34,6 +38,7 @@ if TYPE_CHECKING:
     from assay.providers.client import ModelClient
     from assay_orchestrator.agents.access import AgentAccess
     from assay_orchestrator.agents.prompt_template import Conversation
+    from assay_orchestrator.budgets.run_budget import Reservation
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,15 +71,17 @@ class PromptAgent:
     Args:
         settings: Checked settings.
         access: What may be called and named.
+        budget: What the run may spend.
 
     Raises:
         InvalidInputError: The provider's package is missing, its host is not allowed, or the key's variable or secret
             is missing or not allowed.
     """
 
-    def __init__(self, settings: AgentSettings, access: AgentAccess) -> None:
+    def __init__(self, settings: AgentSettings, access: AgentAccess, budget: RunBudget | None = None) -> None:
         problems: list[Problem] = []
         self._settings = settings
+        self._budget = budget or RunBudget()
         self._options = PromptOptions.from_options(settings.adapter, settings.options, problems)
         self._secrets = Secrets(access, agent_address(settings), problems)
         self._url = self._options.base_url or OWN_URLS[settings.adapter]
@@ -102,7 +109,11 @@ class PromptAgent:
         self._connecting = asyncio.Lock()
 
     async def answer(self, request: AgentRequest, case: Case) -> AgentResponse:
-        """Return the model's answer to a filled prompt."""
+        """Return the model's answer to a filled prompt.
+
+        Raises:
+            NotAskedError: The run's team has too little money or tokens left for the call.
+        """
         try:
             conversation = build_conversation(self._options, request, case)
         except ConversationError as problem:
@@ -112,26 +123,41 @@ class PromptAgent:
         except InvalidInputError as problem:
             return error_response(AgentErrorKind.RAISED, problem.message, type=SECRET_MISSING)
         client = await self._connected()
-        started = _Stopwatch()
         try:
-            async with asyncio.timeout(request.timeout_s):
-                response = await self._ask(client, conversation, started)
+            reservation = await self._budget.reserve(lambda: most_of(conversation, self._options, self._price))
+        except BudgetExhaustedError:
+            raise NotAskedError from None
+        started = _Stopwatch()
+        with reservation:
+            response = await self._answered(client, conversation, request.timeout_s, started, reservation)
+        return dataclasses.replace(self._secrets.redact_answer(response), latency_ms=started.elapsed_ms())
+
+    async def _answered(
+        self,
+        client: ModelClient,
+        conversation: Conversation,
+        timeout_s: float,
+        started: _Stopwatch,
+        reservation: Reservation,
+    ) -> AgentResponse:
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await self._ask(client, conversation, started, reservation)
         except TimeoutError:
-            response = error_response(
-                AgentErrorKind.TIMEOUT, f"no answer within {request.timeout_s:g} s", retryable=True
-            )
+            return error_response(AgentErrorKind.TIMEOUT, f"no answer within {timeout_s:g} s", retryable=True)
         except (AnswerTooLargeError, ReplyTooLargeError) as problem:
-            response = error_response(AgentErrorKind.TOO_LARGE, str(problem))
+            return error_response(AgentErrorKind.TOO_LARGE, str(problem))
         except (MalformedAnswerError, MalformedReplyError) as problem:
-            response = error_response(AgentErrorKind.MALFORMED, str(problem))
+            return error_response(AgentErrorKind.MALFORMED, str(problem))
         except UnreachableError as problem:
-            response = error_response(
+            if not problem.sent:
+                reservation.cost = NOTHING
+            return error_response(
                 AgentErrorKind.UNREACHABLE,
                 f"{self._url} cannot be reached: {problem}",
                 type=problem.type,
                 retryable=problem.may_pass,
             )
-        return dataclasses.replace(self._secrets.redact_answer(response), latency_ms=started.elapsed_ms())
 
     async def aclose(self) -> None:
         """Close the connections."""
@@ -152,7 +178,9 @@ class PromptAgent:
         )
         self._problems += _unsendable_headers(self._service.headers)
 
-    async def _ask(self, client: ModelClient, conversation: Conversation, started: _Stopwatch) -> AgentResponse:
+    async def _ask(
+        self, client: ModelClient, conversation: Conversation, started: _Stopwatch, reservation: Reservation
+    ) -> AgentResponse:
         sent = self._learned.apply(self._wanted)
         while True:
             started.restart()
@@ -171,10 +199,12 @@ class PromptAgent:
             except ProviderStatusError as refusal:
                 adapted = sent.without_refused(refusal)
                 if adapted is None:
+                    reservation.cost = NOTHING
                     return refused_status(refusal, self._settings.target, self._url, self._key_names)
                 self._learned.learn(sent, adapted)
                 sent = adapted
                 continue
+            reservation.cost = cost_of_reply(reply, self._price, reservation.cost)
             return response_from_reply(reply, sent.temperature, self._price)
 
     async def _connected(self) -> ModelClient:

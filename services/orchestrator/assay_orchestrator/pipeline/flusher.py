@@ -9,13 +9,16 @@ from collections import deque
 from functools import partial
 from operator import attrgetter
 from time import monotonic
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from assay.errors import StorageError
 from assay.model.run import CaseResult
 from assay.runtime.failpoints import failpoint
+from assay_orchestrator.budgets.run_budget import RunBudget
 from assay_orchestrator.store import attempts, results, spending
+from assay_orchestrator.store.allotments import NOTHING
 from assay_orchestrator.store.results import AnswerRecord
+from assay_orchestrator.store.spending import Spent
 from assay_orchestrator.summary.spent import spent_on
 
 if TYPE_CHECKING:
@@ -27,7 +30,6 @@ if TYPE_CHECKING:
     from assay_orchestrator.store.attempts import AttemptKey
     from assay_orchestrator.store.results import RowKey, Stored
     from assay_orchestrator.store.shards import Shard
-    from assay_orchestrator.store.spending import Spent
     from assay_orchestrator.store.stops import StopLook
 
 _MAX_BATCH = 500
@@ -47,6 +49,13 @@ class _Entry:
     done: asyncio.Future[None]
 
 
+class _Books(NamedTuple):
+    """What knows the cost of what is stored: the run's budget, and what answers and rows say."""
+
+    budget: RunBudget
+    spent_on: Callable[[Sequence[AnswerRecord], Sequence[CaseResult]], Spent]
+
+
 class Flusher:
     """Stores the answers and results of one run's shards in this process.
 
@@ -60,6 +69,7 @@ class Flusher:
         on_held: Called with a moment (`monotonic`) since which the shards of a transaction were seen to be this
             process's, and how many questions of each may be in flight by now.
         is_replay: Whether answers are recorded ones: what they used was paid for before.
+        budget: Knows what calls of the agent have used, where these are reserved.
         is_judged: Whether rows may have verdicts, which may have cost something.
         stop_look: Looks with every transaction whether the run stops early; None where it asks all cases.
         on_stopped: Called once that is so, after a transaction.
@@ -74,11 +84,14 @@ class Flusher:
         *,
         is_replay: bool = False,
         is_judged: bool = False,
+        budget: RunBudget | None = None,
         stop_look: StopLook | None = None,
         on_stopped: Callable[[StopLook], Awaitable[None]] | None = None,
     ) -> None:
         self._store = store
-        self._spent_on = partial(spent_on, is_replay=is_replay, is_judged=is_judged)
+        budget = budget if budget is not None else RunBudget()
+        counts_answers = not is_replay and not budget.is_metered
+        self._books = _Books(budget, partial(spent_on, counts_answers=counts_answers, is_judged=is_judged))
         self._run_id = run_id
         self._on_results = on_results
         self._on_held = on_held
@@ -129,7 +142,7 @@ class Flusher:
         try:
             while self._waiting:
                 batch, self._waiting = self._waiting[:_MAX_BATCH], self._waiting[_MAX_BATCH:]
-                write = _Batch(self._store, self._run_id, batch, self._open, self._stop_look, self._spent_on)
+                write = _Batch(self._store, self._run_id, batch, self._open, self._stop_look, self._books)
                 try:
                     stored = await self._store.outlast(write)
                 except Exception as problem:  # noqa: BLE001 - the boundary of a task: every waiting case gets it
@@ -179,10 +192,10 @@ class _Batch:
         entries: Sequence[_Entry],
         open_attempts: dict[RowKey, AttemptKey],
         stop_look: StopLook | None,
-        spent_on: Callable[[Sequence[AnswerRecord], Sequence[CaseResult]], Spent],
+        books: _Books,
     ) -> None:
         self._store = store
-        self._spent_on = spent_on
+        self._budget, self._spent_on = books
         self._run_id = run_id
         self._entries = entries
         self._open = open_attempts
@@ -192,11 +205,15 @@ class _Batch:
         self._call_count = 0
         self.rows: Sequence[CaseResult] = [entry.result for entry in entries if entry.result is not None]
         self._keys = [(row.case_index, row.repeat_index) for row in self.rows]
+        # The cost of an answer is stored with it, and that of calls that brought none; not with the journal alone, of
+        # which nothing shows whether it is stored already.
+        self._used = self._budget.used if self._answers or self.rows else self._budget.recorded
         self.begun = monotonic()
 
     async def __call__(self) -> Stored:
         self.begun = monotonic()
         stored = await self._store.write_once(self._change)
+        self._budget.recorded = self._used
         if self._stop_look is not None:
             self._stop_look.committed()
             if self._stop_look.is_new:
@@ -212,16 +229,22 @@ class _Batch:
 
     def _change(self, connection: sa.Connection) -> Stored:
         answers: Sequence[AnswerRecord] = self._answers
+        paid = self._used - self._budget.recorded
         self._call_count += 1
         if self._call_count > 1:
+            before = len(answers) + len(self.rows)
             answers, self.rows = results.without_stored(connection, self._run_id, answers, self.rows)
+            if len(answers) + len(self.rows) < before:
+                paid = NOTHING  # it was stored with them
             attempts.clear_journal(connection, self._run_id, self._attempts)
         if self._stop_look is not None:
             self._stop_look.lock(connection)
         epochs = {entry.shard.shard_index: entry.shard.epoch for entry in self._entries}
         stored = results.put_rows(connection, self._run_id, answers, self.rows, epochs)
         spent = self._spent_on(answers, self.rows)
-        spending.add_spent(connection, self._run_id, dataclasses.replace(spent, stored_bytes=stored.size_bytes))
+        total = Spent(spent.tokens + paid.tokens, spent.nano_usd + paid.nano_usd, stored.size_bytes)
+        spending.add_spent(connection, self._run_id, total)
+        self._budget.record(connection, self._used)
         if answers:
             failpoint("answer.before_commit")
         if self.rows:

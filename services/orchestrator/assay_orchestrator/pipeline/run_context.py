@@ -7,6 +7,7 @@ from dataclasses import field
 from typing import TYPE_CHECKING
 
 from assay.records import dataclass
+from assay_orchestrator.budgets.run_budget import RunBudget
 from assay_orchestrator.instruments import ObservedRun
 from assay_orchestrator.pipeline.case_traces import CaseTraces
 from assay_orchestrator.pipeline.turns import Turns
@@ -51,6 +52,7 @@ class RunContext:
         team: The team that it is for.
         observed: Takes what is counted and measured of it.
         traces: Where its cases belong in a trace.
+        budget: What it may spend of its team's money and tokens.
     """
 
     run_id: str
@@ -74,6 +76,7 @@ class RunContext:
     team: str = ""
     observed: ObservedRun = field(default_factory=ObservedRun)
     traces: CaseTraces = field(default_factory=CaseTraces)
+    budget: RunBudget = field(default_factory=RunBudget)
 
     def turn_score_of(self, case: Case) -> str:
         """Return what the value of a case's conversation is: of one that recorded its last answer alone, that."""

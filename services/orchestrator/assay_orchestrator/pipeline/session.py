@@ -51,6 +51,7 @@ class Session:
         on_stopped: Callable[[StopLook], Awaitable[None]] | None = None,
     ) -> None:
         self.context = context
+        context.budget.attach(store)
 
         def stored(rows: Sequence[CaseResult]) -> None:
             context.observed.stored(rows)
@@ -63,6 +64,7 @@ class Session:
             self._hold,
             is_replay=context.is_replay,
             is_judged=context.judge is not None,
+            budget=context.budget,
             stop_look=context.stop_look,
             on_stopped=on_stopped,
         )
@@ -201,6 +203,7 @@ class Session:
         if self.context.judge is not None:
             await self.context.judge.aclose()
         await self.context.agent.aclose()
+        await self.context.budget.aclose()
 
 
 class Sessions:

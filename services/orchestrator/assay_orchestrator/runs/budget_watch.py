@@ -1,15 +1,20 @@
-"""Runs whose team has used up a quota of tokens, money or bytes: they pause when their questions in flight end."""
+"""Money, tokens and bytes of teams: runs reserve what their calls may take, and pause where a quota is used up."""
 
 from __future__ import annotations
 
 import logging
+from time import monotonic
 from typing import TYPE_CHECKING, Protocol
+from weakref import WeakSet
 
 from assay.model.run import RunState
+from assay_orchestrator.budgets.run_budget import RunBudget
 from assay_orchestrator.runs.periodic_check import PeriodicCheck
-from assay_orchestrator.store import control, quotas, runs
+from assay_orchestrator.store import allotments, control, quotas, runs
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import sqlalchemy as sa
 
     from assay.storage.database import Database
@@ -32,9 +37,10 @@ class PausingOwner(Protocol):
 
 
 class BudgetWatch:
-    """Looks in the database whether teams have used up their quotas, and pauses their runs.
+    """Gives runs their budgets, and pauses those whose team has too little left.
 
-    Every process looks, for all runs: the first one to see it pauses them.
+    What a call may cost is not always known before it: agents say what they used with their answers. So every process
+    also looks in the database, for all runs, whether a quota is used up: the first one to see it pauses them.
 
     Args:
         database: The database that all processes share.
@@ -46,38 +52,73 @@ class BudgetWatch:
         self._database = database
         self._owner = owner
         self._periodic = PeriodicCheck("quotas of teams", self.check, check_s)
+        self._open: WeakSet[RunBudget] = WeakSet()
+        self._is_started = False
 
     def start(self) -> None:
         """Start to look."""
+        self._is_started = True
         self._periodic.start()
 
     async def aclose(self) -> None:
         """Stop looking."""
         await self._periodic.aclose()
 
-    async def check(self) -> None:
-        """Pause the runs whose team has used up a quota.
+    async def open(self, team: str, run_id: str) -> RunBudget:
+        """Return what a run of this process may spend.
 
         Raises:
             StorageError: The database does not answer.
         """
-        for run_id, use in await self._database.read(quotas.runs_over_budget):
-            await self._pause(run_id, use)
 
-    async def _pause(self, run_id: str, use: quotas.Use) -> None:
+        async def pause(reason: str) -> None:
+            await self._pause(run_id, lambda connection: reason)
+
+        budget = RunBudget(team, run_id, pause)
+        if self._is_started:
+            limited = await self._database.read(allotments.limited_teams)
+            budget.is_limited = allotments.is_limited(team, limited)
+            self._open.add(budget)
+        return budget
+
+    async def check(self) -> None:
+        """Renew what runs here hold, and pause the runs whose team has used up a quota.
+
+        Raises:
+            StorageError: The database does not answer.
+        """
+        if self._open:
+            await self._renew()
+        for run_id, _ in await self._database.read(quotas.runs_over_budget):
+            await self._pause(run_id, lambda connection, run_id=run_id: _reason(connection, run_id))  # type: ignore[misc]
+
+    async def _renew(self) -> None:
+        limited = await self._database.read(allotments.limited_teams)
+        for budget in self._open:
+            budget.is_limited = allotments.is_limited(budget.holder.team, limited)
+        held = {budget.holder.name: budget for budget in self._open if budget.has_allotment}
+        if held:
+            begun = monotonic()
+            for name in await self._database.write(lambda c: allotments.renew(c, held)):
+                held[name].renewed(begun)
+
+    async def _pause(self, run_id: str, reason_of: Callable[[sa.Connection], str]) -> None:
         def pause(connection: sa.Connection) -> tuple[RunState | None, str]:
-            team, _ = runs.read_origin(connection, run_id)
-            over = quotas.over_budget(connection, team) if team else None
-            if over is None:
-                return None, ""
-            reason = quotas.sentence(team, over)
-            return control.pause_for_quota(connection, run_id, reason), reason
+            reason = reason_of(connection)
+            return control.pause_for_quota(connection, run_id, reason) if reason else None, reason
 
         state, reason = await self._database.write(pause)
         if state is None:
             return
-        _log.warning("pausing run, quota reached: run=%s quota=%s", run_id, use.quota.value)
+        _log.warning("pausing run, quota reached: run=%s: %s", run_id, reason)
         if state is RunState.PAUSED:
             self._owner.on_paused(run_id, reason)
         else:
             self._owner.on_pausing(run_id)
+
+
+def _reason(connection: sa.Connection, run_id: str) -> str:
+    """Return which quota the team of a run has used up, as a sentence; empty where none."""
+    team, _ = runs.read_origin(connection, run_id)
+    over = quotas.over_budget(connection, team) if team else None
+    return quotas.sentence(team, over) if over is not None else ""

@@ -436,7 +436,8 @@ class RunManager:
         if run.settings.stopping is not None:  # half a second, not to be spent while the first look holds its locks
             await asyncio.to_thread(importlib.import_module, "scipy.special")
         scope = await self._service_scopes.of(team)
-        context = self._planner.context_of(run, access, asyncio.Event(), scope=scope, pause_count=pause_count)
+        budget = await self._budgets.open(team, run_id)
+        context = self._planner.context_of(run, access, budget, scope=scope, pause_count=pause_count)
         if is_tracing():
             traces = CaseTraces(run_id, context.team, traceparent, self._settings.traced_cases)
             context = dataclasses.replace(context, traces=traces)

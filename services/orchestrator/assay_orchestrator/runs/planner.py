@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 from weakref import WeakValueDictionary
@@ -25,7 +26,6 @@ from assay_orchestrator.scoring.row_scorer import RowScorer
 from assay_orchestrator.store.stops import StopLook
 
 if TYPE_CHECKING:
-    import asyncio
     from collections.abc import Iterable, Mapping, Sequence
 
     from assay.errors import Problem
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from assay.v1.embedder_pb2_grpc import EmbedderServiceAsyncStub
     from assay.v1.judge_pb2_grpc import JudgeServiceAsyncStub
     from assay_orchestrator.agents.access import AgentAccess
+    from assay_orchestrator.budgets.run_budget import RunBudget
     from assay_orchestrator.evidence.embedding_client import EmbeddingClient
     from assay_orchestrator.evidence.jury import RunJury
     from assay_orchestrator.settings import Settings
@@ -73,14 +74,14 @@ class Planner:
         )
 
     def context_of(
-        self, run: Run, access: AgentAccess, pausing: asyncio.Event, *, scope: str = "", pause_count: int = 0
+        self, run: Run, access: AgentAccess, budget: RunBudget, *, scope: str = "", pause_count: int = 0
     ) -> RunContext:
         """Return what the shards of a run work with.
 
         Args:
             run: The run.
             access: What its agent may reach and be sent.
-            pausing: Set when it is to be paused: nothing more is asked then.
+            budget: What it may spend of its team's money and tokens.
             scope: By which name the embedder and the judge know its team; empty without identities.
             pause_count: How often it was paused before.
 
@@ -90,6 +91,8 @@ class Planner:
         """
         wanted = run.settings
         self.check_access(wanted, access)
+        pausing = asyncio.Event()
+        budget.is_metered = wanted.agent.fills_prompt
         host = self.hosted_agent(run.run_id) if wanted.needs_host else None
         metrics = [build_metric(metric) for metric in wanted.metrics]
         embeddings = {metric.embedding for metric in metrics if metric.embedding is not None}
@@ -113,6 +116,7 @@ class Planner:
                 pausing=pausing,
                 scorers=self._scorers,
                 has_answers=run.counts.finished > run.counts.agent_errors,
+                budget=budget,
             ),
             pausing=pausing,
             max_attempts=self._settings.row_try_limit,
@@ -127,6 +131,7 @@ class Planner:
             stop_look=StopLook(run.run_id, wanted) if wanted.stopping is not None else None,
             team=wanted.team or LOCAL.team,
             observed=ObservedRun(wanted.team or LOCAL.team, wanted.agent.adapter),
+            budget=budget,
         )
 
     async def aclose(self) -> None:

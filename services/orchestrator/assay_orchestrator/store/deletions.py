@@ -49,6 +49,7 @@ def begin_deletion(connection: sa.Connection, scope: Scope, run_id: str) -> Pend
         return None
     connection.execute(schema.shards.delete().where(schema.shards.c.run_id == run_id))
     spending.forget_run(connection, run_id)
+    connection.execute(schema.allotments.delete().where(schema.allotments.c.run_id == run_id))
     pending = PendingDeletion(run_id, _remove_unused(connection, *removed))
     connection.execute(
         schema.deletions.insert().values(

@@ -71,12 +71,12 @@ def is_limited(connection: sa.Connection, *wanted: Quota) -> sa.ColumnElement[bo
     teams = set(connection.execute(sa.select(_quotas.c.team).where(_quotas.c.quota.in_(names))).scalars())
     if ALL_TEAMS in teams:
         return sa.true()
-    return schema.runs.c.team.in_({owner for team in teams for owner in _owners(team)})
+    return schema.runs.c.team.in_({owner for team in teams for owner in owners(team)})
 
 
 def use_of(connection: sa.Connection, team: str, quota: Quota) -> int:
     """Return what a team uses of a quota now."""
-    return _USES[quota](connection, _owners(team))
+    return _USES[quota](connection, owners(team))
 
 
 def uses(connection: sa.Connection, team: str) -> Sequence[Use]:
@@ -89,7 +89,7 @@ def queued_rows(connection: sa.Connection, team: str) -> int:
     """Return how many rows of the active runs of a team have no result yet."""
     table = schema.runs.c
     waiting = sa.func.coalesce(sa.func.sum(table.total_count - table.finished_count), 0)
-    return int(connection.execute(sa.select(waiting).where(table.team.in_(_owners(team)), is_active())).scalar_one())
+    return int(connection.execute(sa.select(waiting).where(table.team.in_(owners(team)), is_active())).scalar_one())
 
 
 def require_run(connection: sa.Connection, team: str) -> None:
@@ -193,6 +193,11 @@ def sentence(team: str, use: Use) -> str:
     )
 
 
+def help_with(quota: Quota) -> str:
+    """Return what a team may do that has reached a quota."""
+    return _HELPS[quota]
+
+
 def retry_after_s(quota: Quota) -> float:
     """Return after how many seconds there is room again by itself; 0 where time alone does not help."""
     moment = datetime.fromisoformat(now())
@@ -207,7 +212,8 @@ def retry_after_s(quota: Quota) -> float:
     return 0.0 if quota is Quota.STORED_BYTES else _ACTIVE_RETRY_S
 
 
-def _owners(team: str) -> Sequence[str]:
+def owners(team: str) -> Sequence[str]:
+    """Return the teams whose runs count for a team."""
     return LOCAL.reads if team in LOCAL.reads else (team,)
 
 

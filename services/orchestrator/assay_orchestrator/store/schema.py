@@ -312,6 +312,21 @@ spending = sa.Table(
     sa.PrimaryKeyConstraint("team", "day", "run_id"),
 )
 
+# What processes have taken of a team's money and tokens for a run, and what of that is stored in `spending`.
+allotments = sa.Table(
+    "allotments",
+    metadata,
+    sa.Column("run_id", CleanString(120), nullable=False),
+    sa.Column("holder", sa.String(32), nullable=False),
+    sa.Column("team", CleanString(64), nullable=False),
+    sa.Column("nano_usd", sa.BigInteger, nullable=False),
+    sa.Column("tokens", sa.BigInteger, nullable=False),
+    sa.Column("recorded_nano_usd", sa.BigInteger, nullable=False),
+    sa.Column("recorded_tokens", sa.BigInteger, nullable=False),
+    sa.Column("expires_at", sa.String(32), nullable=False),
+    sa.PrimaryKeyConstraint("run_id", "holder"),
+)
+
 # What the processes of an installation have taken of this minute's requests.
 requests = sa.Table(
     "requests",

@@ -58,14 +58,24 @@ def forget_run(connection: sa.Connection, run_id: str) -> None:
 
 def tokens_of_day(connection: sa.Connection, teams: Collection[str]) -> int:
     """Return the tokens that teams have used today."""
-    return _sum(connection, _spending.c.tokens, _spending.c.team.in_(teams), _spending.c.day == now()[:10])
+    return int(connection.execute(sa.select(tokens_query(teams))).scalar_one())
 
 
 def money_of_month(connection: sa.Connection, teams: Collection[str]) -> int:
     """Return what teams have spent this month, in billionths of a dollar."""
+    return int(connection.execute(sa.select(money_query(teams))).scalar_one())
+
+
+def tokens_query(teams: Collection[str]) -> sa.ScalarSelect[int]:
+    """Return the query of what `tokens_of_day` returns."""
+    return _sum_query(_spending.c.tokens, _spending.c.team.in_(teams), _spending.c.day == now()[:10])
+
+
+def money_query(teams: Collection[str]) -> sa.ScalarSelect[int]:
+    """Return the query of what `money_of_month` returns."""
     month = now()[:7]
     days = _spending.c.day.between(f"{month}-01", f"{month}-31")
-    return _sum(connection, _spending.c.nano_usd, _spending.c.team.in_(teams), days)
+    return _sum_query(_spending.c.nano_usd, _spending.c.team.in_(teams), days)
 
 
 def bytes_stored(connection: sa.Connection, teams: Collection[str]) -> int:
@@ -77,7 +87,11 @@ def bytes_stored(connection: sa.Connection, teams: Collection[str]) -> int:
 
 
 def _sum(connection: sa.Connection, column: sa.Column[int], *where: sa.ColumnElement[bool]) -> int:
-    return int(connection.execute(sa.select(sa.func.coalesce(sa.func.sum(column), 0)).where(*where)).scalar_one())
+    return int(connection.execute(sa.select(_sum_query(column, *where))).scalar_one())
+
+
+def _sum_query(column: sa.Column[int], *where: sa.ColumnElement[bool]) -> sa.ScalarSelect[int]:
+    return sa.select(sa.func.coalesce(sa.func.sum(column), 0)).where(*where).scalar_subquery()
 
 
 def _add(connection: sa.Connection, rows: sa.Select[Any]) -> None:

@@ -17,16 +17,19 @@ if TYPE_CHECKING:
 _NANO = 10**9
 
 
-def spent_on(answers: Sequence[AnswerRecord], rows: Sequence[CaseResult], *, is_replay: bool, is_judged: bool) -> Spent:
+def spent_on(
+    answers: Sequence[AnswerRecord], rows: Sequence[CaseResult], *, counts_answers: bool, is_judged: bool
+) -> Spent:
     """Return what some answers of agents, and the verdicts that some rows rest on, have taken.
 
     Args:
         answers: The answers.
         rows: The rows.
-        is_replay: Whether the answers are recorded ones: what they used was paid for before.
+        counts_answers: Whether what answers say that they used counts: not what recorded ones used, nor what the run's
+            budget knows.
         is_judged: Whether rows may have verdicts.
     """
-    used = [answer.response.usage for answer in answers if answer.response.usage is not None and not is_replay]
+    used = [answer.response.usage for answer in answers if answer.response.usage is not None and counts_answers]
     tokens, dollars = sum(map(_tokens, used)), sum(usage.cost_usd or 0.0 for usage in used)
     if is_judged:
         fold = JudgingFold()

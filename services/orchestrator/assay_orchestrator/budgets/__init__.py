@@ -1,0 +1,1 @@
+"""What runs may spend of their team's money and tokens: reserved before a call, settled after it."""

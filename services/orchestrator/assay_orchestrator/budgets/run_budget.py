@@ -1,0 +1,181 @@
+"""What one run of this process may spend of its team's money and tokens.
+
+A call reserves the most that it may take and settles what it took. Reserving asks the database only where the run's
+allotment is used up (`store.allotments`), and not at all where the team has no such quota. What was used is stored as
+spent with the next rows, whatever came of the calls.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from time import monotonic
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from assay.errors import StorageError
+from assay_orchestrator.store import allotments, spending
+from assay_orchestrator.store.allotments import LEASE_S, NOTHING, UNLIMITED, Amount, Holder, Shortage
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from types import TracebackType
+
+    import sqlalchemy as sa
+
+T = TypeVar("T")
+
+
+class BudgetStore(Protocol):
+    """The database as a run uses it."""
+
+    async def write(self, change: Callable[[sa.Connection], T]) -> T:
+        """Make a change as soon as it can be stored."""
+        ...
+
+    async def write_once(self, change: Callable[[sa.Connection], T]) -> T:
+        """Make a change, or fail at once."""
+        ...
+
+
+class BudgetExhaustedError(Exception):
+    """The call is not to be made: the team has too little left, and the run is being paused for that."""
+
+
+class Reservation:
+    """What is set aside for one call, for the length of a block.
+
+    Attributes:
+        cost: What the call takes: the most that it may, until more is known.
+    """
+
+    def __init__(self, budget: RunBudget, most: Amount) -> None:
+        self.cost = most
+        self._budget = budget
+        self._most = most
+
+    def __enter__(self) -> Reservation:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._budget.settle(self._most, self.cost)
+
+
+class RunBudget:
+    """Reserves what the calls of one run may take, as far as its team is limited.
+
+    Args:
+        team: Whose money it is.
+        run_id: The run.
+        on_exhausted: Pauses the run; called with the reason, for people.
+    """
+
+    def __init__(
+        self, team: str = "", run_id: str = "", on_exhausted: Callable[[str], Awaitable[None]] | None = None
+    ) -> None:
+        self._store: BudgetStore | None = None
+        self._on_exhausted = on_exhausted
+        self.holder = Holder(team, run_id, secrets.token_hex(16))
+        self.is_limited = False
+        self.is_metered = False
+        """Whether the calls of the run's agent are reserved here: then their cost is read here, not in its answers."""
+        self.used = NOTHING
+        """What calls have taken so far."""
+        self.recorded = NOTHING
+        """What of that is stored as spent."""
+        self.has_allotment = False
+        self._in_flight = NOTHING
+        self._allotted = NOTHING
+        self._held_until = 0.0
+        self._taking = asyncio.Lock()
+        self._settled = asyncio.Event()
+        self._is_exhausted = False
+
+    def attach(self, store: BudgetStore) -> None:
+        """Keep allotments in a store from now on."""
+        self._store = store
+
+    async def reserve(self, most: Callable[[], Amount]) -> Reservation:
+        """Set aside the most that a call may take; wait where calls in flight may leave enough.
+
+        Args:
+            most: Returns it; called only where the team is limited.
+
+        Raises:
+            BudgetExhaustedError: The team has too little left, or that cannot be seen, as the process stops.
+        """
+        if not self.is_limited or self._store is None:
+            return Reservation(self, NOTHING)
+        wanted = most()
+        async with self._taking:  # first come, first served
+            while not self._fits(wanted):
+                if self._is_exhausted:
+                    raise BudgetExhaustedError
+                shortage = await self._take(self._store, wanted)
+                if shortage is None:
+                    continue
+                if self._in_flight == NOTHING:
+                    await self._exhausted(shortage)
+                self._settled.clear()
+                await self._settled.wait()
+            self._in_flight += wanted
+        return Reservation(self, wanted)
+
+    def settle(self, most: Amount, cost: Amount) -> None:
+        """Replace what was set aside for a call by what it took."""
+        self._in_flight -= most
+        self.used += cost
+        self._settled.set()
+
+    def renewed(self, at: float) -> None:
+        """Note that the lease was renewed, at a moment (`monotonic`) before that."""
+        self._held_until = at + LEASE_S
+
+    def record(self, connection: sa.Connection, used: Amount) -> None:
+        """Store what was used up to a moment as spent; the caller adds it to the run's spending."""
+        if self.has_allotment:
+            allotments.record(connection, self.holder, used)
+
+    async def aclose(self) -> None:
+        """Store what was used, and give back the rest."""
+        if self._store is None or (self.used == self.recorded and not self.has_allotment):
+            return
+        left = self.used - self.recorded
+
+        def close(connection: sa.Connection) -> None:
+            spending.add_spent(connection, self.holder.run_id, spending.Spent(left.tokens, left.nano_usd))
+            allotments.release(connection, self.holder)
+
+        try:
+            await self._store.write_once(close)
+        except StorageError:
+            return  # the lease ends by itself
+        self.recorded, self.has_allotment = self.used, False
+
+    def _fits(self, wanted: Amount) -> bool:
+        is_held = self._allotted == UNLIMITED or monotonic() < self._held_until
+        return is_held and (self.used + self._in_flight + wanted).fits(self._allotted)
+
+    async def _take(self, store: BudgetStore, wanted: Amount) -> Shortage | None:
+        """Take what the next calls may need; return why that cannot be."""
+        used, recorded, begun = self.used + self._in_flight, self.recorded, monotonic()
+        try:
+            found = await store.write(lambda c: allotments.take(c, self.holder, used, recorded, wanted))
+        except StorageError as problem:
+            raise BudgetExhaustedError from problem
+        if isinstance(found, Shortage):
+            return found
+        self._allotted, self.has_allotment = found, found != UNLIMITED
+        self.renewed(begun)
+        return None
+
+    async def _exhausted(self, shortage: Shortage) -> None:
+        """Have the run paused, and raise BudgetExhaustedError."""
+        try:
+            if self._on_exhausted is not None:
+                await self._on_exhausted(shortage.sentence(self.holder.team))
+            self._is_exhausted = True  # calls that wait need not ask
+        except StorageError:
+            pass  # the next call pauses it
+        raise BudgetExhaustedError

@@ -1,0 +1,167 @@
+"""Money and tokens of a team are reserved before calls: whatever its runs do at once, they spend no more than that."""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import pytest
+import sqlalchemy as sa
+from tests.integration.orchestrator.test_run_pause import until
+from tests.shared_installation import SharedInstallation, shared_installation
+
+from assay.client import admin
+from assay.identity.quotas import Quota
+from assay.model.case import Case, Turn
+from assay.model.run import PauseCause, RunState
+from assay.testing.providers import Reply, ScriptedProvider, Tokens
+from assay_orchestrator.budgets.run_budget import RunBudget
+from assay_orchestrator.store import allotments, quotas, schema
+from assay_orchestrator.store.allotments import NOTHING, UNLIMITED, Amount, Holder, Shortage
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from assay.client.client import Client
+    from assay.model.run import RunSettings
+    from assay.storage.database import Database
+
+    SettingsOf = Callable[..., RunSettings]
+
+T = TypeVar("T")
+
+CASES = [Case(f"c{number}", (Turn(f"q{number}", references=("yes",)),)) for number in range(12)]
+PRICES = {"input": 1, "output": 10}
+CALL = Amount(1_900_000, 1_090)
+"""What each call takes: 1,000 tokens at 1 and 90 at 10 dollars a million."""
+
+
+@pytest.fixture
+def provider() -> Iterator[ScriptedProvider]:
+    """Return a provider whose replies all cost the same, after a moment in which others are asked."""
+    with ScriptedProvider(Reply("yes", usage=Tokens(1_000, 90), delay_s=0.02)) as running:
+        yield running
+
+
+async def limit(database: Database, quota: Quota, amount: int) -> None:
+    """Set a quota of the team."""
+    await database.write(lambda c: quotas.set_quotas(c, "search", {quota: amount}))
+
+
+async def used(client: Client, quota: Quota) -> int:
+    """Return what the team has used."""
+    (found,) = await admin.get_status(client)
+    return next(use.used for use in found.uses if use.quota is quota)
+
+
+@pytest.mark.parametrize(
+    ("quota", "amount", "each"),
+    [(Quota.MONEY_PER_MONTH, 25_000_000, CALL.nano_usd), (Quota.TOKENS_PER_DAY, 15_000, CALL.tokens)],
+)
+async def test_runs_at_several_workers_spend_no_more_than_the_quota(
+    quota: Quota,
+    amount: int,
+    each: int,
+    tmp_path: Path,
+    database_url: str,
+    settings_of: SettingsOf,
+    provider: ScriptedProvider,
+) -> None:
+    """Three runs of twelve calls, at two workers where the database is shared, stop below the quota, and say why.
+
+    What is paid is counted where it is paid, at the provider. With more in the quota the runs continue, and what is
+    stored as spent is what the provider was paid.
+    """
+    changes: dict[str, Any] = {"database_url": database_url, "http_hosts": ("127.0.0.1",), "egress_networks": None}
+    async with AsyncExitStack() as stack:
+        first = await stack.enter_async_context(shared_installation(tmp_path, **changes))
+        installations: list[SharedInstallation] = [first]
+        if database_url:
+            address = f"unix:{tmp_path}/second.sock"
+            installations.append(
+                await stack.enter_async_context(shared_installation(tmp_path, listen=address, **changes))
+            )
+        await limit(first.database, quota, amount)
+        token = await first.token("search")
+        clients = [await each.client(token) for each in installations]
+        options = {"base_url": provider.openai_url, "max_tokens": 100, "prices": PRICES}
+        settings = settings_of("openai", "m", concurrency=4, options=options)
+        dataset = await clients[0].upload_dataset(CASES, name="d")
+        runs = [await clients[number % len(clients)].create_run(settings, dataset.dataset_id) for number in range(3)]
+        ended = [await until(clients[0], run.run_id, RunState.PAUSED, RunState.SUCCEEDED) for run in runs]
+        paid = len(provider.requests) * each
+        assert paid <= amount
+        assert len(provider.requests) >= 5
+        assert {run.pause_cause for run in ended if run.state is RunState.PAUSED} == {PauseCause.QUOTA}
+        reason = next(run.state_reason for run in ended if run.state is RunState.PAUSED)
+        assert f"too little left of its quota {quota.value} for the next call" in reason
+        assert await used(clients[0], quota) == paid
+        await limit(first.database, quota, 10**12)
+        for run in ended:
+            await clients[0].resume_run(run.run_id)
+        for run in runs:
+            assert (await until(clients[0], run.run_id, RunState.SUCCEEDED)).counts.finished == len(CASES)
+        assert len(provider.requests) == 3 * len(CASES)
+        assert await used(clients[0], quota) == 3 * len(CASES) * each
+        held = await first.database.read(lambda c: allotments.held_by_runs(c, ["search"]))
+        assert held == NOTHING
+
+
+async def test_parts_shrink_as_the_quota_is_used_up(open_store: Callable[[], Database]) -> None:
+    """A holder takes 64 calls or an eighth of what is left; what another holds is not given out again."""
+    database, call = open_store(), Amount(10, 10)
+    one, two = Holder("search", "r", "one"), Holder("search", "r", "two")
+
+    async def take(holder: Holder, used: Amount = NOTHING, recorded: Amount = NOTHING) -> Amount | Shortage:
+        return await database.write(lambda c: allotments.take(c, holder, used, recorded, call))
+
+    try:
+        assert await take(one) == UNLIMITED
+        await limit(database, Quota.MONEY_PER_MONTH, 8_000)
+        assert await take(one) == Amount(640, UNLIMITED.tokens)
+        assert await take(two) == Amount(640, UNLIMITED.tokens)
+        await limit(database, Quota.MONEY_PER_MONTH, 800)
+        assert await take(one, used=Amount(630)) == Shortage(Quota.MONEY_PER_MONTH, 800, 0, 1_270, 10)
+        assert await take(two, used=Amount(20)) == Amount(20 + 17, UNLIMITED.tokens)
+        await database.write(lambda c: allotments.release(c, one))
+        assert await take(two, used=Amount(20)) == Amount(20 + 97, UNLIMITED.tokens)
+    finally:
+        database.close()
+
+
+async def test_what_a_lost_worker_held_is_free_after_its_lease(open_store: Callable[[], Database]) -> None:
+    """A lease that is renewed goes on; one that is not ends, is never renewed again, and its rest is free."""
+    database, call = open_store(), Amount(10)
+    lost, alive = Holder("search", "r", "lost"), Holder("search", "r", "alive")
+    try:
+        await limit(database, Quota.MONEY_PER_MONTH, 100)
+        for holder in (lost, alive):
+            await database.write(lambda c, holder=holder: allotments.take(c, holder, Amount(30), NOTHING, call))  # type: ignore[misc]
+        assert await database.read(lambda c: allotments.held_by_runs(c, ["search"])) == Amount(80)
+        past = sa.update(schema.allotments).where(schema.allotments.c.holder == "lost").values(expires_at="2020")
+        await database.write(lambda c: c.execute(past))
+        assert await database.write(lambda c: allotments.renew(c, ["lost", "alive"])) == {"alive"}
+        assert await database.read(lambda c: allotments.held_by_runs(c, ["search"])) == Amount(40)
+    finally:
+        database.close()
+
+
+async def test_a_team_without_a_quota_is_not_looked_up(open_store: Callable[[], Database]) -> None:
+    """Its calls ask no database and compute no bound, and are counted all the same."""
+
+    class Untouched:
+        async def write(self, change: Callable[[sa.Connection], T]) -> T:
+            raise AssertionError("asked for a team without a quota")
+
+        write_once = write
+
+    budget = RunBudget("search", "r")
+    budget.attach(Untouched())
+
+    def bound() -> Amount:
+        raise AssertionError("computed for a team without a quota")
+
+    with await budget.reserve(bound) as reservation:
+        reservation.cost = CALL
+    assert budget.used == CALL
