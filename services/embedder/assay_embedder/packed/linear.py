@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import math
+from contextlib import contextmanager
+from functools import cache
 from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 from torch.nn import functional
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     from torch import Tensor
 
 _ONEDNN_ACTIVATIONS = {
@@ -17,6 +21,9 @@ _ONEDNN_ACTIVATIONS = {
 ACTIVATIONS = frozenset(_ONEDNN_ACTIVATIONS)
 _PROBE_ROWS, _PROBE_WIDTH = 48, 64
 _PROBE_TOLERANCE = {torch.float32: 1e-4, torch.bfloat16: 0.1}
+_COUNTS = (16, 64, 128, 256, 512, 2048)
+_BLOCKS = (512, 256, 128)
+_SMALLEST_BLOCK = 64
 
 
 class Linear(Protocol):
@@ -61,16 +68,61 @@ class OneDnnLinear:
     """
 
     def __init__(self, weight: Tensor, bias: Tensor, activation: str = "") -> None:
-        # Names of torch's own compiler, not of its documentation: `onednn_works` tries them first.
-        self._compute: Any = torch.ops.mkldnn._linear_pointwise  # noqa: SLF001
-        self._weight = torch.ops.mkldnn._reorder_linear_weight(weight)  # noqa: SLF001
-        self._bias = bias
-        self._activation, self._algorithm = _ONEDNN_ACTIVATIONS[activation]
+        self._product = _product(weight, bias, activation)
+        is_even = weight.dtype != torch.bfloat16
+        self._blocks = () if is_even else _steady_blocks(weight.shape[1], weight.shape[0], activation)
 
     def __call__(self, rows: Tensor) -> Tensor:
         """Return activation(rows · weightᵀ + bias)."""
-        found: Tensor = self._compute(rows, self._weight, self._bias, self._activation, [], self._algorithm)
-        return found
+        if not self._blocks:
+            return self._product(rows)
+        count, parts = rows.shape[0], []
+        rows = functional.pad(rows, (0, 0, 0, -count % _SMALLEST_BLOCK))
+        for size in self._blocks:
+            while rows.shape[0] >= size:
+                parts.append(self._product(rows[:size]))
+                rows = rows[size:]
+        return torch.cat(parts)[:count]
+
+
+def _product(weight: Tensor, bias: Tensor, activation: str) -> Callable[[Tensor], Tensor]:
+    # Names of torch's own compiler, not of its documentation: `onednn_works` tries them first.
+    compute: Any = torch.ops.mkldnn._linear_pointwise  # noqa: SLF001
+    packed = torch.ops.mkldnn._reorder_linear_weight(weight)  # noqa: SLF001
+    name, algorithm = _ONEDNN_ACTIVATIONS[activation]
+    return lambda rows: compute(rows, packed, bias, name, [], algorithm)
+
+
+@cache
+def _steady_blocks(inputs: int, outputs: int, activation: str) -> tuple[int, ...]:
+    """Return in blocks of how many rows a layer of bfloat16 gives a row the same bits; empty where any count does.
+
+    With AMX, oneDNN divides long sums by the count of rows and of threads.
+    """
+    if not torch.cpu._is_amx_tile_supported():  # noqa: SLF001 - public nowhere
+        return ()
+    block = _probe(_SMALLEST_BLOCK, inputs).bfloat16()
+    weight = block.repeat(-(-outputs // _SMALLEST_BLOCK), 1)[:outputs].contiguous()
+    product = _product(weight, _probe(outputs).bfloat16(), activation)
+    rows = block.repeat(_COUNTS[-1] // _SMALLEST_BLOCK, 1)
+    with _threads(1):
+        expected = product(block).repeat(_COUNTS[-1] // _SMALLEST_BLOCK, 1)
+    steady = set(_COUNTS)
+    for count in (1, 2):
+        with _threads(count):
+            steady = {size for size in steady if torch.equal(product(rows[:size]), expected[:size])}
+    return () if steady.issuperset(_COUNTS) else (*(size for size in _BLOCKS if size in steady), _SMALLEST_BLOCK)
+
+
+@contextmanager
+def _threads(count: int) -> Iterator[None]:
+    """Compute with so many threads meanwhile."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def onednn_works(dtype: torch.dtype) -> bool:

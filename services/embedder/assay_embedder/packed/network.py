@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from assay_embedder.architecture import Architecture
     from assay_embedder.encoder import Tokens
 
-VERSION = 1
+VERSION = 2
 """Raised with every change that may change a vector's bits: what was verified before is verified again."""
 _ROW_MULTIPLE = 16  # kernels choose by the count of rows; these are never fewer, and oneDNN prepares few shapes
 
