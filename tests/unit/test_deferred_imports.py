@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from assay.runtime.deferred_imports import defer_imports, import_deferred
+from assay.runtime.deferred_imports import defer_imports, import_deferred, imported_when_called
 
 PARTS = """
 import sys
@@ -23,6 +23,18 @@ print([name for name in names if not getattr(sys.modules[name], "__file__", None
 print(torch.export.ExportedProgram.__name__, torch.linalg.qr(torch.empty(3, 2, device="meta")).Q.shape == (3, 2))
 """
 
+SCHEMAS = """
+import sys
+from importlib.util import find_spec
+from assay_orchestrator.scoring import worker
+worker._import_all()
+print("jsonschema" in sys.modules, "rfc3987_syntax" in sys.modules)
+import jsonschema
+formats = jsonschema.FormatChecker()
+print(find_spec("rfc3987_syntax") is not None)
+print(formats.conforms("no iri", "iri"), formats.conforms("https://example.org/ü", "iri"))
+"""
+
 
 def test_a_module_is_imported_by_its_first_use() -> None:
     """Neither `import`, nor `from`, nor a look at its file imports it; an attribute does, and it is the real one."""
@@ -38,6 +50,26 @@ def test_a_module_is_imported_by_its_first_use() -> None:
     import_deferred(*names)
     assert sys.modules["xml.dom.pulldom"].__file__
     assert pulldom.START_ELEMENT == "START_ELEMENT"
+
+
+def test_a_module_is_imported_when_a_function_of_it_is_called() -> None:
+    """What imports a function meanwhile has one that works; afterwards the module is imported as ever."""
+    sys.modules.pop("colorsys", None)
+    with imported_when_called("colorsys", "rgb_to_yiq"):
+        from colorsys import rgb_to_yiq
+    assert "colorsys" not in sys.modules
+    assert rgb_to_yiq(0, 0, 0)[0] == 0
+    assert sys.modules["colorsys"].__file__
+    with imported_when_called("colorsys", "rgb_to_yiq"), imported_when_called("not_installed", "anything"):
+        import colorsys
+    assert colorsys.rgb_to_hsv(0, 0, 0) == (0, 0, 0)
+    assert "not_installed" not in sys.modules
+
+
+def test_a_scorer_starts_without_the_grammar_of_iris() -> None:
+    """jsonschema would import it, in a second of processor time; checks of formats work all the same."""
+    done = subprocess.run([sys.executable, "-c", SCHEMAS], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == ["True False", "True", "False True"]
 
 
 def test_a_model_is_run_without_the_parts_of_torch_that_are_put_off() -> None:

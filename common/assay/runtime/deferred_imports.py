@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import importlib
 import sys
+from contextlib import contextmanager
+from importlib.util import find_spec
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 class _Deferred(ModuleType):
@@ -40,6 +45,27 @@ def import_deferred(*names: str) -> None:
     for name in names:
         if isinstance(stub := sys.modules.get(name), _Deferred):
             _loaded(stub)
+
+
+@contextmanager
+def imported_when_called(module: str, function: str) -> Iterator[None]:
+    """Have `from module import function` give meanwhile what imports the module when it is called.
+
+    Where the module is imported already or not installed, everything is as it was.
+    """
+    if module in sys.modules or find_spec(module) is None:
+        yield
+        return
+    stub = sys.modules[module] = ModuleType(module)
+
+    def call(*arguments: Any, **options: Any) -> Any:
+        return getattr(importlib.import_module(module), function)(*arguments, **options)
+
+    setattr(stub, function, call)
+    try:
+        yield
+    finally:
+        del sys.modules[module]
 
 
 def _loaded(stub: _Deferred) -> ModuleType:

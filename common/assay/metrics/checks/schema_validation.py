@@ -15,6 +15,7 @@ from assay.errors import SetupError
 from assay.local.install_hint import install_hint
 from assay.metrics.checks.patterns import compile_pattern, pattern_problem, pattern_size, search_work
 from assay.metrics.checks.schema_limits import count_values, expanded_parts, expansion_problem, size_problem
+from assay.runtime.deferred_imports import imported_when_called
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -142,7 +143,9 @@ def validation_work(schema_text: str, value: object) -> float:
 
 def _library() -> Any:
     try:
-        import jsonschema  # imported here: the library starts without it
+        # Where it is installed, jsonschema imports a grammar of IRIs: a second for what no schema here needs.
+        with imported_when_called("rfc3987_syntax", "is_valid_syntax"):
+            import jsonschema  # imported here: the library starts without it
     except ImportError:
         raise SetupError(
             f"JSON schemas need jsonschema, which is not installed: {install_hint('orchestrator')}",

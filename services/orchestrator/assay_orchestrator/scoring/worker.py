@@ -18,6 +18,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from assay.errors import SetupError
 from assay.runtime.logs import LogSettings, configure_logging
 from assay_orchestrator.scoring.jobs import HEADER, MAX_REPLY_BYTES, READY, MapReply, ScoreRow, reply_of
 
@@ -89,15 +90,14 @@ def _import_all() -> None:
 
     for kind in METRICS:
         METRICS[kind]
-    with contextlib.suppress(ImportError):  # of what is not installed no run needs anything
-        import jsonschema
+    with contextlib.suppress(ImportError, SetupError):  # of what is not installed no run needs anything
         import re2
 
         from assay.metrics.checks.schema_validation import schema_validator
         from assay_orchestrator.scoring import reply_mapping
 
         schema_validator("{}")
-        _ = jsonschema, re2, reply_mapping
+        _ = re2, reply_mapping
 
 
 def _limit_memory(memory_mib: int) -> None:
