@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from assay.client.client import Client
+    from assay.reports.prepared_rows import PreparedRows
 
 MOST_ROWS = 10_000
 """Runs of more rows are read again: memory must not grow with them."""
@@ -22,9 +23,11 @@ class WatchedRows:
     Args:
         row_count: How many rows the run has.
         is_bounded: Whether memory is: then rows are given up once they are many or long.
+        prepared: Makes what reports need of each row as it comes; None where no report is written.
     """
 
-    def __init__(self, row_count: int, *, is_bounded: bool = True) -> None:
+    def __init__(self, row_count: int, *, is_bounded: bool = True, prepared: PreparedRows | None = None) -> None:
+        self.prepared = prepared
         self._rows: dict[tuple[int, int], CaseResult] = {}
         self._is_bounded = is_bounded
         self._char_count = 0
@@ -36,10 +39,17 @@ class WatchedRows:
         if not isinstance(event, CaseResult) or not self.is_wanted:
             return
         self._rows[event.case_index, event.repeat_index] = event
-        self._char_count += _chars(event) if self._is_bounded else 0
+        if not self._is_bounded:
+            return
+        chars = _chars(event)
+        self._char_count += chars
+        if self.prepared is not None:
+            self.prepared.take(event, chars)
         if self._char_count > _MOST_CHARS:
             self.is_wanted = False
             self._rows.clear()
+            if self.prepared is not None:
+                self.prepared.clear()
 
     async def rows(self, client: Client, run: Run) -> AsyncIterator[CaseResult]:
         """Yield all rows of a run that has ended, in dataset order: those that were collected where none is missing."""

@@ -10,8 +10,9 @@ from typing import IO, TYPE_CHECKING, Any
 
 from assay.errors import InvalidInputError, Problem, SetupError
 from assay.parsing.strict_json import DECODER
-from assay.reports.document import SCHEMA, head_document, row_document
+from assay.reports.document import SCHEMA, head_document
 from assay.reports.metric_intervals import MetricIntervals
+from assay.reports.prepared_rows import PreparedRows
 from assay.reports.quality_scores import QualityScores
 from assay.reports.schema import problems_of_head, problems_of_row
 from assay.text.unsafe_text import json_text, shorten
@@ -45,6 +46,8 @@ class Report:
     def __init__(self, head: Mapping[str, Any], row_count: int, file: IO[bytes], start: int, end: int) -> None:
         self.head = head
         self.row_count = row_count
+        self.parts: Mapping[str, Sequence[Any]] = {}
+        """By format, what was made of each row for it before, in dataset order; empty where nothing was."""
         self._file = file
         self._start = start
         self._end = end
@@ -73,7 +76,12 @@ class Report:
 
 @asynccontextmanager
 async def report_of_run(
-    run: Run, spec: Spec | None, rows: AsyncIterator[CaseResult], folder: Path, also: Callable[[CaseResult], None]
+    run: Run,
+    spec: Spec | None,
+    rows: AsyncIterator[CaseResult],
+    folder: Path,
+    also: Callable[[CaseResult], None],
+    prepared: PreparedRows | None = None,
 ) -> AsyncIterator[Report]:
     """Read the rows of a run once, handing each to `also`, and yield its report.
 
@@ -82,11 +90,14 @@ async def report_of_run(
         spec: Where it came from; None where only the run is known.
         rows: In dataset order, or with the place of each case there.
         folder: An existing folder with room for the rows.
+        prepared: Has parts of rows that were made before; None for none.
 
     Raises:
         SetupError: The rows cannot be written there.
     """
     ratings, intervals = QualityScores(run.settings.metrics), MetricIntervals(run.settings)
+    prepared = prepared if prepared is not None else PreparedRows((), {})
+    parts: dict[str, list[Any]] = {name: [] for name in prepared.formats}
     row_count = 0
     placed: list[tuple[int, int, int]] = []
     with contextlib.ExitStack() as stack:
@@ -98,7 +109,10 @@ async def report_of_run(
                 intervals.take(row)
                 if row.place is not None:
                     placed.append((row.place, row.repeat_index, file.tell()))
-                file.write(json_text(row_document(row)).encode() + b"\n")
+                made = prepared.of(row)
+                file.write(made.line.encode() + b"\n")
+                for name, part in made.parts.items():
+                    parts[name].append(part)
                 row_count += 1
             if placed:
                 file = _in_places(file, placed, stack.enter_context(tempfile.TemporaryFile("w+b", dir=folder)))
@@ -110,7 +124,10 @@ async def report_of_run(
             ) from error
         assert run.summary is not None, "only runs with a summary are reported"
         head = head_document(run, spec, ratings.result(), intervals.result(run.summary.metrics))
-        yield Report(json.loads(json_text(head)), row_count, file, 0, file.tell())
+        report = Report(json.loads(json_text(head)), row_count, file, 0, file.tell())
+        if not placed and prepared.metrics == list(report.head["results"]):
+            report.parts = parts
+        yield report
 
 
 def _in_places(file: IO[bytes], placed: list[tuple[int, int, int]], ordered: IO[bytes]) -> IO[bytes]:

@@ -12,6 +12,7 @@ from assay.local.install_hint import install_hint
 from assay.records import dataclass
 from assay.reports.folder import ReportFolder
 from assay.reports.formats.json_report import write_document
+from assay.reports.prepared_rows import PreparedRows
 from assay.reports.report import report_of_run
 
 if TYPE_CHECKING:
@@ -111,6 +112,22 @@ def write_formats(report: Report, wanted: Sequence[ReportSettings], folder: Repo
         writer.write(report, folder, one.options)
 
 
+def row_preparation(wanted: Sequence[ReportSettings], metrics: Sequence[str]) -> PreparedRows:
+    """Return what makes the parts of rows for the formats that are wanted.
+
+    Args:
+        wanted: The formats.
+        metrics: The names of the run's metrics, in report order.
+    """
+    makers = {}
+    for one in wanted:
+        if _is_there(one):
+            module = importlib.import_module(f"assay.reports.formats.{FORMATS[one.format].module}")
+            if (make := getattr(module, "part_of", None)) is not None:
+                makers[one.format] = make
+    return PreparedRows(metrics, makers)
+
+
 async def write_reports(
     run: Run,
     rows: AsyncIterator[CaseResult],
@@ -122,6 +139,7 @@ async def write_reports(
     document: IO[str] | None = None,
     ci: Callable[[Report], None] | None = None,
     option: str = "--output-dir",
+    prepared: PreparedRows | None = None,
 ) -> ReportFolder:
     """Write the reports of a run, in a thread, from one reading of its rows; return where they are.
 
@@ -135,13 +153,14 @@ async def write_reports(
         document: Where the document of the JSON report is printed as well; None for nowhere.
         ci: Writes what a CI server takes, in the thread as well; None for nothing.
         option: The option that names the folder, for messages.
+        prepared: Has parts of rows that were made before; None for none.
 
     Raises:
         SetupError: A file cannot be written, or a package is missing.
     """
     check_formats(wanted)
     found = ReportFolder(folder, run.run_id, option=option)
-    async with report_of_run(run, spec, rows, folder, also) as report:
+    async with report_of_run(run, spec, rows, folder, also, prepared) as report:
         await asyncio.to_thread(write_formats, report, wanted, found)
         if ci is not None:
             await asyncio.to_thread(ci, report)

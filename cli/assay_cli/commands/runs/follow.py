@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from assay.local.stack import LocalStack
     from assay.model.run import CaseResult, Run, StateChange
     from assay.reports.ci_outputs import CiOutputs
+    from assay.reports.prepared_rows import PreparedRows
     from assay.reports.report import Report
     from assay.spec.model import Spec
     from assay_cli.against import Against
@@ -142,7 +143,7 @@ async def _drive(
     quiet = options.no_progress or options.form is Form.VERDICT
     hidden = quiet or (options.form is not Form.TEXT and not sys.stderr.isatty())
     shown = VerboseProgress(run, options.out) if options.verbose else make_progress(run, hidden=hidden)
-    watched = WatchedRows(run.counts.total)
+    watched = WatchedRows(run.counts.total, prepared=_preparation(run, options))
     # Lines of events are printed as they come, without answers.
     with_answers = options.verbose or (
         options.output_dir is not None and options.form is not Form.LINES and watched.is_wanted
@@ -161,6 +162,14 @@ async def _drive(
             code = code or UserCode()
             run = await drive_run(client, run, code, take, stack, resume=is_own, include_answers=with_answers)
     return run, watched
+
+
+def _preparation(run: Run, options: OutputOptions) -> PreparedRows | None:
+    if options.output_dir is None:
+        return None
+    from assay.reports.writing import row_preparation
+
+    return row_preparation(options.reports, [metric.name for metric in run.settings.metrics])
 
 
 async def conclude(
@@ -207,6 +216,7 @@ async def conclude(
                 also=console.take,
                 document=out if form is Form.REPORT else None,
                 ci=partial(_compare_and_write, options),
+                prepared=watched.prepared if watched is not None else None,
             )
         elif form is Form.TEXT:
             await read_for(console, client, run)

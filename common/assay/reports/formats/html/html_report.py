@@ -22,7 +22,7 @@ from assay.reports.formats.html.summary_view import OUTCOME_NAMES, SummaryView
 from assay.text.unsafe_text import UNSAFE, escaped
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from assay.reports.folder import ReportFolder
     from assay.reports.report import Report
@@ -39,12 +39,19 @@ _MAX_PLAIN_CHARS = 8_000_000
 MAX_DETAIL_BYTES = 512 * 1024 * 1024
 """Most bytes of all texts, as far as cutting them can reach it; browsers take no page of any size."""
 _MIN_DETAIL_BYTES = 4_096
+_MOST_BYTES = 4  # of a character
+_NAME = "html"
 _MOST_CHOICES = 500
 
 
 def prepare() -> None:
     """Compile the page's template, which takes half of the time of a small page."""
     _page()
+
+
+def part_of(row: Mapping[str, Any], metrics: Sequence[str]) -> tuple[str, str]:
+    """Return what the page has of a row: its entry and its texts, each as JSON."""
+    return _entry_text(row, metrics), detail_of(row, MAX_DETAIL_BYTES)
 
 
 def write(report: Report, folder: ReportFolder, options: Mapping[str, Any]) -> None:
@@ -144,9 +151,14 @@ def _setup(report: Report, figures: RowFigures, columns: list[str]) -> dict[str,
 
 def _entries(report: Report, metrics: list[str]) -> Iterator[Markup]:
     """Yield the entries of the rows, in blocks."""
-    texts = (json.dumps(entry_of(row, metrics), ensure_ascii=False, separators=(",", ":")) for row in report.rows())
+    made = report.parts.get(_NAME)
+    texts = (entry for entry, _ in made) if made else (_entry_text(row, metrics) for row in report.rows())
     for block in _blocks(texts, _ENTRIES_PER_BLOCK):
         yield Markup(script_json(block))  # noqa: S704 - nothing in it ends the element
+
+
+def _entry_text(row: Mapping[str, Any], metrics: Sequence[str]) -> str:
+    return json.dumps(entry_of(row, metrics), ensure_ascii=False, separators=(",", ":"))
 
 
 def _details(report: Report, *, is_compressed: bool) -> Iterator[tuple[str, Markup]]:
@@ -167,8 +179,12 @@ def detail_texts(report: Report, max_bytes: int = MAX_DETAIL_BYTES) -> Iterator[
         max_bytes: Where all together would have more, long texts are cut harder, down to 4 kB a row.
     """
     left = max_bytes
-    for place, row in enumerate(report.rows()):
-        text = detail_of(row, max(left // (report.row_count - place), _MIN_DETAIL_BYTES))
+    made = report.parts.get(_NAME)
+    for place, line in enumerate(report.row_lines()):
+        most = max(left // (report.row_count - place), _MIN_DETAIL_BYTES)
+        text = made[place][1] if made else ""
+        if not made or _MOST_BYTES * len(text) > most:
+            text = detail_of(json.loads(line), most)
         left -= len(text)
         yield text
 
