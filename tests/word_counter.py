@@ -69,9 +69,10 @@ def embeddings_of(
     cache_bytes: int = 0,
     disk: DiskCache | None = None,
     on_batch: Callable[[BatchReport], None] | None = None,
+    divides: bool = True,
 ) -> Embeddings:
     """Return the embeddings of a word counter; the caller closes them."""
-    limits = Limits(encoder.description.max_tokens, batch_tokens, Load(queue_limit, 10**9, 10**9))
+    limits = Limits(encoder.description.max_tokens, batch_tokens, Load(queue_limit, 10**9, 10**9), divides)
     return Embeddings(
         encoder.description,
         [Worker(encoder)] * worker_count,

@@ -50,11 +50,13 @@ class Limits:
         max_tokens: The model's window in word pieces.
         batch_tokens: Word pieces per run, padding included where the model pads; a longer single text runs alone.
         queue: What one scope may have waiting; more is refused.
+        divides: Whether few texts are divided over idle workers; two workers of one GPU share its compute.
     """
 
     max_tokens: int
     batch_tokens: int
     queue: Load
+    divides: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,8 +263,8 @@ class Batcher:
 
     def _release(self, jobs: Iterable[Job]) -> None:
         with self._lock:
-            for job in jobs:
-                self._admission.release(job.scope, _load([job]))
+            for scope, released in _by_scope(jobs).items():
+                self._admission.release(scope, _load(released))
             self._observed.queued.set(self._admission.total.texts)
 
     # The workers.
@@ -298,10 +300,9 @@ class Batcher:
 
     def _take_run(self) -> list[Piece]:
         """Take a run from what is ready; called with the lock held."""
-        taken = self._ready.take(self._idle_workers)
-        for piece in taken:
-            if not piece.at:
-                self._admission.release(piece.job.scope, _load([piece.job]))
+        taken = self._ready.take(self._idle_workers if self._limits.divides else 1)
+        for scope, jobs in _by_scope(piece.job for piece in taken if not piece.at).items():
+            self._admission.release(scope, _load(jobs))
         self._tokenizable.notify()
         self._observed.queued.set(self._admission.total.texts)
         return [piece for piece in taken if piece.job.is_wanted]
@@ -353,6 +354,13 @@ def _computed(windows: Sequence[tuple[NDArray[np.float32], Tokens]]) -> Computed
     vector = averaged([vector for vector, _ in windows], counts)
     vector.flags.writeable = False
     return Computed(vector, sum(counts), len(windows), any(tokens.truncated for _, tokens in windows))
+
+
+def _by_scope(jobs: Iterable[Job]) -> dict[str, list[Job]]:
+    found: dict[str, list[Job]] = {}
+    for job in jobs:
+        found.setdefault(job.scope, []).append(job)
+    return found
 
 
 def _load(jobs: Sequence[Job]) -> Load:

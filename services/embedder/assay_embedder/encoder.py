@@ -18,7 +18,7 @@ class Tokens:
 
     Args:
         ids: Word pieces, special ones included, at most the model's window.
-        type_ids: One per id.
+        type_ids: One per id; none where all are 0.
         truncated: Whether the text was longer than the window.
     """
 

@@ -12,6 +12,7 @@ from assay.errors import SetupError
 from assay.local.install_hint import install_hint
 from assay_embedder import known_models, verification
 from assay_embedder.architecture import UnknownArchitectureError, read_architecture
+from assay_embedder.devices import free_device_memory, is_gpu
 from assay_embedder.dimensions import supported_dimensions
 from assay_embedder.encoder import Tokens
 from assay_embedder.model_folders import (
@@ -25,7 +26,6 @@ from assay_embedder.model_folders import (
 from assay_embedder.precision import choose_precision, number_format
 from assay_embedder.sentence_models import SentenceModel, load_transformer
 from assay_embedder.settings import DEFAULT_MODEL
-from assay_embedder.torch_parts import import_all_parts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
 
+    from assay_embedder.architecture import Architecture
     from assay_embedder.packed.network import PackedNetwork
 
 logger = logging.getLogger(__name__)
@@ -102,6 +103,8 @@ class Model:
     def __init__(self, network: Network, description: Description) -> None:
         self._network = network
         self._description = description
+        # The template of a tokenizer sets them, not the text: mostly all are 0, and need not be read.
+        self._has_types = any(any(each.type_ids) for each in network.tokenizer.encode_batch_fast(["a text"]))
 
     @property
     def description(self) -> Description:
@@ -117,45 +120,20 @@ class Model:
         """Return the word pieces of each text, cut to the model's window."""
         prefix = self._description.prefix
         encodings = self._network.tokenizer.encode_batch_fast([prefix + _storable(text) for text in texts])
-        return [Tokens(each.ids, each.type_ids, bool(each.overflowing)) for each in encodings]
+        return [
+            Tokens(each.ids, each.type_ids if self._has_types else (), bool(each.overflowing)) for each in encodings
+        ]
 
     def encode(self, batch: Sequence[Tokens]) -> NDArray[np.float32]:
         """Return one vector per text, shape (texts, dimension)."""
         import torch  # heavy: only a process that loads a model pays for it
 
         with torch.inference_mode():
-            return halving(self._forward, batch, torch.OutOfMemoryError, _free_device_memory)
+            return halving(self._forward, batch, torch.OutOfMemoryError, free_device_memory)
 
     def _forward(self, batch: Sequence[Tokens]) -> NDArray[np.float32]:
         found: NDArray[np.float32] = self._network.embed(batch).float().cpu().numpy()
         return found
-
-
-def choose_device(wanted: str) -> str:
-    """Return "cpu", "cuda" or "cuda:N".
-
-    Args:
-        wanted: "auto", which is "cuda" where there is a GPU; "cpu"; "cuda"; or "cuda:N", the GPU of that number.
-
-    Raises:
-        SetupError: A GPU is wanted but there is none (reason NO_GPU).
-    """
-    if wanted == "cpu":
-        return wanted
-    import torch
-
-    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    if count:
-        import_all_parts()
-    if wanted == "auto":
-        return "cuda" if count else "cpu"
-    if not count:
-        message = "No NVIDIA GPU is usable here (torch.cuda.is_available() is False); use --device cpu."
-        raise SetupError(message, reason="NO_GPU")
-    if int(wanted.partition(":")[2] or 0) >= count:
-        message = f"There is no GPU {wanted} here: they are cuda:0 to cuda:{count - 1}; use one of these."
-        raise SetupError(message, reason="NO_GPU")
-    return wanted
 
 
 def load(name: str, *, device: str, precision: str = "exact", memory: verification.Memory | None = None) -> Model:
@@ -232,17 +210,11 @@ def _packed(source: _Source) -> PackedNetwork:
     if not (architecture.weights / "tokenizer.json").is_file():
         raise UnknownArchitectureError("its tokenizer is not saved as tokenizer.json")
     try:
-        import torch
-
-        from assay_embedder.packed.network import PackedNetwork, choose_engine
+        make = _packed_on_gpu if is_gpu(source.device) else _packed_on_cpu
+        return make(architecture, source)
     except ImportError as error:
         message = f"The embedder needs packages that are not installed ({error.name}); run: {install_hint('embedder')}."
         raise SetupError(message, reason="NOT_INSTALLED") from error
-    engine = choose_engine(source.device, getattr(torch, source.number_format))
-    if source.device == "cpu" and "oneDNN" not in engine.name:
-        logger.warning("linear layers run in torch's own kernels, which are slower: oneDNN's do not work here")
-    try:
-        return PackedNetwork(architecture, engine)
     except KeyError as error:
         raise UnknownArchitectureError(f"its weights have no {error.args[0]}") from error
     except Exception as error:
@@ -250,6 +222,25 @@ def _packed(source: _Source) -> PackedNetwork:
         if type(error) is not Exception:
             raise
         raise not_loaded(source.name, f"tokenizer.json is damaged ({error})") from error
+
+
+def _packed_on_cpu(architecture: Architecture, source: _Source) -> PackedNetwork:
+    import torch
+
+    from assay_embedder.packed.network import PackedNetwork, choose_engine
+
+    engine = choose_engine(getattr(torch, source.number_format))
+    if "oneDNN" not in engine.name:
+        logger.warning("linear layers run in torch's own kernels, which are slower: oneDNN's do not work here")
+    return PackedNetwork(architecture, engine)
+
+
+def _packed_on_gpu(architecture: Architecture, source: _Source) -> PackedNetwork:
+    import torch
+
+    from assay_embedder.packed.gpu import GpuNetwork, choose_engine
+
+    return GpuNetwork(architecture, choose_engine(source.device, getattr(torch, source.number_format)))
 
 
 def _disagreement(source: _Source, network: PackedNetwork, memory: verification.Memory) -> str:
@@ -292,7 +283,7 @@ def _memory_key(source: _Source, network: PackedNetwork) -> str:
             "engine": f"{VERSION} {network.engine_name}",
             "probes": "\n".join(verification.PROBES),
             "precision": source.precision,
-            "device": torch.cuda.get_device_name(source.device) if source.device != "cpu" else _processor(),
+            "device": torch.cuda.get_device_name(source.device) if is_gpu(source.device) else _processor(),
             "torch": torch.__version__,
         }
     )
@@ -332,11 +323,4 @@ def _processor() -> str:
 
 def _storable(text: str) -> str:
     """Replace lone surrogates, on which the tokenizer fails."""
-    return text.encode("utf-8", "replace").decode("utf-8")
-
-
-def _free_device_memory() -> None:
-    import torch
-
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()
+    return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")

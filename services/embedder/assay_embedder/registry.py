@@ -13,11 +13,12 @@ from assay.errors import AssayError, InvalidInputError, Problem, SetupError, Una
 from assay_embedder import models
 from assay_embedder.admission import Load
 from assay_embedder.batcher import Limits
+from assay_embedder.devices import choose_device, devices_of, free_device_memory, is_gpu
 from assay_embedder.embeddings import Embeddings, EmbedOptions
 from assay_embedder.encoder import Encoder
 from assay_embedder.instruments import MODELS
 from assay_embedder.vector_cache import KeyMaker, ModelCache, VectorCache
-from assay_embedder.workers import batch_tokens, devices_of, free_device_memory, workers_of
+from assay_embedder.workers import batch_tokens, workers_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
@@ -229,7 +230,7 @@ class Registry:
         served = self._served.pop(name)
         MODELS.series().set(len(self._served))
         await served.embeddings.aclose()
-        await asyncio.to_thread(free_device_memory, served.description.device)
+        await asyncio.to_thread(free_device_memory)
 
     def _model_bytes(self) -> int:
         return sum(served.description.weight_bytes for served in self._served.values())
@@ -239,7 +240,7 @@ class Registry:
         return bool(limit) and self._model_bytes() > limit
 
     async def _loaded(self, name: str) -> Served:
-        device = await asyncio.to_thread(models.choose_device, self._settings.device)
+        device = await asyncio.to_thread(choose_device, self._settings.device)
         devices = await asyncio.to_thread(devices_of, device)
         encoders = [await asyncio.to_thread(self._loaded_on, name, each) for each in devices]
         # Each is run once, so that no caller waits for what a first run takes.
@@ -249,10 +250,11 @@ class Registry:
             max_tokens=description.max_tokens,
             batch_tokens=self._settings.max_batch_tokens or batch_tokens(device, description.precision),
             queue=Load(self._settings.queue_limit, QUEUE_CHARS, self._settings.queue_tokens),
+            divides=not is_gpu(device),
         )
         embeddings = Embeddings(
             description,
-            workers_of(encoders, device, self._settings.threads),
+            workers_of(encoders, devices, self._settings.threads),
             limits,
             cache=ModelCache(KeyMaker(identities[0]), self._cache, self._disk),
             on_batch=self._on_batch,

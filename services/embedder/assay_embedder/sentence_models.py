@@ -57,7 +57,8 @@ class SentenceModel:
         for row, tokens in enumerate(batch):
             length = len(tokens.ids)
             place = slice(width - length, width) if self._pads_left else slice(length)
-            ids[row, place], types[row, place], mask[row, place] = tokens.ids, tokens.type_ids, 1
+            ids[row, place], mask[row, place] = tokens.ids, 1
+            types[row, place] = tokens.type_ids or 0
         features = {"input_ids": ids, "attention_mask": mask} | ({"token_type_ids": types} if self._reads_types else {})
         device = self._transformer.device
         moved = {name: torch.from_numpy(array).to(device) for name, array in features.items()}

@@ -18,7 +18,6 @@ from assay.errors import SetupError
 from assay_embedder import models, precision
 from assay_embedder.encoder import Tokens
 from assay_embedder.packed import attention
-from assay_embedder.packed.attention import Layout, attend_by_bounds, attend_by_length
 from assay_embedder.settings import DEFAULT_MODEL
 from assay_embedder.verification import Memory
 
@@ -290,18 +289,3 @@ def test_a_batch_that_does_not_fit_is_halved(default_model: models.Model, monkey
     monkeypatch.setattr(network, "embed", small)
     assert np.array_equal(default_model.encode(tokens), whole)
     assert sizes == [7, 3, 1, 2, 4, 2, 2]
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-@given(lengths=st.lists(st.integers(1, 90), min_size=1, max_size=8), seed=st.integers(0, 99))
-@settings(deadline=None, max_examples=20)
-def test_attention_by_bounds_is_attention_by_length(dtype: torch.dtype, lengths: list[int], seed: int) -> None:
-    """The layout that a GPU's kernel reads describes the same texts as the groups of a CPU; rows behind them stay 0."""
-    layout = Layout(sorted(lengths))
-    rows = sum(lengths) + 3
-    projected = torch.randn(rows, 3 * 32, generator=torch.Generator().manual_seed(seed)).to(dtype)
-    one, other = (attend(projected, layout, 2) for attend in (attend_by_bounds, attend_by_length))
-    assert one.shape == (rows, 32)
-    assert (one - other).abs().max() < (1e-5 if dtype == torch.float32 else 0.05)
-    assert not one[sum(lengths) :].any()
-    assert not other[sum(lengths) :].any()

@@ -12,6 +12,7 @@ import pytest
 from assay.errors import SetupError
 from assay.v1 import embedder_pb2 as pb
 from assay_embedder import models
+from assay_embedder.devices import choose_device
 from assay_embedder.model_folders import DEFAULT_SHA256, check_weights
 from assay_embedder.settings import Settings
 
@@ -182,19 +183,5 @@ def test_gpu_that_is_not_there() -> None:
     if torch.cuda.is_available():
         pytest.skip("this machine has a GPU")
     with pytest.raises(SetupError, match="use --device cpu"):
-        models.choose_device("cuda")
-    assert models.choose_device("auto") == "cpu"
-
-
-@pytest.mark.gpu
-def test_gpu_agrees_with_the_cpu(default_model: models.Model) -> None:
-    """The same vectors come from a GPU, within the noise of its arithmetic."""
-    import torch
-
-    if not torch.cuda.is_available():
-        pytest.skip("needs an NVIDIA GPU: torch.cuda.is_available() is False")
-    on_gpu = models.load("all-MiniLM-L6-v2", device=models.choose_device("auto"))
-    assert on_gpu.description.device == "cuda"
-    texts = mixed_texts(200)
-    found, expected = (model.encode(model.tokenize(texts)) for model in (on_gpu, default_model))
-    assert np.abs(found @ found.T - expected @ expected.T).max() < 1e-4
+        choose_device("cuda")
+    assert choose_device("auto") == "cpu"

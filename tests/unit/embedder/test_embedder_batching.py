@@ -125,6 +125,15 @@ async def test_lone_request_uses_all_idle_workers(make: Callable[..., Embeddings
     assert encoder.seen == [[2], [2]]
 
 
+async def test_lone_request_is_one_run_where_workers_share_a_gpu(make: Callable[..., Embeddings]) -> None:
+    """Two workers of one card do not compute faster than one: few texts are not divided over them."""
+    encoder = WordCounter(packed=True)
+    embeddings = make(encoder, worker_count=2, divides=False)
+    await until(lambda: embeddings._batcher._idle_workers, lambda idle: idle >= 2)
+    await embeddings.embed(["a b", "c d"])
+    assert encoder.seen == [[2, 2]]
+
+
 async def test_flood_of_one_scope_does_not_hold_up_another(make: Callable[..., Embeddings]) -> None:
     """Ten texts of one scope are computed within about as many texts of a scope that has thousands waiting."""
     order: list[str] = []

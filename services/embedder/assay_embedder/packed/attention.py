@@ -1,8 +1,8 @@
-"""Attention between the tokens of each text, where texts lie behind each other without padding."""
+"""Attention on a processor, between the tokens of each text, where texts lie behind each other without padding."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import torch
 from torch.nn import functional
@@ -25,7 +25,6 @@ class Layout:
 
     def __init__(self, lengths: Sequence[int]) -> None:
         self.lengths = lengths
-        self._bounds: Tensor | None = None
 
     def groups(self, most_tokens: int = 0) -> Iterator[tuple[slice, int, int]]:
         """Yield the rows, the count and the length of texts of exactly the same length.
@@ -44,27 +43,6 @@ class Layout:
                 yield slice(start, start + count * length), count, length
                 start += count * length
 
-    def bounds(self, device: torch.device) -> Tensor:
-        """Return where each text begins, and where the last one ends: int32, shape (texts + 1,)."""
-        if self._bounds is None:  # moved once for all layers
-            starts = torch.zeros(len(self.lengths) + 1, dtype=torch.int32)
-            torch.cumsum(torch.tensor(self.lengths, dtype=torch.int32), 0, out=starts[1:])
-            self._bounds = starts.to(device)
-        return self._bounds
-
-
-class Attention(Protocol):
-    """Computes attention for all heads of one layer."""
-
-    def __call__(self, projected: Tensor, layout: Layout, head_count: int) -> Tensor:
-        """Return the attended values, shape (rows, hidden).
-
-        Args:
-            projected: Queries, keys and values beside each other, shape (rows, 3 * hidden).
-            layout: Where the texts lie; rows behind the last text give zeros.
-            head_count: Heads that the hidden size is divided into.
-        """
-
 
 def attend_by_length(projected: Tensor, layout: Layout, head_count: int) -> Tensor:
     """Return attention over groups of texts of exactly the same length, so that none needs a mask.
@@ -73,8 +51,7 @@ def attend_by_length(projected: Tensor, layout: Layout, head_count: int) -> Tens
     """
     hidden = projected.shape[1] // 3
     attended = projected.new_zeros(projected.shape[0], hidden)
-    chunk_tokens = _CHUNK_TOKENS if projected.device.type == "cpu" else 0
-    for rows, count, length in layout.groups(chunk_tokens):
+    for rows, count, length in layout.groups(_CHUNK_TOKENS):
         shape = (count, length, 3, head_count, hidden // head_count)
         heads = projected[rows].view(shape).permute(2, 0, 3, 1, 4)
         attended[rows].view(count, length, head_count, -1).copy_(_attend(heads, length).transpose(1, 2))
@@ -83,7 +60,7 @@ def attend_by_length(projected: Tensor, layout: Layout, head_count: int) -> Tens
 
 def _attend(heads: Tensor, length: int) -> Tensor:
     """Return the attended values of texts of one length; `heads` is (3, texts, heads, length, head size)."""
-    if heads.dtype == torch.float32 or heads.device.type != "cpu" or length > _LONG:
+    if heads.dtype == torch.float32 or length > _LONG:
         return functional.scaled_dot_product_attention(heads[0], heads[1], heads[2])
     if length < _SHORT:  # the kernel for bfloat16 costs more than the two conversions
         heads = heads.float()
@@ -93,43 +70,3 @@ def _attend(heads: Tensor, length: int) -> Tensor:
     nothing = queries.new_zeros(1)
     scores = torch.baddbmm(nothing, queries, keys.transpose(1, 2), beta=0, alpha=size**-0.5)
     return torch.bmm(torch.softmax(scores, -1), values).view(count, head_count, length, size)
-
-
-def attend_by_bounds(projected: Tensor, layout: Layout, head_count: int) -> Tensor:
-    """Return attention over texts of any lengths in one kernel, which reads where each begins; for CUDA.
-
-    On a CPU, which has no such kernel, texts are computed one after the other.
-    """
-    hidden = projected.shape[1] // 3
-    used = sum(layout.lengths)
-    shape = (used, 3, head_count, hidden // head_count)
-    queries, keys, values = projected[:used].view(shape).unbind(1)
-    attended = projected.new_zeros(projected.shape[0], hidden)
-    bounds = layout.bounds(projected.device)
-    found = _variable_length(queries, keys, values, bounds, layout.lengths[-1])
-    attended[:used] = found.reshape(used, hidden)
-    return attended
-
-
-def _variable_length(queries: Tensor, keys: Tensor, values: Tensor, bounds: Tensor, longest: int) -> Tensor:
-    """Return attention of (tokens, heads, head size) between the tokens of each text."""
-    if queries.device.type == "cuda":
-        from torch.nn.attention.varlen import varlen_attn
-
-        found = varlen_attn(queries, keys, values, bounds, bounds, longest, longest)
-        assert isinstance(found, torch.Tensor), "a tuple comes only where more is asked for"
-        return found
-    parts = []
-    for start, end in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
-        query, key, value = (each[None, start:end].transpose(1, 2) for each in (queries, keys, values))
-        parts.append(functional.scaled_dot_product_attention(query, key, value)[0].transpose(0, 1))
-    return torch.cat(parts)
-
-
-def has_variable_length() -> bool:
-    """Return whether this torch has attention by bounds; 2.10 is the first."""
-    try:
-        from torch.nn.attention import varlen  # noqa: F401
-    except ImportError:
-        return False
-    return True

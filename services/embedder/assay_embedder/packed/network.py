@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,14 +12,14 @@ import torch
 from tokenizers import Tokenizer
 from torch.nn import functional
 
-from assay_embedder.packed import attention
-from assay_embedder.packed.attention import Attention, Layout
+from assay_embedder.packed.attention import Layout, attend_by_length
 from assay_embedder.packed.linear import Linear, OneDnnLinear, PlainLinear, onednn_works
 from assay_embedder.packed.weights import Weights
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from numpy.typing import NDArray
     from torch import Tensor
 
     from assay_embedder.architecture import Architecture
@@ -37,40 +39,31 @@ class Engine:
         device: Where the weights lie.
         dtype: Number format of products; sums of layers and norms are float32.
         linear: Makes a linear layer of its weight, its bias and its activation.
-        attention: Computes attention.
     """
 
     name: str
     device: torch.device
     dtype: torch.dtype
     linear: Callable[[Tensor, Tensor, str], Linear]
-    attention: Attention
 
 
-def choose_engine(device: str, dtype: torch.dtype) -> Engine:
-    """Return the fastest way to compute on a device.
+def choose_engine(dtype: torch.dtype) -> Engine:
+    """Return the fastest way to compute on a CPU.
 
     Args:
-        device: "cpu", "cuda" or "cuda:N".
         dtype: Number format of products.
     """
-    place, format_ = torch.device(device), str(dtype).removeprefix("torch.")
-    if place.type == "cpu":
-        if onednn_works(dtype):
-            return Engine(f"packed oneDNN {format_}", place, dtype, OneDnnLinear, attention.attend_by_length)
-        return Engine(f"packed torch {format_}", place, dtype, PlainLinear, attention.attend_by_length)
-    # The kernel for any lengths takes 16-bit numbers alone.
-    by_bounds = dtype != torch.float32 and attention.has_variable_length()
-    attend = attention.attend_by_bounds if by_bounds else attention.attend_by_length
-    return Engine(f"packed torch {format_}", place, dtype, PlainLinear, attend)
+    has_onednn = onednn_works(dtype)
+    name = f"packed {'oneDNN' if has_onednn else 'torch'} {str(dtype).removeprefix('torch.')}"
+    return Engine(name, torch.device("cpu"), dtype, OneDnnLinear if has_onednn else PlainLinear)
 
 
 class PackedNetwork:
-    """An encoder of the BERT or RoBERTa family.
+    """An encoder of the BERT or RoBERTa family, on a CPU.
 
-    On a CPU, a text's vector has the same bits whatever it is computed with and by however many threads: attention runs
-    over groups of exactly equal length, and every other step treats rows one by one with the same kernel. Several
-    threads may use it at once.
+    A text's vector has the same bits whatever it is computed with and by however many threads: attention runs over
+    groups of exactly equal length, and every other step treats rows one by one with the same kernel. Several threads
+    may use it at once.
 
     Args:
         architecture: What the folder describes.
@@ -84,7 +77,7 @@ class PackedNetwork:
     packed = True
 
     def __init__(self, architecture: Architecture, engine: Engine) -> None:
-        self._architecture, self._engine = architecture, engine
+        self.architecture, self.engine = architecture, engine
         self.engine_name = engine.name
         self.dimension = architecture.hidden
         self.max_tokens = architecture.max_tokens
@@ -107,114 +100,116 @@ class PackedNetwork:
         """Return one vector per text, shape (texts, dimension), float32."""
         order = sorted(range(len(batch)), key=lambda at: len(batch[at].ids))
         layout = Layout([len(batch[at].ids) for at in order])
-        rows = self._embedded([batch[at] for at in order], sum(layout.lengths))
-        for layer in self._layers:
-            rows = layer.after(rows, layout)
-        pooled = torch.empty(len(batch), self.dimension, device=rows.device)
+        attend = partial(attend_by_length, layout=layout, head_count=self.architecture.head_count)
+        rows = self.after_layers(self._embedded([batch[at] for at in order], layout.lengths), attend)
+        pooled = torch.empty(len(batch), self.dimension)
         pooled[torch.tensor(order)] = self._pooled(rows, layout)
         return pooled
 
     def linear(self, weight: Tensor, bias: Tensor, activation: str = "") -> Linear:
         """Return a linear layer on the network's device, in its number format."""
-        weight, bias = (each.to(self._engine.device, self._engine.dtype) for each in (weight, bias))
-        return self._engine.linear(weight, bias, activation)
+        weight, bias = (each.to(self.engine.device, self.engine.dtype) for each in (weight, bias))
+        return self.engine.linear(weight, bias, activation)
 
-    def attended(self, projected: Tensor, layout: Layout) -> Tensor:
-        """Return the attended values of one layer."""
-        return self._engine.attention(projected, layout, self._architecture.head_count)
+    def positions_of(self, ids: NDArray[Any], lengths: Sequence[int]) -> NDArray[Any]:
+        """Return the position of each word piece; the RoBERTa family does not count a written "<pad>".
 
-    def normalized(self, rows: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-        """Return the layer norm of rows."""
-        return functional.layer_norm(rows, (self.dimension,), weight, bias, self._architecture.epsilon)
+        Args:
+            ids: Word pieces of all texts, behind each other.
+            lengths: Word pieces of each text.
+        """
+        starts = np.cumsum(lengths) - lengths
+        if not self.architecture.counts_from_padding:
+            return np.asarray(np.arange(len(ids)) - np.repeat(starts, lengths))
+        counted = ids != self.architecture.padding_id
+        so_far = np.concatenate([[0], np.cumsum(counted)])
+        within = so_far[1:] - np.repeat(so_far[starts], lengths)
+        return np.asarray(within * counted + self.architecture.padding_id)
 
-    @property
-    def dtype(self) -> torch.dtype:
-        """Number format of products."""
-        return self._engine.dtype
+    def after_layers(self, rows: Tensor, attend: Callable[[Tensor], Tensor]) -> Tensor:
+        """Return the rows after all layers.
 
-    @property
-    def device(self) -> torch.device:
-        """Where the weights lie."""
-        return self._engine.device
+        Args:
+            rows: Shape (rows, hidden).
+            attend: Returns the attended values, shape (rows, hidden), of queries, keys and values beside each other,
+                shape (rows, 3 * hidden).
+        """
+        for layer in self._layers:
+            rows = layer.after(rows, attend)
+        return rows
 
-    @property
-    def activation(self) -> str:
-        """The activation between the two wide linear layers."""
-        return self._architecture.activation
-
-    def _embedded(self, texts: Sequence[Tokens], used: int) -> Tensor:
+    def _embedded(self, texts: Sequence[Tokens], lengths: Sequence[int]) -> Tensor:
         """Return the first layer's rows; they are filled up to a multiple of `_ROW_MULTIPLE`."""
+        used = sum(lengths)
         places = np.zeros((3, -(-used // _ROW_MULTIPLE) * _ROW_MULTIPLE), dtype=np.int64)
-        start = 0
-        for tokens in texts:
-            end = start + len(tokens.ids)
-            places[0, start:end], places[1, start:end] = tokens.ids, tokens.type_ids
-            places[2, start:end] = self._numbered(places[0, start:end])
-            start = end
-        ids, types, positions = self._moved(torch.from_numpy(places))
+        places[0, :used] = all_ids(texts, used)
+        places[1, :used] = all_type_ids(texts, used)
+        places[2, :used] = self.positions_of(places[0, :used], lengths)
+        ids, types, positions = torch.from_numpy(places)
         rows = functional.embedding(ids, self._words) + functional.embedding(types, self._types)
         return self._norm(rows + functional.embedding(positions, self._positions))
-
-    def _numbered(self, ids: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        """Return the position of each word piece; the RoBERTa family does not count a written "<pad>"."""
-        if not self._architecture.counts_from_padding:
-            return np.arange(len(ids))
-        counted = ids != self._architecture.padding_id
-        positions: np.ndarray[Any, Any] = np.cumsum(counted) * counted + self._architecture.padding_id
-        return positions
-
-    def _moved(self, places: Tensor) -> Tensor:
-        if self.device.type != "cuda":
-            return places
-        return places.pin_memory().to(self.device, non_blocking=True)
 
     def _pooled(self, rows: Tensor, layout: Layout) -> Tensor:
         parts = []
         for place, count, length in layout.groups():
             tokens = rows[place].view(count, length, self.dimension)
-            if self._architecture.pooling == "cls":
+            if self.architecture.pooling == "cls":
                 parts.append(tokens[:, 0])
-            elif self._architecture.pooling == "max":
+            elif self.architecture.pooling == "max":
                 parts.append(tokens.amax(1))
             else:
                 parts.append(tokens.sum(1) / length)
         pooled = torch.cat(parts)
-        return functional.normalize(pooled, dim=1) if self._architecture.normalizes else pooled
+        return functional.normalize(pooled, dim=1) if self.architecture.normalizes else pooled
+
+
+def all_ids(texts: Sequence[Tokens], count: int) -> NDArray[np.int64]:
+    """Return the word pieces of texts behind each other, of which there are so many."""
+    return np.fromiter(chain.from_iterable(tokens.ids for tokens in texts), np.int64, count)
+
+
+def all_type_ids(texts: Sequence[Tokens], count: int) -> NDArray[np.int64]:
+    """Return the type of each word piece of texts behind each other."""
+    if not any(tokens.type_ids for tokens in texts):
+        return np.zeros(count, np.int64)
+    each = (tokens.type_ids or [0] * len(tokens.ids) for tokens in texts)
+    return np.fromiter(chain.from_iterable(each), np.int64, count)
 
 
 class _Norm:
     """A layer norm."""
 
     def __init__(self, weights: Weights, name: str, network: PackedNetwork) -> None:
-        self._network = network
+        self._shape, self._epsilon = (network.dimension,), network.architecture.epsilon
         self._weight, self._bias = (
-            weights.take(f"{name}.LayerNorm.{kind}").to(network.device) for kind in ("weight", "bias")
+            weights.take(f"{name}.LayerNorm.{kind}").to(network.engine.device) for kind in ("weight", "bias")
         )
 
     def __call__(self, rows: Tensor) -> Tensor:
-        return self._network.normalized(rows, self._weight, self._bias)
+        return functional.layer_norm(rows, self._shape, self._weight, self._bias, self._epsilon)
 
 
 class _Layer:
     """Attention, then two linear layers, each added to what goes in."""
 
     def __init__(self, weights: Weights, number: int, network: PackedNetwork) -> None:
-        self._network = network
+        self._dtype = network.engine.dtype
         name = f"encoder.layer.{number}"
         parts = [f"{name}.attention.self.{each}" for each in ("query", "key", "value")]
         weight, bias = (torch.cat([weights.take(f"{part}.{kind}") for part in parts]) for kind in ("weight", "bias"))
         self._project = network.linear(weight, bias)
-        self._mix = self._read(weights, f"{name}.attention.output.dense")
-        self._widen = self._read(weights, f"{name}.intermediate.dense", network.activation)
-        self._narrow = self._read(weights, f"{name}.output.dense")
+        self._mix, self._widen, self._narrow = (
+            network.linear(weights.take(f"{name}.{part}.weight"), weights.take(f"{name}.{part}.bias"), activation)
+            for part, activation in (
+                ("attention.output.dense", ""),
+                ("intermediate.dense", network.architecture.activation),
+                ("output.dense", ""),
+            )
+        )
         self._norms = [_Norm(weights, f"{name}.{part}", network) for part in ("attention.output", "output")]
 
-    def _read(self, weights: Weights, name: str, activation: str = "") -> Linear:
-        return self._network.linear(weights.take(f"{name}.weight"), weights.take(f"{name}.bias"), activation)
-
-    def after(self, rows: Tensor, layout: Layout) -> Tensor:
+    def after(self, rows: Tensor, attend: Callable[[Tensor], Tensor]) -> Tensor:
         """Return the rows after this layer, float32."""
-        dtype = self._network.dtype
-        mixed = self._mix(self._network.attended(self._project(rows.to(dtype)), layout))
+        mixed = self._mix(attend(self._project(rows.to(self._dtype))))
         rows = self._norms[0](rows + mixed)
-        return self._norms[1](rows + self._narrow(self._widen(rows.to(dtype))))
+        return self._norms[1](rows + self._narrow(self._widen(rows.to(self._dtype))))

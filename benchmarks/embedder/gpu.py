@@ -1,0 +1,430 @@
+"""The embedder on an NVIDIA GPU, beside sentence-transformers at its best batch size, in one run.
+
+    python -m benchmarks.embedder.gpu [--texts 12000] [--rounds 3] [--json FILE]
+
+Two models: all-MiniLM-L6-v2, and one of the size of bge-base and e5-base with random weights, whose vectors mean
+nothing and whose time is the same. For each, sentence-transformers in float32 and float16 searches its batch size, then
+all ways take turns: its encode at that size; the embedder's forward pass over word pieces that are there; the embedder
+from texts to vectors, in process and over gRPC, for 64 callers of 64 texts each. Figures are medians of rounds, ratios
+those of one round. The card's rate of matrix products is measured in the same run; model FLOPs are 2 for each weight of
+a linear layer and word piece, and 4 times hidden size for each pair of word pieces of a text and layer.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gc
+import json
+import os
+import platform
+import shutil
+import statistics
+import sys
+import tempfile
+import threading
+import time
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from benchmarks.embedder.corpus import corpus
+from tests.embedding_models import texts_in_ten_scripts
+
+from assay.rpc.channel import open_channel, wait_for_ready
+from assay.v1 import embedder_pb2 as pb
+from assay.v1 import embedder_pb2_grpc
+from assay_embedder import models
+from assay_embedder.architecture import encoder_folder, read_json
+from assay_embedder.embeddings import EmbedOptions
+from assay_embedder.model_folders import find_folder
+from assay_embedder.registry import Registry
+from assay_embedder.settings import DEFAULT_MODEL, Settings
+from assay_embedder.workers import batch_tokens, workers_of
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+
+    from numpy.typing import NDArray
+
+    from assay_embedder.encoder import Tokens
+    from assay_embedder.models import Model
+
+_CALLERS, _TEXTS_PER_CALL = 64, 64
+_BATCH_SIZES = (32, 64, 128, 256, 512, 1_024, 2_048)
+_FORMATS = {"float32": torch.float32, "float16": torch.float16}
+_PRECISIONS = {"exact": "float32", "fast": "float16"}
+_LONE_PAIRS = 100
+_MATRIX, _PRODUCTS = 8_192, 10
+_scopes = count()
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--texts", type=int, default=12_000)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--json", type=Path)
+    given = parser.parse_args()
+    figures = asyncio.run(_measure(given.texts, given.rounds))
+    print(json.dumps(figures, indent=1))
+    if given.json:
+        given.json.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
+
+
+async def _measure(text_count: int, rounds: int) -> dict[str, Any]:
+    rates = {name: _matrix_rate(dtype) for name, dtype in (*_FORMATS.items(), ("bfloat16", torch.bfloat16))}
+    figures: dict[str, Any] = {
+        "when": datetime.now().astimezone().isoformat(timespec="seconds"),
+        "machine": _machine(),
+        "matrix products, TFLOP/s": {name: round(rate / 1e12, 1) for name, rate in rates.items()},
+    }
+    with tempfile.TemporaryDirectory() as temporary:
+        larger = random_model(Path(temporary) / "random-base", hidden=768, layers=12)
+        # The larger model takes about eight times as long for a text.
+        for name, texts in ((DEFAULT_MODEL, corpus(text_count)), (str(larger), corpus(text_count // 4))):
+            async with AsyncExitStack() as stack:
+                figures[Path(name).name] = await _Measured(name, texts, rates, stack).figures(rounds)
+    return figures
+
+
+def _machine() -> dict[str, Any]:
+    return {
+        "gpu": torch.cuda.get_device_name(),
+        "processors": os.cpu_count(),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+    }
+
+
+def random_model(folder: Path, *, hidden: int, layers: int) -> Path:
+    """Save a BERT of a size with random weights, and the tokenizer and modules of the default model.
+
+    Args:
+        folder: Made here.
+        hidden: Values per token; heads have 64 each, and the wide layer has four times as many values.
+        layers: Layers.
+    """
+    from transformers import BertConfig, BertModel
+
+    source = find_folder(DEFAULT_MODEL)
+    shutil.copytree(source, folder, ignore=shutil.ignore_patterns("*.safetensors", "config.json"))
+    shutil.copytree(source / "1_Pooling", folder / "1_Pooling", dirs_exist_ok=True)
+    pooling = folder / "1_Pooling" / "config.json"
+    config = read_json(pooling)
+    pooling.write_text(json.dumps({**config, "word_embedding_dimension": hidden}))
+    shape = BertConfig(
+        hidden_size=hidden, num_hidden_layers=layers, num_attention_heads=hidden // 64, intermediate_size=4 * hidden
+    )
+    torch.manual_seed(1)
+    BertModel(shape, add_pooling_layer=False).save_pretrained(folder)
+    return folder
+
+
+def _matrix_rate(dtype: torch.dtype) -> float:
+    """Return how many floating-point operations a second a product of two large random matrices makes."""
+    torch.set_float32_matmul_precision("highest")
+    one, other = (torch.randn(_MATRIX, _MATRIX, device="cuda").to(dtype) for _ in range(2))
+    seconds = statistics.median(device_seconds(lambda: one @ other) for _ in range(_PRODUCTS))
+    return 2 * _MATRIX**3 / seconds
+
+
+def device_seconds(run: Callable[[], Any]) -> float:
+    """Return how long the GPU takes for something, once it is warm."""
+    run()
+    began, ended = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
+    began.record()
+    run()
+    ended.record()
+    ended.synchronize()
+    return float(began.elapsed_time(ended)) / 1000
+
+
+@dataclass
+class _Served:
+    """One precision of a model: in this process, and as a process of its own."""
+
+    registry: Registry
+    model: Model
+    stub: Any
+
+
+class _Measured:
+    """One model.
+
+    Args:
+        name: Its name or folder.
+        texts: What is embedded.
+        rates: Floating-point operations a second, by number format.
+        stack: Closes what is started.
+    """
+
+    def __init__(self, name: str, texts: list[str], rates: dict[str, float], stack: AsyncExitStack) -> None:
+        self._name, self._texts, self._rates, self._stack = name, texts, rates, stack
+        self._folder = find_folder(name)
+        self._served: dict[str, _Served] = {}
+        self._libraries: dict[str, Any] = {}
+        self._tokens: list[Tokens] = []
+
+    async def figures(self, rounds: int) -> dict[str, Any]:
+        """Return all figures."""
+        from sentence_transformers import SentenceTransformer
+
+        for format_, dtype in _FORMATS.items():
+            self._libraries[format_] = SentenceTransformer(
+                str(self._folder), device="cuda", model_kwargs={"torch_dtype": dtype}
+            )
+        for precision in _PRECISIONS:
+            self._served[precision] = await self._serve(precision)
+        self._tokens = self._served["exact"].model.tokenize(self._texts)
+        lengths = [len(tokens.ids) for tokens in self._tokens]
+        searched = {format_: self._searched(format_, sum(lengths)) for format_ in _FORMATS}
+        best = {format_: max(found, key=found.__getitem__) for format_, found in searched.items()}
+        ways = self._ways(best)
+        gc.collect()
+        gc.freeze()  # as the embedder does when it is ready
+        for way in ways.values():
+            await way()
+        taken = [{name: await _seconds(way) for name, way in ways.items()} for _ in range(rounds)]
+        return {
+            "texts": len(self._texts),
+            "word pieces": sum(lengths),
+            "word pieces of a text": {"median": statistics.median(lengths), "most": max(lengths)},
+            "sentence-transformers, tokens/s by batch size": searched,
+            "best batch size": best,
+            "tokens/s": {name: round(statistics.median(sum(lengths) / each[name] for each in taken)) for name in ways},
+            "ratios": {precision: _ratios(taken, precision) for precision in _PRECISIONS},
+            **{precision: self._of_device(precision) | await self._lone(precision) for precision in _PRECISIONS},
+            "peak memory, MiB": {name: await _peak_mib(way) for name, way in ways.items() if "gRPC" not in name},
+            "agreement": self._agreement() if self._name == DEFAULT_MODEL else None,
+        }
+
+    async def _serve(self, precision: str) -> _Served:
+        flags = ["--device", "cuda", "--precision", precision, "--model", self._name, "--cache-mib", "0"]
+        loaded: list[Model] = []
+
+        def load(name: str, **options: Any) -> Model:
+            loaded.append(models.load(name, **options))
+            return loaded[-1]
+
+        registry = Registry(Settings.read(flags, {}), load=load)
+        await registry.load_listed()
+        self._stack.push_async_callback(registry.aclose)
+        stub = await self._stack.enter_async_context(_embedder(flags))
+        return _Served(registry, loaded[0], stub)
+
+    def _searched(self, format_: str, token_count: int) -> dict[int, int]:
+        """Return tokens a second of sentence-transformers by batch size."""
+        found = {}
+        for size in _BATCH_SIZES:
+            self._encode(format_, size, self._texts[: 2 * size])
+            started = time.perf_counter()
+            self._encode(format_, size, self._texts)
+            found[size] = round(token_count / (time.perf_counter() - started))
+        return found
+
+    def _encode(self, format_: str, size: int, texts: Sequence[str]) -> NDArray[Any]:
+        vectors: NDArray[Any] = self._libraries[format_].encode(texts, batch_size=size, show_progress_bar=False)
+        return vectors
+
+    def _ways(self, best: dict[str, int]) -> dict[str, Callable[[], Awaitable[Any]]]:
+        ways: dict[str, Callable[[], Awaitable[Any]]] = {
+            f"sentence-transformers, {format_}": partial(asyncio.to_thread, self._encode, format_, size, self._texts)
+            for format_, size in best.items()
+        }
+        for precision, served in self._served.items():
+            ways |= {
+                f"{precision}, forward pass": partial(asyncio.to_thread, self._forward, served),
+                f"{precision}, in process": partial(self._in_process, served),
+                f"{precision}, gRPC": partial(self._over_grpc, served),
+            }
+        return ways
+
+    def _forward(self, served: _Served) -> None:
+        """Run the model on word pieces that are there, in threads as the service has them."""
+        batches = iter(_batches(self._tokens, batch_tokens("cuda", "")))
+        lock = threading.Lock()
+
+        def work(prepare: Callable[[], None]) -> None:
+            prepare()
+            while True:
+                with lock:
+                    batch = next(batches, None)
+                if batch is None:
+                    return
+                served.model.encode(batch)
+
+        threads = [
+            threading.Thread(target=work, args=(each.prepare,)) for each in workers_of([served.model], ["cuda"], 0)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    async def _in_process(self, served: _Served) -> None:
+        async with served.registry.use("") as model:
+            await self._by_callers(lambda texts, scope: model.embed(texts, EmbedOptions(scope)))
+
+    async def _over_grpc(self, served: _Served) -> None:
+        await self._by_callers(
+            lambda texts, scope: served.stub.Embed(pb.EmbedRequest(texts=texts, scope=scope), timeout=600)
+        )
+
+    async def _by_callers(self, embed: Callable[[list[str], str], Awaitable[Any]]) -> None:
+        """Embed the texts in calls of 64, 64 at once, in a scope of their own, so that nothing is in the cache."""
+        scope = f"round {next(_scopes)}"
+        starts = iter(range(0, len(self._texts), _TEXTS_PER_CALL))
+
+        async def caller() -> None:
+            for start in starts:
+                await embed(self._texts[start : start + _TEXTS_PER_CALL], scope)
+
+        await asyncio.gather(*(caller() for _ in range(_CALLERS)))
+
+    def _of_device(self, precision: str) -> dict[str, Any]:
+        """Return the time of the kernels of one batch, and what share of the card's rate that is."""
+        network: Any = self._served[precision].model._network  # noqa: SLF001
+        batch = _batches(self._tokens, batch_tokens("cuda", precision))[0]
+        lengths = [len(tokens.ids) for tokens in batch]
+        rows = sum(lengths)
+        staged = network._staging(rows, len(batch))  # noqa: SLF001
+        network._stage(staged.numpy(), rows, batch, lengths)  # noqa: SLF001
+        with torch.inference_mode():
+            moved = staged.cuda()
+            run = partial(network._run, moved, rows, max(lengths))  # noqa: SLF001
+            seconds = statistics.median(device_seconds(run) for _ in range(10))
+        flops = model_flops(read_json(encoder_folder(self._folder) / "config.json"), lengths)
+        return {
+            "word pieces of a batch": rows,
+            "kernels, tokens/s": round(rows / seconds),
+            "kernels, TFLOP/s": round(flops / seconds / 1e12, 1),
+            "share of the rate of matrix products": round(flops / seconds / self._rates[_PRECISIONS[precision]], 3),
+        }
+
+    async def _lone(self, precision: str) -> dict[str, Any]:
+        """Return the latency of a lone pair of texts, with graphs and without, and over gRPC."""
+        served = self._served[precision]
+        network: Any = served.model._network  # noqa: SLF001
+        pairs = [self._texts[at : at + 2] for at in range(0, 2 * _LONE_PAIRS, 2)]
+
+        def encode(pair: list[str]) -> None:
+            served.model.encode(served.model.tokenize(pair))
+
+        def encoded() -> float:
+            return statistics.median(_timed(partial(encode, pair)) for pair in pairs)
+
+        figures = {"lone pair, ms": round(encoded() * 1000, 3)}
+        graphs, network._graphs = network._graphs, []  # noqa: SLF001
+        figures["lone pair without graphs, ms"] = round(encoded() * 1000, 3)
+        network._graphs = graphs  # noqa: SLF001
+        taken = []
+        for pair in pairs:
+            request = pb.EmbedRequest(texts=pair, scope=f"lone {next(_scopes)}")
+            taken.append(await _seconds(partial(served.stub.Embed, request, timeout=60)))
+        return {**figures, "lone pair, gRPC, ms": round(statistics.median(taken) * 1000, 3)}
+
+    def _agreement(self) -> dict[str, Any]:
+        """Return how far 3,000 texts of mixed lengths, 2,000 of them in ten scripts, are from sentence-transformers."""
+        dice = np.random.default_rng(3)
+        short = [text.encode("utf-8", "replace").decode() for text in texts_in_ten_scripts(2_000)]
+        texts = [f"{text} " * int(times) for text, times in zip(short, dice.integers(1, 40, 2_000), strict=True)]
+        texts += self._texts[:1_000]
+        expected = self._encode("float32", 32, texts).astype(np.float64)
+        return {
+            precision: _apart(served.model.encode(served.model.tokenize(texts)), expected)
+            for precision, served in self._served.items()
+        } | {"sentence-transformers, float16": _apart(self._encode("float16", 32, texts), expected)}
+
+
+def model_flops(config: dict[str, Any], lengths: Sequence[int]) -> float:
+    """Return the floating-point operations of a BERT for texts of so many word pieces each."""
+    hidden, layers, wide = config["hidden_size"], config["num_hidden_layers"], config["intermediate_size"]
+    linear = 2 * (4 * hidden * hidden + 2 * hidden * wide) * sum(lengths)
+    attention = 4 * hidden * sum(length * length for length in lengths)
+    return float(layers * (linear + attention))
+
+
+def _apart(found: NDArray[Any], expected: NDArray[np.float64]) -> dict[str, float]:
+    """Return how far vectors, and cosines of neighbours, are from those expected."""
+    one = found.astype(np.float64)
+    one /= np.linalg.norm(one, axis=1, keepdims=True)
+    moved = np.abs((one[:-1] * one[1:]).sum(1) - (expected[:-1] * expected[1:]).sum(1))
+    return {
+        "texts": len(one),
+        "one minus cosine, most": float((1 - (one * expected).sum(1)).max()),
+        "cosines of pairs, most": float(moved.max()),
+        "cosines of pairs, mean": float(moved.mean()),
+    }
+
+
+@asynccontextmanager
+async def _embedder(flags: Sequence[str]) -> AsyncIterator[Any]:
+    with tempfile.TemporaryDirectory() as folder:
+        address = f"unix:{folder}/embedder.sock"
+        command = [sys.executable, "-m", "assay_embedder", "--listen", address, "--log-level", "warning", *flags]
+        process = await asyncio.create_subprocess_exec(*command)
+        try:
+            async with open_channel(address) as channel:
+                await wait_for_ready(channel, "assay.v1.EmbedderService", 100)
+                yield embedder_pb2_grpc.EmbedderServiceStub(channel)
+        finally:
+            process.terminate()
+            await process.wait()
+
+
+def _batches(tokens: Sequence[Tokens], budget_tokens: int) -> list[list[Tokens]]:
+    batches: list[list[Tokens]] = [[]]
+    room = budget_tokens
+    for each in tokens:
+        if len(each.ids) > room:
+            batches.append([])
+            room = budget_tokens
+        batches[-1].append(each)
+        room -= len(each.ids)
+    return batches
+
+
+def _ratios(taken: Sequence[dict[str, float]], precision: str) -> dict[str, float]:
+    """Return how many times sentence-transformers' tokens a second each way of a precision reaches."""
+    return {
+        f"{way}, of sentence-transformers in {format_}": round(
+            statistics.median(
+                each[f"sentence-transformers, {format_}"] / each[f"{precision}, {way}"] for each in taken
+            ),
+            2,
+        )
+        for way in ("in process", "gRPC")
+        for format_ in _FORMATS
+    }
+
+
+async def _peak_mib(way: Callable[[], Awaitable[Any]]) -> int:
+    """Return what a way takes of the GPU's memory at most, beside what is loaded."""
+    torch.cuda.empty_cache()
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    await way()
+    return round((torch.cuda.max_memory_allocated() - before) / 2**20)
+
+
+async def _seconds(way: Callable[[], Awaitable[Any]]) -> float:
+    started = time.perf_counter()
+    await way()
+    return time.perf_counter() - started
+
+
+def _timed(run: Callable[[], Any]) -> float:
+    started = time.perf_counter()
+    run()
+    return time.perf_counter() - started
+
+
+if __name__ == "__main__":
+    main()
