@@ -105,6 +105,7 @@ class GradeRequest(_message.Message):
     ROUND_FIELD_NUMBER: _builtins.int
     HISTORY_FIELD_NUMBER: _builtins.int
     SCOPE_FIELD_NUMBER: _builtins.int
+    ALLOWANCE_NANO_USD_FIELD_NUMBER: _builtins.int
     rubric: _builtins.str
     """The rubric's name, e.g. "quality" or "answer"."""
     question: _builtins.str
@@ -145,7 +146,7 @@ class GradeRequest(_message.Message):
 
     validate_only: _builtins.bool
     """Whether only to say if this judge could be asked, so that a run is refused before anything is paid for it: the
-    answer has no verdict, and no model is called. FAILED_PRECONDITION (reason JUDGE_KEY_MISSING) where the server has
+    answer has no verdict, but what the run has spent, and no model is called. FAILED_PRECONDITION (reason JUDGE_KEY_MISSING) where the server has
     no key for it. Default: the answer is graded.
     """
     row: _builtins.str
@@ -161,6 +162,12 @@ class GradeRequest(_message.Message):
     scope: _builtins.str
     """The tenant that asks, at most 64 characters; empty for the only one. Scopes share no verdict, order, account or call
     in flight, and take turns. Set by the orchestrator, the only caller of a shared installation.
+    """
+    allowance_nano_usd: _builtins.int
+    """Most that the run may have spent on judging by now, in billionths of a US dollar: what was set aside for it of its
+    team's money. Absent: no bound. Unlike spend_cap_usd it grows while the run works, and a judge without a price is
+    asked all the same. A call that could pass it is not made: the verdict is UNAVAILABLE with the reason
+    allowance_too_small, and needed_nano_usd says what is missing; ask again with a larger one. Needs run_id.
     """
     @_builtins.property
     def contexts(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
@@ -199,15 +206,20 @@ class GradeRequest(_message.Message):
         round: _builtins.int = ...,
         history: _abc.Iterable[_agent_pb2.Message] | None = ...,
         scope: _builtins.str = ...,
+        allowance_nano_usd: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_reference", b"_reference", "_spend_cap_usd", b"_spend_cap_usd", "judge", b"judge", "reference", b"reference", "spend_cap_usd", b"spend_cap_usd"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_allowance_nano_usd", b"_allowance_nano_usd", "_reference", b"_reference", "_spend_cap_usd", b"_spend_cap_usd", "allowance_nano_usd", b"allowance_nano_usd", "judge", b"judge", "reference", b"reference", "spend_cap_usd", b"spend_cap_usd"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_reference", b"_reference", "_spend_cap_usd", b"_spend_cap_usd", "answer", b"answer", "batch", b"batch", "contexts", b"contexts", "history", b"history", "judge", b"judge", "only_order", b"only_order", "question", b"question", "reference", b"reference", "round", b"round", "row", b"row", "rubric", b"rubric", "rubric_yaml", b"rubric_yaml", "run_id", b"run_id", "sample_index", b"sample_index", "scope", b"scope", "spend_cap_usd", b"spend_cap_usd", "timeout_ms", b"timeout_ms", "validate_only", b"validate_only"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_allowance_nano_usd", b"_allowance_nano_usd", "_reference", b"_reference", "_spend_cap_usd", b"_spend_cap_usd", "allowance_nano_usd", b"allowance_nano_usd", "answer", b"answer", "batch", b"batch", "contexts", b"contexts", "history", b"history", "judge", b"judge", "only_order", b"only_order", "question", b"question", "reference", b"reference", "round", b"round", "row", b"row", "rubric", b"rubric", "rubric_yaml", b"rubric_yaml", "run_id", b"run_id", "sample_index", b"sample_index", "scope", b"scope", "spend_cap_usd", b"spend_cap_usd", "timeout_ms", b"timeout_ms", "validate_only", b"validate_only"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__allowance_nano_usd: _TypeAlias = _typing.Literal["allowance_nano_usd"]  # noqa: Y015
+    _WhichOneofArgType__allowance_nano_usd: _TypeAlias = _typing.Literal["_allowance_nano_usd", b"_allowance_nano_usd"]  # noqa: Y015
     _WhichOneofReturnType__reference: _TypeAlias = _typing.Literal["reference"]  # noqa: Y015
     _WhichOneofArgType__reference: _TypeAlias = _typing.Literal["_reference", b"_reference"]  # noqa: Y015
     _WhichOneofReturnType__spend_cap_usd: _TypeAlias = _typing.Literal["spend_cap_usd"]  # noqa: Y015
     _WhichOneofArgType__spend_cap_usd: _TypeAlias = _typing.Literal["_spend_cap_usd", b"_spend_cap_usd"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__allowance_nano_usd) -> _WhichOneofReturnType__allowance_nano_usd | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__reference) -> _WhichOneofReturnType__reference | None: ...
     @_typing.overload
@@ -412,6 +424,7 @@ class Verdict(_message.Message):
     RETRY_AFTER_MS_FIELD_NUMBER: _builtins.int
     SAVED_FIELD_NUMBER: _builtins.int
     TRIES_FIELD_NUMBER: _builtins.int
+    NEEDED_NANO_USD_FIELD_NUMBER: _builtins.int
     status: Global___VerdictStatus.ValueType
     """Whether the verdict counts."""
     reasoning: _builtins.str
@@ -420,7 +433,7 @@ class Verdict(_message.Message):
     """Why there is no valid verdict, one stable word; empty when VALID. When INVALID: invalid_verdict, refused,
     truncated, empty_verdict. When UNAVAILABLE: judge_not_configured, judge_unavailable, judge_refuses_request
     (this one), judge_denied (any: its key, model or quota is refused), rate_limited, deadline_exceeded,
-    retry_budget_spent, spend_cap_reached, price_unknown, not_recorded; and of batches: batch_pending (not yet: ask again),
+    retry_budget_spent, spend_cap_reached, allowance_too_small, price_unknown, not_recorded; and of batches: batch_pending (not yet: ask again),
     batch_cancelled and batch_failed (the whole batch), batch_expired and batch_result_missing (this request, each of
     the few times that it was ordered).
     """
@@ -448,6 +461,8 @@ class Verdict(_message.Message):
     """Whether the judge was asked through its batch API, at its price; false for a verdict from the cache."""
     retry_after_ms: _builtins.int
     """How long to wait before asking again, in milliseconds, where the reason is batch_pending; else 0."""
+    needed_nano_usd: _builtins.int
+    """What the next call may cost, in billionths of a US dollar, where the reason is allowance_too_small; else 0."""
     @_builtins.property
     def scores(self) -> _containers.ScalarMap[_builtins.str, _builtins.float]:
         """Score of each criterion by name, on the rubric's scale, as the judge gave it. Empty unless VALID."""
@@ -495,10 +510,11 @@ class Verdict(_message.Message):
         retry_after_ms: _builtins.int = ...,
         saved: _agent_pb2.Usage | None = ...,
         tries: _abc.Iterable[Global___JudgeAttempt] | None = ...,
+        needed_nano_usd: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_temperature", b"_temperature", "saved", b"saved", "temperature", b"temperature", "usage", b"usage"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_temperature", b"_temperature", "attempts", b"attempts", "batched", b"batched", "by_rule", b"by_rule", "cached", b"cached", "choice", b"choice", "fingerprint", b"fingerprint", "flags", b"flags", "key", b"key", "message", b"message", "model", b"model", "reason", b"reason", "reasoning", b"reasoning", "retry_after_ms", b"retry_after_ms", "saved", b"saved", "scores", b"scores", "status", b"status", "temperature", b"temperature", "tries", b"tries", "usage", b"usage"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_temperature", b"_temperature", "attempts", b"attempts", "batched", b"batched", "by_rule", b"by_rule", "cached", b"cached", "choice", b"choice", "fingerprint", b"fingerprint", "flags", b"flags", "key", b"key", "message", b"message", "model", b"model", "needed_nano_usd", b"needed_nano_usd", "reason", b"reason", "reasoning", b"reasoning", "retry_after_ms", b"retry_after_ms", "saved", b"saved", "scores", b"scores", "status", b"status", "temperature", b"temperature", "tries", b"tries", "usage", b"usage"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__temperature: _TypeAlias = _typing.Literal["temperature"]  # noqa: Y015
     _WhichOneofArgType__temperature: _TypeAlias = _typing.Literal["_temperature", b"_temperature"]  # noqa: Y015

@@ -110,6 +110,7 @@ class Grading:
         timeout_s: How long it may take.
         run_id: The run that pays; empty for none.
         cap: Most that the run may spend, in billionths of a dollar; None for no cap.
+        allowance: Most that it may have spent by now, of its team's money; None for no bound.
         sample_index: Which of several verdicts on the same material.
         batch: Whether it goes through the provider's batch API.
         asker: On whose behalf, for a batch.
@@ -122,6 +123,17 @@ class Grading:
     timeout_s: float
     run_id: str = ""
     cap: int | None = None
+    allowance: int | None = None
     sample_index: int = 0
     batch: bool = False
     asker: Asker = field(default_factory=Asker)
+
+    @property
+    def limit(self) -> int | None:
+        """The lower of cap and allowance; None where there is neither."""
+        return lower_limit(self.cap, self.allowance)
+
+
+def lower_limit(cap: int | None, allowance: int | None) -> int | None:
+    """Return the lower of two limits, each None for none."""
+    return min((limit for limit in (cap, allowance) if limit is not None), default=None)

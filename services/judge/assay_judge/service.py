@@ -146,6 +146,7 @@ class JudgeService(judge_pb2_grpc.JudgeServiceServicer):
         grading = self._grading(request, remaining_s, compares=False)
         if request.validate_only:
             self._grader.check(grading)
+            await self._account_for(grading, response)
             return
         outcome = await self._grader.grade(grading)
         response.verdict.CopyFrom(verdict_message(outcome))

@@ -10,7 +10,7 @@ from assay.model.agent_response import clean_text
 from assay.model.scope import LOCAL, Scope
 from assay.parsing.secret_references import SCHEME, parse_path
 from assay.v1 import agent_pb2, judge_pb2
-from assay_judge.calls.prices import nano_from_usd, usd_from_nano
+from assay_judge.calls.prices import MOST_NANO, nano_from_usd, usd_from_nano
 from assay_judge.judges import DEFAULT_MAX_TOKENS, DEFAULT_TEMPERATURE, JudgeChoice
 from assay_judge.model import Asker, Grading, Material
 from assay_judge.verdicts.outcome import Status
@@ -101,6 +101,7 @@ def grading_from_request(
         min(timeout_s, request.timeout_ms / 1000) if request.timeout_ms else timeout_s,
         request.run_id,
         nano_from_usd(min(caps)) if caps else None,
+        min(request.allowance_nano_usd, MOST_NANO) if not compares and request.HasField("allowance_nano_usd") else None,
         request.sample_index,
         batch=not compares and request.batch,
         asker=Asker() if compares else Asker(request.row, request.round),
@@ -140,6 +141,9 @@ def _problems(request: Any, material: Material) -> list[Problem]:
             problems.append(Problem("must be a number that is not negative", "spend_cap_usd"))
         if not request.run_id:
             problems.append(Problem("needs run_id: a cap is for all calls of a run", "spend_cap_usd"))
+    is_allowed = not isinstance(request, judge_pb2.ComparePairRequest) and request.HasField("allowance_nano_usd")
+    if is_allowed and not request.run_id:
+        problems.append(Problem("needs run_id: an allowance is for all calls of a run", "allowance_nano_usd"))
     return problems
 
 
@@ -164,6 +168,7 @@ def verdict_message(outcome: Outcome) -> judge_pb2.Verdict:
         batched=outcome.batched,
         retry_after_ms=math.ceil(outcome.retry_after_s * 1000),
         tries=map(_attempt_message, outcome.usage.attempts),
+        needed_nano_usd=outcome.needed,
     )
     if outcome.temperature is not None:
         message.temperature = outcome.temperature

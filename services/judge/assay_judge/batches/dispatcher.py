@@ -21,9 +21,10 @@ from assay.runtime.failpoints import failpoint
 from assay_judge.batches.lifecycle import BatchLifecycle
 from assay_judge.batches.orders import Order, OrderName, new_id, outcome_from_text, outcome_text
 from assay_judge.batches.store import Finished, LeaseLostError
-from assay_judge.calls.provider_client import BudgetHandle, CallFailedError, spend_cap_failure
+from assay_judge.calls.provider_client import BudgetHandle, CallFailedError, too_little_left
 from assay_judge.state.account import SpendCapReachedError
 from assay_judge.verdicts.outcome import Outcome, Status
+from assay_judge.verdicts.replies import failed_outcome
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
@@ -84,11 +85,13 @@ class Ordered:
 
 
 class _Ordering:
-    """The making of an order: on its way to the disk, or waiting until the run's cap has room for it."""
+    """The making of an order: waiting until its limit has room for it, or on its way to the disk."""
 
-    def __init__(self) -> None:
+    def __init__(self, limit: int | None) -> None:
         self.work: asyncio.Task[Ordered]
         self.waits_for_money = asyncio.Event()
+        self.limit = limit
+        self.is_paid = False
 
 
 @dataclass(slots=True)
@@ -199,12 +202,12 @@ class BatchDispatcher:
             ordering = self._ordering_of(client, prepared)
             await _first_of(ordering.work, ordering.waits_for_money)
             await self._wait(ordering.work, until)
-            if not ordering.work.done():
+            if not ordering.work.done() or ordering.work.cancelled():
                 return self._pending("the run's spend cap has no room until other requests settle")
             try:
                 ordered = ordering.work.result()
             except CallFailedError as failure:
-                return Outcome(Status.UNAVAILABLE, reason=failure.reason, message=failure.message)
+                return failed_outcome(failure)
         return await self._awaited(ordered, prepared, until) or await self._cached(prepared)
 
     async def _cached(self, prepared: PreparedGrading) -> Outcome:
@@ -231,24 +234,30 @@ class BatchDispatcher:
 
     def _ordering_of(self, client: ProviderClient, prepared: PreparedGrading) -> _Ordering:
         """Return the task that makes an order; a caller that disconnects does not cancel it."""
+        grading = prepared.grading
         # Another run's cap must not decide about this one's order.
-        name = (prepared.grading.scope, prepared.key, prepared.grading.run_id, prepared.grading.cap)
+        name = (grading.scope, prepared.key, grading.run_id, grading.cap)
         ordering = self._ordering.get(name)
+        if ordering is not None and not ordering.is_paid and _is_lower(ordering.limit, grading.limit):
+            ordering.work.cancel()  # the run's allowance has grown: it need not wait under the one of before
+            ordering = None
         if ordering is None:
             if self._backlog() + len(self._ordering) >= _MOST_ORDERS:
                 raise OverloadedError(f"{_MOST_ORDERS} verdicts wait for batches; retry later.", reason="QUEUE_FULL")
-            ordering = self._ordering[name] = _Ordering()
-            ordering.work = self._task(self._order(client, prepared, ordering.waits_for_money))
-            ordering.work.add_done_callback(lambda _: self._ordering.pop(name, None))
+            ordering = self._ordering[name] = _Ordering(grading.limit)
+            ordering.work = self._task(self._order(client, prepared, ordering))
+            ordering.work.add_done_callback(lambda _, made=ordering: self._made(name, made))  # type: ignore[misc]
         return ordering
+
+    def _made(self, name: tuple[Scope, str, str, int | None], ordering: _Ordering) -> None:
+        if self._ordering.get(name) is ordering:
+            del self._ordering[name]
 
     def _backlog(self) -> int:
         """Return how many orders have no outcome."""
         return len(self._open)
 
-    async def _order(
-        self, client: ProviderClient, prepared: PreparedGrading, waits_for_money: asyncio.Event
-    ) -> Ordered:
+    async def _order(self, client: ProviderClient, prepared: PreparedGrading, ordering: _Ordering) -> Ordered:
         grading = prepared.grading
         client.check_price(grading.cap)
         prompt = prepared.prompt()
@@ -257,14 +266,16 @@ class BatchDispatcher:
         account, close = await self._ledger.open(grading.scope, grading.run_id)
         try:
             reservation = await account.reserve(
-                most, grading.cap, self._ledger.journal, waits=waits_for_money, lasts_s=_LASTS_S
+                most, grading.limit, self._ledger.journal, waits=ordering.waits_for_money, lasts_s=_LASTS_S
             )
         except SpendCapReachedError:
             close()
-            raise spend_cap_failure(most, BudgetHandle(account, grading.cap, self._ledger.journal)) from None
+            budget = BudgetHandle(account, grading.cap, self._ledger.journal, grading.allowance)
+            raise too_little_left(most, budget) from None
         except BaseException:
             close()
             raise
+        ordering.is_paid = True
         other = self._find_open(grading.scope, prepared.key)
         if other is not None:
             await release_reservation(reservation, close)
@@ -463,7 +474,7 @@ def _order_of(
         new_id(),
         prepared.key,
         run,
-        grading.cap,
+        grading.limit,
         reserved,
         grading.judge,
         grading.rubric,
@@ -473,6 +484,11 @@ def _order_of(
         round=grading.asker.round,
         reservation=reservation,
     )
+
+
+def _is_lower(limit: int | None, other: int | None) -> bool:
+    """Return whether a limit is lower than another one; None is none."""
+    return limit is not None and (other is None or limit < other)
 
 
 def _until(prepared: PreparedGrading) -> float:

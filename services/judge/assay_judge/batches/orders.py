@@ -45,7 +45,7 @@ class Order:
         item_id: What names it in the batch; random, and new for each turn.
         key: What the verdict rests on.
         run: The run that pays, and the team whose order it is.
-        cap: Most that the run may spend, in billionths of a dollar; None for no cap.
+        cap: Most that the run may spend, or have spent by then, in billionths of a dollar; None for no cap.
         reserved: What is set aside for it, in billionths of a dollar.
         material: What is judged.
         prompt: What is sent; it holds the verdict_id.

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from assay_judge.model import Prompt
 
 NANO = 1_000_000_000
-_MOST_NANO = 10**18
+MOST_NANO = 10**18
 """A billion dollars: more is no amount, and sums of it would not fit into a database."""
 
 
@@ -33,7 +33,7 @@ class Price(ModelPrice):
         dollars = self.dollars(
             tokens.input, tokens.output, cache_read=tokens.cache_read, cache_write=tokens.cache_write, batched=batched
         )
-        return min(math.ceil(dollars * NANO), _MOST_NANO)
+        return min(math.ceil(dollars * NANO), MOST_NANO)
 
     def most_nano(self, prompt: Prompt, max_tokens: int, *, batched: bool = False) -> int:
         """Return the most that a call can cost: no token is shorter than a byte, all may be written to the cache."""
@@ -64,7 +64,7 @@ class PriceTable:
 def nano_from_usd(usd: float) -> int:
     """Return dollars in billionths, rounded down; at most a billion dollars."""
     # As it is written: 0.1 is a tenth.
-    return min(math.floor(Fraction(repr(usd)) * NANO), _MOST_NANO)
+    return min(math.floor(Fraction(repr(usd)) * NANO), MOST_NANO)
 
 
 def usd_from_nano(nano: int) -> float:

@@ -27,6 +27,7 @@ from assay_judge.calls.rate_headers import read_allowances
 from assay_judge.calls.rate_limiter import Limiter
 from assay_judge.calls.token_usage import usable_tokens
 from assay_judge.calls.usage import CallAttempt
+from assay_judge.model import lower_limit
 from assay_judge.state.account import SpendCapReachedError
 
 if TYPE_CHECKING:
@@ -53,12 +54,13 @@ _DENIED = (401, 402, 403, 404, 429)
 
 
 class CallFailedError(Exception):
-    """There is no reply of the judge: `reason` is a stable word, `message` a sentence."""
+    """There is no reply: `reason` is a stable word, `message` a sentence, `needed` what a call may cost."""
 
-    def __init__(self, reason: str, message: str) -> None:
+    def __init__(self, reason: str, message: str, *, needed: int = 0) -> None:
         super().__init__(message)
         self.reason = reason
         self.message = message
+        self.needed = needed
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,11 +71,18 @@ class BudgetHandle:
         account: The run's.
         cap: Most that it may spend, in billionths of a dollar; None for no cap.
         journal: Where spending is kept.
+        allowance: Most that it may have spent by now; None for no bound.
     """
 
     account: Account
     cap: int | None
     journal: SpendJournal
+    allowance: int | None = None
+
+    @property
+    def limit(self) -> int | None:
+        """The lower of cap and allowance; None where there is neither."""
+        return lower_limit(self.cap, self.allowance)
 
 
 class ProviderClient:
@@ -219,16 +228,16 @@ class ProviderClient:
         self, prompt: Prompt, schema: Mapping[str, Any], sent: JudgeParameters, budget: BudgetHandle, usage: CallUsage
     ) -> Reply:
         most = self.price.most_nano(prompt, sent.max_tokens) if self.price else 0
-        if budget.cap is not None and budget.account.spent + most > budget.cap:
-            raise spend_cap_failure(most, budget)
+        if budget.limit is not None and budget.account.spent + most > budget.limit:
+            raise too_little_left(most, budget)
         estimate = len(prompt.system + prompt.call + prompt.user) / _CHARS_PER_TOKEN + sent.max_tokens
         async with self._turn(budget.account, estimate, first=bool(usage.last_problem)) as turn:
             try:
                 reservation = await budget.account.reserve(
-                    most, budget.cap, budget.journal, lasts_s=self._retry_policy.attempt_timeout_s + _SETTLED_S
+                    most, budget.limit, budget.journal, lasts_s=self._retry_policy.attempt_timeout_s + _SETTLED_S
                 )
             except SpendCapReachedError:
-                raise spend_cap_failure(most, budget) from None
+                raise too_little_left(most, budget) from None
             turn.cost, turn.used = most, estimate  # until more is known
             budget.account.calls += 1
             usage.calls += 1
@@ -338,8 +347,11 @@ def refusal_failure(refusal: ProviderStatusError) -> CallFailedError:
     return CallFailedError(reason, f"HTTP {refusal.status}: {refusal.message or '(no explanation)'}")
 
 
-def spend_cap_failure(most: int, budget: BudgetHandle) -> CallFailedError:
-    """Return the failure of a call for which a run has too little left."""
+def too_little_left(most: int, budget: BudgetHandle) -> CallFailedError:
+    """Return the failure of a call for which a run has too little left, of its cap or of its allowance."""
+    if budget.allowance is not None and (budget.cap is None or budget.account.spent + most <= budget.cap):
+        message = f"this call may cost up to {most / NANO:.6f} dollars, more than is left of the run's allowance"
+        return CallFailedError("allowance_too_small", message, needed=most)
     spent, cap = budget.account.spent / NANO, (budget.cap or 0) / NANO
     return CallFailedError(
         "spend_cap_reached",

@@ -17,7 +17,7 @@ from assay_judge.verdicts.outcome import Outcome, Status
 from assay_judge.verdicts.parser import InvalidVerdictError, JudgeVerdict
 from assay_judge.verdicts.precheck import precheck_off_loop
 from assay_judge.verdicts.prepared_grading import prepare_grading
-from assay_judge.verdicts.replies import TURNS, no_verdict, outcome_from_reply
+from assay_judge.verdicts.replies import TURNS, failed_outcome, no_verdict, outcome_from_reply
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -192,10 +192,10 @@ class Grader:
         grading = prepared.grading
         account, close = await self._ledger.open(grading.scope, grading.run_id)
         try:
-            budget = BudgetHandle(account, grading.cap, self._ledger.journal)
+            budget = BudgetHandle(account, grading.cap, self._ledger.journal, grading.allowance)
             outcome = await self._call_judge(client, prepared, budget, usage)
         except CallFailedError as failure:
-            outcome = Outcome(Status.UNAVAILABLE, reason=failure.reason, message=failure.message)
+            outcome = failed_outcome(failure)
         finally:
             close()
         outcome = dataclasses.replace(outcome, usage=usage, temperature=usage.temperature)

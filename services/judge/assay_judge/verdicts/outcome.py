@@ -41,6 +41,7 @@ class Outcome:
         fingerprint: The judge with its rubric.
         batched: Whether the verdict came through the batch API.
         retry_after_s: When to retry a pending verdict, in seconds; 0 where none is pending.
+        needed: What the next call may cost, in billionths of a dollar, where the allowance is too small for it; else 0.
     """
 
     status: Status
@@ -58,6 +59,7 @@ class Outcome:
     batched: bool = False
     retry_after_s: float = 0.0
     saved: CallUsage = field(default_factory=CallUsage)
+    needed: int = 0
 
     def as_found(self) -> Outcome:
         """Return the outcome for a request that cost nothing: usage moves to `saved`."""

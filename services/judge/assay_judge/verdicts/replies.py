@@ -13,6 +13,7 @@ from assay_judge.verdicts.parser import InvalidVerdictError, read_verdict
 if TYPE_CHECKING:
     from assay.judging.rubric import Rubric
     from assay.providers.messages import Reply
+    from assay_judge.calls.provider_client import CallFailedError
     from assay_judge.judges import JudgeChoice
 
 TURNS = 2
@@ -48,6 +49,11 @@ def outcome_from_reply(reply: Reply, rubric: Rubric, verdict_id: str) -> Outcome
             Status.INVALID, reason="empty_verdict", message="the judge returned an empty reply", model=reply.model
         )
     return Outcome(Status.VALID, read_verdict(reply.text, rubric, verdict_id), model=reply.model)
+
+
+def failed_outcome(failure: CallFailedError) -> Outcome:
+    """Return the outcome of a request whose call was not made or brought no reply."""
+    return Outcome(Status.UNAVAILABLE, reason=failure.reason, message=failure.message, needed=failure.needed)
 
 
 def no_verdict(problem: str, model: str) -> Outcome:

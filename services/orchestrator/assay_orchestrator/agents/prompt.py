@@ -26,7 +26,8 @@ from assay_orchestrator.agents.prompt_template import ConversationError, build_c
 from assay_orchestrator.agents.protocol import NotAskedError
 from assay_orchestrator.agents.secrets import SECRET_MISSING, Secrets
 from assay_orchestrator.agents.targets import agent_address
-from assay_orchestrator.budgets.run_budget import BudgetExhaustedError, RunBudget
+from assay_orchestrator.budgets.budget_store import BudgetExhaustedError
+from assay_orchestrator.budgets.run_budget import RunBudget
 from assay_orchestrator.store.allotments import NOTHING
 
 if TYPE_CHECKING:

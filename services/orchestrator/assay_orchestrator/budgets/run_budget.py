@@ -10,9 +10,11 @@ from __future__ import annotations
 import asyncio
 import secrets
 from time import monotonic
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING
 
 from assay.errors import StorageError
+from assay_orchestrator.budgets.budget_store import BudgetExhaustedError
+from assay_orchestrator.budgets.judge_budget import JudgeBudget
 from assay_orchestrator.store import allotments, spending
 from assay_orchestrator.store.allotments import LEASE_S, NOTHING, UNLIMITED, Amount, Holder, Shortage
 
@@ -22,23 +24,7 @@ if TYPE_CHECKING:
 
     import sqlalchemy as sa
 
-T = TypeVar("T")
-
-
-class BudgetStore(Protocol):
-    """The database as a run uses it."""
-
-    async def write(self, change: Callable[[sa.Connection], T]) -> T:
-        """Make a change as soon as it can be stored."""
-        ...
-
-    async def write_once(self, change: Callable[[sa.Connection], T]) -> T:
-        """Make a change, or fail at once."""
-        ...
-
-
-class BudgetExhaustedError(Exception):
-    """The call is not to be made: the team has too little left, and the run is being paused for that."""
+    from assay_orchestrator.budgets.budget_store import BudgetStore
 
 
 class Reservation:
@@ -77,7 +63,8 @@ class RunBudget:
         self._store: BudgetStore | None = None
         self._on_exhausted = on_exhausted
         self.holder = Holder(team, run_id, secrets.token_hex(16))
-        self.is_limited = False
+        self.judge = JudgeBudget(self.holder, self._exhausted)
+        self._limited: frozenset[str] = frozenset()
         self.is_metered = False
         """Whether the calls of the run's agent are reserved here: then their cost is read here, not in its answers."""
         self.used = NOTHING
@@ -94,7 +81,28 @@ class RunBudget:
 
     def attach(self, store: BudgetStore) -> None:
         """Keep allotments in a store from now on."""
-        self._store = store
+        self._store = self.judge.store = store
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether the team has a quota of money or tokens."""
+        return bool(self._limited)
+
+    def limit(self, amounts: frozenset[str]) -> None:
+        """Limit the run from its next call on, by the names of what its team has quotas of."""
+        if amounts != self._limited:
+            self._limited, self._held_until = amounts, 0.0  # what was taken was taken of other quotas
+            self.judge.limit(is_limited="nano_usd" in amounts)
+
+    @property
+    def holders(self) -> dict[str, Callable[[float], None]]:
+        """What notes that the lease of an allotment was renewed, by the name of its holder."""
+        found: dict[str, Callable[[float], None]] = {}
+        if self.has_allotment or self.judge.has_allotment:
+            found[self.holder.name] = self.renewed
+        if self.judge.has_allotment:
+            found[self.judge.holder.name] = self.judge.renewed
+        return found
 
     async def reserve(self, most: Callable[[], Amount]) -> Reservation:
         """Set aside the most that a call may take; wait where calls in flight may leave enough.
@@ -132,26 +140,35 @@ class RunBudget:
         """Note that the lease was renewed, at a moment (`monotonic`) before that."""
         self._held_until = at + LEASE_S
 
-    def record(self, connection: sa.Connection, used: Amount) -> None:
-        """Store what was used up to a moment as spent; the caller adds it to the run's spending."""
+    def record(self, connection: sa.Connection, used: Amount) -> int | None:
+        """Store what was used up to a moment as spent; the caller adds it to the run's spending.
+
+        Returns:
+            What verdicts have cost since the last time, which the caller adds as well, in billionths of a dollar; None
+            where rows say it.
+        """
         if self.has_allotment:
             allotments.record(connection, self.holder, used)
+        return self.judge.record(connection)
 
     async def aclose(self) -> None:
         """Store what was used, and give back the rest."""
-        if self._store is None or (self.used == self.recorded and not self.has_allotment):
+        is_empty = self.used == self.recorded and not self.has_allotment and not self.judge.is_metered
+        if self._store is None or is_empty:
             return
         left = self.used - self.recorded
 
         def close(connection: sa.Connection) -> None:
-            spending.add_spent(connection, self.holder.run_id, spending.Spent(left.tokens, left.nano_usd))
+            judged = self.judge.end(connection)
+            spent = spending.Spent(left.tokens, left.nano_usd + judged)
+            spending.add_spent(connection, self.holder.run_id, spent)
             allotments.release(connection, self.holder)
 
         try:
             await self._store.write_once(close)
         except StorageError:
             return  # the lease ends by itself
-        self.recorded, self.has_allotment = self.used, False
+        self.recorded, self.has_allotment, self.judge.has_allotment = self.used, False, False
 
     def _fits(self, wanted: Amount) -> bool:
         is_held = self._allotted == UNLIMITED or monotonic() < self._held_until

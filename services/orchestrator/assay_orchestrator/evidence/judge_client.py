@@ -19,7 +19,7 @@ import asyncio
 import contextlib
 import logging
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import grpc
@@ -29,6 +29,8 @@ from assay.model.agent_response import clean_text
 from assay.rpc.status import from_rpc_error
 from assay.telemetry.context import fields
 from assay.v1 import judge_pb2
+from assay_orchestrator.budgets.budget_store import BudgetExhaustedError
+from assay_orchestrator.budgets.run_budget import RunBudget
 from assay_orchestrator.evidence.verdict_wire import (
     NotYetError,
     RubricUse,
@@ -67,12 +69,15 @@ _OF_THE_RUN = frozenset({"judge_not_configured", "judge_denied", "spend_cap_reac
 _EITHER = frozenset({"judge_unavailable", "judge_failed", "rate_limited", "deadline_exceeded", "retry_budget_spent"})
 """Reasons that may be the answer's, or the judge's whatever the answer."""
 
-_OF_A_BATCH = frozenset({"batch_cancelled", "batch_failed"})
+_OF_A_BATCH = frozenset({"batch_cancelled", "batch_failed", "allowance_too_small"})
 """Reasons of a whole batch, which say nothing about the answer: a resumed run has the verdict ordered again."""
 
 _PENDING = "batch_pending"
 _REFUSED = "judge_refuses_request"
+_TOO_SMALL = "allowance_too_small"
 _FULL_S = 30.0
+_LOOKS, _LOOK_S = 10, 0.2  # at an account whose calls were cancelled
+_NANO = 10**9
 
 _log = logging.getLogger(__name__)
 
@@ -101,10 +106,12 @@ class RunAccount:
     Args:
         run_id: The run.
         scope: By which name the judge knows its team; empty without identities.
+        budget: What may be spent of the team's money.
     """
 
     run_id: str
     scope: str = ""
+    budget: RunBudget = field(default_factory=RunBudget)
 
 
 class RunJudge:
@@ -165,7 +172,7 @@ class RunJudge:
                 if request is None:
                     return None
                 self._sign(request)
-                return _not_yet((await self._called(lambda: self._stub.Grade(request, timeout=_SPARE_S))).verdict)
+                return _not_yet((await self._graded(request, _SPARE_S)).verdict)
             except NotYetError as pending:
                 return pending
             except (_NotJudgedError, _FailedError, InvalidInputError, SetupError, WrongStateError):
@@ -213,7 +220,7 @@ class RunJudge:
         self._sign(request, at_once=at_once)
         timeout_s = request.timeout_ms / 1000 + _SPARE_S
         try:
-            verdict = (await self._called(lambda: self._stub.Grade(request, timeout=timeout_s))).verdict
+            verdict = (await self._graded(request, timeout_s)).verdict
         except InvalidInputError as problem:
             if any(each.field.startswith(("judge", "rubric", "batch")) for each in problem.problems):
                 raise self._stopped(problem.message) from None
@@ -230,6 +237,53 @@ class RunJudge:
             count_verdict(fields().get("team", ""), verdict.tries)
         self._has_judged |= verdict.status != judge_pb2.VERDICT_STATUS_UNAVAILABLE and verdict.attempts > 0
         return evidence_of(verdict, self._judge, use)
+
+    async def _graded(self, request: judge_pb2.GradeRequest, timeout_s: float) -> judge_pb2.GradeResponse:
+        """Return the answer to a request, asked again with more money where the run's allowance is too small for it.
+
+        Raises:
+            _NotJudgedError: As in `_called`, or the team has too little money left.
+            NotYetError, _FailedError, AssayError: As in `_called`.
+        """
+        budget = self._account.budget.judge
+        while True:
+            try:
+                allowance = await budget.allowance()
+                if allowance is not None:
+                    request.allowance_nano_usd = allowance
+                answer = await self._accounted(request, timeout_s)
+                verdict = answer.verdict
+                # An order that could not be paid again has its outcome, whatever the allowance is now.
+                if verdict.reason != _TOO_SMALL or verdict.batched or allowance is None:
+                    return answer
+                await budget.grow(allowance, verdict.needed_nano_usd)
+            except BudgetExhaustedError:
+                raise _NotJudgedError from None
+
+    async def _accounted(self, request: judge_pb2.GradeRequest, timeout_s: float) -> judge_pb2.GradeResponse:
+        """Return the answer to a request, and note what it says of the run's account."""
+        budget = self._account.budget.judge
+        budget.began()
+        spent, reserved = None, 0
+        try:
+            answer = await self._called(lambda: self._stub.Grade(request, timeout=timeout_s))
+            spent, reserved = _account_in(answer)
+            return answer
+        finally:
+            budget.ended(spent, reserved)
+
+    async def settle(self) -> None:
+        """Read what the run has spent, once its calls have ended, so that the rest can be given back."""
+        budget = self._account.budget.judge
+        request = judge_pb2.GradeRequest(rubric=_QUALITY, question="?", answer="!", validate_only=True)
+        self._sign(request)
+        with contextlib.suppress(grpc.aio.AioRpcError):  # what it holds is free when its lease has ended
+            for _ in range(_LOOKS):
+                spent, reserved = _account_in(await self._stub.Grade(request, timeout=_SPARE_S))
+                budget.observe(spent, reserved)
+                if not reserved or self._judge.batch:
+                    return
+                await asyncio.sleep(_LOOK_S)
 
     def _request(self, row: JudgedRow, response: AgentResponse, use: RubricUse) -> judge_pb2.GradeRequest | None:
         request = grade_request(row, response, use, self._judge.sample_offset)
@@ -361,6 +415,11 @@ class _FailedError(Exception):
 
 def _not_yet(verdict: judge_pb2.Verdict) -> NotYetError | None:
     return NotYetError(verdict.retry_after_ms / 1000) if verdict.reason == _PENDING else None
+
+
+def _account_in(answer: judge_pb2.GradeResponse) -> tuple[int, int]:
+    """Return what a run has spent, and what is set aside for it, in billionths of a dollar."""
+    return round(answer.spending.spent_usd * _NANO), round(answer.spending.reserved_usd * _NANO)
 
 
 def _sentence(message: str, reason: str, judge: JudgeSettings, run_id: str) -> str:

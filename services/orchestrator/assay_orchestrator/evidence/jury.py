@@ -48,6 +48,7 @@ class RunJury:
         pausing: asyncio.Event,
     ) -> None:
         self._judge = judge
+        self._budget = account.budget.judge
         self._status = JudgeStatus()
         self._judges: list[RunJudge | RecordedJudge]
         if stub is None:
@@ -128,9 +129,12 @@ class RunJury:
         }
 
     async def aclose(self) -> None:
-        """Cancel the calls in flight."""
+        """Cancel the calls in flight; read what they cost, where money was taken for them."""
         for judge in self._judges:
             await judge.aclose()
+        first = self._judges[0]
+        if self._budget.is_metered and isinstance(first, RunJudge):
+            await first.settle()
 
 
 def _raise_if_pending(found: Iterable[object]) -> None:

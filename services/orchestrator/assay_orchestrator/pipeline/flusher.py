@@ -53,7 +53,7 @@ class _Books(NamedTuple):
     """What knows the cost of what is stored: the run's budget, and what answers and rows say."""
 
     budget: RunBudget
-    spent_on: Callable[[Sequence[AnswerRecord], Sequence[CaseResult]], Spent]
+    spent_on: Callable[..., Spent]
 
 
 class Flusher:
@@ -241,10 +241,11 @@ class _Batch:
             self._stop_look.lock(connection)
         epochs = {entry.shard.shard_index: entry.shard.epoch for entry in self._entries}
         stored = results.put_rows(connection, self._run_id, answers, self.rows, epochs)
-        spent = self._spent_on(answers, self.rows)
-        total = Spent(spent.tokens + paid.tokens, spent.nano_usd + paid.nano_usd, stored.size_bytes)
+        judged = self._budget.record(connection, self._used)
+        spent = self._spent_on(answers, self.rows, counts_verdicts=judged is None)
+        money = spent.nano_usd + paid.nano_usd + (judged or 0)
+        total = Spent(spent.tokens + paid.tokens, money, stored.size_bytes)
         spending.add_spent(connection, self._run_id, total)
-        self._budget.record(connection, self._used)
         if answers:
             failpoint("answer.before_commit")
         if self.rows:

@@ -76,8 +76,10 @@ class BudgetWatch:
 
         budget = RunBudget(team, run_id, pause)
         if self._is_started:
-            limited = await self._database.read(allotments.limited_teams)
-            budget.is_limited = allotments.is_limited(team, limited)
+            limits, budget.judge.is_metered = await self._database.read(
+                lambda c: (allotments.limits_by_team(c), allotments.has_judging(c, budget.judge.holder))
+            )
+            budget.limit(allotments.limits_of(team, limits))
             self._open.add(budget)
         return budget
 
@@ -93,14 +95,15 @@ class BudgetWatch:
             await self._pause(run_id, lambda connection, run_id=run_id: _reason(connection, run_id))  # type: ignore[misc]
 
     async def _renew(self) -> None:
-        limited = await self._database.read(allotments.limited_teams)
+        limits = await self._database.read(allotments.limits_by_team)
+        held: dict[str, Callable[[float], None]] = {}
         for budget in self._open:
-            budget.is_limited = allotments.is_limited(budget.holder.team, limited)
-        held = {budget.holder.name: budget for budget in self._open if budget.has_allotment}
+            budget.limit(allotments.limits_of(budget.holder.team, limits))
+            held |= budget.holders
         if held:
             begun = monotonic()
             for name in await self._database.write(lambda c: allotments.renew(c, held)):
-                held[name].renewed(begun)
+                held[name](begun)
 
     async def _pause(self, run_id: str, reason_of: Callable[[sa.Connection], str]) -> None:
         def pause(connection: sa.Connection) -> tuple[RunState | None, str]:

@@ -126,7 +126,7 @@ class Planner:
             metrics=metrics,
             scorer=RowScorer(self._scorers, run.run_id, wanted.metrics, metrics),
             embedders=self._embedders(wanted, embeddings, scope),
-            judge=self._run_judge(run, access.team, pausing, scope, pause_count),
+            judge=self._run_judge(run, access.team, pausing, scope, pause_count, budget),
             functions=function_metrics(host, metrics) if host is not None else None,
             stop_look=StopLook(run.run_id, wanted) if wanted.stopping is not None else None,
             team=wanted.team or LOCAL.team,
@@ -183,7 +183,9 @@ class Planner:
         problems = judge_key_problems(judge, access)
         return problems or await judge_problems(self._judge, with_team(judge, access.team))
 
-    def _run_judge(self, run: Run, team: str, pausing: asyncio.Event, scope: str, pause_count: int) -> RunJury | None:
+    def _run_judge(
+        self, run: Run, team: str, pausing: asyncio.Event, scope: str, pause_count: int, budget: RunBudget
+    ) -> RunJury | None:
         judge = run.settings.judge
         if judge is None or not wants_verdicts(run.settings.metrics, checks_of(run.settings)):
             return None
@@ -197,7 +199,7 @@ class Planner:
         from assay_orchestrator.evidence.jury import RunJury
 
         patience_s = self._settings.judge_patience_s
-        account, named = RunAccount(run.run_id, scope), with_team(judge, team)
+        account, named = RunAccount(run.run_id, scope, budget), with_team(judge, team)
         return RunJury(service, named, account, ask_round=pause_count, patience_s=patience_s, pausing=pausing)
 
     def _embedders(

@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING
 import sqlalchemy as sa
 
 from assay.identity.quotas import ALL_TEAMS, NANO, Quota
-from assay.model.scope import LOCAL
 from assay.records import dataclass
 from assay.storage.times import now
 from assay_orchestrator.store import quotas, schema, spending
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
 LEASE_S = 60.0
 """How long an allotment is held that is not renewed, in seconds."""
@@ -28,6 +27,9 @@ CALLS_AT_ONCE = 64
 """An allotment is taken for as many calls, or an eighth of what is left where that is less."""
 
 _SHARE = 8
+_ORDERS_LAST_S = 3 * 24 * 3600.0
+"""Longer than any batch of a provider takes."""
+_KEPT_S = 30 * 24 * 3600.0
 _LOCK = 0x61_6C_6C_6F
 _table = schema.allotments
 
@@ -53,6 +55,23 @@ class Amount:
     def fits(self, limit: Amount) -> bool:
         """Return whether neither part is more than that of a limit."""
         return self.nano_usd <= limit.nano_usd and self.tokens <= limit.tokens
+
+
+@dataclass(frozen=True, slots=True)
+class JudgingNeed:
+    """What judging of a run has used and needs, in billionths of a dollar.
+
+    Args:
+        spent: What the judge has spent for the run so far.
+        reserved: What it has set aside for calls in flight and orders.
+        call: The most that its next call may cost.
+        room: What there should be for calls beyond that, these included.
+    """
+
+    spent: int
+    reserved: int
+    call: int
+    room: int
 
 
 NOTHING = Amount()
@@ -135,17 +154,10 @@ def take(
         if asked > free:
             return Shortage(quota, limit, found[f"spent_{name}"], held, asked)
         granted[name] = getattr(used, name) + max(asked, min(asked * CALLS_AT_ONCE, free // _SHARE))
-    is_own = (_table.c.run_id == holder.run_id) & (_table.c.holder == holder.name)
-    connection.execute(_table.delete().where(is_own | _has_expired(owners)))
+    connection.execute(_table.delete().where(_is_of(holder) | _is_forgotten(owners)))
     if not granted:
         return UNLIMITED
-    values = {name: granted.get(name, 0) for name in _QUOTAS}
-    spent = {f"recorded_{name}": getattr(recorded, name) for name in _QUOTAS}
-    connection.execute(
-        _table.insert().values(
-            run_id=holder.run_id, holder=holder.name, team=holder.team, expires_at=_later(LEASE_S), **values, **spent
-        )
-    )
+    _insert(connection, holder, Amount(**{name: granted.get(name, 0) for name in _QUOTAS}), recorded)
     return Amount(**{name: granted.get(name, getattr(UNLIMITED, name)) for name in _QUOTAS})
 
 
@@ -158,6 +170,84 @@ def record(connection: sa.Connection, holder: Holder, recorded: Amount) -> None:
 def release(connection: sa.Connection, holder: Holder) -> None:
     """Give back what an allotment still holds."""
     connection.execute(_table.delete().where(_is_of(holder)))
+
+
+def take_judging(connection: sa.Connection, holder: Holder, worker: Holder, need: JudgingNeed) -> int | Shortage | None:
+    """Raise what a run may have spent on judging; its workers share that, and the judge holds them to it.
+
+    Args:
+        connection: In whose transaction.
+        holder: The run's judging.
+        worker: What of the run takes it in this process; as long as it is there, the others do not give it back.
+        need: What the run has used and needs.
+
+    Returns:
+        What the run may have spent by now, as much as before where calls in flight may leave enough; None where the
+        team has no quota of money; or what is short.
+    """
+    limit = quotas.read_quotas(connection, holder.team).get(Quota.MONEY_PER_MONTH)
+    if limit is None:
+        return None
+    owners = quotas.owners(holder.team)
+    _lock(connection, owners[0])
+    # Locked before the sums: rows that are being stored move their cost from here to what is spent.
+    row = connection.execute(sa.select(_table).where(_is_of(holder)).with_for_update()).one_or_none()
+    recorded = need.spent if row is None else int(row.recorded_nano_usd)
+    taken = need.spent + need.reserved
+    if row is not None and row.expires_at > now():
+        taken = max(taken, int(row.nano_usd))
+    found = _sums(connection, owners, holder)
+    held = found["held_nano_usd"] + max(0, taken - recorded)
+    free = limit - found["spent_nano_usd"] - held
+    room, least = need.spent + need.reserved + need.room - taken, need.spent + need.call - taken
+    if least > free and least > 0:
+        return Shortage(Quota.MONEY_PER_MONTH, limit, found["spent_nano_usd"], held, need.call)
+    if room > 0:
+        taken += min(free, max(room, min(need.call * CALLS_AT_ONCE, free // _SHARE))) if free > 0 else 0
+    if row is None:
+        _insert(connection, holder, Amount(taken), Amount(recorded))
+    else:
+        values = {"nano_usd": taken, "expires_at": _later(LEASE_S)}
+        connection.execute(_table.update().where(_is_of(holder)).values(values))
+    if connection.execute(sa.select(_table.c.holder).where(_is_of(worker))).one_or_none() is None:
+        _insert(connection, worker, NOTHING, NOTHING)
+    return taken
+
+
+def has_judging(connection: sa.Connection, holder: Holder) -> bool:
+    """Return whether money was ever taken for a run's verdicts."""
+    return connection.execute(sa.select(_table.c.holder).where(_is_of(holder))).one_or_none() is not None
+
+
+def record_judging(connection: sa.Connection, holder: Holder, spent: int) -> int | None:
+    """Note what judging has spent, in the transaction that stores it.
+
+    Returns:
+        How much of that is new; None where no money was ever taken for it.
+    """
+    row = connection.execute(
+        sa.select(_table.c.recorded_nano_usd).where(_is_of(holder)).with_for_update()
+    ).one_or_none()
+    if row is None:
+        return None
+    new = max(0, spent - int(row.recorded_nano_usd))
+    if new:
+        connection.execute(_table.update().where(_is_of(holder)).values(recorded_nano_usd=spent))
+    return new
+
+
+def end_judging(connection: sa.Connection, holder: Holder, worker: Holder, spent: int, reserved: int) -> None:
+    """Give back what judging still holds, but what is set aside for orders, which last for days.
+
+    While another worker is there, its calls in flight may spend what was taken: it gives the rest back itself.
+    """
+    _lock(connection, quotas.owners(holder.team)[0])
+    others = (_table.c.run_id == holder.run_id) & ~_is_of(holder) & ~_is_of(worker) & (_table.c.expires_at > now())
+    if connection.execute(sa.select(_table.c.holder).where(others).limit(1)).one_or_none() is not None:
+        return
+    # The row stays: the next worker counts from what is recorded there.
+    values = {"nano_usd": spent + reserved, "expires_at": _later(_ORDERS_LAST_S) if reserved else now()}
+    connection.execute(_table.update().where(_is_of(holder)).values(values))
 
 
 def renew(connection: sa.Connection, names: Collection[str]) -> set[str]:
@@ -173,17 +263,21 @@ def held_by_runs(connection: sa.Connection, teams: Sequence[str]) -> Amount:
     return Amount(int(row.nano_usd), int(row.tokens))
 
 
-def limited_teams(connection: sa.Connection) -> set[str]:
-    """Return the teams that have a quota of money or tokens; `ALL_TEAMS` among them where all have."""
+def limits_by_team(connection: sa.Connection) -> dict[str, frozenset[str]]:
+    """Return which amounts are limited, by team; those of `ALL_TEAMS` hold for all."""
     table = schema.quotas.c
-    names = [quota.value for quota in _QUOTAS.values()]
-    found = set(connection.execute(sa.select(table.team).where(table.quota.in_(names)).distinct()).scalars())
-    return {*found, *(owner for team in found if team in LOCAL.reads for owner in LOCAL.reads)}
+    names = {quota.value: name for name, quota in _QUOTAS.items()}
+    rows = connection.execute(sa.select(table.team, table.quota).where(table.quota.in_(names))).all()
+    found: dict[str, frozenset[str]] = {}
+    for row in rows:
+        for owner in quotas.owners(row.team):
+            found[owner] = found.get(owner, frozenset()) | {names[row.quota]}
+    return found
 
 
-def is_limited(team: str, limited: Collection[str]) -> bool:
-    """Return whether a team is one of those with a quota of money or tokens."""
-    return team in limited or ALL_TEAMS in limited
+def limits_of(team: str, limits: Mapping[str, frozenset[str]]) -> frozenset[str]:
+    """Return which amounts of a team are limited, by what `limits_by_team` has returned."""
+    return limits.get(team, frozenset()) | limits.get(ALL_TEAMS, frozenset())
 
 
 def _sums(connection: sa.Connection, teams: Sequence[str], holder: Holder) -> dict[str, int]:
@@ -212,8 +306,16 @@ def _is_of(holder: Holder) -> sa.ColumnElement[bool]:
     return (_table.c.run_id == holder.run_id) & (_table.c.holder == holder.name)
 
 
-def _has_expired(teams: Sequence[str]) -> sa.ColumnElement[bool]:
-    return _table.c.team.in_(teams) & (_table.c.expires_at <= now())
+def _is_forgotten(teams: Sequence[str]) -> sa.ColumnElement[bool]:
+    # What judging has spent since a worker was lost is counted from its row, once the run continues.
+    return _table.c.team.in_(teams) & (_table.c.expires_at <= _later(-_KEPT_S))
+
+
+def _insert(connection: sa.Connection, holder: Holder, taken: Amount, recorded: Amount) -> None:
+    values = {name: getattr(taken, name) for name in _QUOTAS}
+    values |= {f"recorded_{name}": getattr(recorded, name) for name in _QUOTAS}
+    who = {"run_id": holder.run_id, "holder": holder.name, "team": holder.team}
+    connection.execute(_table.insert().values(**who, **values, expires_at=_later(LEASE_S)))
 
 
 def _lock(connection: sa.Connection, team: str) -> None:

@@ -18,7 +18,12 @@ _NANO = 10**9
 
 
 def spent_on(
-    answers: Sequence[AnswerRecord], rows: Sequence[CaseResult], *, counts_answers: bool, is_judged: bool
+    answers: Sequence[AnswerRecord],
+    rows: Sequence[CaseResult],
+    *,
+    counts_answers: bool,
+    is_judged: bool,
+    counts_verdicts: bool = True,
 ) -> Spent:
     """Return what some answers of agents, and the verdicts that some rows rest on, have taken.
 
@@ -28,6 +33,7 @@ def spent_on(
         counts_answers: Whether what answers say that they used counts: not what recorded ones used, nor what the run's
             budget knows.
         is_judged: Whether rows may have verdicts.
+        counts_verdicts: Whether what verdicts say that they cost counts: not where the judge's account says it.
     """
     used = [answer.response.usage for answer in answers if answer.response.usage is not None and counts_answers]
     tokens, dollars = sum(map(_tokens, used)), sum(usage.cost_usd or 0.0 for usage in used)
@@ -38,8 +44,8 @@ def spent_on(
         judging = fold.result()
         if judging is not None:
             tokens += judging.input_tokens + judging.output_tokens
-            dollars += judging.cost_usd or 0.0
-            if judging.canaries is not None:
+            dollars += (judging.cost_usd or 0.0) if counts_verdicts else 0.0
+            if judging.canaries is not None and counts_verdicts:
                 dollars += judging.canaries.cost_usd or 0.0
     return Spent(tokens, round(dollars * _NANO))
 

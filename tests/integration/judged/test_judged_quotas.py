@@ -1,0 +1,114 @@
+"""Verdicts of a team with a quota of money: its runs pause before one that could pass it, batched ones as well."""
+
+from __future__ import annotations
+
+import dataclasses
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.shared_installation import SharedInstallation, shared_installation
+
+from assay.client import admin
+from assay.identity.quotas import Quota
+from assay.model.run import PauseCause, RunState
+from assay.rpc.channel import open_channel
+from assay.v1 import judge_pb2_grpc
+from assay_orchestrator.runs.planner import Planner
+from assay_orchestrator.store import quotas
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from tests.integration.judged.conftest import Stage
+
+    from assay.client.client import Client
+    from assay.model.case import Case
+    from assay.model.run import Run
+
+    SetUp = Callable[..., Stage]
+    CaseOf = Callable[..., Case]
+
+ROWS, RUNS = 10, 3
+QUOTA = 45_000_000
+"""In billionths of a dollar: some fifteen verdicts of 0.00195 dollars, each of which might cost eight times as much."""
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def database_url(request: pytest.FixtureRequest) -> str:
+    """Return the URL of a database without rows, empty for a file."""
+    return str(request.getfixturevalue("postgres_url")) if request.param == "postgres" else ""
+
+
+@asynccontextmanager
+async def installations(stage: Stage, database_url: str) -> AsyncIterator[list[SharedInstallation]]:
+    """Serve a judge, and one orchestrator, or two where the database is shared."""
+    address = f"unix:{stage.folder}/j.sock"
+    judge = {"database_url": database_url, "batch_base_urls": ("*",), "batch_wait_s": 0.1, "batch_poll_s": 0.05}
+    async with AsyncExitStack() as stack:
+        await stack.enter_async_context(stage.judge(**judge))
+        channel = await stack.enter_async_context(open_channel(address))
+        stub = judge_pb2_grpc.JudgeServiceStub(channel)
+        served = [
+            await stack.enter_async_context(
+                shared_installation(
+                    stage.folder,
+                    listen=f"unix:{stage.folder}/{number}.sock",
+                    planner=lambda settings: Planner(settings, None, stub),
+                    database_url=database_url,
+                    judge=address,
+                )
+            )
+            for number in range(2 if database_url else 1)
+        ]
+        yield served
+
+
+async def limit(shared: SharedInstallation, nano_usd: int) -> None:
+    """Set the team's quota of money."""
+    await shared.database.write(lambda c: quotas.set_quotas(c, "search", {Quota.MONEY_PER_MONTH: nano_usd}))
+
+
+async def spent(client: Client) -> int:
+    """Return what is stored as spent, in billionths of a dollar."""
+    (found,) = await admin.get_status(client)
+    return next(use.used for use in found.uses if use.quota is Quota.MONEY_PER_MONTH)
+
+
+@pytest.mark.parametrize("batch", [False, True], ids=["direct", "batch"])
+async def test_verdicts_cost_no_more_than_the_quota(
+    batch: bool, database_url: str, set_up: SetUp, case_of: CaseOf
+) -> None:
+    """Three runs at two workers pause before the quota is passed; what the provider was paid is what is stored.
+
+    With more in the quota all of them end, and nothing is held any more.
+    """
+    stage = set_up()
+    each, quota = (975_000, QUOTA // 2) if batch else (1_950_000, QUOTA)
+    settings = stage.settings(adapter="replay", judge=stage.who(canary_rate=0.0, batch=batch))
+    settings = dataclasses.replace(settings, agent=dataclasses.replace(settings.agent, concurrency=4))
+
+    def paid() -> int:
+        return (len(stage.provider.batches.paid) + len(stage.provider.requests)) * each
+
+    async with installations(stage, database_url) as served:
+        await limit(served[0], quota)
+        token = await served[0].token("search")
+        clients = [await one.client(token) for one in served]
+        runs: list[Run] = []
+        for number in range(RUNS):
+            cases = [case_of(row, f"answer {number} {row}") for row in range(ROWS)]
+            runs.append(await stage.create(clients[number % len(clients)], settings, cases))
+        ended = [await stage.until(clients[0], run, RunState.PAUSED, RunState.SUCCEEDED) for run in runs]
+        paused = [run for run in ended if run.state is RunState.PAUSED]
+        assert {run.pause_cause for run in paused} == {PauseCause.QUOTA}
+        assert "too little left of its quota money-per-month for the next call" in paused[0].state_reason
+        assert quota // 4 <= paid() <= quota
+        await limit(served[0], 10**12)
+        for run in paused:
+            await clients[0].resume_run(run.run_id)
+        for run in runs:
+            done = await stage.until(clients[0], run, RunState.SUCCEEDED, RunState.FAILED)
+            assert (done.state, done.counts.passed) == (RunState.SUCCEEDED, ROWS)
+        assert paid() == RUNS * ROWS * each
+        assert await spent(clients[0]) == paid()
