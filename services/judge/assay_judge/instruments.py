@@ -25,4 +25,14 @@ CALL_SECONDS = Histogram("assay_judge_call_seconds", "Duration of direct calls o
 RETRIES = Counter("assay_judge_retries_total", "Calls that were repeated after a failure", ("model",))
 TOKENS = Counter("assay_judge_tokens_total", "Tokens of a judge's calls, input and output", ("model", "direction"))
 COST = Counter("assay_judge_cost_dollars_total", "What a judge's calls have cost, in US dollars", ("model",))
+BATCH_ORDERS = Gauge(
+    "assay_judge_batch_orders",
+    "Verdicts that are ordered through a provider's batch API and not there yet, of all replicas of a database",
+    ("provider",),
+)
+BATCH_OLDEST = Gauge(
+    "assay_judge_batch_oldest_seconds",
+    "Age of a provider's oldest batch that has not ended, 0 without one, of all replicas of a database",
+    ("provider",),
+)
 BREAKER_OPEN = Gauge("assay_judge_breaker_open", "1 while the circuit breaker of a judge is open, else 0", ("model",))

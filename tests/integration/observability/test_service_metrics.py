@@ -50,9 +50,10 @@ async def test_a_run_is_counted_in_every_service(installed: Callable[..., Any]) 
     listed = {one.name: one for section in SECTIONS for one in instruments(section)}
     exposed = {name for name in families if name.startswith("assay_")}
     assert exposed <= set(listed)
-    # What only PostgreSQL and storage that fails have is set elsewhere.
+    # What only PostgreSQL, storage that fails and judges by themselves have is set elsewhere.
     assert set(listed) - exposed <= {
-        "assay_worker_heartbeat_timestamp_seconds", "assay_storage_paused_runs", "assay_runs", "assay_unfinished_rows"
+        "assay_worker_heartbeat_timestamp_seconds", "assay_storage_paused_runs", "assay_runs", "assay_unfinished_rows",
+        "assay_judge_batch_orders", "assay_judge_batch_oldest_seconds",
     }  # fmt: skip
     for name in exposed:
         assert (families[name.removesuffix("_created")].type, families[name].documentation) == (

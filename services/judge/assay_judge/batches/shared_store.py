@@ -15,6 +15,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql
 
 from assay.runtime.failpoints import failpoint
+from assay_judge.batches.batch_gauges import PendingBatches
 from assay_judge.batches.orders import Order, OrderName, outcome_for_row
 from assay_judge.batches.store import OUTCOMES_KEPT_S, BatchRecord, LeaseLostError
 from assay_judge.model import RunKey
@@ -80,6 +81,18 @@ class SharedBatchStore:
         self._owner = secrets.token_hex(16)
         self._lease_until = _NOW + lease_s
         self.lease_s = lease_s
+
+    async def pending(self) -> list[PendingBatches]:
+        """Return what is ordered and has no outcome, by judge, of all replicas."""
+        orders = sa.select(_orders.c.line, sa.func.count().label("count")).where(_OPEN).group_by(_orders.c.line)
+        oldest = sa.select(_batches.c.line, sa.func.min(_batches.c.created_at).label("at")).group_by(_batches.c.line)
+
+        def query(connection: sa.Connection) -> list[PendingBatches]:
+            counts = {row.line: row[1] for row in connection.execute(orders)}
+            moments = {row.line: row.at for row in connection.execute(oldest)}
+            return [PendingBatches(line, counts.get(line, 0), moments.get(line)) for line in counts | moments]
+
+        return await self._database.read(query)
 
     async def batches(self) -> list[BatchRecord]:
         """Return none: what another process left is acquired when its lease has ended."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from assay.runtime.failpoints import failpoint
+from assay_judge.batches.batch_gauges import PendingBatches
 from assay_judge.batches.orders import Order, outcome_for_row
 
 if TYPE_CHECKING:
@@ -79,6 +80,9 @@ class OrderStore(Protocol):
     Where replicas share it, each method that takes a BatchRecord raises LeaseLostError if its epoch has passed.
     """
 
+    async def pending(self) -> list[PendingBatches]:
+        """Return what is ordered and has no outcome, by judge; of all replicas, where they share it."""
+
     async def batches(self) -> list[BatchRecord]:
         """Return the batches that an earlier process left to this one."""
 
@@ -133,6 +137,15 @@ class BatchStore:
 
         await store.run(prepare)
         return cls(store)
+
+    async def pending(self) -> list[PendingBatches]:
+        """Return what is ordered and has no outcome, by judge."""
+        query = (
+            "SELECT line, sum(is_order), min(created_at) FROM ("
+            "SELECT line, 1 AS is_order, NULL AS created_at FROM orders WHERE outcome IS NULL "
+            "UNION ALL SELECT line, 0, created_at FROM batches) GROUP BY line"
+        )
+        return await self._store.run(lambda connection: [PendingBatches(*row) for row in connection.execute(query)])
 
     async def batches(self) -> list[BatchRecord]:
         """Return all batches that are not finished."""

@@ -1,0 +1,90 @@
+"""The gauges of batches: read from the store now and then, so that a scrape costs no query."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import Counter
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+from urllib.parse import urlsplit
+
+from assay.errors import AssayError
+from assay_judge.batches.orders import judge_from_client_key
+from assay_judge.instruments import BATCH_OLDEST, BATCH_ORDERS
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+
+READ_S = 15.0
+"""Prometheus scrapes about as often; in between, nothing is read."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class PendingBatches:
+    """What a provider has not delivered to one judge.
+
+    Args:
+        client_key: The key of the judge's provider client.
+        orders: How many orders have no outcome, those that wait for a batch included.
+        oldest_at: When the oldest batch that has not ended was made up, in seconds since 1970; None without one.
+    """
+
+    client_key: str
+    orders: int
+    oldest_at: float | None
+
+
+class Store(Protocol):
+    """What the figures are read from."""
+
+    async def pending(self) -> Sequence[PendingBatches]:
+        """Return what is ordered and has no outcome."""
+
+
+@asynccontextmanager
+async def batch_gauges(store: Store, *, read_s: float = READ_S) -> AsyncIterator[None]:
+    """Keep the gauges of batches up to date inside the block.
+
+    Replicas that share a database have the same figures: so those who read them take one, by `max`.
+
+    Args:
+        store: Where orders and batches are kept.
+        read_s: How often the figures are read, in seconds.
+    """
+    reading = asyncio.create_task(_keep_reading(store, read_s), name="read the figures of batches")
+    try:
+        yield
+    finally:
+        reading.cancel()
+        await asyncio.gather(reading, return_exceptions=True)
+
+
+async def _keep_reading(store: Store, read_s: float) -> None:
+    known: set[str] = set()
+    while True:
+        try:
+            _show(await store.pending(), known, time.time())
+        except AssayError as problem:
+            _log.warning("cannot read the figures of batches, retrying: %s", problem.message)
+        except Exception:  # noqa: BLE001 - the boundary of a task: the loop must not end
+            _log.exception("reading the figures of batches failed")
+        await asyncio.sleep(read_s)
+
+
+def _show(found: Sequence[PendingBatches], known: set[str], now: float) -> None:
+    """Set the gauges of all providers that there ever were: one of which nothing is left has 0."""
+    orders, oldest = Counter[str](), Counter[str]()
+    for each in found:
+        provider = urlsplit(judge_from_client_key(each.client_key).url).hostname or ""
+        orders[provider] += each.orders
+        if each.oldest_at is not None:
+            oldest[provider] = max(oldest[provider], round(now - each.oldest_at))
+    known.update(orders)
+    for provider in known:
+        BATCH_ORDERS.series(provider).set(orders[provider])
+        BATCH_OLDEST.series(provider).set(oldest[provider])
