@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.shared_installation import SharedInstallation, shared_installation
+from tests.waiting import until
 
 from assay.client import admin
 from assay.errors import ConflictError, InvalidInputError, NotFoundError, PermissionDeniedError
@@ -21,13 +22,18 @@ from assay_orchestrator.agents import secrets as secrets_module
 from assay_orchestrator.agents.access import AgentAccess
 from assay_orchestrator.agents.targets import Target
 from assay_orchestrator.runs.judge_keys import judge_key_problems, with_team
+from assay_orchestrator.runs.target_watch import TargetWatch
 from assay_orchestrator.runs.team_access import TeamAccess
 from assay_orchestrator.settings import Settings
+from assay_orchestrator.store import targets
 from assay_orchestrator.store.database import open_database
+from assay_orchestrator.store.targets import TargetRecord
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
     from pathlib import Path
+
+    import sqlalchemy as sa
 
     from assay.client.client import Client
     from assay.model.run import Run, RunSettings
@@ -123,6 +129,55 @@ async def test_a_host_needs_a_target_of_the_team(tmp_path: Path, settings_of: Se
         with pytest.raises(InvalidInputError, match="targets create"):
             await ended(runner, asking(settings_of, served.url))
         assert len(served.heads) == 1
+
+
+@pytest.mark.parametrize("change", ["deleted", "moved", "without its secret"])
+async def test_a_run_in_progress_fails_where_its_target_is_gone(
+    change: str, tmp_path: Path, settings_of: SettingsOf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It asks no more, names the target and what is missing, and continues once the target is there again."""
+    defaults = TargetWatch.__init__.__kwdefaults__
+    assert defaults is not None
+    monkeypatch.setitem(defaults, "check_s", 0.02)
+    async with agent() as served, installation(tmp_path) as (shared, team_admin, runner):
+        address, asked = f"127.0.0.1:{served.port}", asyncio.Event()
+        await admin.create_target(team_admin, "bot", address, secrets=["alpha-key"])
+        await admin.create_target(team_admin, "other", "other.example.org")
+        served.on_request = asked.set
+        cases = [Case(f"c{number}", (Turn(f"q{number}", references=("yes",)),)) for number in range(2_000)]
+        dataset = await runner.upload_dataset(cases, name="d")
+        settings = asking(settings_of, served.url, "secret://alpha-key")
+        run = await runner.create_run(settings, dataset.dataset_id)
+        await asked.wait()
+        await admin.delete_target(team_admin, "other")  # which the run does not call
+
+        def make_change(connection: sa.Connection) -> None:  # in one moment, so that no look is between two
+            targets.delete_target(connection, "alpha", "bot")
+            if change == "moved":
+                targets.create_target(connection, TargetRecord("alpha", "bot", "elsewhere.test", ("alpha-key",)))
+            elif change == "without its secret":
+                targets.create_target(connection, TargetRecord("alpha", "bot", address, ()))
+
+        await shared.database.write(make_change)
+        async for _event in runner.watch_run(run.run_id):
+            pass
+        failed = await runner.get_run(run.run_id)
+        assert failed.state is RunState.FAILED
+        assert "its target 'bot' was deleted or changed while the run was in progress" in failed.state_reason
+        missing = "lists the secret 'alpha-key'" if change == "without its secret" else "may not call '127.0.0.1'"
+        assert missing in failed.state_reason
+        count = len(served.heads)
+        assert count < len(cases)
+        with pytest.raises(InvalidInputError):
+            await runner.resume_run(run.run_id, retry_errors=True)
+        assert len(served.heads) == count
+        if change != "deleted":
+            await admin.delete_target(team_admin, "bot")
+        await admin.create_target(team_admin, "bot", address, secrets=["alpha-key"])
+        await runner.resume_run(run.run_id, retry_errors=True)
+        served.on_request = lambda: None
+        await until(lambda: len(served.heads), lambda seen: seen > count)
+        await runner.cancel_run(run.run_id)
 
 
 async def test_a_run_is_not_resumed_where_its_target_is_gone(tmp_path: Path, settings_of: SettingsOf) -> None:

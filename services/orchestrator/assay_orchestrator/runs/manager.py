@@ -31,6 +31,7 @@ from assay_orchestrator.runs.peers import Peers
 from assay_orchestrator.runs.recovery import recover_runs
 from assay_orchestrator.runs.run_lists import RunLists
 from assay_orchestrator.runs.spend_caps import check_spend_cap
+from assay_orchestrator.runs.target_watch import TargetWatch
 from assay_orchestrator.runs.team_access import TeamAccess
 from assay_orchestrator.runs.unattended_runs import UnattendedRuns
 from assay_orchestrator.store import (
@@ -131,6 +132,7 @@ class RunManager:
         self._hosts = AgentHosts(planner, dispatcher, self._worker)
         self._unattended = UnattendedRuns(database, self, limit_s=settings.unattended_pause_s)
         self._budgets = BudgetWatch(database, self)
+        self._targets = TargetWatch(self.access, planner, self._worker.sessions, self)
         self._peers = Peers(database, dispatcher, self._worker, self, reconcile_s=settings.reconcile_s)
 
     async def start(self) -> None:
@@ -146,6 +148,7 @@ class RunManager:
         # A file without identities has one team. A worker of a shared database does not know whether there are more.
         if self._settings.auth != "none" or self._settings.database_url:
             self._budgets.start()
+            self._targets.start()
         await self._deleter.recover()
 
     async def create(
@@ -354,9 +357,8 @@ class RunManager:
 
     async def aclose(self) -> None:
         """Stop work on all runs; stored rows stay, and the next start continues them."""
-        await self._peers.aclose()
-        await self._unattended.aclose()
-        await self._budgets.aclose()
+        for checks in (self._peers, self._unattended, self._budgets, self._targets):
+            await checks.aclose()
         self._hosts.aclose()
         for session in self._worker.sessions.all():
             self._hosts.hold(session.context.run_id)
@@ -437,6 +439,7 @@ class RunManager:
             await asyncio.to_thread(importlib.import_module, "scipy.special")
         scope = await self._service_scopes.of(team)
         budget = await self._budgets.open(team, run_id)
+        self._targets.add(run_id, team, run.settings, access)
         context = self._planner.context_of(run, access, budget, scope=scope, pause_count=pause_count)
         if is_tracing():
             traces = CaseTraces(run_id, context.team, traceparent, self._settings.traced_cases)

@@ -13,6 +13,8 @@ from assay_orchestrator.agents.targets import Target
 from assay_orchestrator.store import targets
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
     import sqlalchemy as sa
 
     from assay.storage.database import Database
@@ -40,16 +42,25 @@ class TeamAccess:
         Args:
             team: The team that the run belongs to, never a name that a client has given.
         """
-        if self._settings.auth == "none" and self._settings.role != "worker":
-            return self._of_all
-        own = LOCAL.team if team == BEFORE_TEAMS else team
+        return (await self.of_teams({team}))[team]
 
-        def load(connection: sa.Connection) -> list[TargetRecord] | None:
+    async def of_teams(self, teams: Collection[str]) -> Mapping[str, AgentAccess]:
+        """Return what the runs of some teams may use, as `of`; by team."""
+        if self._settings.auth == "none" and self._settings.role != "worker":
+            return dict.fromkeys(teams, self._of_all)
+        own = {team: LOCAL.team if team == BEFORE_TEAMS else team for team in teams}
+
+        def load(connection: sa.Connection) -> dict[str, Sequence[TargetRecord]] | None:
             # A worker serves no calls, so that it knows from the database alone whether there are teams.
-            return list(targets.list_targets(connection, own)) if targets.has_teams(connection) else None
+            if not targets.has_teams(connection):
+                return None
+            return {team: targets.list_targets(connection, name) for team, name in own.items()}
 
         found = await self._database.read(load)
         if found is None:
-            return self._of_all
+            return dict.fromkeys(teams, self._of_all)
+        return {team: self._with_targets(own[team], records) for team, records in found.items()}
+
+    def _with_targets(self, team: str, found: Sequence[TargetRecord]) -> AgentAccess:
         own_targets = tuple(Target(each.name, each.address, each.secrets) for each in found)
-        return dataclasses.replace(self._of_all, team=own, targets=own_targets)
+        return dataclasses.replace(self._of_all, team=team, targets=own_targets)
