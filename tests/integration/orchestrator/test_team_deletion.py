@@ -37,7 +37,7 @@ from assay_orchestrator.store import audit, datasets, erasure, schema
 from assay_orchestrator.store.audit import AuditQuery
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from assay.model.agent_response import AgentRequest
@@ -211,6 +211,81 @@ async def test_a_team_is_deleted_mid_run(tmp_path: Path, database_url: str, sett
                 await refused
         with pytest.raises(InvalidInputError, match="your own team"):
             await admin.delete_team(operator, "ops")
+
+
+class HeldAgent:
+    """An agent over HTTP that answers at once, but for questions that hold a word: these wait until they are dropped.
+
+    Attributes:
+        asked: The questions.
+        is_held: Set when one waits.
+        is_dropped: Set when the caller of one has hung up.
+    """
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self.is_held, self.is_dropped = asyncio.Event(), asyncio.Event()
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Answer the questions of a connection."""
+        with suppress(asyncio.IncompleteReadError, ConnectionError):
+            while head := (await reader.readuntil(b"\r\n\r\n")).decode().lower():
+                body = await reader.readexactly(int(head.split("content-length: ")[1].split("\r\n")[0]))
+                self.asked.append(body.decode())
+                if "of-alpha" in self.asked[-1]:
+                    self.is_held.set()
+                    await reader.read(1)  # nothing comes: the caller hangs up
+                    self.is_dropped.set()
+                    break
+                writer.write(b'HTTP/1.1 200 OK\r\ncontent-length: 15\r\n\r\n{"text": "yes"}')
+                await writer.drain()
+        writer.close()
+
+
+def start_worker(flags: Sequence[str]) -> subprocess.Popen[bytes]:
+    """Start an orchestrator as a process of its own."""
+    return subprocess.Popen([sys.executable, "-m", "assay_orchestrator", *flags], stderr=subprocess.DEVNULL)
+
+
+@pytest.mark.parametrize("database_url", ["postgres"], indirect=True)
+async def test_a_team_is_deleted_whose_run_is_at_a_worker_in_another_process(
+    tmp_path: Path, database_url: str, settings_of: SettingsOf, engine: sa.Engine
+) -> None:
+    """The worker drops its questions and asks no more, nothing of the team is left, and it works on for other teams."""
+    served = HeldAgent()
+    listener = await asyncio.start_server(served.serve, "127.0.0.1", 0)
+    url = f"http://127.0.0.1:{listener.sockets[0].getsockname()[1]}/"
+    flags = ["--role", "worker", "--database-url", database_url, "--http-hosts", "127.0.0.1"]
+    settings = settings_of("http", url, concurrency=2, options={"response": {"text": "text"}}, retries=0)
+    async with (
+        listener,
+        shared_installation(tmp_path, database_url=database_url, role="api", http_hosts=("127.0.0.1",)) as shared,
+    ):
+        operator = await shared.member("ops", Role.OPERATOR)
+        clients = {team: await shared.member(team) for team in ("alpha", "beta")}
+        worker = start_worker(flags)
+        try:
+            dataset = await clients["alpha"].upload_dataset(cases_of("alpha", 40), name="d")
+            await clients["alpha"].create_run(settings, dataset.dataset_id)
+            await asyncio.wait_for(served.is_held.wait(), 60)
+            await admin.delete_team(operator, "alpha")
+            await asyncio.wait_for(served.is_dropped.wait(), 60)
+            await erased(operator, "alpha")
+            count = len(served.asked)
+            assert count <= 2
+            dataset = await clients["beta"].upload_dataset(cases_of("beta"), name="d")
+            run = await clients["beta"].create_run(settings, dataset.dataset_id)
+            async for _ in clients["beta"].watch_run(run.run_id):
+                pass
+            assert (await clients["beta"].get_run(run.run_id)).state is RunState.SUCCEEDED
+            assert len(served.asked) == count + 3
+            with engine.connect() as connection:
+                left = {name for name, rows in rows_of(connection, "alpha").items() if rows}
+                assert left == erasure.KEPT
+                assert "-of-alpha" not in stored_texts(connection)
+        finally:
+            worker.terminate()
+            assert await asyncio.to_thread(worker.wait, 60) == 0
 
 
 async def test_runs_that_are_created_meanwhile_are_deleted_or_refused(

@@ -413,6 +413,7 @@ class RunManager:
         if status is None:
             self._hosts.forget(run_id, "the run was deleted")
             self.notifier.close_watches(run_id, NotFoundError(f"run {run_id} was deleted", reason="RUN_NOT_FOUND"))
+            self._worker.cancel_soon(run_id)  # of a deleted team: it was cancelled since the last look
             return
         if status.phase in PHASES_AT_REST:
             self._pausing.discard(run_id)
