@@ -23,7 +23,7 @@ SECTIONS: dict[str, tuple[ModuleType, ...]] = {
     "Judge": (assay_judge.instruments,),
 }
 UNITS = ("_seconds", "_total", "_info", "_tokens", "_texts", "_models", "_shards", "_rows", "_runs", "_open", "_work",
-         "_flight", "_processes")  # fmt: skip
+         "_flight", "_processes", "_orders")  # fmt: skip
 
 
 def instruments(section: str) -> list[Instrument]:

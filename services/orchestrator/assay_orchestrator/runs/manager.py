@@ -315,11 +315,15 @@ class RunManager:
 
     async def drop(self, run_id: str, why: str) -> None:
         """End what watches, hosts or works on a run here that was "deleted", as `why` has it."""
-        self._hosts.forget(run_id, f"the run was {why}")
-        self.notifier.close_watches(run_id, NotFoundError(f"run {run_id} was {why}", reason="RUN_NOT_FOUND"))
-        await self._worker.cancel(run_id)
+        self._end_here(run_id, why)
+        await self._worker.until_left(run_id)
         if not self._dispatcher.alone:
             await self._database.write(lambda c: self._dispatcher.remove_jobs(c, run_id))
+
+    def _end_here(self, run_id: str, why: str) -> None:
+        self._hosts.forget(run_id, f"the run was {why}")
+        self.notifier.close_watches(run_id, NotFoundError(f"run {run_id} was {why}", reason="RUN_NOT_FOUND"))
+        self._worker.cancel_soon(run_id)
 
     def _require_at_rest(self, run: Run) -> None:
         if run.state not in ACTIVE_STATES:
@@ -334,7 +338,8 @@ class RunManager:
         Raises:
             WrongStateError: The run has ended.
         """
-        _require_unfinished(run)
+        if run.finished:
+            raise WrongStateError(f"run {run.run_id} has already {run.state.value}", reason="RUN_FINISHED")
         with contextlib.suppress(StorageError):  # a host may come back before the store takes writes again
             if await self._database.write(lambda c: attendance.attend(c, scope, run.run_id)):
                 await self._resume(scope, run.run_id)
@@ -411,9 +416,7 @@ class RunManager:
     def on_run_changed(self, run_id: str, status: RunStatus | None) -> None:
         """Apply a change of a run that another process may have made."""
         if status is None:
-            self._hosts.forget(run_id, "the run was deleted")
-            self.notifier.close_watches(run_id, NotFoundError(f"run {run_id} was deleted", reason="RUN_NOT_FOUND"))
-            self._worker.cancel_soon(run_id)  # of a deleted team: it was cancelled since the last look
+            self._end_here(run_id, "deleted")
             return
         if status.phase in PHASES_AT_REST:
             self._pausing.discard(run_id)
@@ -595,8 +598,3 @@ class RunManager:
         self._hosts.forget(run_id, f"the run has {state.value}")
         self.notifier.notify(run_id)
         return True
-
-
-def _require_unfinished(run: Run) -> None:
-    if run.finished:
-        raise WrongStateError(f"run {run.run_id} has already {run.state.value}", reason="RUN_FINISHED")
