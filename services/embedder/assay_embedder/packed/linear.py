@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from contextlib import contextmanager
 from functools import cache
+from threading import Lock
 from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
@@ -24,6 +25,7 @@ _PROBE_TOLERANCE = {torch.float32: 1e-4, torch.bfloat16: 0.1}
 _COUNTS = (16, 64, 128, 256, 512, 2048)
 _BLOCKS = (512, 256, 128)
 _SMALLEST_BLOCK = 64
+_CHECKING = Lock()  # layers of one shape are checked once, though several are loaded at a time
 
 
 class Linear(Protocol):
@@ -69,20 +71,26 @@ class OneDnnLinear:
 
     def __init__(self, weight: Tensor, bias: Tensor, activation: str = "") -> None:
         self._product = _product(weight, bias, activation)
-        is_even = weight.dtype != torch.bfloat16
-        self._blocks = () if is_even else _steady_blocks(weight.shape[1], weight.shape[0], activation)
+        self._blocks: tuple[int, ...] = ()
+        if weight.dtype == torch.bfloat16:
+            with _CHECKING:
+                self._blocks = _steady_blocks(weight.shape[1], weight.shape[0], activation)
 
     def __call__(self, rows: Tensor) -> Tensor:
         """Return activation(rows · weightᵀ + bias)."""
         if not self._blocks:
             return self._product(rows)
-        count, parts = rows.shape[0], []
-        rows = functional.pad(rows, (0, 0, 0, -count % _SMALLEST_BLOCK))
+        found = torch.cat([self._product(block) for block in self._divided(rows)])
+        return found[: rows.shape[0]]
+
+    def _divided(self, rows: Tensor) -> Iterator[Tensor]:
+        """Yield the rows in blocks; the last is filled up with zeros."""
         for size in self._blocks:
             while rows.shape[0] >= size:
-                parts.append(self._product(rows[:size]))
+                yield rows[:size]
                 rows = rows[size:]
-        return torch.cat(parts)[:count]
+        if rows.shape[0]:
+            yield functional.pad(rows, (0, 0, 0, _SMALLEST_BLOCK - rows.shape[0]))
 
 
 def _product(weight: Tensor, bias: Tensor, activation: str) -> Callable[[Tensor], Tensor]:

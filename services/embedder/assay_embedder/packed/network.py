@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 VERSION = 2
 """Raised with every change that may change a vector's bits: what was verified before is verified again."""
+_LOADERS = 2  # of layers: more would not be faster, and each holds the weights of one
 _ROW_MULTIPLE = 16  # kernels choose by the count of rows; these are never fewer, and oneDNN prepares few shapes
 
 
@@ -94,7 +96,7 @@ class PackedNetwork:
                 for kind in ("position", "token_type")
             )
             self._norm = _Norm(weights, "embeddings", self)
-            self._layers = [_Layer(weights, number, self) for number in range(architecture.layer_count)]
+        self._layers = self._read_layers(weights)
 
     def embed(self, batch: Sequence[Tokens]) -> Tensor:
         """Return one vector per text, shape (texts, dimension), float32."""
@@ -105,6 +107,16 @@ class PackedNetwork:
         pooled = torch.empty(len(batch), self.dimension)
         pooled[torch.tensor(order)] = self._pooled(rows, layout)
         return pooled
+
+    def _read_layers(self, weights: Weights) -> list[_Layer]:
+        """Return the layers, read and laid out two at once: both leave the interpreter's lock to others."""
+
+        def read(number: int) -> _Layer:
+            with torch.inference_mode():
+                return _Layer(weights, number, self)
+
+        with ThreadPoolExecutor(_LOADERS) as loaders:
+            return list(loaders.map(read, range(self.architecture.layer_count)))
 
     def linear(self, weight: Tensor, bias: Tensor, activation: str = "") -> Linear:
         """Return a linear layer on the network's device, in its number format."""
