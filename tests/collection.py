@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 # Slow files first, so that no process of the tests is left alone with one of them in the end.
 SLOWEST_FIRST = ("chaos", "compat", "frameworks", "e2e", "browser", "fuzz", "integration", "unit")
+_GARBAGE = (20_000, 10, 50)
+"""After how many new objects young, middle and old garbage is looked for: by default, that is a tenth of the time."""
 LONGEST_ID = 80
 """Characters of a parameter's name that is made from its text; a longer text is named by its place."""
 
@@ -47,6 +49,7 @@ class Collection:
                 return (yield)
         finally:
             gc.freeze()  # what is collected lives as long as the process
+            gc.set_threshold(*_GARBAGE)
             gc.enable()
 
     @pytest.hookimpl(trylast=True)
