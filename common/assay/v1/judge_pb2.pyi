@@ -106,6 +106,7 @@ class GradeRequest(_message.Message):
     HISTORY_FIELD_NUMBER: _builtins.int
     SCOPE_FIELD_NUMBER: _builtins.int
     ALLOWANCE_NANO_USD_FIELD_NUMBER: _builtins.int
+    TOKEN_ALLOWANCE_FIELD_NUMBER: _builtins.int
     rubric: _builtins.str
     """The rubric's name, e.g. "quality" or "answer"."""
     question: _builtins.str
@@ -169,6 +170,11 @@ class GradeRequest(_message.Message):
     asked all the same. A call that could pass it is not made: the verdict is UNAVAILABLE with the reason
     allowance_too_small, and needed_nano_usd says what is missing; ask again with a larger one. Needs run_id.
     """
+    token_allowance: _builtins.int
+    """Most tokens that this verdict may take over all of its calls: what was set aside for it of its team's tokens. Absent:
+    no bound. A call that could pass it is not made, as with allowance_nano_usd, and needed_tokens says how many the
+    verdict needs. Without meaning for a batch.
+    """
     @_builtins.property
     def contexts(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Passages that the answer should rest on."""
@@ -207,10 +213,11 @@ class GradeRequest(_message.Message):
         history: _abc.Iterable[_agent_pb2.Message] | None = ...,
         scope: _builtins.str = ...,
         allowance_nano_usd: _builtins.int | None = ...,
+        token_allowance: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_allowance_nano_usd", b"_allowance_nano_usd", "_reference", b"_reference", "_spend_cap_usd", b"_spend_cap_usd", "allowance_nano_usd", b"allowance_nano_usd", "judge", b"judge", "reference", b"reference", "spend_cap_usd", b"spend_cap_usd"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_allowance_nano_usd", b"_allowance_nano_usd", "_reference", b"_reference", "_spend_cap_usd", b"_spend_cap_usd", "_token_allowance", b"_token_allowance", "allowance_nano_usd", b"allowance_nano_usd", "judge", b"judge", "reference", b"reference", "spend_cap_usd", b"spend_cap_usd", "token_allowance", b"token_allowance"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_allowance_nano_usd", b"_allowance_nano_usd", "_reference", b"_reference", "_spend_cap_usd", b"_spend_cap_usd", "allowance_nano_usd", b"allowance_nano_usd", "answer", b"answer", "batch", b"batch", "contexts", b"contexts", "history", b"history", "judge", b"judge", "only_order", b"only_order", "question", b"question", "reference", b"reference", "round", b"round", "row", b"row", "rubric", b"rubric", "rubric_yaml", b"rubric_yaml", "run_id", b"run_id", "sample_index", b"sample_index", "scope", b"scope", "spend_cap_usd", b"spend_cap_usd", "timeout_ms", b"timeout_ms", "validate_only", b"validate_only"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_allowance_nano_usd", b"_allowance_nano_usd", "_reference", b"_reference", "_spend_cap_usd", b"_spend_cap_usd", "_token_allowance", b"_token_allowance", "allowance_nano_usd", b"allowance_nano_usd", "answer", b"answer", "batch", b"batch", "contexts", b"contexts", "history", b"history", "judge", b"judge", "only_order", b"only_order", "question", b"question", "reference", b"reference", "round", b"round", "row", b"row", "rubric", b"rubric", "rubric_yaml", b"rubric_yaml", "run_id", b"run_id", "sample_index", b"sample_index", "scope", b"scope", "spend_cap_usd", b"spend_cap_usd", "timeout_ms", b"timeout_ms", "token_allowance", b"token_allowance", "validate_only", b"validate_only"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__allowance_nano_usd: _TypeAlias = _typing.Literal["allowance_nano_usd"]  # noqa: Y015
     _WhichOneofArgType__allowance_nano_usd: _TypeAlias = _typing.Literal["_allowance_nano_usd", b"_allowance_nano_usd"]  # noqa: Y015
@@ -218,12 +225,16 @@ class GradeRequest(_message.Message):
     _WhichOneofArgType__reference: _TypeAlias = _typing.Literal["_reference", b"_reference"]  # noqa: Y015
     _WhichOneofReturnType__spend_cap_usd: _TypeAlias = _typing.Literal["spend_cap_usd"]  # noqa: Y015
     _WhichOneofArgType__spend_cap_usd: _TypeAlias = _typing.Literal["_spend_cap_usd", b"_spend_cap_usd"]  # noqa: Y015
+    _WhichOneofReturnType__token_allowance: _TypeAlias = _typing.Literal["token_allowance"]  # noqa: Y015
+    _WhichOneofArgType__token_allowance: _TypeAlias = _typing.Literal["_token_allowance", b"_token_allowance"]  # noqa: Y015
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__allowance_nano_usd) -> _WhichOneofReturnType__allowance_nano_usd | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__reference) -> _WhichOneofReturnType__reference | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__spend_cap_usd) -> _WhichOneofReturnType__spend_cap_usd | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__token_allowance) -> _WhichOneofReturnType__token_allowance | None: ...
 
 Global___GradeRequest: _TypeAlias = GradeRequest  # noqa: Y015
 
@@ -425,6 +436,8 @@ class Verdict(_message.Message):
     SAVED_FIELD_NUMBER: _builtins.int
     TRIES_FIELD_NUMBER: _builtins.int
     NEEDED_NANO_USD_FIELD_NUMBER: _builtins.int
+    NEEDED_TOKENS_FIELD_NUMBER: _builtins.int
+    CHARGED_TOKENS_FIELD_NUMBER: _builtins.int
     status: Global___VerdictStatus.ValueType
     """Whether the verdict counts."""
     reasoning: _builtins.str
@@ -462,7 +475,13 @@ class Verdict(_message.Message):
     retry_after_ms: _builtins.int
     """How long to wait before asking again, in milliseconds, where the reason is batch_pending; else 0."""
     needed_nano_usd: _builtins.int
-    """What the next call may cost, in billionths of a US dollar, where the reason is allowance_too_small; else 0."""
+    """What the next call may cost, in billionths of a US dollar, where allowance_nano_usd is too small for it; else 0."""
+    needed_tokens: _builtins.int
+    """How many tokens the verdict may take from its first call on, where token_allowance is too small; else 0."""
+    charged_tokens: _builtins.int
+    """Tokens that count towards token_allowance: those of usage, and the most that calls whose outcome is unknown may have
+    taken. 0 for a verdict from the cache, or from an identical request that was in flight.
+    """
     @_builtins.property
     def scores(self) -> _containers.ScalarMap[_builtins.str, _builtins.float]:
         """Score of each criterion by name, on the rubric's scale, as the judge gave it. Empty unless VALID."""
@@ -511,10 +530,12 @@ class Verdict(_message.Message):
         saved: _agent_pb2.Usage | None = ...,
         tries: _abc.Iterable[Global___JudgeAttempt] | None = ...,
         needed_nano_usd: _builtins.int = ...,
+        needed_tokens: _builtins.int = ...,
+        charged_tokens: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_temperature", b"_temperature", "saved", b"saved", "temperature", b"temperature", "usage", b"usage"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_temperature", b"_temperature", "attempts", b"attempts", "batched", b"batched", "by_rule", b"by_rule", "cached", b"cached", "choice", b"choice", "fingerprint", b"fingerprint", "flags", b"flags", "key", b"key", "message", b"message", "model", b"model", "needed_nano_usd", b"needed_nano_usd", "reason", b"reason", "reasoning", b"reasoning", "retry_after_ms", b"retry_after_ms", "saved", b"saved", "scores", b"scores", "status", b"status", "temperature", b"temperature", "tries", b"tries", "usage", b"usage"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_temperature", b"_temperature", "attempts", b"attempts", "batched", b"batched", "by_rule", b"by_rule", "cached", b"cached", "charged_tokens", b"charged_tokens", "choice", b"choice", "fingerprint", b"fingerprint", "flags", b"flags", "key", b"key", "message", b"message", "model", b"model", "needed_nano_usd", b"needed_nano_usd", "needed_tokens", b"needed_tokens", "reason", b"reason", "reasoning", b"reasoning", "retry_after_ms", b"retry_after_ms", "saved", b"saved", "scores", b"scores", "status", b"status", "temperature", b"temperature", "tries", b"tries", "usage", b"usage"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__temperature: _TypeAlias = _typing.Literal["temperature"]  # noqa: Y015
     _WhichOneofArgType__temperature: _TypeAlias = _typing.Literal["_temperature", b"_temperature"]  # noqa: Y015

@@ -111,6 +111,7 @@ class Grading:
         run_id: The run that pays; empty for none.
         cap: Most that the run may spend, in billionths of a dollar; None for no cap.
         allowance: Most that it may have spent by now, of its team's money; None for no bound.
+        token_allowance: Most tokens that it may take over all of its calls; None for no bound.
         sample_index: Which of several verdicts on the same material.
         batch: Whether it goes through the provider's batch API.
         asker: On whose behalf, for a batch.
@@ -124,6 +125,7 @@ class Grading:
     run_id: str = ""
     cap: int | None = None
     allowance: int | None = None
+    token_allowance: int | None = None
     sample_index: int = 0
     batch: bool = False
     asker: Asker = field(default_factory=Asker)

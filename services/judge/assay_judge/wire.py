@@ -102,6 +102,7 @@ def grading_from_request(
         request.run_id,
         nano_from_usd(min(caps)) if caps else None,
         min(request.allowance_nano_usd, MOST_NANO) if not compares and request.HasField("allowance_nano_usd") else None,
+        request.token_allowance if not compares and request.HasField("token_allowance") else None,
         request.sample_index,
         batch=not compares and request.batch,
         asker=Asker() if compares else Asker(request.row, request.round),
@@ -169,6 +170,8 @@ def verdict_message(outcome: Outcome) -> judge_pb2.Verdict:
         retry_after_ms=math.ceil(outcome.retry_after_s * 1000),
         tries=map(_attempt_message, outcome.usage.attempts),
         needed_nano_usd=outcome.needed,
+        needed_tokens=outcome.needed_tokens,
+        charged_tokens=outcome.usage.charged,
     )
     if outcome.temperature is not None:
         message.temperature = outcome.temperature

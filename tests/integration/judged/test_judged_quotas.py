@@ -1,4 +1,4 @@
-"""Verdicts of a team with a quota of money: its runs pause before one that could pass it, batched ones as well."""
+"""Verdicts of a team with a quota of money or tokens: its runs pause before one that could pass it."""
 
 from __future__ import annotations
 
@@ -29,9 +29,11 @@ if TYPE_CHECKING:
     SetUp = Callable[..., Stage]
     CaseOf = Callable[..., Case]
 
-ROWS, RUNS = 10, 3
-QUOTA = 45_000_000
+RUNS = 3
+MONEY = 45_000_000
 """In billionths of a dollar: some fifteen verdicts of 0.00195 dollars, each of which might cost eight times as much."""
+TOKENS = 36_000
+"""Some ten verdicts of 1,350 tokens, each of which is asked for with room for two turns of 9,000."""
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -64,51 +66,57 @@ async def installations(stage: Stage, database_url: str) -> AsyncIterator[list[S
         yield served
 
 
-async def limit(shared: SharedInstallation, nano_usd: int) -> None:
-    """Set the team's quota of money."""
-    await shared.database.write(lambda c: quotas.set_quotas(c, "search", {Quota.MONEY_PER_MONTH: nano_usd}))
+async def limit(shared: SharedInstallation, quota: Quota, amount: int) -> None:
+    """Set a quota of the team."""
+    await shared.database.write(lambda c: quotas.set_quotas(c, "search", {quota: amount}))
 
 
-async def spent(client: Client) -> int:
-    """Return what is stored as spent, in billionths of a dollar."""
+async def spent(client: Client, quota: Quota) -> int:
+    """Return what is stored as spent."""
     (found,) = await admin.get_status(client)
-    return next(use.used for use in found.uses if use.quota is Quota.MONEY_PER_MONTH)
+    return next(use.used for use in found.uses if use.quota is quota)
 
 
-@pytest.mark.parametrize("batch", [False, True], ids=["direct", "batch"])
+@pytest.mark.parametrize(
+    ("quota", "amount", "each", "rows"),
+    [
+        pytest.param(Quota.MONEY_PER_MONTH, MONEY, 1_950_000, 10, id="money"),
+        pytest.param(Quota.MONEY_PER_MONTH, MONEY // 3, 975_000, 6, id="batch"),
+        pytest.param(Quota.TOKENS_PER_DAY, TOKENS, 1_350, 10, id="tokens"),
+    ],
+)
 async def test_verdicts_cost_no_more_than_the_quota(
-    batch: bool, database_url: str, set_up: SetUp, case_of: CaseOf
+    quota: Quota, amount: int, each: int, rows: int, database_url: str, set_up: SetUp, case_of: CaseOf
 ) -> None:
     """Three runs at two workers pause before the quota is passed; what the provider was paid is what is stored.
 
     With more in the quota all of them end, and nothing is held any more.
     """
     stage = set_up()
-    each, quota = (975_000, QUOTA // 2) if batch else (1_950_000, QUOTA)
-    settings = stage.settings(adapter="replay", judge=stage.who(canary_rate=0.0, batch=batch))
+    settings = stage.settings(adapter="replay", judge=stage.who(canary_rate=0.0, batch=rows < 10))
     settings = dataclasses.replace(settings, agent=dataclasses.replace(settings.agent, concurrency=4))
 
     def paid() -> int:
         return (len(stage.provider.batches.paid) + len(stage.provider.requests)) * each
 
     async with installations(stage, database_url) as served:
-        await limit(served[0], quota)
+        await limit(served[0], quota, amount)
         token = await served[0].token("search")
         clients = [await one.client(token) for one in served]
         runs: list[Run] = []
         for number in range(RUNS):
-            cases = [case_of(row, f"answer {number} {row}") for row in range(ROWS)]
+            cases = [case_of(row, f"answer {number} {row}") for row in range(rows)]
             runs.append(await stage.create(clients[number % len(clients)], settings, cases))
         ended = [await stage.until(clients[0], run, RunState.PAUSED, RunState.SUCCEEDED) for run in runs]
         paused = [run for run in ended if run.state is RunState.PAUSED]
         assert {run.pause_cause for run in paused} == {PauseCause.QUOTA}
-        assert "too little left of its quota money-per-month for the next call" in paused[0].state_reason
-        assert quota // 4 <= paid() <= quota
-        await limit(served[0], 10**12)
+        assert f"too little left of its quota {quota.value} for the next call" in paused[0].state_reason
+        assert amount // 4 <= paid() <= amount
+        await limit(served[0], quota, 10**12)
         for run in paused:
             await clients[0].resume_run(run.run_id)
         for run in runs:
             done = await stage.until(clients[0], run, RunState.SUCCEEDED, RunState.FAILED)
-            assert (done.state, done.counts.passed) == (RunState.SUCCEEDED, ROWS)
-        assert paid() == RUNS * ROWS * each
-        assert await spent(clients[0]) == paid()
+            assert (done.state, done.counts.passed) == (RunState.SUCCEEDED, rows)
+        assert paid() == RUNS * rows * each
+        assert await spent(clients[0], quota) == paid()

@@ -208,6 +208,7 @@ def _usage_data(usage: CallUsage) -> dict[str, Any]:
     """Return usage as JSON, whose attempts are called tries in stored orders."""
     data = dataclasses.asdict(usage)
     data["tries"] = data.pop("attempts")
+    del data["charged"]  # of direct calls
     return data
 
 

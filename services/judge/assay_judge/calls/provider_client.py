@@ -25,7 +25,7 @@ from assay_judge.calls.observed_judge import ObservedJudge
 from assay_judge.calls.prices import NANO
 from assay_judge.calls.rate_headers import read_allowances
 from assay_judge.calls.rate_limiter import Limiter
-from assay_judge.calls.token_usage import usable_tokens
+from assay_judge.calls.token_usage import most_input, usable_tokens
 from assay_judge.calls.usage import CallAttempt
 from assay_judge.model import lower_limit
 from assay_judge.state.account import SpendCapReachedError
@@ -54,13 +54,14 @@ _DENIED = (401, 402, 403, 404, 429)
 
 
 class CallFailedError(Exception):
-    """There is no reply: `reason` is a stable word, `message` a sentence, `needed` what a call may cost."""
+    """There is no reply: `reason` is a stable word, `message` a sentence, `needed…` what would have to be allowed."""
 
-    def __init__(self, reason: str, message: str, *, needed: int = 0) -> None:
+    def __init__(self, reason: str, message: str, *, needed: int = 0, needed_tokens: int = 0) -> None:
         super().__init__(message)
         self.reason = reason
         self.message = message
         self.needed = needed
+        self.needed_tokens = needed_tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,12 +73,14 @@ class BudgetHandle:
         cap: Most that it may spend, in billionths of a dollar; None for no cap.
         journal: Where spending is kept.
         allowance: Most that it may have spent by now; None for no bound.
+        token_allowance: Most tokens that the request may take; None for no bound.
     """
 
     account: Account
     cap: int | None
     journal: SpendJournal
     allowance: int | None = None
+    token_allowance: int | None = None
 
     @property
     def limit(self) -> int | None:
@@ -230,6 +233,9 @@ class ProviderClient:
         most = self.price.most_nano(prompt, sent.max_tokens) if self.price else 0
         if budget.limit is not None and budget.account.spent + most > budget.limit:
             raise too_little_left(most, budget)
+        most_tokens = most_input(prompt) + sent.max_tokens
+        if budget.token_allowance is not None and usage.charged + most_tokens > budget.token_allowance:
+            raise too_few_tokens(usage.charged + most_tokens, most_tokens)
         estimate = len(prompt.system + prompt.call + prompt.user) / _CHARS_PER_TOKEN + sent.max_tokens
         async with self._turn(budget.account, estimate, first=bool(usage.last_problem)) as turn:
             try:
@@ -238,9 +244,10 @@ class ProviderClient:
                 )
             except SpendCapReachedError:
                 raise too_little_left(most, budget) from None
-            turn.cost, turn.used = most, estimate  # until more is known
+            turn.cost, turn.used, turn.tokens = most, estimate, most_tokens  # until more is known
             budget.account.calls += 1
             usage.calls += 1
+            usage.charged += most_tokens
             usage.temperature = sent.temperature
             begun, counted = time.perf_counter(), len(usage.tokens)
             try:
@@ -250,6 +257,7 @@ class ProviderClient:
                     finally:
                         recorded.set("assay.outcome", turn.outcome)
             finally:
+                usage.charged += turn.tokens - most_tokens
                 if self.price is not None:
                     usage.cost = (usage.cost or 0) + turn.cost
                 tokens = usage.tokens[-1] if len(usage.tokens) > counted else None
@@ -290,7 +298,7 @@ class ProviderClient:
         try:
             reply = self.clean(await self._in_time(self._provider.ask(self._model, prompt, schema, sent)))
         except ProviderStatusError as refusal:
-            turn.cost, turn.used, turn.answered = 0, 0.0, True
+            turn.cost, turn.used, turn.tokens, turn.answered = 0, 0.0, 0, True
             turn.outcome = f"http_{refusal.status}"
             self._take_refusal(refusal, turn)
             raise
@@ -299,14 +307,15 @@ class ProviderClient:
             turn.outcome = "malformed" if isinstance(problem, MalformedReplyError) else "unreachable"
             self.breaker.failed()
             if isinstance(problem, UnreachableError) and not problem.sent:
-                turn.cost, turn.used = 0, 0.0
+                turn.cost, turn.used, turn.tokens = 0, 0.0, 0
             raise
         turn.answered, turn.outcome = True, "replied"
         self.breaker.succeeded()
         self.limiter.observe(*read_allowances(reply.headers, now=time.time()))
         self.limiter.succeeded()
         tokens = usable_tokens(reply.tokens, prompt, sent.max_tokens)
-        turn.used = float(tokens.input + tokens.output)
+        turn.tokens = tokens.input + tokens.output
+        turn.used = float(turn.tokens)
         turn.cost = self.price.nano(tokens) if self.price else 0
         usage.tokens.append(tokens)
         return reply
@@ -336,6 +345,7 @@ class _Turn:
     grant: Grant | None = None
     cost: int = 0
     used: float = 0.0
+    tokens: int = 0
     answered: bool = False
     probes: bool = False
     outcome: str = "broken_off"
@@ -345,6 +355,17 @@ def refusal_failure(refusal: ProviderStatusError) -> CallFailedError:
     """Return the failure of a call that will be refused again."""
     reason = "judge_denied" if refusal.status in _DENIED else "judge_refuses_request"
     return CallFailedError(reason, f"HTTP {refusal.status}: {refusal.message or '(no explanation)'}")
+
+
+def too_few_tokens(needed: int, most: int) -> CallFailedError:
+    """Return the failure of a call that may take more tokens than its request has left.
+
+    Args:
+        needed: What the request may take with this call.
+        most: What this call may take; a second turn, as after a reply that is no verdict, may take as much.
+    """
+    message = f"the verdict may take {needed:,} tokens, more than are allowed for it"
+    return CallFailedError("allowance_too_small", message, needed_tokens=needed + most)
 
 
 def too_little_left(most: int, budget: BudgetHandle) -> CallFailedError:

@@ -44,6 +44,7 @@ class CallUsage:
         throttled: Whether the provider throttled the last call.
         temperature: Temperature that the last call sent.
         attempts: The first MAX_LISTED_ATTEMPTS calls, one by one.
+        charged: Tokens of all direct calls, the most that they may have taken where that is unknown.
     """
 
     calls: int = 0
@@ -53,6 +54,7 @@ class CallUsage:
     throttled: bool = False
     temperature: float | None = None
     attempts: list[CallAttempt] = field(default_factory=list)
+    charged: int = 0
 
     def add_attempt(self, attempt: CallAttempt) -> None:
         """List an attempt, unless MAX_LISTED_ATTEMPTS are listed."""

@@ -192,7 +192,9 @@ class Grader:
         grading = prepared.grading
         account, close = await self._ledger.open(grading.scope, grading.run_id)
         try:
-            budget = BudgetHandle(account, grading.cap, self._ledger.journal, grading.allowance)
+            budget = BudgetHandle(
+                account, grading.cap, self._ledger.journal, grading.allowance, grading.token_allowance
+            )
             outcome = await self._call_judge(client, prepared, budget, usage)
         except CallFailedError as failure:
             outcome = failed_outcome(failure)

@@ -42,6 +42,7 @@ class Outcome:
         batched: Whether the verdict came through the batch API.
         retry_after_s: When to retry a pending verdict, in seconds; 0 where none is pending.
         needed: What the next call may cost, in billionths of a dollar, where the allowance is too small for it; else 0.
+        needed_tokens: How many tokens the request may take, where its token allowance is too small; else 0.
     """
 
     status: Status
@@ -60,6 +61,7 @@ class Outcome:
     retry_after_s: float = 0.0
     saved: CallUsage = field(default_factory=CallUsage)
     needed: int = 0
+    needed_tokens: int = 0
 
     def as_found(self) -> Outcome:
         """Return the outcome for a request that cost nothing: usage moves to `saved`."""

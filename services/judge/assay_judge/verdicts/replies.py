@@ -53,7 +53,13 @@ def outcome_from_reply(reply: Reply, rubric: Rubric, verdict_id: str) -> Outcome
 
 def failed_outcome(failure: CallFailedError) -> Outcome:
     """Return the outcome of a request whose call was not made or brought no reply."""
-    return Outcome(Status.UNAVAILABLE, reason=failure.reason, message=failure.message, needed=failure.needed)
+    return Outcome(
+        Status.UNAVAILABLE,
+        reason=failure.reason,
+        message=failure.message,
+        needed=failure.needed,
+        needed_tokens=failure.needed_tokens,
+    )
 
 
 def no_verdict(problem: str, model: str) -> Outcome:

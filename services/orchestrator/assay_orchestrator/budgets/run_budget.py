@@ -67,6 +67,8 @@ class RunBudget:
         self._limited: frozenset[str] = frozenset()
         self.is_metered = False
         """Whether the calls of the run's agent are reserved here: then their cost is read here, not in its answers."""
+        self.meters_verdict_tokens = False
+        """Whether the tokens of verdicts are reserved here, and so not read in rows."""
         self.used = NOTHING
         """What calls have taken so far."""
         self.recorded = NOTHING
@@ -93,6 +95,11 @@ class RunBudget:
         if amounts != self._limited:
             self._limited, self._held_until = amounts, 0.0  # what was taken was taken of other quotas
             self.judge.limit(is_limited="nano_usd" in amounts)
+
+    @property
+    def limits_tokens(self) -> bool:
+        """Whether the team has a quota of tokens."""
+        return "tokens" in self._limited
 
     @property
     def holders(self) -> dict[str, Callable[[float], None]]:

@@ -43,6 +43,7 @@ from assay_orchestrator.evidence.verdict_wire import (
     rubric_use,
 )
 from assay_orchestrator.instruments import count_verdict
+from assay_orchestrator.store.allotments import NOTHING, Amount
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -151,6 +152,7 @@ class RunJudge:
         self._slots = asyncio.Semaphore(judge.concurrency)
         self._heard_at = 0.0
         self._has_judged = False
+        self._most_tokens = 0
         self._uses: dict[str, asyncio.Future[RubricUse]] = {}
         self._proof: asyncio.Future[bool] | None = None
 
@@ -251,14 +253,40 @@ class RunJudge:
                 allowance = await budget.allowance()
                 if allowance is not None:
                     request.allowance_nano_usd = allowance
-                answer = await self._accounted(request, timeout_s)
+                answer = await self._within_tokens(request, timeout_s)
                 verdict = answer.verdict
                 # An order that could not be paid again has its outcome, whatever the allowance is now.
-                if verdict.reason != _TOO_SMALL or verdict.batched or allowance is None:
+                if verdict.reason != _TOO_SMALL or verdict.batched:
                     return answer
-                await budget.grow(allowance, verdict.needed_nano_usd)
+                self._most_tokens = max(self._most_tokens, verdict.needed_tokens)
+                if allowance is not None and verdict.needed_nano_usd:
+                    await budget.grow(allowance, verdict.needed_nano_usd)
             except BudgetExhaustedError:
                 raise _NotJudgedError from None
+
+    async def _within_tokens(self, request: judge_pb2.GradeRequest, timeout_s: float) -> judge_pb2.GradeResponse:
+        """Return the answer to a request, whose tokens are reserved where the team is limited in them.
+
+        Those of a batch are not: they come when no session of the run holds anything.
+
+        Raises:
+            BudgetExhaustedError: The team has too few left.
+            _NotJudgedError, NotYetError, _FailedError, AssayError: As in `_called`.
+        """
+        budget = self._account.budget
+        if not budget.limits_tokens or request.batch:
+            return await self._accounted(request, timeout_s)
+        budget.meters_verdict_tokens = True
+        request.token_allowance = most = self._most_tokens
+        with await budget.reserve(lambda: Amount(tokens=most)) as reservation:
+            try:
+                answer = await self._accounted(request, timeout_s)
+            except _NotJudgedError:  # it was not reached, or its process ended with all that it did
+                reservation.cost = NOTHING
+                raise
+            # One of an earlier version charges nothing.
+            reservation.cost = Amount(tokens=max(answer.verdict.charged_tokens, answer.verdict.usage.total_tokens))
+            return answer
 
     async def _accounted(self, request: judge_pb2.GradeRequest, timeout_s: float) -> judge_pb2.GradeResponse:
         """Return the answer to a request, and note what it says of the run's account."""

@@ -242,7 +242,8 @@ class _Batch:
         epochs = {entry.shard.shard_index: entry.shard.epoch for entry in self._entries}
         stored = results.put_rows(connection, self._run_id, answers, self.rows, epochs)
         judged = self._budget.record(connection, self._used)
-        spent = self._spent_on(answers, self.rows, counts_verdicts=judged is None)
+        in_rows = not self._budget.meters_verdict_tokens
+        spent = self._spent_on(answers, self.rows, counts_verdicts=judged is None, counts_verdict_tokens=in_rows)
         money = spent.nano_usd + paid.nano_usd + (judged or 0)
         total = Spent(spent.tokens + paid.tokens, money, stored.size_bytes)
         spending.add_spent(connection, self._run_id, total)

@@ -24,6 +24,7 @@ def spent_on(
     counts_answers: bool,
     is_judged: bool,
     counts_verdicts: bool = True,
+    counts_verdict_tokens: bool = True,
 ) -> Spent:
     """Return what some answers of agents, and the verdicts that some rows rest on, have taken.
 
@@ -34,6 +35,7 @@ def spent_on(
             budget knows.
         is_judged: Whether rows may have verdicts.
         counts_verdicts: Whether what verdicts say that they cost counts: not where the judge's account says it.
+        counts_verdict_tokens: Whether their tokens count: not where the run's budget knows them.
     """
     used = [answer.response.usage for answer in answers if answer.response.usage is not None and counts_answers]
     tokens, dollars = sum(map(_tokens, used)), sum(usage.cost_usd or 0.0 for usage in used)
@@ -43,7 +45,7 @@ def spent_on(
             fold.add(row)
         judging = fold.result()
         if judging is not None:
-            tokens += judging.input_tokens + judging.output_tokens
+            tokens += judging.input_tokens + judging.output_tokens if counts_verdict_tokens else 0
             dollars += (judging.cost_usd or 0.0) if counts_verdicts else 0.0
             if judging.canaries is not None and counts_verdicts:
                 dollars += judging.canaries.cost_usd or 0.0
