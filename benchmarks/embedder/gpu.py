@@ -171,6 +171,7 @@ class _Measured:
         self._served: dict[str, _Served] = {}
         self._libraries: dict[str, Any] = {}
         self._tokens: list[Tokens] = []
+        self._loaded_mib: dict[str, int] = {}
 
     async def figures(self, rounds: int) -> dict[str, Any]:
         """Return all figures."""
@@ -201,7 +202,10 @@ class _Measured:
             "tokens/s": {name: round(statistics.median(sum(lengths) / each[name] for each in taken)) for name in ways},
             "ratios": {precision: _ratios(taken, precision) for precision in _PRECISIONS},
             **{precision: self._of_device(precision) | await self._lone(precision) for precision in _PRECISIONS},
-            "peak memory, MiB": {name: await _peak_mib(way) for name, way in ways.items() if "gRPC" not in name},
+            "memory of the model with its graphs, MiB": self._loaded_mib,
+            "peak memory beside what is loaded, MiB": {
+                name: await _peak_mib(way) for name, way in ways.items() if "gRPC" not in name
+            },
             "agreement": self._agreement() if self._name == DEFAULT_MODEL else None,
         }
 
@@ -213,8 +217,12 @@ class _Measured:
             loaded.append(models.load(name, **options))
             return loaded[-1]
 
+        torch.cuda.empty_cache()
+        reserved = torch.cuda.memory_reserved()
         registry = Registry(Settings.read(flags, {}), load=load)
         await registry.load_listed()
+        torch.cuda.empty_cache()
+        self._loaded_mib[precision] = round((torch.cuda.memory_reserved() - reserved) / 2**20)
         self._stack.push_async_callback(registry.aclose)
         stub = await self._stack.enter_async_context(_embedder(flags))
         return _Served(registry, loaded[0], stub)

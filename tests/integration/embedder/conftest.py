@@ -128,5 +128,5 @@ async def start(tmp_path: Path) -> AsyncIterator[Callable[..., Any]]:
 @pytest.fixture
 async def embedder(start: Callable[..., Any], default_model: models.Model) -> Embedder:
     """A ready service with the default model."""
-    started: Embedder = await start(load=lambda name, **options: default_model)
+    started: Embedder = await start(Settings(device="cpu"), load=lambda name, **options: default_model)
     return started

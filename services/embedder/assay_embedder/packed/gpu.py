@@ -30,8 +30,11 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_GRAPH_ROWS = (32, 64, 128, 256, 512, 1_024, 2_048, 4_096)
-_GRAPH_TEXTS = 128
+_SMALL_GRAPHS = (32, 64, 128, 256, 512, 1_024, 2_048, 4_096)  # such batches take as long as the starts of their kernels
+_LARGE_GRAPHS = (8_192, 16_384, 32_768)  # of these the starts keep other threads of Python from running
+_LARGE_GRAPH_FILL = 0.75
+_LARGE_GRAPH_WINDOW = 512  # kernels of attention are started for the longest text that may be there, for all texts
+_ROWS_PER_TEXT = 16
 _GRAPH_TOLERANCE = {torch.float32: 1e-4, torch.float16: 2e-2, torch.bfloat16: 1e-1}
 
 
@@ -94,9 +97,12 @@ class GpuNetwork(PackedNetwork):
         return _downloaded(self._run(staged.to(self.engine.device, non_blocking=True), rows, max(lengths)))
 
     def _replayed(self, graph: _Graph, batch: Sequence[Tokens], lengths: Sequence[int]) -> Tensor:
+        staged = self._staging(graph.rows, graph.texts)
+        self._stage(staged.numpy(), graph.rows, batch, lengths)
         with self._replaying:
-            self._stage(graph.staged.numpy(), graph.rows, batch, lengths)
-            return _downloaded(graph.replay()[: len(batch)])
+            graph.staged.copy_(staged, non_blocking=True)
+            graph.kernels.replay()
+            return _downloaded(graph.vectors[: len(batch)])
 
     def _staging(self, rows: int, texts: int) -> Tensor:
         """Return memory of the host for a batch: word pieces, their places, and bounds of texts, int32."""
@@ -140,37 +146,42 @@ class GpuNetwork(PackedNetwork):
         return torch.cuda.device(self.engine.device) if self.engine.device.type == "cuda" else nullcontext()
 
     def _captured(self) -> list[_Graph]:
-        """Return graphs of small batches, smallest first; none where they cannot be had."""
-        pool = torch.cuda.graph_pool_handle()
-        try:
-            with torch.inference_mode(), self._on_device():
-                graphs = [self._capture(rows, pool) for rows in _GRAPH_ROWS]
-                wrong = [graph.rows for graph in graphs if not self._agrees(graph)]
-            problem = f"their vectors are others: rows={wrong}" if wrong else ""
-        except RuntimeError as error:  # OutOfMemoryError is one
-            problem = str(error)
+        """Return graphs of batches of some sizes, smallest first; none where they compute something else."""
+        has_large = self.max_tokens <= _LARGE_GRAPH_WINDOW
+        pool, problem = torch.cuda.graph_pool_handle(), ""
+        graphs: list[_Graph] = []
+        with torch.inference_mode(), self._on_device():
+            try:
+                sizes = (*_SMALL_GRAPHS, *(_LARGE_GRAPHS if has_large else ()))
+                graphs.extend(self._capture(rows, pool) for rows in sizes)  # those before one that fails stay
+            except RuntimeError as error:  # OutOfMemoryError is one
+                problem = str(error)
+            if wrong := [graph.rows for graph in graphs if not self._agrees(graph)]:
+                problem, graphs = f"their vectors are others: rows={wrong}", []
         if problem:
-            logger.warning("small batches are computed without graphs, which is slower: error=%s", problem)
-        return [] if problem else graphs
+            logger.warning(
+                "batches are computed without graphs, which is slower: graphs=%d error=%s", len(graphs), problem
+            )
+        return graphs
 
     def _capture(self, rows: int, pool: Any) -> _Graph:
-        staged = self._staging(rows, min(rows, _GRAPH_TEXTS)).zero_()
-        moved = staged.to(self.engine.device)
-        run = partial(self._run, moved, rows, min(rows, self.max_tokens))
+        staged = self._staging(rows, -(-rows // _ROWS_PER_TEXT)).zero_().to(self.engine.device)
+        run = partial(self._run, staged, rows, min(rows, self.max_tokens))
         stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):
             run()  # what kernels prepare in their first run is not to be recorded
         stream.synchronize()
-        graph = torch.cuda.CUDAGraph()
+        kernels = torch.cuda.CUDAGraph()
         # Other threads may compute meanwhile, with other models.
-        with torch.cuda.graph(graph, pool=pool, stream=stream, capture_error_mode="thread_local"):
+        with torch.cuda.graph(kernels, pool=pool, stream=stream, capture_error_mode="thread_local"):
             vectors = run()
-        return _Graph(rows, len(vectors), staged, moved, graph, vectors)
+        least = int(_LARGE_GRAPH_FILL * rows) if rows in _LARGE_GRAPHS else 0
+        return _Graph(rows, least, len(vectors), staged, kernels, vectors)
 
     def _agrees(self, graph: _Graph) -> bool:
         """Return whether a graph computes what its kernels one after the other do."""
-        batch = [Tokens(range(length), [0] * length, False) for length in (4, 7)]
+        batch = [Tokens(range(length), (), False) for length in (4, 7)]
         lengths = [len(tokens.ids) for tokens in batch]
         one, other = self._replayed(graph, batch, lengths), self._computed(batch, lengths)
         return bool((one - other).abs().max() <= _GRAPH_TOLERANCE[self.engine.dtype] * other.abs().max())
@@ -178,33 +189,27 @@ class GpuNetwork(PackedNetwork):
 
 @dataclass(frozen=True, slots=True)
 class _Graph:
-    """The kernels of a batch of a fixed size, recorded once and started together: small batches wait for the starts.
+    """The kernels of a batch of a fixed size, recorded once and started together.
 
     Args:
         rows: Word pieces that fit.
+        least_rows: Word pieces for which it is worth its time.
         texts: Texts that fit.
-        staged: Memory of the host for a batch.
-        moved: The same on the device.
-        graph: The kernels.
+        staged: The batch, on the device.
+        kernels: What computes.
         vectors: What they write: one vector per text that fits.
     """
 
     rows: int
+    least_rows: int
     texts: int
     staged: Tensor
-    moved: Tensor
-    graph: torch.cuda.CUDAGraph
+    kernels: torch.cuda.CUDAGraph
     vectors: Tensor
 
     def fits(self, rows: int, texts: int) -> bool:
         """Return whether a batch of so many word pieces and texts fits."""
-        return rows <= self.rows and texts <= self.texts
-
-    def replay(self) -> Tensor:
-        """Start the kernels on what is in `staged`; return where they write the vectors."""
-        self.moved.copy_(self.staged, non_blocking=True)
-        self.graph.replay()
-        return self.vectors
+        return self.least_rows <= rows <= self.rows and texts <= self.texts
 
 
 def _downloaded(vectors: Tensor) -> Tensor:
