@@ -55,7 +55,7 @@ class RpcServer:
         self._server: grpc.aio.Server | None = None
         self._health_server: grpc.aio.Server | None = None
         self._bound = ""
-        self._later = _LaterHandlers()
+        self._handlers = _Handlers()
         self._held: set[str] = set()
         self._opened = asyncio.Event()
         self._health = Health(frozenset())
@@ -102,7 +102,7 @@ class RpcServer:
         names = (name.rpartition("/") for name in self._rules)
         rules = {method: self._rules[f"{path}/{method}"] for path, _, method in names if path == f"/{service_name}"}
         rules_of(service_name, rules)
-        register(self._later)  # type: ignore[arg-type]  # takes handlers like a server
+        self._handlers.add(register)
 
     async def start(self, address: str) -> str:
         """Listen at an address; health says NOT_SERVING until `set_serving`.
@@ -130,15 +130,11 @@ class RpcServer:
         )
         self._health = Health(frozenset(self._services))
         self._health.set_serving(self._serving)
-        health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
-        for register in self._services.values():
-            register(server)
-        server.add_generic_rpc_handlers((self._later,))
+        for register in (self._add_health, *self._services.values()):
+            self._handlers.add(register)
         if self._options.reflection:
-            from grpc_reflection.v1alpha import reflection  # imported here: local services do without it
-
-            names = [*self._services, _HEALTH_SERVICE, _REFLECTION_SERVICE]
-            reflection.enable_server_reflection(names, server)
+            self._handlers.add(self._add_reflection)
+        server.add_generic_rpc_handlers((self._handlers,))
         bound = _bind(server, address, self._credentials())
         await self._start_health()
         await server.start()
@@ -154,10 +150,20 @@ class RpcServer:
         plain = dataclasses.replace(self._options, authenticator=None, auditor=None, interceptors=())
         rules = rules_of(_HEALTH_SERVICE, METHODS[_HEALTH_SERVICE])
         server = grpc.aio.server(interceptors=[CallInterceptor(plain, rules)], options=server_arguments(plain))
-        health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
+        self._add_health(server)
         _bind(server, address, None)
         await server.start()
         self._health_server = server
+
+    def _add_health(self, server: grpc.aio.Server) -> None:
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
+
+    def _add_reflection(self, server: grpc.aio.Server) -> None:
+        from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc  # imported here: local services do without
+
+        names = [*self._services, _HEALTH_SERVICE, _REFLECTION_SERVICE]
+        servicer = reflection.aio.ReflectionServicer(names)
+        reflection_pb2_grpc.add_ServerReflectionServicer_to_server(servicer, server)  # type: ignore[no-untyped-call]
 
     def _credentials(self) -> grpc.ServerCredentials | None:
         if self._options.tls is None:
@@ -197,11 +203,19 @@ class RpcServer:
                 await server.stop(grace_s or None)
 
 
-class _LaterHandlers(grpc.GenericRpcHandler):
-    """Handlers that are registered after the start, which gRPC's own server does not allow for."""
+class _Handlers(grpc.GenericRpcHandler):
+    """The handlers of a server; unlike those of gRPC's own server, some may be added after its start.
+
+    gRPC's server has a task for each method that generated code registers, and looks at all of them for each call: with
+    one handler of all methods a call costs less.
+    """
 
     def __init__(self) -> None:
         self._handlers: list[grpc.GenericRpcHandler] = []
+
+    def add(self, register: Callable[[grpc.aio.Server], None]) -> None:
+        """Add what a function registers with a server."""
+        register(self)  # type: ignore[arg-type]  # takes handlers like a server
 
     def add_generic_rpc_handlers(self, handlers: Iterable[grpc.GenericRpcHandler]) -> None:
         self._handlers.extend(handlers)
