@@ -93,6 +93,7 @@ async def shared_installation(
     *,
     listen: str = "",
     recheck_s: float = 30.0,
+    refused_s: float = 1.0,
     upkeep_s: float = 60.0,
     team_admission: Callable[[Database], TeamAdmission] | None = None,
     planner: Callable[[Settings], Planner] = lambda settings: Planner(settings, None),
@@ -108,7 +109,12 @@ async def shared_installation(
     log = AuditLog(database, monotonic_s=clock)
     teams = team_admission(database) if team_admission is not None else None
     options = replace(
-        settings.server_options, authenticator=known, auditor=log, recheck_s=recheck_s, team_admission=teams
+        settings.server_options,
+        authenticator=known,
+        auditor=log,
+        recheck_s=recheck_s,
+        team_admission=teams,
+        refused_s=refused_s,
     )
     server = RpcServer(options)
     service = RunService(database, manager, settings, server.stopping, None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections import Counter
 
 import pytest
@@ -66,10 +67,10 @@ def test_calls_of_others_do_not_wait_for_a_flood() -> None:
 
 
 def test_refusals_wait_the_longer_the_more_there_are() -> None:
-    """From half a second to five, never longer than half of what the client waits, and at once beyond a number."""
+    """From half a second to five, at most three quarters of what the client waits, and at once beyond a number."""
 
     async def main() -> None:
-        refusals, loop = Refusals(), asyncio.get_running_loop()
+        refusals, loop = Refusals(jitter=lambda: 0.0), asyncio.get_running_loop()
         error = TeamRefusedError("no", team="t", retry_after_s=60.0, reason="R")
 
         async def refused(remaining_s: float | None) -> float:
@@ -79,7 +80,25 @@ def test_refusals_wait_the_longer_the_more_there_are() -> None:
         waited = await asyncio.gather(*(refused(None) for _ in range(3_000)))
         assert (waited[0], max(waited), waited[-1]) == (0.5, 5.0, 0.0)
         begun = loop.time()
-        assert await refused(0.2) - begun == pytest.approx(0.1)
+        assert await refused(0.2) - begun == pytest.approx(0.15)
+
+    run_in_virtual_time(main)
+
+
+def test_refusals_of_calls_that_came_at_once_are_not_sent_at_once() -> None:
+    """Of a thousand calls whose client waits six seconds, no tenth of a second refuses more than a tenth."""
+
+    async def main() -> None:
+        refusals, loop = Refusals(jitter=random.Random(1).random), asyncio.get_running_loop()
+        error = TeamRefusedError("no", team="t", retry_after_s=60.0, reason="R")
+
+        async def refused() -> int:
+            await refusals.delay(error, 6.0)
+            return int(loop.time() * 10)
+
+        waited = Counter(await asyncio.gather(*(refused() for _ in range(1_000))))
+        assert max(waited.values()) < 100
+        assert max(waited) < 45
 
     run_in_virtual_time(main)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import inspect
 import logging
 import traceback
@@ -11,7 +10,7 @@ import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import aclosing, asynccontextmanager, nullcontext
 from types import CoroutineType
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import grpc
 import grpc.aio
@@ -19,11 +18,13 @@ from google.protobuf.message import DecodeError
 
 from assay.errors import AssayError, DeadlineError, InternalError, InvalidInputError, UnavailableError
 from assay.identity.caller import Identity
+from assay.identity.rights import Right
 from assay.rpc import status
 from assay.rpc.access import Access, check_named_teams, check_right, named_teams
 from assay.rpc.admission import Admission, peer_address
 from assay.rpc.auditing import CallAudit
 from assay.rpc.call_deadlines import CallDeadlines
+from assay.rpc.early_refusals import EarlyRefusals
 from assay.rpc.methods import MethodRule
 from assay.rpc.observed_calls import observed_methods
 from assay.rpc.options import ServerOptions
@@ -68,6 +69,7 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
         self._admission = Admission(options)
         self._access = Access(options.authenticator, options.recheck_s, options.team_admission)
         self._refusals, self._turns = Refusals(), TeamTurns()
+        self._early = EarlyRefusals(self._counted, options.refused_s)
         self._deadlines = CallDeadlines(options.deadline_cap_s)
         self._handlers: dict[str, Handler] = {}
         self._observed = observed_methods(rules)
@@ -80,7 +82,9 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
         method = handler_call_details.method
         known = self._handlers.get(method)
         if known is not None:
-            return known
+            if self._rules[method].right is Right.NONE:
+                return known
+            return self._early.handler(method, handler_call_details.invocation_metadata) or known
         rule = self._rules.get(method)
         if rule is not None and self._until_open is not None:
             await self._until_open(method)
@@ -102,6 +106,10 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
         if self._observed:
             answer = self._observed[method].observed(answer)
         return _MAKERS[rule.client_streams, rule.server_streams](answer, None, handler.response_serializer)
+
+    def _counted(self, method: str, answer: Callable[[Any, Context], Any]) -> Callable[[Any, Context], Any]:
+        observed = self._observed.get(method)
+        return answer if observed is None else observed.counted(answer)
 
     def _unary(self, handler: Handler, method: str, rule: MethodRule) -> Callable[[Any, Context], Any]:
         """Return the way of a call with one request and one answer: the most frequent, and the shortest in time."""
@@ -150,9 +158,8 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
             deadlines.begin(task)
             try:
                 return await admitted(raw, context)
-            except BaseException as error:
+            except BaseException as error:  # noqa: BLE001 - the boundary of a request
                 await self._end(context, method, error, is_late=deadlines.end(task))
-                raise
             finally:
                 deadlines.end(task)
 
@@ -168,9 +175,8 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
             try:
                 async with self._reading(raw, context, handler, method, rule) as request:
                     return await _coroutine(behave(request, context), method)
-            except BaseException as error:
+            except BaseException as error:  # noqa: BLE001 - the boundary of a request
                 await self._end(context, method, error, is_late=self._deadlines.end(task))
-                raise
             finally:
                 self._deadlines.end(task)
 
@@ -183,9 +189,8 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
             try:
                 async with self._reading(raw, context, handler, method, rule) as request:
                     await self._answer(behave(request, context), method, context, request)
-            except BaseException as error:
+            except BaseException as error:  # noqa: BLE001 - the boundary of a request
                 await self._end(context, method, error)
-                raise
 
         return answer
 
@@ -260,34 +265,66 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
                 request.answered()
 
     async def _end(self, context: Context, method: str, error: BaseException, *, is_late: bool = False) -> None:
-        """End a call with the status of its failure, by raising; a failure that gRPC must see is raised as it is."""
+        """End a call with the status of its failure; a failure that gRPC must see is raised as it is."""
         if is_late:
             limit_s = self._deadlines.limit_s
             message = f"the call took longer than {limit_s:g} s, the server's limit: ask for less in one call"
-            await self._abort(context, DeadlineError(message))
+            await self._abort(context, self._status_of(DeadlineError(message)))
+            return
         if isinstance(error, asyncio.CancelledError):
             if _is_cancelled():
                 raise error
             logger.warning("call cancelled inside the server: method=%s", method)
-            await self._abort(context, UnavailableError("the server cancelled the call: retry it"))
+            refusal = UnavailableError("the server cancelled the call: retry it")
+            await self._abort(context, self._status_of(refusal))
+            return
         if isinstance(error, TeamRefusedError):
-            await self._refusals.delay(error, context.time_remaining())
-        if not isinstance(error, Exception):
+            refuse = self._refusing(error)
+            self._early.note(context, error.retry_after_s, refuse)
+            await refuse(context)
+        elif isinstance(error, Exception):
+            causes = _causes(error)
+            if all(isinstance(cause, grpc.aio.AbortError) for cause in causes):
+                raise causes[0] from None  # the handler has ended its call itself
+            await self._abort(context, self._status_of(presentable(error, method)))
+        else:
             raise error
-        causes = _causes(error)
-        if all(isinstance(cause, grpc.aio.AbortError) for cause in causes):
-            raise causes[0] from None  # the handler has ended its call itself
-        await self._abort(context, presentable(error, method))
+        error.__traceback__ = None  # its frames hold the call, and some of them the error
 
-    async def _abort(self, context: Context, error: AssayError) -> None:
+    def _refusing(self, refusal: TeamRefusedError) -> Callable[[Context], Awaitable[None]]:
+        """Return what ends calls with one refusal."""
+        made = self._status_of(refusal)
+
+        async def refuse(context: Context) -> None:
+            await self._refusals.delay(refusal, context.time_remaining())
+            await self._abort(context, made)
+
+        return refuse
+
+    def _status_of(self, error: AssayError) -> _Status:
         sent = status.to_status(error, self._options.redact)
-        trailers = ((status.DETAILS_KEY, sent.SerializeToString()),)
-        with contextlib.suppress(TimeoutError):
+        return _Status(status.code_of(error), sent.message, ((status.DETAILS_KEY, sent.SerializeToString()),))
+
+    async def _abort(self, context: Context, sent: _Status) -> None:
+        """End a call with a status; its handler then returns, and gRPC knows that it has ended."""
+        try:
             # A client that does not read takes no status either; gRPC keeps it for later.
             async with asyncio.timeout(self._options.status_stall_s):
-                await context.abort(status.code_of(error), sent.message, trailing_metadata=trailers)
-        # An ended call answers everything with gRPC's own error, the only one it takes for the end of the handler.
-        await context.send_initial_metadata(())
+                await context.abort(sent.code, sent.message, trailing_metadata=sent.trailers)
+        except (TimeoutError, grpc.aio.InternalError):
+            pass  # it reads later, or its connection is gone: gRPC itself would log a traceback for each such call
+        except grpc.aio.AbortError as ended:
+            # gRPC keeps it with the call, which its traceback would keep in turn: until they are collected as garbage,
+            # the call would count among those that its connection may have open.
+            ended.__traceback__ = ended.__context__ = None
+
+
+class _Status(NamedTuple):
+    """What a call that failed ends with."""
+
+    code: grpc.StatusCode
+    message: str
+    trailers: tuple[tuple[str, bytes]]
 
 
 def _decoded(handler: Handler, method: str, raw: Any) -> Any:

@@ -50,20 +50,24 @@ class ObservedMethod:
 
     def observed(self, answer: Answer) -> Answer:
         """Return an answering function whose calls are counted and timed, and have a span where spans are recorded."""
-        if self._has_span:
-            answer = self._traced(answer)
+        return self.counted(self._traced(answer) if self._has_span else answer)
+
+    def counted(self, answer: Answer) -> Answer:
+        """Return an answering function whose calls are counted and timed."""
 
         async def observed(raw: Any, context: grpc.aio.ServicerContext[Any, Any]) -> Any:
             begun = perf_counter()
             self._running += 1
             code = grpc.StatusCode.OK
             try:
-                return await answer(raw, context)
+                answered = await answer(raw, context)
+                code = _code_of(context) or code
+                return answered
             except asyncio.CancelledError:
                 code = grpc.StatusCode.CANCELLED
                 raise
             except BaseException:
-                code = _code_of(context)
+                code = _code_of(context) or grpc.StatusCode.UNKNOWN
                 raise
             finally:
                 self._running -= 1
@@ -79,9 +83,10 @@ class ObservedMethod:
             with span(self._name, kind="server", parent=str(parent), attributes={"rpc.system": "grpc"}) as recorded:
                 try:
                     return await answer(raw, context)
-                except Exception:
-                    recorded.set("rpc.grpc.status_code", int(_code_of(context).value[0]))
-                    raise
+                finally:
+                    if (code := _code_of(context)) is not None:
+                        recorded.set("rpc.grpc.status_code", int(code.value[0]))
+                        recorded.fail(code.name)
 
         return traced
 
@@ -92,9 +97,10 @@ class ObservedMethod:
         return found
 
 
-def _code_of(context: Any) -> grpc.StatusCode:
-    """Return the code with which a call was ended; the stubs say that it is a number."""
-    return context.code() or grpc.StatusCode.UNKNOWN
+def _code_of(context: Any) -> grpc.StatusCode | None:
+    """Return the code with which a call was ended, None for none; the stubs say that it is a number."""
+    found: grpc.StatusCode | None = context.code()
+    return found
 
 
 def observed_methods(rules: Mapping[str, MethodRule]) -> dict[str, ObservedMethod]:

@@ -61,6 +61,7 @@ class ServerOptions:
         recheck_s: The token of an open stream is looked up again this often.
         redact: Returns the text of an error without secrets, before it is sent.
         team_admission: Knows how many calls teams may make; None for any number.
+        refused_s: Calls of a team that was refused are refused without a look for this long at most.
     """
 
     keepalive_time_ms: int = 30_000
@@ -70,7 +71,7 @@ class ServerOptions:
     connection_age_ms: int = 1_800_000
     connection_age_grace_ms: int = 300_000
     connection_idle_ms: int = 900_000
-    streams_per_connection: int = 256
+    streams_per_connection: int = 128
     max_concurrent_calls: int = 1_000
     max_open_streams: int = 1_000
     peer_ratio: float = 4.0
@@ -91,6 +92,7 @@ class ServerOptions:
     recheck_s: float = 30.0
     redact: Callable[[str], str] = str
     team_admission: TeamAdmission | None = None
+    refused_s: float = 1.0
 
     def __post_init__(self) -> None:
         _require_positive(self)

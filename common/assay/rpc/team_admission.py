@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections import Counter, deque
+from collections.abc import Callable
 from typing import Protocol
 
 from assay.errors import OverloadedError
 
 _LEAST_DELAY_S, _MOST_DELAY_S = 0.5, 5.0
 _DELAY_PER_WAITING_S = 0.01
+_DELAY_OF_REMAINING = 0.75
+_WAITING_IN_STEP = 100
 _WAITING_PER_TEAM = 2_048
 _WORKED_ON_PER_TEAM = 8
 
@@ -46,9 +50,13 @@ class Refusals:
 
     Refusing costs a server nearly as much as answering. A refused call waits the longer, the more of its team wait
     already; it holds no slot, and beyond a number of them further ones are refused at once.
+
+    Args:
+        jitter: Returns a random number from 0 to 1.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, jitter: Callable[[], float] = random.random) -> None:
+        self._jitter = jitter
         self._waiting: Counter[str] = Counter()
 
     async def delay(self, refusal: TeamRefusedError, remaining_s: float | None) -> None:
@@ -63,9 +71,13 @@ class Refusals:
         if waiting >= _WAITING_PER_TEAM:
             return
         delay_s = min(_LEAST_DELAY_S + waiting * _DELAY_PER_WAITING_S, _MOST_DELAY_S)
+        if remaining_s is not None:
+            delay_s = min(delay_s, remaining_s * _DELAY_OF_REMAINING)
+        if waiting > _WAITING_IN_STEP:  # those that came at once are not to be answered at once
+            delay_s *= 1 - self._jitter() / 2
         self._waiting[team] += 1
         try:
-            await asyncio.sleep(delay_s if remaining_s is None else max(0.0, min(delay_s, remaining_s / 2)))
+            await asyncio.sleep(delay_s)
         finally:
             self._waiting[team] -= 1
             if not self._waiting[team]:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
 from tests import waiting
+from tests.calls_in_memory import calls_in_memory, without_collection
 from tests.integration.orchestrator.test_run_pause import hosting, until
 from tests.shared_installation import SharedInstallation, shared_installation
 
@@ -18,6 +21,8 @@ from assay.identity.rights import Role
 from assay.model.agent_response import AgentResponse, AgentStatus, Usage
 from assay.model.case import Case, Turn
 from assay.model.run import PauseCause, RunState
+from assay.rpc.channel import open_channel
+from assay.rpc.options import ChannelOptions
 from assay_orchestrator.identity.team_requests import TeamRequests
 from assay_orchestrator.runs.budget_watch import BudgetWatch
 from assay_orchestrator.store import quotas
@@ -267,3 +272,37 @@ async def test_requests_are_admitted_up_to_the_quota_of_all_processes(tmp_path: 
         assert 60 - len(refused) in range(20 * len(clients), 41)
         other = await first.member("ads")
         assert await other.list_runs() == []
+
+
+async def test_further_calls_with_a_refused_token_are_refused_before_they_are_looked_at(
+    tmp_path: Path,
+) -> None:
+    """With the same reason and RetryInfo, even one that its role may not make; health and other tokens are served."""
+    admission = functools.partial(TeamRequests, monotonic_s=lambda: 0.0, clock_s=lambda: 1e9)
+    async with shared_installation(tmp_path, team_admission=admission, refused_s=1_000.0) as shared:
+        await limit(shared, "search", REQUESTS_PER_MINUTE=1)
+        token = await shared.token("search")
+        client, second, other = await shared.client(token), await shared.member("search"), await shared.member("ads")
+        assert await client.list_runs() == []
+        with pytest.raises(PermissionDeniedError):
+            await admin.create_team(client, "mine")
+        await refusal(client.list_runs())
+        with without_collection():
+            refused = await asyncio.gather(
+                refusal(admin.create_team(client, "mine")),
+                *(refusal(client.get_case("r", "c")) for _ in range(9)),
+                *(refusal(anext(aiter(client.watch_run("r")))) for _ in range(9)),
+            )
+            for _ in range(9):
+                with pytest.raises(NotFoundError):
+                    await anext(aiter(other.watch_run("r")))
+            await waiting.until(calls_in_memory, lambda count: count < 5)
+        assert all(0 < each.retry_after_s <= 60 for each in refused)
+        async with open_channel(shared.address, ChannelOptions()) as channel:
+            health: Any = health_pb2_grpc.HealthStub(channel)
+            for _ in range(2):
+                assert await health.Check(
+                    health_pb2.HealthCheckRequest(), metadata=(("authorization", f"Bearer {token}"),)
+                )
+        with pytest.raises(PermissionDeniedError):
+            await admin.create_team(second, "mine")

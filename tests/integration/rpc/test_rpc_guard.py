@@ -9,6 +9,8 @@ from typing import Any
 import grpc
 import grpc.aio
 import pytest
+from tests.calls_in_memory import calls_in_memory, without_collection
+from tests.waiting import until
 
 from assay.errors import InternalError, OverloadedError, Problem, SetupError, SpecError, UnavailableError
 from assay.rpc.options import ServerOptions
@@ -216,6 +218,21 @@ async def test_a_client_that_takes_no_status_leaves_no_line_in_the_log(
         async for _ in messages:
             pass
     assert not caplog.records
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_call_that_failed_is_let_go_of_at_once(wire: Any, call: Any, kind: str) -> None:
+    """Without garbage collection: until then it would count among the calls that its connection may have open."""
+
+    async def act() -> None:
+        raise OverloadedError("not now")
+
+    channel = await wire.channel(await wire.serve(handlers_that(act)))
+    with without_collection():
+        for _ in range(20):
+            with pytest.raises(OverloadedError), translated():
+                await call(channel, kind)
+        await until(calls_in_memory, lambda count: count < 5)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -1,0 +1,89 @@
+"""Refusing calls before their message is read: the least that a server can do for a flood of one team."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any, TypeAlias
+
+import grpc
+import grpc.aio
+
+from assay.rpc.access import TOKEN_KEY
+
+_MOST_REMEMBERED = 1_000
+
+Context = grpc.aio.ServicerContext[Any, Any]
+Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
+Answer: TypeAlias = Callable[[Any, Context], Awaitable[Any]]
+Refuse: TypeAlias = Callable[[Context], Awaitable[None]]
+
+
+class EarlyRefusals:
+    """Refuses further calls with a token whose team was refused, until that team may make one again.
+
+    Nothing is looked up, counted or decoded for them, and no message is read. Teams that make fewer calls than they
+    may are never among them.
+
+    Args:
+        counted: Adds to what answers calls of a method what counts them.
+        longest_s: A team that may make a call later than after this time is looked at again by then, in seconds.
+    """
+
+    def __init__(self, counted: Callable[[str, Answer], Answer], longest_s: float) -> None:
+        self._counted = counted
+        self._longest_s = longest_s
+        self._refused: dict[Any, _Refused] = {}
+
+    def note(self, context: Context, retry_after_s: float, refuse: Refuse) -> None:
+        """Refuse the calls to come with a call's token as this one is.
+
+        Args:
+            context: The call.
+            retry_after_s: When its team may make another one, in seconds.
+            refuse: Ends a call with the refusal.
+        """
+        if len(self._refused) >= _MOST_REMEMBERED:
+            self._refused.clear()
+        until_s = asyncio.get_running_loop().time() + min(retry_after_s, self._longest_s)
+        self._refused[_token_of(context.invocation_metadata() or ())] = _Refused(refuse, until_s)
+
+    def handler(self, method: str, metadata: Iterable[tuple[str, Any]]) -> Handler | None:
+        """Return what refuses a call; None where it is to be admitted as usual.
+
+        Args:
+            method: The full name of its method.
+            metadata: What came with it.
+        """
+        if not self._refused:
+            return None
+        token = _token_of(metadata)
+        found = self._refused.get(token)
+        if found is None:
+            return None
+        if asyncio.get_running_loop().time() >= found.until_s:
+            del self._refused[token]
+            return None
+        known = found.handlers.get(method)
+        if known is None:
+            known = found.handlers[method] = self._made(method, found.refuse)
+        return known
+
+    def _made(self, method: str, refuse: Refuse) -> Handler:
+        async def answer(messages: Any, context: Context) -> None:
+            await refuse(context)
+
+        # gRPC reads no message before it calls the handler of a stream.
+        return grpc.stream_stream_rpc_method_handler(self._counted(method, answer), None, None)
+
+
+class _Refused:
+    def __init__(self, refuse: Refuse, until_s: float) -> None:
+        self.refuse = refuse
+        self.until_s = until_s
+        self.handlers: dict[str, Handler] = {}
+
+
+def _token_of(metadata: Iterable[tuple[str, Any]]) -> Any:
+    """Return the token of a call as it came; None where it has none."""
+    return next((value for key, value in metadata if key == TOKEN_KEY), None)
