@@ -100,15 +100,17 @@ def test_types_are_read(tmp_path: Path) -> None:
     assert np.abs(found[0] - network.embed([Tokens(ids[0], [1] * 3, False)]).numpy()[0]).max() > 1e-3
 
 
-def test_room_for_more_rows_and_texts_changes_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("rows", [6, 16])
+def test_room_for_more_rows_and_texts_changes_nothing(tmp_path: Path, rows: int) -> None:
     """A batch in the memory of a larger one, as graphs have it, leaves its vectors as they are."""
     folder = save_model(tmp_path / "small", pooling="cls")
     network = gpu.GpuNetwork(read_architecture(folder), ON_CPU)
     batch = [Tokens([5, 6, 7, 8], (), False), Tokens([9, 10], (), False)]
-    staged = torch.full((2 * 16 + 5 + 1,), 999, dtype=torch.int32)
-    network._stage(staged.numpy(), 16, batch, [4, 2])
+    staged = torch.full((2 * rows + 5 + 1,), 999, dtype=torch.int32)
+    network._stage(staged.numpy(), rows, batch, [4, 2])
+    assert staged[2 * rows :].tolist() == [0, 4, 6, 6, 6, 6]  # texts that are not there are empty
     with torch.inference_mode():
-        found = network._run(staged, 16, 16)
+        found = network._run(staged, rows, rows)
         assert torch.allclose(found[:2], network.embed(batch), atol=1e-6)
     assert found.shape == (5, 48)
 
