@@ -60,7 +60,8 @@ class RepeatsFold:
     def add(self, row: CaseResult) -> None:
         """Take one more row."""
         if row.case_index != self._index:
-            self._cases = self._with_open_case()
+            if self._index is not None:
+                self._cases[self._decided, self._passed] += 1
             self._index = row.case_index
             self._runs = self._decided = self._passed = 0
         self._runs += 1
