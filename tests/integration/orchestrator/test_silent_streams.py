@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     Serve = Callable[..., AbstractAsyncContextManager[Client]]
     SettingsOf = Callable[..., RunSettings]
 
-CONNECTION_COUNT = 8
+CONNECTION_COUNT = 16  # of which each may have 128 open calls
 UPLOAD_COUNT = HOST_COUNT = 896
 WATCH_COUNT = 208
 ENDS = {"FIRST_MESSAGE_TIMEOUT", "OVERLOADED", "WATCH_TOO_SLOW"}
