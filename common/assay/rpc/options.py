@@ -71,7 +71,7 @@ class ServerOptions:
     connection_age_ms: int = 1_800_000
     connection_age_grace_ms: int = 300_000
     connection_idle_ms: int = 900_000
-    streams_per_connection: int = 128
+    streams_per_connection: int = 256
     max_concurrent_calls: int = 1_000
     max_open_streams: int = 1_000
     peer_ratio: float = 4.0

@@ -242,6 +242,7 @@ class Settings(ServiceSettings):
             tls=self.server_tls,
             health_address=self.health_listen,
             redact=redacted,
+            streams_per_connection=128,  # a flood begins with as many at once
         )
 
     @property

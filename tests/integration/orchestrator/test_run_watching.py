@@ -182,14 +182,14 @@ async def test_a_thousand_idle_watchers_cost_little(serve: Serve, settings_of: S
     count = 1000
     async with serve(watch_bookmark_s=0.5) as client, AsyncExitStack() as stack:
         run = await paused_run(client, settings_of("python", "m:f"))
-        # A connection takes 256 streams, and channels that are alike share one.
+        # A connection takes 128 streams, and channels that are alike share one.
         channels = [
             await stack.enter_async_context(open_channel(client.address, ChannelOptions(reconnect_min_ms=100 + number)))
-            for number in range(5)
+            for number in range(8)
         ]
         gc.collect()
         before = len(gc.get_objects())
-        watchers = [watch(channels[n % 5], run.run_id, after_sequence=run.last_sequence) for n in range(count)]
+        watchers = [watch(channels[n % 8], run.run_id, after_sequence=run.last_sequence) for n in range(count)]
         assert all([(await anext(each)).HasField("snapshot") for each in watchers])
         assert open_watches() == count
         gc.collect()
