@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import inspect
 import logging
 import traceback
@@ -26,10 +27,11 @@ from assay.rpc.auditing import CallAudit
 from assay.rpc.call_deadlines import CallDeadlines
 from assay.rpc.early_refusals import EarlyRefusals
 from assay.rpc.methods import MethodRule
-from assay.rpc.observed_calls import observed_methods
+from assay.rpc.observed_calls import observed_methods, parent_of
 from assay.rpc.options import ServerOptions
 from assay.rpc.request_stream import RequestStream
 from assay.rpc.team_admission import Refusals, TeamRefusedError, TeamTurns
+from assay.telemetry.tracing import has_span
 
 logger = logging.getLogger("assay.rpc")
 
@@ -71,7 +73,7 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
         self._refusals, self._turns = Refusals(), TeamTurns()
         self._early = EarlyRefusals(self._counted, options.refused_s)
         self._deadlines = CallDeadlines(options.deadline_cap_s)
-        self._handlers: dict[str, Handler] = {}
+        self._served: dict[str, _Served] = {}
         self._observed = observed_methods(rules)
 
     async def intercept_service(
@@ -80,32 +82,50 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
         handler_call_details: grpc.HandlerCallDetails,
     ) -> Handler | None:
         method = handler_call_details.method
-        known = self._handlers.get(method)
-        if known is not None:
-            if self._rules[method].right is Right.NONE:
-                return known
-            return self._early.handler(method, handler_call_details.invocation_metadata) or known
+        served = self._served.get(method) or await self._find(continuation, handler_call_details)
+        if served is None:
+            return None
+        metadata = handler_call_details.invocation_metadata
+        if served.is_limited and (refusing := self._early.handler(method, metadata)) is not None:
+            return refusing
+        if served.traced is not None and has_span(parent_of(metadata), is_read=served.is_read):
+            return served.traced
+        return served.plain
+
+    async def _find(
+        self,
+        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Handler | None]],
+        handler_call_details: grpc.HandlerCallDetails,
+    ) -> _Served | None:
+        """Return what serves a method; None for one that is not served."""
+        method = handler_call_details.method
         rule = self._rules.get(method)
         if rule is not None and self._until_open is not None:
             await self._until_open(method)
         handler = await continuation(handler_call_details) if rule is not None else None
         if rule is None or handler is None:
             return None
-        own = self._own_handler(handler, method, rule)
+        answer = self._answer_of(handler, method, rule)
+        make = functools.partial(
+            _MAKERS[rule.client_streams, rule.server_streams], response_serializer=handler.response_serializer
+        )
+        observed = self._observed.get(method)
+        served = _Served(
+            make(self._counted(method, answer)),
+            make(observed.counted(observed.traced(answer))) if observed is not None and observed.has_spans else None,
+            is_limited=rule.right is not Right.NONE,
+            is_read=rule.right is Right.READ,
+        )
         if not self._options.interceptors:  # which may return another handler for the next call
-            self._handlers[method] = own
-        return own
+            self._served[method] = served
+        return served
 
-    def _own_handler(self, handler: Handler, method: str, rule: MethodRule) -> Handler:
+    def _answer_of(self, handler: Handler, method: str, rule: MethodRule) -> Callable[[Any, Context], Any]:
         if rule.server_streams:
-            answer = self._streaming(handler, method, rule)
-        elif rule.client_streams:
-            answer = self._collecting(handler, method, rule)
-        else:
-            answer = self._unary(handler, method, rule)
-        if self._observed:
-            answer = self._observed[method].observed(answer)
-        return _MAKERS[rule.client_streams, rule.server_streams](answer, None, handler.response_serializer)
+            return self._streaming(handler, method, rule)
+        if rule.client_streams:
+            return self._collecting(handler, method, rule)
+        return self._unary(handler, method, rule)
 
     def _counted(self, method: str, answer: Callable[[Any, Context], Any]) -> Callable[[Any, Context], Any]:
         observed = self._observed.get(method)
@@ -317,6 +337,22 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
             # gRPC keeps it with the call, which its traceback would keep in turn: until they are collected as garbage,
             # the call would count among those that its connection may have open.
             ended.__traceback__ = ended.__context__ = None
+
+
+class _Served(NamedTuple):
+    """What serves a method.
+
+    Args:
+        plain: Its handler.
+        traced: The same for calls that have a span; None where none has.
+        is_limited: Whether calls of teams that were refused are refused.
+        is_read: Whether it only reads.
+    """
+
+    plain: Handler
+    traced: Handler | None
+    is_limited: bool
+    is_read: bool
 
 
 class _Status(NamedTuple):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +12,7 @@ import grpc.aio
 
 from assay.rpc.methods import MethodRule
 from assay.telemetry.instruments import FAST_S, Counter, Gauge, Histogram, is_exporting
-from assay.telemetry.tracing import TRACEPARENT, is_tracing, span
+from assay.telemetry.tracing import TRACEPARENT, is_tracing, server_span
 
 if TYPE_CHECKING:
     from assay.telemetry.instruments import Series
@@ -35,22 +35,21 @@ class ObservedMethod:
     Args:
         method: Its full name, "/package.Service/Method".
         rule: What it needs.
+
+    Attributes:
+        has_spans: Whether its calls may have spans.
     """
 
     def __init__(self, method: str, rule: MethodRule) -> None:
         self._name = method.rpartition(".")[2]
         # Messages of a stream belong to many traces: what answers them has a span for each.
-        self._has_span = is_tracing() and not rule.server_streams and not method.startswith("/grpc.")
+        self.has_spans = is_tracing() and not rule.server_streams and not method.startswith("/grpc.")
         self._running = 0
         # A number that the scrape reads: a gauge takes a lock each time that it rises or falls.
         IN_FLIGHT.series(self._name).set_function(lambda: self._running)
         self._durations = None if rule.client_streams or rule.server_streams else DURATIONS.series(self._name)
         self._by_code: dict[grpc.StatusCode, Series] = {}
         self._count(grpc.StatusCode.OK)
-
-    def observed(self, answer: Answer) -> Answer:
-        """Return an answering function whose calls are counted and timed, and have a span where spans are recorded."""
-        return self.counted(self._traced(answer) if self._has_span else answer)
 
     def counted(self, answer: Answer) -> Answer:
         """Return an answering function whose calls are counted and timed."""
@@ -77,10 +76,11 @@ class ObservedMethod:
 
         return observed
 
-    def _traced(self, answer: Answer) -> Answer:
+    def traced(self, answer: Answer) -> Answer:
+        """Return an answering function whose calls have a span."""
+
         async def traced(raw: Any, context: grpc.aio.ServicerContext[Any, Any]) -> Any:
-            parent = next((value for key, value in context.invocation_metadata() or () if key == TRACEPARENT), "")
-            with span(self._name, kind="server", parent=str(parent), attributes={"rpc.system": "grpc"}) as recorded:
+            with server_span(self._name, parent=parent_of(context.invocation_metadata() or ())) as recorded:
                 try:
                     return await answer(raw, context)
                 finally:
@@ -101,6 +101,11 @@ def _code_of(context: Any) -> grpc.StatusCode | None:
     """Return the code with which a call was ended, None for none; the stubs say that it is a number."""
     found: grpc.StatusCode | None = context.code()
     return found
+
+
+def parent_of(metadata: Iterable[tuple[str, Any]]) -> str:
+    """Return the traceparent that came with a call; empty for none."""
+    return next((str(value) for key, value in metadata if key == TRACEPARENT), "")
 
 
 def observed_methods(rules: Mapping[str, MethodRule]) -> dict[str, ObservedMethod]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 from contextlib import contextmanager, nullcontext
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from assay.version import __version__
@@ -35,8 +36,11 @@ if TYPE_CHECKING:
 
 TRACEPARENT = "traceparent"
 """The header, or the metadata of gRPC, of W3C Trace Context."""
-_PARENT = r"00-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-([0-9a-f]{2})"
+_PARENT = re.compile(r"00-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-([0-9a-f]{2})")
+_SAMPLED = 1
 _FLUSH_S = 5.0
+RECORDED_READS = 1 / 100
+"""The share of calls that only read, and belong to no trace, that are recorded where no sampler is set."""
 
 
 class _NoSpan:
@@ -64,10 +68,12 @@ class _Process:
     """What this process traces with; like logging, one for a process."""
 
     tracer: Tracer | None = None
+    has_sampler = False
 
 
 _process = _Process()
-_NOTHING: AbstractContextManager[Span] = nullcontext(_NoSpan())
+_NO_SPAN = _NoSpan()
+_NOTHING: AbstractContextManager[Span] = nullcontext(_NO_SPAN)
 
 
 @contextmanager
@@ -82,6 +88,7 @@ def tracing(service: str, *, role: str = "") -> Iterator[None]:
 
     provider = _provider(service, role)
     _process.tracer = provider.get_tracer("assay", __version__)
+    _process.has_sampler = bool(os.environ.get("OTEL_TRACES_SAMPLER"))
     try:
         yield
     finally:
@@ -109,28 +116,74 @@ def span(
         attributes: Identifiers, counts and codes.
     """
     tracer = _process.tracer
-    return _NOTHING if tracer is None else _recorded(tracer, name, kind, parent, attributes)
+    if tracer is None or (parent is None and not _process.has_sampler and _is_unsampled()):
+        return _NOTHING
+    return _recorded(tracer, name, kind, parent, attributes)
 
 
-@contextmanager
-def unsampled(parent: str) -> Iterator[None]:
-    """Record nothing inside the block, here and where the trace goes from here.
+def _is_unsampled() -> bool:
+    """Return whether the present span belongs to a trace that is not recorded: nothing below it is, then."""
+    from opentelemetry.trace import get_current_span
+
+    found = get_current_span().get_span_context()
+    return found.is_valid and not found.trace_flags & _SAMPLED
+
+
+def has_span(parent: str, *, is_read: bool) -> bool:
+    """Return whether a call that a server answers has a span, recorded or not.
+
+    Where the operator sets no sampler, calls that only read and belong to no trace have one in one of a hundred cases:
+    they are most, and say least.
+
+    Args:
+        parent: The traceparent that came with the call; empty for none.
+        is_read: Whether the method only reads.
+    """
+    return not is_read or parent != "" or _process.has_sampler or _random_bits(32) < RECORDED_READS * 2**32
+
+
+def server_span(name: str, *, parent: str) -> AbstractContextManager[Span]:
+    """Record a span around a call that a server answers, as its caller decides or the operator's sampler.
+
+    Args:
+        name: The method.
+        parent: The traceparent that came with the call; empty for none.
+    """
+    tracer = _process.tracer
+    if tracer is None:
+        return _NOTHING
+    if parent and not _process.has_sampler:
+        given = _PARENT.fullmatch(parent)
+        if given is not None and not int(given[3], 16) & _SAMPLED:
+            return _Unsampled(parent_context(parent))
+    return _recorded(tracer, name, "server", parent, {"rpc.system": "grpc"})
+
+
+def unsampled(parent: str) -> AbstractContextManager[Span]:
+    """Return a block inside which nothing is recorded, here and where the trace goes from here.
 
     Args:
         parent: The traceparent of the trace that is continued without its spans; empty for none.
     """
-    if _process.tracer is None:
-        yield
-        return
-    from opentelemetry import context
+    return _NOTHING if _process.tracer is None else _Unsampled(_unsampled_context(parent) or _new_context())
 
-    # A span without a parent would be recorded.
-    known = parent if re.fullmatch(_PARENT, parent) else f"00-{os.urandom(16).hex()}-{os.urandom(8).hex()}-00"
-    token = context.attach(parent_context(f"{known[:-2]}00"))
-    try:
-        yield
-    finally:
-        context.detach(token)
+
+class _Unsampled:
+    """A block in a context of a trace that is not recorded."""
+
+    def __init__(self, inside: Context) -> None:
+        self._inside = inside
+
+    def __enter__(self) -> _NoSpan:
+        from opentelemetry import context
+
+        self._token = context.attach(self._inside)
+        return _NO_SPAN
+
+    def __exit__(self, *error: object) -> None:
+        from opentelemetry import context
+
+        context.detach(self._token)
 
 
 def traceparent() -> str:
@@ -175,13 +228,35 @@ def _recorded(
 def parent_context(parent: str) -> Context:
     """Return the context below a traceparent; that of no span where it is empty or malformed."""
     from opentelemetry.context import Context
-    from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags, set_span_in_context
 
-    given = re.fullmatch(_PARENT, parent)
+    given = _PARENT.fullmatch(parent)
     if given is None:
         return Context()
     trace, above, flags = (int(part, 16) for part in given.groups())
-    root = SpanContext(trace, above, is_remote=True, trace_flags=TraceFlags(flags & TraceFlags.SAMPLED))
+    return _context_below(trace, above, flags & _SAMPLED)
+
+
+@lru_cache(maxsize=256)
+def _unsampled_context(parent: str) -> Context | None:
+    """Return the context below a trace that is continued without its spans, as cases of a run are; None for none."""
+    given = _PARENT.fullmatch(parent)
+    return None if given is None else _context_below(int(given[1], 16), int(given[2], 16), 0)
+
+
+def _new_context() -> Context:
+    """Return the context of a new trace that is not recorded: in one without a trace, spans would begin traces."""
+    return _context_below(_random_bits(128) or 1, _random_bits(64) or 1, 0)  # 0 is no id
+
+
+def _random_bits(count: int) -> int:
+    return int.from_bytes(os.urandom(count // 8), "big")
+
+
+def _context_below(trace: int, above: int, flags: int) -> Context:
+    from opentelemetry.context import Context
+    from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags, set_span_in_context
+
+    root = SpanContext(trace, above, is_remote=True, trace_flags=TraceFlags(flags))
     return set_span_in_context(NonRecordingSpan(root), Context())
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 from typing import TYPE_CHECKING
 
 from assay.model.agent_response import AgentStatus
@@ -97,10 +98,13 @@ class ObservedRun:
 
     def stored(self, rows: Iterable[CaseResult]) -> None:
         """Count rows that have become durable."""
+        outcomes = collections.Counter[str]()
         for row in rows:
-            ROWS.series(self._team, _outcome(row)).inc()
+            outcomes[_outcome(row)] += 1
             if row.duration_ms is not None:
                 self._row_seconds.observe(row.duration_ms / 1000)
+        for outcome, count in outcomes.items():
+            ROWS.series(self._team, outcome).inc(count)
 
     def _retried(self, error: AgentError) -> None:
         RETRIES.series(self._adapter, self._team, error.kind.value).inc()

@@ -13,7 +13,7 @@ from assay.records import dataclass
 from assay.rpc.options import ServerOptions
 from assay.runtime.logs import redacted
 from assay.runtime.secret_stores import folder_problem, read_secret_variables
-from assay.runtime.settings import ServiceSettings, listed, path, setting
+from assay.runtime.settings import ServiceSettings, listed, number, path, setting
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -170,8 +170,12 @@ class Settings(ServiceSettings):
         None, "certificate with which the embedder and the judge know this process, PEM", read=path
     )
     services_key: Path | None = setting(None, "private key of --services-cert, PEM", read=path)
-    traced_cases: float = setting(
-        1.0, "share of the cases of a traced run whose calls are traced, from 0 to 1", least=0, most=1
+    traced_cases: float | None = setting(
+        None,
+        "share of the cases of a traced run whose calls are traced, from 0 to 1; without it as many as make 50 rows",
+        read=number,
+        least=0,
+        most=1,
     )
     metrics_teams: bool = setting(False, "name teams in metrics: one series per team, seen by all who read them")
     team_weights: Mapping[str, float] = setting(

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.collector import collecting
 
+from assay.errors import NotFoundError
+from assay.model.run import AgentSettings, DatasetRef, Run, RunCounts, RunSettings, RunState
 from assay.telemetry.tracing import is_tracing, parent_context, span, trace_id, traceparent, tracing, unsampled
+from assay_orchestrator.pipeline.case_traces import CaseTraces
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -72,6 +76,58 @@ async def test_a_share_of_the_cases_is_traced(installed: Callable[..., Any], col
     (created,) = found["RunService/CreateRun"]
     assert [one.parent_id for one in found["JudgeService/Grade"]] == [created.span_id]  # of the preflight check
     assert all(one.startswith(f"00-{expected}-") and one.endswith("-00") for one in headers)
+
+
+async def test_reads_without_a_trace_are_recorded_now_and_then(
+    installed: Callable[..., Any], collector: Collector
+) -> None:
+    """Of 1,500 some, but few; what changes something always, and what belongs to a trace as that says."""
+    traces = [f"00-{number:032x}-{1:016x}-{flags}" for number, flags in ((1, "00"), (2, "01"))]
+    with tracing("test"):
+        async with installed() as installation:
+            client = installation.client
+            for _ in range(30):
+                await asyncio.gather(*(client.list_runs() for _ in range(50)))
+            for _ in range(3):
+                with pytest.raises(NotFoundError):
+                    await client.cancel_run("none")
+            for trace in traces:
+                with unsampled(trace) if trace.endswith("00") else span("work", parent=trace):
+                    await asyncio.gather(*(client.list_runs() for _ in range(5)))
+    found = collector.by_name()
+    in_trace = [one for one in found["RunService/ListRuns"] if one.trace_id == f"{2:032x}"]
+    assert len(in_trace) == 5
+    assert 0 < len(found["RunService/ListRuns"]) - 5 < 100
+    assert {one.trace_id for one in collector.spans} & {f"{1:032x}"} == set()
+    assert [one.is_error for one in found["RunService/CancelRun"]] == [True] * 3
+
+
+async def test_a_sampler_of_the_operator_decides(
+    installed: Callable[..., Any], collector: Collector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether a call only reads or not, and whatever its caller wishes."""
+    monkeypatch.setenv("OTEL_TRACES_SAMPLER", "always_on")
+    with tracing("test"):
+        async with installed() as installation:
+            await installation.client.list_runs()
+            with unsampled(""):
+                await installation.client.list_runs()
+    assert len(collector.by_name()["RunService/ListRuns"]) == 2
+
+
+@pytest.mark.parametrize(("total", "share"), [(0, 1.0), (50, 1.0), (1_000, 0.05)])
+def test_fifty_rows_of_a_run_are_traced(total: int, share: float) -> None:
+    """Of larger runs about as many, spread over all cases, where the operator sets no share."""
+    run = Run(
+        "r",
+        RunSettings("r", AgentSettings("http", "x"), ()),
+        DatasetRef("d", "d", "jsonl", total),
+        RunState.RUNNING,
+        "",
+        RunCounts(total=total),
+    )
+    assert CaseTraces.of_run(run, "t", "", None).share == share
+    assert CaseTraces.of_run(run, "t", "", 0.5).share == 0.5
 
 
 async def test_without_tracing_nothing_is_sent(installed: Callable[..., Any], collector: Collector) -> None:

@@ -10,6 +10,9 @@ from assay.telemetry.tracing import span, unsampled
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
+    from assay.model.run import Run
+
+_ROWS = 50
 _MULTIPLIER, _RANGE = 2_654_435_761, 2**32  # spreads neighbours over the range
 
 
@@ -28,6 +31,11 @@ class CaseTraces:
     team: str = ""
     parent: str = ""
     share: float = 1.0
+
+    @classmethod
+    def of_run(cls, run: Run, team: str, parent: str, share: float | None) -> CaseTraces:
+        """Return where the cases of a run belong; without a share, as many are traced as make fifty rows."""
+        return cls(run.run_id, team, parent, _ROWS / max(_ROWS, run.counts.total) if share is None else share)
 
     def of(self, case_index: int, repeat_index: int) -> AbstractContextManager[Any]:
         """Return a block in which a case is worked on; which cases are traced is the same in every process."""

@@ -446,7 +446,7 @@ class RunManager:
         self._targets.add(run_id, team, run.settings, access)
         context = self._planner.context_of(run, access, budget, scope=scope, pause_count=pause_count)
         if is_tracing():
-            traces = CaseTraces(run_id, context.team, traceparent, self._settings.traced_cases)
+            traces = CaseTraces.of_run(run, context.team, traceparent, self._settings.traced_cases)
             context = dataclasses.replace(context, traces=traces)
         if is_stopped:
             context.stopped.set()
