@@ -2,9 +2,12 @@
 
 A real orchestrator process over TLS, with tokens and the quotas of every installation. Forty-nine teams make calls at
 times that do not depend on the answers (open loop, exponential gaps), over a connection of each team; the fiftieth is
-silent, or calls as often as it can from a process of its own. Phases with and without the flood take turns; the figures
-are medians over the pairs of phases. A call's time begins when it was due, so that no slow answer hides what waits for
-it.
+silent, or calls as often as it can from a process of its own. A call's time begins when it was due, so that no slow
+answer hides what waits for it.
+
+Three kinds of phases take turns: without a flood, with one, and with the same flood at another orchestrator on this
+machine, whose processor time is taken from the calm teams, too, but not their server's. The ratios to both are medians
+over the rounds.
 """
 
 from __future__ import annotations
@@ -40,17 +43,17 @@ from assay_orchestrator.store.database import open_database
 
 TEAMS = 50
 _SERVICE = "assay.v1.RunService"
-_FLOOD = "flood"
+_FLOOD, _CALM = "flood", "undisturbed"
 
 
 def main() -> None:
     """Measure and print; with --flood-at, be the team that floods."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--pairs", type=int, default=5, help="phases without and with the flood")
+    parser.add_argument("--rounds", type=int, default=5, help="phases of each kind")
     parser.add_argument("--seconds", type=float, default=6.0, help="length of a phase")
     parser.add_argument("--rate", type=float, default=2.0, help="calls a second of each calm team")
-    parser.add_argument("--flood-rate", type=float, default=1_000.0, help="calls a second that the flood tries")
-    parser.add_argument("--connections", type=int, default=2, help="connections of the flood")
+    parser.add_argument("--flood-rate", type=float, default=3_000.0, help="calls a second that the flood tries")
+    parser.add_argument("--connections", type=int, default=4, help="connections of the flood")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--flood-at", default="")
     given = parser.parse_args()
@@ -66,34 +69,44 @@ def main() -> None:
 
 
 async def measure(folder: Path, given: argparse.Namespace) -> dict[str, Any]:
-    """Return the latencies of calm teams in both kinds of phases, in milliseconds, and what came of the flood."""
+    """Return the latencies of calm teams in all kinds of phases, in milliseconds, and what came of the flood."""
     names = [f"team-{number}" for number in range(TEAMS - 1)] + [_FLOOD]
-    texts = await store_tokens(folder, names)
+    other = folder / "other"
+    other.mkdir()
+    texts, (other_text,) = await store_tokens(folder, names), await store_tokens(other, [_FLOOD])
     async with AsyncExitStack() as stack:
-        address = await start_server(folder, stack)
+        address, _ = await start_server(folder, stack)
+        elsewhere, _ = await start_server(other, stack)
+        floods = {"flooded": (address, folder, texts[-1]), "flood elsewhere": (elsewhere, other, other_text)}
         stubs = [
             orchestrator_pb2_grpc.RunServiceStub(await stack.enter_async_context(channel_of(address, folder, text)))
             for text in texts
         ]
         await asyncio.gather(*(stub.ListRuns(pb.ListRunsRequest()) for stub in stubs))
-        phases: dict[str, list[dict[str, float]]] = {"undisturbed": [], "flooded": []}
-        floods: list[dict[str, float]] = []
-        for number in range(given.pairs):
-            phases["undisturbed"].append(await phase(stubs, given, seed=number))
-            flooding = await start_flood(address, folder, texts[-1], given)
-            phases["flooded"].append(await phase(stubs[:-1], given, seed=number))
-            output, _ = await flooding.communicate()
-            floods.append(json.loads(output))
-    ratios = {
-        name: statistics.median(
-            after[name] / before[name] for before, after in zip(phases["undisturbed"], phases["flooded"], strict=True)
-        )
-        for name in ("p50_ms", "p99_ms")
-    }
+        phases: dict[str, list[dict[str, float]]] = {_CALM: [], **{name: [] for name in floods}}
+        ends: dict[str, list[dict[str, float]]] = {name: [] for name in floods}
+        for number in range(given.rounds):
+            phases[_CALM].append(await phase(stubs, given, seed=number))
+            for name, place in floods.items():
+                flooding = await start_flood(*place, given)
+                phases[name].append(await phase(stubs, given, seed=number))
+                output, _ = await flooding.communicate()
+                ends[name].append(json.loads(output))
     return {
         **{name: medians(found) for name, found in phases.items()},
-        "flood": medians(floods),
-        "ratio": {name.removesuffix("_ms"): round(value, 2) for name, value in ratios.items()},
+        "flood": medians(ends["flooded"]),
+        "ratio": ratios(phases["flooded"], phases[_CALM]),
+        "ratio to the flood elsewhere": ratios(phases["flooded"], phases["flood elsewhere"]),
+        "ratio of the flood elsewhere": ratios(phases["flood elsewhere"], phases[_CALM]),
+    }
+
+
+def ratios(found: list[dict[str, float]], others: list[dict[str, float]]) -> dict[str, float]:
+    """Return the medians of the ratios of the phases of each round."""
+    pairs = list(zip(found, others, strict=True))
+    return {
+        name.removesuffix("_ms"): round(statistics.median(one[name] / other[name] for one, other in pairs), 2)
+        for name in ("p50_ms", "p99_ms")
     }
 
 
@@ -185,15 +198,15 @@ def channel_of(address: str, folder: Path, token: str, number: int = 0) -> Any:
     return open_channel(address, options)
 
 
-async def start_server(folder: Path, stack: AsyncExitStack) -> str:
-    """Start an orchestrator over TLS with tokens; return its address."""
+async def start_server(folder: Path, stack: AsyncExitStack, *arguments: str, is_shared: bool = True) -> tuple[str, int]:
+    """Start an orchestrator, over TLS with tokens where it is shared; return its address and the id of its process."""
     certificate = certificate_for("localhost")
     (folder / "c.pem").write_bytes(certificate.certificate_pem)
     (folder / "c.key").write_bytes(certificate.key_pem)
+    files = ("--tls-cert", str(folder / "c.pem"), "--tls-key", str(folder / "c.key"))
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "assay_orchestrator", "--listen", "localhost:0", "--database", str(folder / "assay.db"),
-        "--auth", "tokens", "--tls-cert", str(folder / "c.pem"), "--tls-key", str(folder / "c.key"),
-        stderr=subprocess.PIPE,
+        *(("--auth", "tokens", *files) if is_shared else ()), *arguments, stderr=subprocess.PIPE,
     )  # fmt: skip
     stack.push_async_callback(stopped, process)
     assert process.stderr is not None, "it is a pipe"
@@ -201,9 +214,10 @@ async def start_server(folder: Path, stack: AsyncExitStack) -> str:
         if "ready: address=" in line:
             address = line.partition("address=")[2].split()[0].replace("127.0.0.1", "localhost")
             stack.callback(asyncio.create_task(drained(process.stderr)).cancel)
-            async with open_channel(address, ChannelOptions(tls=ClientFiles(folder / "c.pem"))) as channel:
+            tls = ClientFiles(folder / "c.pem") if is_shared else None
+            async with open_channel(address, ChannelOptions(tls=tls)) as channel:
                 await wait_for_ready(channel, _SERVICE, 30)
-            return address
+            return address, process.pid
     raise SystemExit("the orchestrator did not start")
 
 

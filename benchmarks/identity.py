@@ -1,9 +1,10 @@
-"""What admission, tokens, TLS and metrics cost per call: servers of one method take turns, beside their client.
+"""What admission, tokens, TLS, metrics and traces cost per call: servers of one method take turns, beside their client.
 
 The method returns an empty list at once, over loopback. Of each of many short rounds, the processor time of a call,
 of client and server together, is divided by that of the bare server in the same round; the figures are the medians:
 once for calls one after another, once for 32 at once. The bare server is gRPC's own without an interceptor; the store
-of the tokens is a real SQLite file.
+of the tokens is a real SQLite file. Spans are sent to a collector in another process before a round ends. Without a
+sampler of the operator, one in a hundred of these calls is recorded, and each where its caller records a trace.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import grpc.aio
+from benchmarks.span_sink import taking_spans
 from tests.certificates import certificate_for
 
 from assay.identity.rights import Role
@@ -32,8 +34,10 @@ from assay.rpc.channel import open_channel
 from assay.rpc.options import ChannelOptions, ServerOptions
 from assay.rpc.server import RpcServer
 from assay.rpc.tls import ClientFiles, ServerFiles
+from assay.telemetry import tracing as process_tracing
 from assay.telemetry.exporter import exporting
 from assay.telemetry.instruments import is_exporting
+from assay.telemetry.tracing import TRACEPARENT, is_tracing, tracing
 from assay.v1 import orchestrator_pb2 as pb
 from assay.v1 import orchestrator_pb2_grpc
 from assay_orchestrator.identity.verifier import TokenVerifier
@@ -42,7 +46,8 @@ from assay_orchestrator.store import tokens
 from assay_orchestrator.store.database import open_database
 
 IN_FLIGHT = (1, 32)
-_BARE = "bare"
+_IN_A_TRACE = ((TRACEPARENT, f"00-{1:032x}-{1:016x}-01"),)
+_BARE, _TRACES, _EACH = "bare", ", traces", ", each call in one"
 
 
 class Instant(orchestrator_pb2_grpc.RunServiceServicer):
@@ -77,7 +82,7 @@ async def measure(folder: Path, rounds: int, calls: int) -> Mapping[str, Any]:
             times: dict[str, list[float]] = {name: [] for name in stubs}
             for _ in range(rounds):
                 for name, stub in stubs.items():
-                    times[name].append(await timed(stub, calls, in_flight))
+                    times[name].append(await timed(stub, calls, in_flight, name))
             figures[f"{in_flight} in flight"] = {
                 name: {
                     "call_us": round(statistics.median(found) * 1e6, 1),
@@ -88,17 +93,26 @@ async def measure(folder: Path, rounds: int, calls: int) -> Mapping[str, Any]:
     return figures
 
 
-async def timed(stub: Any, calls: int, in_flight: int) -> float:
+async def timed(stub: Any, calls: int, in_flight: int, name: str) -> float:
     """Return the processor time of a call in seconds."""
+    metadata = _IN_A_TRACE if name.endswith(_EACH) else None
 
     async def some() -> None:
         for _ in range(calls // in_flight):
-            await stub.ListBaselines(pb.ListBaselinesRequest())
+            await stub.ListBaselines(pb.ListBaselinesRequest(), metadata=metadata)
 
     await stub.ListBaselines(pb.ListBaselinesRequest())
     start = time.process_time()
     await asyncio.gather(*(some() for _ in range(in_flight)))
+    if _TRACES in name:
+        await asyncio.to_thread(send_spans)
     return (time.process_time() - start) / (calls // in_flight * in_flight)
+
+
+def send_spans() -> None:
+    """Send the spans of a round."""
+    tracer: Any = process_tracing._process.tracer  # noqa: SLF001 - services send them by themselves, every five seconds
+    tracer.span_processor.force_flush()
 
 
 @asynccontextmanager
@@ -121,14 +135,18 @@ async def serving(folder: Path) -> AsyncIterator[Mapping[str, grpc.aio.Channel]]
             ChannelOptions(token=token.text, tls=ClientFiles(folder / "c.pem")),
         ),
     }
-    # Their methods are counted and timed: by then, the process exports.
+    # Their methods are counted and timed: by then, the process exports. So it is with spans, after that.
     counted = {f"{name}, metrics": servers[name] for name in ("admission", "tokens and TLS")}
+    traced = {f"tokens and TLS, metrics{part}": servers["tokens and TLS"] for part in (_TRACES, _TRACES + _EACH)}
     async with AsyncExitStack() as stack:
         stack.callback(database.close)
         channels = {_BARE: await bare(stack)}
-        for name, (options, channel_options) in (servers | counted).items():
+        for name, (options, channel_options) in (servers | counted | traced).items():
             if name in counted and not is_exporting():
                 await stack.enter_async_context(exporting("127.0.0.1:0", service="benchmark"))
+            if name in traced and not is_tracing():
+                os.environ["OTEL_EXPORTER_OTLP_ENDPOINT"] = await stack.enter_async_context(taking_spans())
+                stack.enter_context(tracing("benchmark"))
             server = RpcServer(options)
             server.add("assay.v1.RunService", register)
             address = await server.start("127.0.0.1:0")

@@ -14,6 +14,7 @@ import json
 import os
 import platform
 import resource
+import shutil
 import statistics
 import subprocess
 import sys
@@ -136,6 +137,7 @@ def run(folder: Path, python: Path) -> tuple[dict[str, float], dict[str, Any], d
     env = {**os.environ, "ASSAY_HOME": str(folder / "home")}
     env.pop("PYTHONDONTWRITEBYTECODE", None)  # users have compiled modules
     command = [str(python), "-m", "assay_cli", "run", "assay.yaml", "--no-progress", "--output-dir", "out"]
+    shutil.rmtree(folder / "out", ignore_errors=True)  # a report of another run would keep its name
     before = cpu_seconds()
     start = time.perf_counter()
     with subprocess.Popen(command, cwd=folder, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as process:
