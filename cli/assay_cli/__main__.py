@@ -49,7 +49,7 @@ def main() -> None:
     finally:
         if start is not None:
             start.abandon()
-    gc.freeze()  # to look for garbage once more at the end takes longer than the rest of an exit
+    gc.freeze()  # a last collection of garbage takes longer than the rest of an exit
     sys.exit(status)
 
 

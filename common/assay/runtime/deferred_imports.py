@@ -59,13 +59,15 @@ def imported_when_called(module: str, function: str) -> Iterator[None]:
     stub = sys.modules[module] = ModuleType(module)
 
     def call(*arguments: Any, **options: Any) -> Any:
+        if sys.modules.get(module) is stub:
+            del sys.modules[module]
         return getattr(importlib.import_module(module), function)(*arguments, **options)
 
     setattr(stub, function, call)
     try:
         yield
     finally:
-        del sys.modules[module]
+        sys.modules.pop(module, None)
 
 
 def _loaded(stub: _Deferred) -> ModuleType:

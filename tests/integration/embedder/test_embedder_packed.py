@@ -13,11 +13,12 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.embedding_models import save_model, texts_in_ten_scripts
+from torch.nn import functional
 
 from assay.errors import SetupError
 from assay_embedder import models, precision
 from assay_embedder.encoder import Tokens
-from assay_embedder.packed import attention
+from assay_embedder.packed import attention, linear
 from assay_embedder.settings import DEFAULT_MODEL
 from assay_embedder.verification import Memory
 
@@ -137,6 +138,18 @@ def test_many_texts_of_every_length_have_the_same_bits(request: pytest.FixtureRe
     with threads(1):
         alone = np.concatenate([model.encode([text]) for text in texts])
     assert np.array_equal(alone, model.encode(texts))
+
+
+@pytest.mark.parametrize("count", [1, 63, 64, 65, 193, 320])
+def test_a_layer_in_blocks_is_the_layer(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocks of two sizes, the last one filled up: the rows and their order are those of the layer without blocks."""
+    if not linear.onednn_works(torch.bfloat16):
+        pytest.skip("oneDNN has no products of bfloat16 on this processor")
+    weight, bias, rows = torch.randn(96, 128).bfloat16(), torch.randn(96).bfloat16(), torch.randn(count, 128).bfloat16()
+    monkeypatch.setattr(linear, "_steady_blocks", lambda *shape: (128, 64))
+    found = linear.OneDnnLinear(weight, bias)(rows)
+    assert found.shape == (count, 96)
+    assert torch.allclose(found.float(), functional.linear(rows, weight, bias).float(), atol=0.2, rtol=0.02)
 
 
 def test_threads_share_a_model(default_model: models.Model) -> None:

@@ -132,7 +132,7 @@ async def test_parts_shrink_as_the_quota_is_used_up(open_store: Callable[[], Dat
 
 
 async def test_what_a_lost_worker_held_is_free_after_its_lease(open_store: Callable[[], Database]) -> None:
-    """A lease that is renewed goes on; one that is not ends, is never renewed again, and its rest is free."""
+    """A renewed lease lasts; one that has expired cannot be renewed, and what it held is free."""
     database, call = open_store(), Amount(10)
     lost, alive = Holder("search", "r", "lost"), Holder("search", "r", "alive")
     try:
