@@ -166,3 +166,40 @@ async def test_a_team_without_a_quota_is_not_looked_up(open_store: Callable[[], 
     with await budget.reserve(bound) as reservation:
         reservation.cost = CALL
     assert budget.used == CALL
+
+
+async def test_a_call_settled_while_the_database_answers_leaves_its_rest(open_store: Callable[[], Database]) -> None:
+    """The quota is not used up by what the last call in flight might have taken and did not take."""
+    database, pauses = open_store(), list[str]()
+
+    class Settling:
+        """Settles the call in flight after the transaction, before its outcome is known."""
+
+        def __init__(self) -> None:
+            self.in_flight: Any = None
+
+        async def write(self, change: Callable[[sa.Connection], T]) -> T:
+            found = await database.write(change)
+            if self.in_flight is not None:
+                call, self.in_flight = self.in_flight, None
+                call.cost = Amount(1)
+                call.__exit__(None, None, None)
+            return found
+
+        write_once = write
+
+    async def pause(reason: str) -> None:
+        pauses.append(reason)
+
+    store, budget = Settling(), RunBudget("search", "r", pause)
+    budget.attach(store)
+    budget.limit(frozenset({"nano_usd"}))
+    try:
+        await limit(database, Quota.MONEY_PER_MONTH, 100)
+        store.in_flight = await budget.reserve(lambda: Amount(60))
+        with await budget.reserve(lambda: Amount(60)) as reservation:
+            reservation.cost = Amount(2)
+        assert pauses == []
+        assert budget.used == Amount(3)
+    finally:
+        database.close()

@@ -127,12 +127,12 @@ class RunBudget:
             while not self._fits(wanted):
                 if self._is_exhausted:
                     raise BudgetExhaustedError
+                self._settled.clear()
                 shortage = await self._take(self._store, wanted)
-                if shortage is None:
-                    continue
+                if shortage is None or self._settled.is_set():
+                    continue  # a call that was settled meanwhile may have left enough
                 if self._in_flight == NOTHING:
                     await self._exhausted(shortage)
-                self._settled.clear()
                 await self._settled.wait()
             self._in_flight += wanted
         return Reservation(self, wanted)
