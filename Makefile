@@ -6,13 +6,14 @@ PACKAGES := -p assay -p assay_pytest -p assay_cli -p assay_embedder -p assay_jud
 EXAMPLE ?= examples/product-manual
 KILLS ?= 500
 MESSAGES ?= 100000
+NO_OTHER_TARGET := not aimock and not chaos and not compat and not frameworks
 SEED ?= 1
 BASE ?=
 
 # Without byte code, each of the many processes that tests start would compile all it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-unit test-browser test-frameworks test-deploy check chaos compat fuzz images mutants protos bench lock sbom clean
+.PHONY: demo test test-postgres test-unit test-browser test-frameworks test-deploy check chaos compat fuzz images mutants protos bench lock sbom clean
 .DELETE_ON_ERROR:
 
 demo: .venv/run.stamp          ## run an evaluation on a real example
@@ -20,7 +21,10 @@ demo: .venv/run.stamp          ## run an evaluation on a real example
 	@$(BIN)/assay run $(EXAMPLE)/assay.yaml
 
 test: .venv/dev.stamp          ## run the tests; the end names those that are left out, and what runs them
-	$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest -n 5 --dist loadfile --no-loadscope-reorder
+
+test-postgres: .venv/dev.stamp  ## run the tests over PostgreSQL, as a shared installation has it
+	$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder -m '$(NO_OTHER_TARGET) and postgres' tests/chaos tests/e2e tests/integration
 
 test-unit: .venv/dev.stamp     ## run the unit tests alone, in a minute
 	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder tests/unit

@@ -47,6 +47,8 @@ settings.load_profile("untimed")
 GIVEN_URL = "ASSAY_TEST_DATABASE_URL"
 _OLDEST_VERSION = 15
 _START_S = 90.0
+_DATABASES = {"postgres", "new postgres"}  # as tests over both kinds name those of PostgreSQL
+_FIXTURES = {"postgres_cluster", "postgres_server"}  # all others of PostgreSQL ask for one of these
 # Its input ends when the tests do, however they end: by SIGKILL, say. Then it leaves nothing behind.
 _GUARD = """
 cat > /dev/null
@@ -72,6 +74,22 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(Collection(int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))))
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what needs PostgreSQL, before markers select."""
+    for item in items:
+        fixtures = set(getattr(item, "fixturenames", ()))
+        parameters = item.callspec.params.values() if hasattr(item, "callspec") else ()
+        if fixtures & _FIXTURES or any(each in _DATABASES for each in parameters if isinstance(each, str)):
+            item.add_marker("postgres")
+
+
+def pytest_fixture_setup(fixturedef: pytest.FixtureDef[object], request: pytest.FixtureRequest) -> None:
+    """Refuse PostgreSQL to a test without its marker, which would start a server in `make test`."""
+    if fixturedef.argname in _FIXTURES and not request._pyfuncitem.get_closest_marker("postgres"):
+        pytest.fail("this test needs PostgreSQL: mark it with pytest.mark.postgres")
 
 
 def pytest_report_teststatus(report: pytest.TestReport) -> tuple[str, str, str] | None:

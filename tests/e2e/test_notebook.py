@@ -7,8 +7,6 @@ import re
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
-import nbclient
-import nbformat
 import pytest
 
 if TYPE_CHECKING:
@@ -34,6 +32,9 @@ CELLS = (
 @pytest.fixture(scope="module")
 def notebook(tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
     """The outputs of each cell."""
+    import nbclient  # here: each process of the tests collects them all, and it takes a second
+    import nbformat
+
     folder = tmp_path_factory.mktemp("notebook")
     cells = [nbformat.v4.new_code_cell(source) for source in CELLS]  # type: ignore[no-untyped-call]
     document = nbformat.v4.new_notebook(cells=cells)  # type: ignore[no-untyped-call]

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.http.event_stream import read_events
-from assay.providers import anthropic, chat_completions, responses
+from assay.providers import chat_completions, responses
 from assay.providers.errors import MalformedReplyError, ReplyTooLargeError
 from assay.providers.streams import Pieces
 from assay.testing.messages import Reply, Tokens
@@ -21,10 +21,18 @@ from assay.testing.reply_events import reply_events
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+
+def anthropic() -> Any:
+    """Return the module, imported when a test runs: its SDK takes a second, in each process that collects the tests."""
+    from assay.providers import anthropic
+
+    return anthropic
+
+
 APIS: dict[str, tuple[Any, Any]] = {
     "/v1/chat/completions": (chat_completions.Chunks, chat_completions.reply_from),
     "/v1/responses": (responses.Events, responses.reply_from),
-    "/v1/messages": (anthropic.Events, anthropic.reply_from),
+    "/v1/messages": (lambda: anthropic().Events(), lambda body: anthropic().reply_from(body)),
 }
 every_api = pytest.mark.parametrize("path", APIS)
 COUNTS = st.integers(0, 1000)
@@ -182,14 +190,14 @@ def test_items_that_the_last_event_of_a_response_leaves_out_count() -> None:
 
 def test_text_that_a_block_starts_with_counts() -> None:
     """Some gateways send a block whole, in the event that opens it."""
-    events = anthropic.Events()
+    events = anthropic().Events()
     events.add({"type": "message_start", "message": {"content": []}})
     block = {"type": "text", "text": "Paris"}
     assert events.add({"type": "content_block_start", "index": 0, "content_block": block})
     events.add({"type": "message_stop"})
     body = events.whole(ended=False)
     assert body is not None
-    assert anthropic.reply_from(body).text == "Paris"
+    assert anthropic().reply_from(body).text == "Paris"
 
 
 class CountingText(str):
@@ -249,10 +257,14 @@ PARTS: dict[str, tuple[Any, list[dict[str, Any]], Any]] = {
     ),
     "annotations": (chat_completions.Chunks, [chunk()], lambda number: chunk(delta={"annotations": [number]})),
     "items": (responses.Events, [], lambda number: {"type": "response.output_item.done", "item": number}),
-    "blocks": (anthropic.Events, [], lambda number: {"type": "content_block_start", "index": number}),
-    "one block": (anthropic.Events, [], lambda number: {"type": "content_block_start", "index": number % 2}),
+    "blocks": (lambda: anthropic().Events(), [], lambda number: {"type": "content_block_start", "index": number}),
+    "one block": (
+        lambda: anthropic().Events(),
+        [],
+        lambda number: {"type": "content_block_start", "index": number % 2},
+    ),
     "citations": (
-        anthropic.Events,
+        lambda: anthropic().Events(),
         [{"type": "content_block_start", "index": 0}],
         lambda number: {"type": "content_block_delta", "index": 0, "delta": {"type": "citations_delta"}},
     ),
@@ -276,7 +288,7 @@ def test_the_parts_of_a_reply_are_bounded(make: Any, begin: list[dict[str, Any]]
 def test_a_block_without_a_number_is_malformed(kind: str, index: object) -> None:
     """The reply says so; nothing else breaks."""
     with pytest.raises(MalformedReplyError, match=f"index of an event {kind}"):
-        anthropic.Events().add({"type": kind, "index": index, "delta": {"type": "text_delta", "text": "x"}})
+        anthropic().Events().add({"type": kind, "index": index, "delta": {"type": "text_delta", "text": "x"}})
 
 
 @pytest.mark.parametrize("call", [{"index": []}, {"index": 0, "id": {}}])
@@ -288,12 +300,12 @@ def test_a_call_whose_name_is_no_name_is_malformed(call: dict[str, Any]) -> None
 
 def test_usage_that_comes_in_pieces_adds_up() -> None:
     """The last piece counts, null changes nothing, and what is no usage is replaced."""
-    events = anthropic.Events()
+    events = anthropic().Events()
     events.add({"type": "message_start", "message": {"content": [], "usage": {"input_tokens": 9, "output_tokens": 1}}})
     events.add({"type": "message_delta", "usage": {"input_tokens": None, "output_tokens": 5}, "delta": None})
     events.add({"type": "message_delta", "delta": {"stop_reason": "end_turn"}})
     body = events.whole(ended=False)
     assert body is not None
-    reply = anthropic.reply_from(body)
+    reply = anthropic().reply_from(body)
     assert reply.tokens is not None
     assert (reply.tokens.input, reply.tokens.output, reply.finish_reason) == (9, 5, "end_turn")

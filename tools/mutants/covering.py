@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 FOLDERS = ("tests/unit", "tests/integration")
 """Tests that are measured. Those of the command line run the same code, slowly, in processes they start."""
 
+SELECTED = "not aimock and not chaos and not compat and not frameworks"
+"""Markers of the tests that are measured: those over PostgreSQL are among them."""
+
 STARTED = Path(__file__).with_name("started")
 """On the path of Python, records the processes that tests start."""
 
@@ -137,10 +140,10 @@ def update_covering(path: Path, copy: Path, environment: dict[str, str], workers
 def _measured(copy: Path, files: Iterable[str], environment: dict[str, str], workers: int) -> list[dict[str, Any]]:
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "pytest", "-p", "tools.mutants.covering_plugin", "--covering", folder]
-        options = ["-q", "-n", str(workers), "--dist", "loadfile", "--no-loadscope-reorder", "-p", "no:randomly"]
+        options = ["-q", "-n", str(workers), "--dist", "loadfile", "--no-loadscope-reorder"]
         path = os.pathsep.join([str(STARTED), environment["PYTHONPATH"]])
         done = subprocess.run(
-            [*command, *options, "-p", "no:cacheprovider", *files],
+            [*command, *options, "-m", SELECTED, "-p", "no:randomly", "-p", "no:cacheprovider", *files],
             cwd=copy, env=environment | {"PYTHONPATH": path}, check=False, stdout=subprocess.PIPE, text=True,
         )  # fmt: skip
         # Tests that fail under coverage, as one that measures memory may, are not used: no mutant would be theirs.

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tools.mutants.areas import FIRST_TESTS
+from tools.mutants.covering import SELECTED
 
 if TYPE_CHECKING:
     from collections.abc import Container, Mapping, Sequence
@@ -114,9 +115,9 @@ class Copy:
         listed.write_text("\n".join(tests), encoding="utf-8")
         limited = self.folder / ".mutant-limits.json"
         limited.write_text(json.dumps(limits), encoding="utf-8")
-        options = ["-x", "-q", "--tb=no", "-rfE", "-p", "no:randomly", "-p", "no:cacheprovider", "-p", "no:xdist"]
+        options = ["-x", "-q", "--tb=no", "-rfE", "-m", SELECTED, "-p", "no:randomly", "-p", "no:cacheprovider"]
         options += ["-p", "tools.mutants.order_plugin", "--limits", str(limited), "--current", str(self._current)]
-        options += ["-o", "timeout_method=thread"]
+        options += ["-p", "no:xdist", "-o", "timeout_method=thread"]
         self._current.write_text("", encoding="utf-8")
         process = subprocess.Popen(
             [sys.executable, "-m", "pytest", *options, f"@{listed}"],

@@ -111,6 +111,7 @@ async def check_restored(client: Client, open_run: str) -> None:
     assert (run.state, run.counts.passed) == (RunState.SUCCEEDED, 5)
 
 
+@pytest.mark.postgres
 async def test_a_dump_is_of_one_moment(serve_at: Serve, server: PostgresServer, tmp_path: Path) -> None:
     """Made while an orchestrator works; a run that was created later is not in it."""
     url, restored = new_database(server), new_database(server)
@@ -123,6 +124,7 @@ async def test_a_dump_is_of_one_moment(serve_at: Serve, server: PostgresServer, 
         await check_restored(client, open_run)
 
 
+@pytest.mark.postgres
 async def test_a_moment_comes_back(serve_at: Serve, server: PostgresServer, tmp_path: Path) -> None:
     """The base backup is older than the runs: their rows come from the archived log, and what was deleted is there."""
     url = new_database(server)
