@@ -10,14 +10,16 @@ from __future__ import annotations
 import os
 import re
 from contextlib import contextmanager, nullcontext
+from contextvars import ContextVar
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from assay.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from contextlib import AbstractContextManager
+    from contextvars import Token
     from typing import Protocol
 
     from opentelemetry.context import Context
@@ -68,12 +70,15 @@ class _Process:
     """What this process traces with; like logging, one for a process."""
 
     tracer: Tracer | None = None
+    current_span: Callable[[], Any] = staticmethod(lambda: None)
     has_sampler = False
 
 
 _process = _Process()
 _NO_SPAN = _NoSpan()
 _NOTHING: AbstractContextManager[Span] = nullcontext(_NO_SPAN)
+_unrecorded: ContextVar[str] = ContextVar("traceparent of a trace that is not recorded", default="")
+# Most cases of a run are in such a trace: the SDK takes several times as long to say so.
 
 
 @contextmanager
@@ -86,6 +91,9 @@ def tracing(service: str, *, role: str = "") -> Iterator[None]:
     """
     import threading  # imported here, as all that only recording needs
 
+    from opentelemetry.trace import get_current_span
+
+    _process.current_span = get_current_span
     provider = _provider(service, role)
     _process.tracer = provider.get_tracer("assay", __version__)
     _process.has_sampler = bool(os.environ.get("OTEL_TRACES_SAMPLER"))
@@ -116,16 +124,14 @@ def span(
         attributes: Identifiers, counts and codes.
     """
     tracer = _process.tracer
-    if tracer is None or (parent is None and not _process.has_sampler and _is_unsampled()):
+    if tracer is None or (parent is None and (_unrecorded.get() or (not _process.has_sampler and _is_unsampled()))):
         return _NOTHING
     return _recorded(tracer, name, kind, parent, attributes)
 
 
 def _is_unsampled() -> bool:
     """Return whether the present span belongs to a trace that is not recorded: nothing below it is, then."""
-    from opentelemetry.trace import get_current_span
-
-    found = get_current_span().get_span_context()
+    found = _process.current_span().get_span_context()
     return found.is_valid and not found.trace_flags & _SAMPLED
 
 
@@ -155,7 +161,7 @@ def server_span(name: str, *, parent: str) -> AbstractContextManager[Span]:
     if parent and not _process.has_sampler:
         given = _PARENT.fullmatch(parent)
         if given is not None and not int(given[3], 16) & _SAMPLED:
-            return _Unsampled(parent_context(parent))
+            return _Unsampled(_unsampled_parent(parent))
     return _recorded(tracer, name, "server", parent, {"rpc.system": "grpc"})
 
 
@@ -165,34 +171,32 @@ def unsampled(parent: str) -> AbstractContextManager[Span]:
     Args:
         parent: The traceparent of the trace that is continued without its spans; empty for none.
     """
-    return _NOTHING if _process.tracer is None else _Unsampled(_unsampled_context(parent) or _new_context())
+    return _NOTHING if _process.tracer is None else _Unsampled(_unsampled_parent(parent) or _new_parent())
 
 
 class _Unsampled:
-    """A block in a context of a trace that is not recorded."""
+    """A block in a trace that is not recorded."""
 
-    def __init__(self, inside: Context) -> None:
-        self._inside = inside
+    __slots__ = ("_parent", "_token")
+
+    def __init__(self, parent: str) -> None:
+        self._parent = parent
 
     def __enter__(self) -> _NoSpan:
-        from opentelemetry import context
-
-        self._token = context.attach(self._inside)
+        self._token: Token[str] = _unrecorded.set(self._parent)
         return _NO_SPAN
 
     def __exit__(self, *error: object) -> None:
-        from opentelemetry import context
-
-        context.detach(self._token)
+        _unrecorded.reset(self._token)
 
 
 def traceparent() -> str:
     """Return the present span in the form of W3C Trace Context; empty where there is none."""
     if _process.tracer is None:
         return ""
-    from opentelemetry.trace import get_current_span
-
-    found = get_current_span().get_span_context()
+    if unrecorded := _unrecorded.get():
+        return unrecorded
+    found = _process.current_span().get_span_context()
     sampled = found.trace_flags & 1  # further flags say how the id was made
     return f"00-{found.trace_id:032x}-{found.span_id:016x}-{sampled:02x}" if found.is_valid else ""
 
@@ -208,6 +212,7 @@ def _recorded(
 ) -> Iterator[Span]:
     from opentelemetry.trace import SpanKind
 
+    outside = _unrecorded.set("")  # a task keeps the context of the call that began it
     with tracer.start_as_current_span(
         name,
         context=None if parent is None else parent_context(parent),
@@ -223,6 +228,8 @@ def _recorded(
         except BaseException as problem:
             real.fail(type(problem).__name__)
             raise
+        finally:
+            _unrecorded.reset(outside)
 
 
 def parent_context(parent: str) -> Context:
@@ -237,15 +244,14 @@ def parent_context(parent: str) -> Context:
 
 
 @lru_cache(maxsize=256)
-def _unsampled_context(parent: str) -> Context | None:
-    """Return the context below a trace that is continued without its spans, as cases of a run are; None for none."""
-    given = _PARENT.fullmatch(parent)
-    return None if given is None else _context_below(int(given[1], 16), int(given[2], 16), 0)
+def _unsampled_parent(parent: str) -> str:
+    """Return the traceparent of a trace that is continued without its spans, as cases of a run are; empty for none."""
+    return f"{parent[:-2]}00" if _PARENT.fullmatch(parent) else ""
 
 
-def _new_context() -> Context:
-    """Return the context of a new trace that is not recorded: in one without a trace, spans would begin traces."""
-    return _context_below(_random_bits(128) or 1, _random_bits(64) or 1, 0)  # 0 is no id
+def _new_parent() -> str:
+    """Return the traceparent of a new trace that is not recorded: without one, what is called would begin traces."""
+    return f"00-{_random_bits(128) or 1:032x}-{_random_bits(64) or 1:016x}-00"  # 0 is no id
 
 
 def _random_bits(count: int) -> int:

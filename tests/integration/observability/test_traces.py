@@ -151,6 +151,22 @@ def test_a_failed_block_has_failed_by_the_name_of_its_exception(collector: Colle
     assert "secret" not in repr(collector.spans)
 
 
+async def test_a_task_may_record_what_the_call_that_began_it_does_not(collector: Collector) -> None:
+    """A worker's task keeps the context of the call that started it, and works on runs of other traces later."""
+    calling, run = f"00-{1:032x}-{1:016x}-00", f"00-{2:032x}-{2:016x}-01"
+
+    async def work() -> None:
+        with span("case", parent=run), span("agent call"):
+            assert traceparent().startswith(run[:36])
+        assert traceparent() == calling
+
+    with tracing("test"):
+        with unsampled(calling):
+            working = asyncio.create_task(work())
+        await working
+    assert {one.name for one in collector.spans} == {"case", "agent call"}
+
+
 MALFORMED = [
     "", "00", "00-" + "0" * 32 + "-" + "1" * 16 + "-01", "00-" + "1" * 32 + "-" + "0" * 16 + "-01",
     "00-" + "A" * 32 + "-" + "1" * 16 + "-01", "ff-" + "1" * 32 + "-" + "1" * 16 + "-01", "x" * 10_000,

@@ -107,7 +107,7 @@ class RetryingAgent:
     async def _traced_attempt(self, request: AgentRequest, case: Case) -> AgentResponse:
         """Return the answer of one attempt, in a span that the agent's own spans have for their parent."""
         with span("agent call", kind="client") as recorded:
-            if parent := traceparent():
+            if (parent := traceparent()) != request.traceparent:
                 request = dataclasses.replace(request, traceparent=parent)
             response = await self._agent.answer(request, case)
             if response.error is not None:

@@ -18,6 +18,7 @@ from assay.spec.judging import NO_JUDGE
 from assay.storage.texts import json_text
 from assay.storage.times import now
 from assay.telemetry.context import added_fields
+from assay.telemetry.tracing import traceparent
 from assay_orchestrator.agents.protocol import NotAskedError
 from assay_orchestrator.evidence.verdict_wire import JudgedRow, NotYetError
 from assay_orchestrator.pipeline import dead_letters
@@ -306,6 +307,7 @@ class ShardRunner:
             parameters=case.parameters,
             timeout_s=context.timeout_s,
             turn_count=len(case.turns),
+            traceparent=traceparent(),
         )
 
     async def _ask(self, work: _Work, earlier: Sequence[AgentResponse]) -> AgentResponse:
