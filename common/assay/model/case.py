@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, field, fields, replace
+from dataclasses import MISSING, asdict, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from assay.model.agent_response import AgentResponse, Message, response_from_json, response_to_json
@@ -178,44 +178,13 @@ class Case:
 
 
 def case_to_json(case: Case) -> dict[str, Any]:
-    """Return the case as a JSON object that leaves out what is empty."""
-    turns = [
-        _without_empty(
-            {
-                "input": turn.input,
-                "history": [_without_empty(_message_to_json(message)) for message in turn.history],
-                "references": list(turn.references),
-                "expected_sources": list(turn.expected_sources),
-                "expected_tools": [asdict(tool) for tool in turn.expected_tools],
-            }
-        )
-        for turn in case.turns
-    ]
-    return {
-        "case_id": case.case_id,
-        "turns": turns,
-        **_without_empty(
-            {
-                "variables": case.variables,
-                "parameters": case.parameters,
-                "contexts": list(case.contexts),
-                "choices": list(case.choices),
-                "category": case.category,
-                "tags": list(case.tags),
-                "expected": case.expected,
-                "assertions": [asdict(assertion) for assertion in case.assertions],
-                "thresholds": case.thresholds,
-                "weight": case.weight if case.weight != 1.0 else None,
-                "labels": case.labels,
-                "metadata": case.metadata,
-                "recorded": response_to_json(case.recorded) if case.recorded is not None else None,
-                "recorded_repeats": [response_to_json(each) for each in case.recorded_repeats],
-                "recorded_turns": [[response_to_json(each) for each in turns] for turns in case.recorded_turns],
-                "verdicts": [asdict(verdict) for verdict in case.verdicts],
-                "place": case.place,
-            }
-        ),
-    }
+    """Return the case as a JSON object that leaves out what is empty, in the order of the fields."""
+    data: dict[str, Any] = {"case_id": case.case_id, "turns": [_turn_to_json(turn) for turn in case.turns]}
+    for name, default, write in _WRITTEN:
+        value = getattr(case, name)
+        if value != default:
+            data[name] = write(value) if write else value
+    return data
 
 
 def case_from_json(data: dict[str, Any]) -> Case:
@@ -223,6 +192,21 @@ def case_from_json(data: dict[str, Any]) -> Case:
     # Most cases have three fields of twenty: what is not there is not looked for.
     return Case(**{name: _PARTS[name](value) if name in _PARTS else value
                    for name, value in data.items() if name in _NAMES})  # fmt: skip
+
+
+def _turn_to_json(turn: Turn) -> dict[str, Any]:
+    data: dict[str, Any] = {}
+    if turn.input:
+        data["input"] = turn.input
+    if turn.history:
+        data["history"] = [_message_to_json(message) for message in turn.history]
+    if turn.references:
+        data["references"] = list(turn.references)
+    if turn.expected_sources:
+        data["expected_sources"] = list(turn.expected_sources)
+    if turn.expected_tools:
+        data["expected_tools"] = [asdict(tool) for tool in turn.expected_tools]
+    return data
 
 
 def _turn_from_json(data: dict[str, Any]) -> Turn:
@@ -256,13 +240,33 @@ _NAMES = frozenset(part.name for part in fields(Case))
 
 
 def _message_to_json(message: Message) -> dict[str, Any]:
-    return {
+    data = {
         "role": message.role,
         "content": message.content,
         "name": message.name,
         "tool_call_id": message.tool_call_id,
     }
+    return {key: value for key, value in data.items() if value}
 
 
-def _without_empty(data: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in data.items() if value not in (None, "", [], {})}
+def _as_objects(values: Iterable[Any]) -> list[dict[str, Any]]:
+    return [asdict(value) for value in values]
+
+
+def _answers_to_json(answers: Iterable[AgentResponse]) -> list[dict[str, Any]]:
+    return [response_to_json(each) for each in answers]
+
+
+_WRITERS: dict[str, Callable[[Any], Any]] = {
+    "assertions": _as_objects,
+    "recorded": response_to_json,
+    "recorded_repeats": _answers_to_json,
+    "recorded_turns": lambda turns: [_answers_to_json(each) for each in turns],
+    "verdicts": _as_objects,
+}
+_WRITTEN = [
+    (part.name, part.default if part.default is not MISSING else {}, _WRITERS.get(part.name))
+    for part in fields(Case)
+    if part.name not in {"case_id", "turns"}
+]
+"""The optional fields of a case: name, what they are where nothing is said, and how another value is written."""

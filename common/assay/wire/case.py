@@ -12,7 +12,7 @@ from assay.wire.agent import message_from_wire, message_to_wire, response_from_w
 from assay.wire.json_text import mapping_from_text, mapping_to_text, value_from_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from assay.v1 import agent_pb2
 
@@ -65,41 +65,11 @@ def case_from_wire(message: orchestrator_pb2.Case) -> Case:
         DatasetError: A JSON text is not a JSON object; holds every problem, with its field relative to the case.
     """
     texts = _Texts()
-    case = Case(
-        case_id=message.case_id,
-        turns=tuple(_turn_from_wire(turn, f"turns[{index}]", texts) for index, turn in enumerate(message.turns)),
-        variables=texts.mapping(message.variables_json, "variables_json"),
-        parameters=texts.mapping(message.parameters_json, "parameters_json"),
-        contexts=tuple(message.contexts),
-        choices=tuple(message.choices),
-        category=message.category,
-        tags=tuple(message.tags),
-        expected=texts.mapping(message.expected_json, "expected_json"),
-        assertions=tuple(
-            _assertion_from_wire(assertion, f"assertions[{index}]", texts)
-            for index, assertion in enumerate(message.assertions)
-        ),
-        thresholds=dict(message.thresholds),
-        weight=message.weight if message.HasField("weight") else 1.0,
-        labels=texts.mapping(message.labels_json, "labels_json"),
-        metadata=texts.mapping(message.metadata_json, "metadata_json"),
-        recorded=texts.answer(message.recorded, "recorded") if message.HasField("recorded") else None,
-        recorded_repeats=tuple(
-            texts.answer(answer, f"recorded_repeats[{index}]") or AgentResponse()
-            for index, answer in enumerate(message.recorded_repeats)
-        ),
-        recorded_turns=tuple(
-            tuple(
-                texts.answer(answer, f"recorded_turns[{index}].answers[{turn_index}]") or AgentResponse()
-                for turn_index, answer in enumerate(turns.answers)
-            )
-            for index, turns in enumerate(message.recorded_turns)
-        ),
-        verdicts=tuple(
-            _verdict_from_wire(verdict, f"verdicts[{index}]", texts) for index, verdict in enumerate(message.verdicts)
-        ),
-        place=message.place if message.HasField("place") else None,
-    )
+    # Most cases have three fields of twenty: what is not there is not looked for.
+    parts: dict[str, Any] = {"case_id": "", "turns": ()}
+    for field, value in message.ListFields():
+        parts[_NAMES.get(field.name, field.name)] = _PARTS[field.name](value, texts)
+    case = Case(**parts)
     if texts.problems:
         raise DatasetError(texts.problems)
     return case
@@ -131,7 +101,7 @@ class _Texts:
 def _turn_from_wire(turn: orchestrator_pb2.Turn, where: str, texts: _Texts) -> Turn:
     return Turn(
         input=turn.input,
-        history=tuple(message_from_wire(item) for item in turn.history),
+        history=tuple(map(message_from_wire, turn.history)),
         references=tuple(turn.references),
         expected_sources=tuple(turn.expected_sources),
         expected_tools=tuple(
@@ -195,3 +165,48 @@ def _verdict_from_wire(verdict: orchestrator_pb2.RecordedVerdict, where: str, te
         criterion=verdict.criterion,
         turn_index=verdict.turn_index,
     )
+
+
+def _plain(value: Any, _: _Texts) -> Any:
+    return value
+
+
+def _sequence(value: Iterable[Any], _: _Texts) -> tuple[Any, ...]:
+    return tuple(value)
+
+
+def _mapping(field: str) -> Callable[[str, _Texts], dict[str, Any]]:
+    return lambda text, texts: texts.mapping(text, field)
+
+
+def _each(field: str, read: Callable[[Any, str, _Texts], _T]) -> Callable[[Iterable[Any], _Texts], tuple[_T, ...]]:
+    return lambda values, texts: tuple(read(value, f"{field}[{index}]", texts) for index, value in enumerate(values))
+
+
+def _answer(message: agent_pb2.AgentResponse, where: str, texts: _Texts) -> AgentResponse:
+    return texts.answer(message, where) or AgentResponse()
+
+
+def _answers(turns: orchestrator_pb2.RecordedTurns, where: str, texts: _Texts) -> tuple[AgentResponse, ...]:
+    return _each(f"{where}.answers", _answer)(turns.answers, texts)
+
+
+_NAMES = {f"{name}_json": name for name in ("variables", "parameters", "expected", "labels", "metadata")}
+_PARTS: dict[str, Callable[[Any, _Texts], Any]] = {
+    "case_id": _plain,
+    "turns": _each("turns", _turn_from_wire),
+    **{field: _mapping(field) for field in _NAMES},
+    "contexts": _sequence,
+    "choices": _sequence,
+    "category": _plain,
+    "tags": _sequence,
+    "assertions": _each("assertions", _assertion_from_wire),
+    "thresholds": lambda thresholds, _: dict(thresholds),
+    "weight": _plain,
+    "recorded": lambda answer, texts: texts.answer(answer, "recorded"),
+    "recorded_repeats": _each("recorded_repeats", _answer),
+    "recorded_turns": _each("recorded_turns", _answers),
+    "verdicts": _each("verdicts", _verdict_from_wire),
+    "place": _plain,
+}
+"""How the fields of a message are read; a field that a case has otherwise by default is not there."""
