@@ -13,7 +13,7 @@ BASE ?=
 # Without byte code, each of the many processes that tests start would compile all it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-postgres test-unit test-browser test-frameworks test-deploy check chaos compat fuzz images mutants protos bench lock sbom clean
+.PHONY: demo test test-postgres test-tools test-unit test-browser test-frameworks test-deploy check chaos compat fuzz images mutants protos bench lock sbom clean
 .DELETE_ON_ERROR:
 
 demo: .venv/run.stamp          ## run an evaluation on a real example
@@ -25,6 +25,9 @@ test: .venv/dev.stamp          ## run the tests; the end names those that are le
 
 test-postgres: .venv/dev.stamp  ## run the tests over PostgreSQL, as a shared installation has it
 	$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder -m '$(NO_OTHER_TARGET) and postgres' tests/chaos tests/e2e tests/integration
+
+test-tools: .venv/dev.stamp    ## run the tests of the scripts in tools/ that install, list and change the code
+	$(BIN)/python -m pytest -n 4 -m tools tests/tools
 
 test-unit: .venv/dev.stamp     ## run the unit tests alone, in a minute
 	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder tests/unit

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator
 
 # Slow files first, so that no process of the tests is left alone with one of them in the end.
-SLOWEST_FIRST = ("chaos", "compat", "frameworks", "e2e", "browser", "fuzz", "integration", "unit")
+SLOWEST_FIRST = ("chaos", "compat", "frameworks", "e2e", "browser", "fuzz", "tools", "integration", "unit")
 _GARBAGE = (20_000, 10, 50)
 """After how many new objects young, middle and old garbage is looked for: by default, that is a tenth of the time."""
 LONGEST_ID = 80

@@ -17,6 +17,7 @@ RUN_BY = {
     "chaos": "`make chaos`",
     "frameworks": "`make test-frameworks`",
     "postgres": "`make test-postgres`",
+    "tools": "`make test-tools`",
 }
 """What runs the tests with a marker that others leave out; a test with several markers is run by the first."""
 _KEY = "left_out"

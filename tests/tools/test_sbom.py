@@ -7,6 +7,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.tools
 ROOT = Path(__file__).resolve().parents[2]
 IMAGES = ("orchestrator", "embedder", "judge")
 

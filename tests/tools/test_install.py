@@ -19,6 +19,7 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+pytestmark = pytest.mark.tools
 TOOLS = Path(__file__).resolve().parents[2] / "tools"
 WHEEL = "small-1.0-py3-none-any.whl"
 

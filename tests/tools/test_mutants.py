@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from tools.mutants.operators import Mutant
 
+pytestmark = pytest.mark.tools
 ROOT = Path(__file__).resolve().parents[2]
 
 

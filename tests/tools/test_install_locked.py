@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.tools
 SCRIPT = Path(__file__).resolve().parents[2] / "tools" / "install-locked"
 
 
