@@ -8,6 +8,7 @@ exceptions. Names of variables are OpenTelemetry's: OTEL_EXPORTER_OTLP_ENDPOINT,
 from __future__ import annotations
 
 import os
+import random
 import re
 from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
@@ -145,7 +146,7 @@ def has_span(parent: str, *, is_read: bool) -> bool:
         parent: The traceparent that came with the call; empty for none.
         is_read: Whether the method only reads.
     """
-    return not is_read or parent != "" or _process.has_sampler or _random_bits(32) < RECORDED_READS * 2**32
+    return not is_read or parent != "" or _process.has_sampler or random.random() < RECORDED_READS  # noqa: S311
 
 
 def server_span(name: str, *, parent: str) -> AbstractContextManager[Span]:
