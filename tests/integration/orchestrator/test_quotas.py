@@ -274,6 +274,22 @@ async def test_requests_are_admitted_up_to_the_quota_of_all_processes(tmp_path: 
         assert await other.list_runs() == []
 
 
+async def test_a_burst_is_paced_and_what_is_beyond_a_second_of_it_refused(tmp_path: Path) -> None:
+    """Of 150 calls at once 20 are worked on as they come, 80 wait for the pace of the quota, and 50 are refused."""
+    waits: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        waits.append(seconds)
+
+    async with shared_installation(tmp_path) as shared:
+        await limit(shared, "search", REQUESTS_PER_MINUTE=6_000)
+        requests = TeamRequests(shared.database, monotonic_s=lambda: 0.0, clock_s=lambda: 1e9, sleep=sleep)
+        found = await asyncio.gather(*(requests.admit("search") for _ in range(150)), return_exceptions=True)
+        refused = [each for each in found if isinstance(each, OverloadedError)]
+        assert (len(refused), {each.retry_after_s for each in refused}) == (50, {0.01})
+        assert sorted(waits) == pytest.approx([number / 100 for number in range(1, 81)])
+
+
 async def test_further_calls_with_a_refused_token_are_refused_before_they_are_looked_at(
     tmp_path: Path,
 ) -> None:

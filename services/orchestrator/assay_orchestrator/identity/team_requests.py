@@ -14,13 +14,14 @@ from assay.rpc.team_admission import TeamRefusedError
 from assay_orchestrator.store import quotas
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from assay.storage.database import Database
 
 KEEP_S = 25.0
 """How long a quota is not looked up again."""
-_LEAST_BURST = 20.0
+_AT_ONCE = 20.0
+"""So many requests of a team are worked on as they come; of more that may come at once, the others are paced."""
 _BURST_MINUTES = 1 / 60
 _MOST_TEAMS = 20_000
 
@@ -32,7 +33,7 @@ class _Team:
     Args:
         limit: Requests a minute; None for any number.
         known_until_s: When the limit is looked up again.
-        level: Requests that may come at once now.
+        level: Requests that are worked on at once now; below 0, as many wait for the pace.
         at_s: When that was so.
         taken: Requests of this minute that this process has taken and not admitted yet; -1 where none are left.
         ends_s: When that minute ends.
@@ -51,13 +52,15 @@ class _Team:
 class TeamRequests:
     """Admits the requests of teams up to their quotas; a `TeamAdmission`.
 
-    A process admits a team's requests at the pace of its quota, with some at once, and takes them from the minute's
-    account in the database, a part at a time. While the database does not answer, only the pace holds.
+    A process admits a team's requests at the pace of its quota, some at once, and takes them from the minute's account
+    in the database, a part at a time. A second's worth that comes at once is admitted as well, and waits for that pace:
+    what other teams ask meanwhile is worked on in between. While the database does not answer, only the pace holds.
 
     Args:
         database: The store.
         monotonic_s: A clock in seconds.
         clock_s: The time of day in seconds since 1970, by whose minutes requests are counted.
+        sleep: How to wait some seconds.
     """
 
     def __init__(
@@ -66,14 +69,16 @@ class TeamRequests:
         *,
         monotonic_s: Callable[[], float] = time.monotonic,
         clock_s: Callable[[], float] = time.time,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._database = database
         self._monotonic_s = monotonic_s
         self._clock_s = clock_s
+        self._sleep = sleep
         self._teams: dict[str, _Team] = {}
 
     async def admit(self, team: str) -> None:
-        """Count one more request of a team.
+        """Count one more request of a team; wait where it comes faster than the pace of the quota, a second at most.
 
         Raises:
             TeamRefusedError: The quota is reached, or they come too fast for it.
@@ -86,11 +91,13 @@ class TeamRequests:
                     await self._look_up(team, known, now_s)
         if known.limit is None:
             return
-        self._require_pace(team, known, now_s)
+        wait_s = self._require_pace(team, known, now_s)
         known.level -= 1
         if self._clock_s() >= known.ends_s or known.taken <= 0:
             await self._take(team, known)
         known.taken -= 1
+        if wait_s:
+            await self._sleep(wait_s)
 
     def _first(self, team: str) -> _Team:
         if len(self._teams) >= _MOST_TEAMS:
@@ -98,20 +105,27 @@ class TeamRequests:
         self._teams[team] = _Team()
         return self._teams[team]
 
-    def _require_pace(self, team: str, known: _Team, now_s: float) -> None:
+    def _require_pace(self, team: str, known: _Team, now_s: float) -> float:
+        """Return how long a request has to wait, in seconds.
+
+        Raises:
+            TeamRefusedError: As many wait already as may.
+        """
         limit = known.limit or 0
         per_s = limit / 60
-        known.level = min(_burst(limit), known.level + (now_s - known.at_s) * per_s)
+        known.level = min(_at_once(limit), known.level + (now_s - known.at_s) * per_s)
         known.at_s = now_s
-        if known.level < 1:
-            raise self._refusal(team, limit, (1 - known.level) / per_s if per_s else 60.0)
+        may_wait = max(0.0, limit * _BURST_MINUTES - _AT_ONCE)
+        if known.level < 1 - may_wait:
+            raise self._refusal(team, limit, (1 - may_wait - known.level) / per_s if per_s else 60.0)
+        return max(0.0, (1 - known.level) / per_s)
 
     async def _look_up(self, team: str, known: _Team, now_s: float) -> None:
         with contextlib.suppress(StorageError):  # what was known holds on
             limits = await self._database.read(lambda c: quotas.read_quotas(c, team))
             limit = limits.get(Quota.REQUESTS_PER_MINUTE)
             if limit is not None and known.limit is None:
-                known.level, known.at_s = _burst(limit), now_s
+                known.level, known.at_s = _at_once(limit), now_s
             known.limit = limit
         known.known_until_s = now_s + KEEP_S
 
@@ -140,5 +154,5 @@ class TeamRequests:
         )
 
 
-def _burst(limit: int) -> float:
-    return min(float(limit), max(_LEAST_BURST, limit * _BURST_MINUTES))
+def _at_once(limit: int) -> float:
+    return min(float(limit), _AT_ONCE)
