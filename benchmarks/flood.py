@@ -7,7 +7,7 @@ answer hides what waits for it.
 
 Three kinds of phases take turns: without a flood, with one, and with the same flood at another orchestrator on this
 machine, whose processor time is taken from the calm teams, too, but not their server's. The ratios to both are medians
-over the rounds.
+over the rounds: of all calls of a phase, of those that were due in its first second, and of the rest.
 """
 
 from __future__ import annotations
@@ -106,37 +106,55 @@ def ratios(found: list[dict[str, float]], others: list[dict[str, float]]) -> dic
     pairs = list(zip(found, others, strict=True))
     return {
         name.removesuffix("_ms"): round(statistics.median(one[name] / other[name] for one, other in pairs), 2)
-        for name in ("p50_ms", "p99_ms")
+        for name in ("p50_ms", "p99_ms", "first_p50_ms", "first_p99_ms", "later_p50_ms", "later_p99_ms")
     }
 
 
 async def phase(stubs: list[Any], given: argparse.Namespace, *, seed: int) -> dict[str, float]:
     """Let calm teams call for one phase; return their latencies."""
-    found: list[float] = []
+    found: list[tuple[float, float]] = []
     await asyncio.gather(
         *(
             calm(stub, given.rate, given.seconds, random.Random(f"{seed}/{index}"), found)
             for index, stub in enumerate(stubs[: TEAMS - 1])
         )
     )
-    found.sort()
-    return {
-        "calls": len(found),
-        "p50_ms": 1000 * found[len(found) // 2],
-        "p99_ms": 1000 * found[int(len(found) * 0.99)],
-        "max_ms": 1000 * found[-1],
+    parts = {
+        "": [latency for _, latency in found],
+        "first_": [latency for due, latency in found if due < 1],
+        "later_": [latency for due, latency in found if due >= 1],
     }
+    return {name: value for part, latencies in parts.items() for name, value in quantiles(part, sorted(latencies))}
 
 
-async def calm(stub: Any, rate: float, seconds: float, rng: random.Random, found: list[float]) -> None:
-    """Make the calls of one team when they are due, whatever became of earlier ones."""
+def quantiles(part: str, latencies: list[float]) -> list[tuple[str, float]]:
+    """Return figures of a part of a phase, by name, of its latencies in seconds and ascending."""
+    return [
+        (f"{part}calls", len(latencies)),
+        (f"{part}p50_ms", 1000 * latencies[len(latencies) // 2]),
+        (f"{part}p99_ms", 1000 * latencies[int(len(latencies) * 0.99)]),
+        (f"{part}max_ms", 1000 * latencies[-1]),
+    ]
+
+
+async def calm(stub: Any, rate: float, seconds: float, rng: random.Random, found: list[tuple[float, float]]) -> None:
+    """Make the calls of one team when they are due, whatever became of earlier ones.
+
+    Args:
+        stub: Its connection.
+        rate: Calls a second.
+        seconds: How long.
+        rng: Draws the gaps.
+        found: Takes when each call was due, from the start, and how long it took, in seconds.
+    """
     loop = asyncio.get_running_loop()
-    due, end = loop.time() + rng.expovariate(rate), loop.time() + seconds
+    start = loop.time()
+    due, end = start + rng.expovariate(rate), start + seconds
     calls = set[asyncio.Task[None]]()
 
     async def one(at: float) -> None:
         await stub.ListRuns(pb.ListRunsRequest())
-        found.append(loop.time() - at)
+        found.append((at - start, loop.time() - at))
 
     while due < end:
         await asyncio.sleep(due - loop.time())
@@ -166,7 +184,7 @@ async def flood(given: argparse.Namespace) -> None:
         await asyncio.gather(*map(one, stubs))
         print("flooding", flush=True)
         begun, sent, calls = loop.time(), 0, set[asyncio.Task[None]]()
-        while loop.time() - begun < given.seconds:
+        while loop.time() - begun < given.seconds + 1:
             while sent < (loop.time() - begun) * given.flood_rate:
                 calls.add(asyncio.create_task(one(stubs[sent % len(stubs)])))
                 sent += 1
@@ -174,7 +192,7 @@ async def flood(given: argparse.Namespace) -> None:
         for call in calls:
             call.cancel()
         await asyncio.gather(*calls, return_exceptions=True)
-    print(json.dumps({"tried_per_s": sent / given.seconds, **counts}))
+    print(json.dumps({"tried_per_s": sent / (given.seconds + 1), **counts}))
 
 
 async def start_flood(address: str, folder: Path, token: str, given: argparse.Namespace) -> asyncio.subprocess.Process:
