@@ -6,6 +6,8 @@ import logging
 import threading
 import time
 from dataclasses import dataclass
+from itertools import groupby
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -27,6 +29,9 @@ if TYPE_CHECKING:
     from assay_embedder.encoder import Encoder, Tokens
 
 logger = logging.getLogger(__name__)
+
+_FLOAT32 = np.dtype("<f4")
+_scope_of = attrgetter("scope")
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,18 +174,16 @@ class Batcher:
             if not self._admission.admits(scope, load):
                 raise self.overloaded(scope)
             self._admission.add(scope, load)
-            for job in jobs:
-                self._queue.add(job)
+            self._queue.add(jobs)
             self._tokenizable.notify()
             self._observed.queued.set(self._admission.total.texts)
 
-    def abandon(self, job: Job) -> None:
-        """Drop a job that no request waits for any more, unless a worker has it already."""
+    def abandon(self, jobs: Sequence[Job]) -> None:
+        """Drop jobs that no request waits for any more, but for those that a worker has already."""
         with self._lock:
-            job.abandoned = True
-            if self._queue.remove(job):
-                self._admission.release(job.scope, _load([job]))
-                self._observed.queued.set(self._admission.total.texts)
+            for job in jobs:
+                job.abandoned = True
+            self._forget(job for job in jobs if self._queue.remove(job))
 
     def close(self) -> None:
         """Refuse what waits, let the running batches end, and end the threads; blocks until they have."""
@@ -247,25 +250,26 @@ class Batcher:
         return [job for job in jobs if not job.is_stored]
 
     def _add_ready(self, jobs: Sequence[Job], pieces: Sequence[Piece]) -> None:
-        for piece in pieces:
-            piece.job.windows.append(None)
         failed = [job for job in jobs if job.error is not None]
         with self._lock:
             if self._closed:
                 failed = list(jobs)
             elif jobs:
-                extra = sum(piece.length for piece in pieces) - sum(job.estimated_tokens for job in jobs)
+                extra = self._ready.add(pieces) - sum([job.estimated_tokens for job in jobs])
                 self._queue.charge(jobs[0].scope, extra)
-                self._ready.add(pieces)
                 self._computable.notify(len(pieces))
         self._release(failed)
         self._fail(failed, stopping())
 
     def _release(self, jobs: Iterable[Job]) -> None:
         with self._lock:
-            for scope, released in _by_scope(jobs).items():
-                self._admission.release(scope, _load(released))
-            self._observed.queued.set(self._admission.total.texts)
+            self._forget(jobs)
+
+    def _forget(self, jobs: Iterable[Job]) -> None:
+        """Count jobs that no longer wait; called with the lock held."""
+        for scope, some in groupby(jobs, _scope_of):
+            self._admission.release(scope, _load(list(some)))
+        self._observed.queued.set(self._admission.total.texts)
 
     # The workers.
 
@@ -275,13 +279,12 @@ class Batcher:
             started = time.perf_counter()
             try:
                 self._announce(run)
-                vectors = worker.encoder.encode([piece.tokens for piece in run])
-                outcomes = list(zip(run, _finite(vectors), strict=True))
+                vectors = _separate(worker.encoder.encode([piece.tokens for piece in run]), len(run))
             except Exception as error:  # the boundary of a task: the requests of the texts get it
                 logger.exception("model failed: texts=%d", len(run))
                 self._fail(dict.fromkeys(piece.job for piece in run if piece.job.error is None), error)
                 continue
-            self._finish(outcomes, Phase(started, time.perf_counter()))
+            self._finish(run, vectors, Phase(started, time.perf_counter()))
 
     def _next_run(self) -> list[Piece] | None:
         """Wait for something to compute and return it; None when the batcher is closed."""
@@ -301,67 +304,70 @@ class Batcher:
     def _take_run(self) -> list[Piece]:
         """Take a run from what is ready; called with the lock held."""
         taken = self._ready.take(self._idle_workers if self._limits.divides else 1)
-        for scope, jobs in _by_scope(piece.job for piece in taken if not piece.at).items():
-            self._admission.release(scope, _load(jobs))
+        self._forget([piece.job for piece in taken if not piece.at])
         self._tokenizable.notify()
-        self._observed.queued.set(self._admission.total.texts)
         return [piece for piece in taken if piece.job.is_wanted]
 
     def _announce(self, run: Sequence[Piece]) -> None:
-        self._observed.run(len(run), sum(len(piece.tokens.ids) for piece in run))
+        lengths = [len(piece.tokens.ids) for piece in run]
+        self._observed.run(len(run), sum(lengths))
         if self._on_batch is not None:
-            requests = {waiter for piece in run for waiter in tuple(piece.job.waiters)}
+            requests = {waiter for piece in run for waiter in piece.job.waiters}
             scopes = tuple(dict.fromkeys(piece.job.scope for piece in run))
-            self._on_batch(BatchReport(len(requests), scopes, tuple(len(piece.tokens.ids) for piece in run)))
+            self._on_batch(BatchReport(len(requests), scopes, tuple(lengths)))
 
-    def _finish(self, outcomes: Sequence[tuple[Piece, NDArray[np.float32] | None]], phase: Phase) -> None:
+    def _finish(self, run: Sequence[Piece], vectors: Sequence[NDArray[np.float32] | None], phase: Phase) -> None:
         """Give the jobs of a run their vectors, and settle those that are complete."""
         with self._lock:
             self.statistics.batches += 1
-            self.statistics.computed += len(outcomes)
-            rate = sum(piece.length for piece, _ in outcomes) / max(phase.ended - phase.started, 1e-9)
+            self.statistics.computed += len(run)
+            rate = sum([piece.length for piece in run]) / max(phase.ended - phase.started, 1e-9)
             self._tokens_per_s = 0.8 * self._tokens_per_s + 0.2 * rate if self._tokens_per_s else rate
-            complete = [piece.job for piece, vector in outcomes if _completes(piece, vector, phase)]
+            outcomes, runs = zip(run, vectors, strict=True), (phase,)
+            complete = [piece.job for piece, vector in outcomes if _completes(piece, vector, runs)]
         self._settle(complete)
 
 
-def _finite(vectors: NDArray[np.float32]) -> list[NDArray[np.float32] | None]:
-    """Return the vectors, with None for those that are not finite."""
-    usable = np.atleast_1d(np.isfinite(vectors).all(axis=1))
-    return [vector if ok else None for vector, ok in zip(vectors, usable, strict=True)]
+def _separate(vectors: NDArray[np.float32], count: int) -> list[NDArray[np.float32] | None]:
+    """Return so many vectors, read-only and each in memory of its own, with None for those that are not finite.
+
+    A row of the array would keep all of it in memory.
+    """
+    if len(vectors) != count:
+        raise ValueError(f"the model gave {len(vectors)} vectors for {count} texts")
+    usable = np.atleast_1d(np.isfinite(vectors).all(axis=1)).tolist()
+    return [
+        np.frombuffer(vector.tobytes(), _FLOAT32) if ok else None
+        for vector, ok in zip(vectors.astype(_FLOAT32, copy=False), usable, strict=True)
+    ]
 
 
-def _completes(piece: Piece, vector: NDArray[np.float32] | None, phase: Phase) -> bool:
-    """Note the vector of a text or window; return whether its job has its result or error by that."""
+def _completes(piece: Piece, vector: NDArray[np.float32] | None, runs: tuple[Phase]) -> bool:
+    """Note the vector that a run gave a text or window; return whether its job has its result or error by that."""
     job = piece.job
-    if phase not in job.runs:
-        job.runs.append(phase)
+    if runs[0] not in job.runs:
+        job.runs += runs
     if job.error is not None:
         return False
     if vector is None:
         job.error = ArithmeticError("the model gave a vector that is not finite")
-        return True
-    # A copy: a row of the run's array would keep all of that array in memory.
-    job.windows[piece.at] = (vector.copy(), piece.tokens)
-    known = [window for window in job.windows if window is not None]
-    if len(known) == len(job.windows):
-        job.result = _computed(known)
-    return job.result is not None
+    elif job.windows is None:
+        job.result = Computed(vector, len(piece.tokens.ids), 1, piece.tokens.truncated)
+    else:
+        job.windows[piece.at] = (vector, piece.tokens)
+        known = [window for window in job.windows if window is not None]
+        if len(known) < len(job.windows):
+            return False
+        job.result = _joined(known)
+    return True
 
 
-def _computed(windows: Sequence[tuple[NDArray[np.float32], Tokens]]) -> Computed:
+def _joined(windows: Sequence[tuple[NDArray[np.float32], Tokens]]) -> Computed:
     counts = [len(tokens.ids) for _, tokens in windows]
     vector = averaged([vector for vector, _ in windows], counts)
     vector.flags.writeable = False
     return Computed(vector, sum(counts), len(windows), any(tokens.truncated for _, tokens in windows))
 
 
-def _by_scope(jobs: Iterable[Job]) -> dict[str, list[Job]]:
-    found: dict[str, list[Job]] = {}
-    for job in jobs:
-        found.setdefault(job.scope, []).append(job)
-    return found
-
-
 def _load(jobs: Sequence[Job]) -> Load:
-    return Load(len(jobs), sum(len(job.text) for job in jobs), sum(job.estimated_tokens for job in jobs))
+    return Load(len(jobs), sum([len(job.text) for job in jobs]), sum([job.estimated_tokens for job in jobs]))

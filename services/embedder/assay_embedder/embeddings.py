@@ -18,7 +18,7 @@ from assay_embedder.tokenizing import estimated_tokens
 from assay_embedder.windows import normalized
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from numpy.typing import NDArray
 
@@ -150,8 +150,9 @@ class Embeddings:
         finally:
             self._leave(request)
         computed = request.found | {text: job.result for text, job in request.jobs.items() if job.result is not None}
-        dimension = options.dimension or self._description.dimension
-        vectors = {text: _shortened(each.vector, dimension) for text, each in computed.items()}
+        vectors = {text: each.vector for text, each in computed.items()}
+        if options.dimension not in (0, self._description.dimension):
+            vectors = {text: normalized(vector[: options.dimension]) for text, vector in vectors.items()}
         timing = _timing(request)
         self._observed.answered(timing, len(computed))
         return Embedded(vectors, computed, timing)
@@ -200,15 +201,17 @@ class Embeddings:
                 request.found[text] = known
             elif (flight := self._flights.get(key)) is not None:
                 request.jobs[text] = flight
-                request.shared_texts += 1
             else:
-                new.append(self._job(text, key, options))
-                request.jobs[text] = new[-1]
+                tokens = estimated_tokens(text, self._limits.max_tokens, windowed=options.windowed)
+                request.jobs[text] = job = Job(key, text, options.scope, options.windowed, tokens, started)
+                new.append(job)
         request.cache_ms = (time.perf_counter() - started) * 1000
         self._submit(new, options)
+        waiter = (request,)
         for job in request.jobs.values():
-            job.waiters.add(request)
+            job.waiters += waiter
         request.missing = len(request.jobs)
+        request.shared_texts = request.missing - len(new)
         if not request.missing:
             request.complete.set_result(None)
         return request
@@ -221,15 +224,11 @@ class Embeddings:
                 self._refuse()
             raise
         self.statistics.requests += 1
-        self._flights.update((job.key, job) for job in jobs)
+        self._flights.update({job.key: job for job in jobs})
 
     def _refuse(self) -> None:
         self.statistics.refused += 1
         self._observed.refused.inc()
-
-    def _job(self, text: str, key: bytes, options: EmbedOptions) -> Job:
-        tokens = estimated_tokens(text, self._limits.max_tokens, windowed=options.windowed)
-        return Job(key, text, options.scope, options.windowed, tokens)
 
     def _settle(self, jobs: list[Job]) -> None:
         """Hand jobs that are done over to the event loop; called by the batcher's threads."""
@@ -249,25 +248,27 @@ class Embeddings:
                     computed.append((job.key, job.result))
             for request in job.waiters:
                 request.note(job)
-            job.waiters.clear()
+            job.waiters = ()
         if self._cache.disk is not None and computed:
             self._cache.disk.store(computed)
         self._room.set()
 
     def _leave(self, request: _Request) -> None:
         """Take a request away from jobs that are not done; those that no other request waits for are abandoned."""
-        waited = [job for job in request.jobs.values() if request in job.waiters]
-        for job in waited:
-            job.waiters.discard(request)
-            if not job.waiters:
-                if self._flights.get(job.key) is job:
-                    del self._flights[job.key]
-                self._batcher.abandon(job)
         if request.complete.cancelled():
             self.statistics.dropped += 1
             self._observed.dropped.inc()
-        if waited:
-            self._room.set()
+        if not request.missing:
+            return
+        waited = [job for job in request.jobs.values() if request in job.waiters]
+        for job in waited:
+            job.waiters = tuple(waiter for waiter in job.waiters if waiter is not request)
+        abandoned = [job for job in waited if not job.waiters]
+        for job in abandoned:
+            if self._flights.get(job.key) is job:
+                del self._flights[job.key]
+        self._batcher.abandon(abandoned)
+        self._room.set()
 
 
 def offered_dimensions(description: Description) -> list[int]:
@@ -275,22 +276,19 @@ def offered_dimensions(description: Description) -> list[int]:
     return sorted({*description.dimensions, description.dimension})
 
 
-def _shortened(vector: NDArray[np.float32], dimension: int) -> NDArray[np.float32]:
-    return vector if dimension == len(vector) else normalized(vector[:dimension])
-
-
 def _timing(request: _Request) -> Timing:
     jobs = request.jobs.values()
-    lookups, tokenizings = ([job.lookup for job in jobs], [job.tokenizing for job in jobs])
+    # Jobs that were taken together have the same times.
+    different = {(job.entered, job.lookup, job.tokenizing, job.runs): job for job in jobs}.values()
     return Timing(
-        queue_ms=max((job.queued_ms for job in jobs), default=0.0),
-        tokenize_ms=_total_ms(tokenizings),
-        inference_ms=_total_ms([run for job in jobs for run in job.runs]),
-        cache_ms=request.cache_ms + _total_ms(lookups),
-        cache_hits=len(request.found) + sum(job.is_stored for job in jobs),
+        queue_ms=max((job.queued_ms for job in different), default=0.0),
+        tokenize_ms=_total_ms(job.tokenizing for job in different),
+        inference_ms=_total_ms(run for job in different for run in job.runs),
+        cache_ms=request.cache_ms + _total_ms(job.lookup for job in different),
+        cache_hits=len(request.found) + sum([job.is_stored for job in jobs]),
         shared_texts=request.shared_texts,
     )
 
 
-def _total_ms(phases: Sequence[Phase | None]) -> float:
-    return sum(phase.ms for phase in {id(phase): phase for phase in phases if phase is not None}.values())
+def _total_ms(phases: Iterable[Phase | None]) -> float:
+    return sum(phase.ms for phase in set(phases) if phase is not None)

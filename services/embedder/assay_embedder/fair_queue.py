@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from assay_embedder.jobs import Job
 
 
@@ -37,9 +39,12 @@ class FairQueue:
         """Whether a job waits."""
         return bool(self._lanes)
 
-    def add(self, job: Job) -> None:
-        """Add a job behind those of its scope."""
-        self._lanes.setdefault(job.scope, _Lane()).jobs[job] = None
+    def add(self, jobs: Sequence[Job]) -> None:
+        """Add jobs of one scope, at least one, behind others of the scope."""
+        scope = jobs[0].scope
+        if scope not in self._lanes:
+            self._lanes[scope] = _Lane()
+        self._lanes[scope].jobs.update(dict.fromkeys(jobs))
 
     def remove(self, job: Job) -> bool:
         """Remove a job; return whether it was still here."""

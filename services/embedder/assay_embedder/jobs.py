@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import time
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     import numpy as np
@@ -13,12 +12,11 @@ if TYPE_CHECKING:
     from assay_embedder.encoder import Tokens
 
 
-@dataclass(frozen=True, slots=True)
-class Computed:
+class Computed(NamedTuple):
     """The vector of one text, and how the model read the text.
 
     Args:
-        vector: All values that the model gives, shape (dimension,); read-only.
+        vector: All values that the model gives, shape (dimension,), little-endian; read-only.
         token_count: Word pieces that the model read, special ones and the prefix included.
         window_count: Windows that the text was embedded as.
         truncated: Whether the text was longer than the model's window and was cut.
@@ -30,7 +28,7 @@ class Computed:
     truncated: bool
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Phase:
     """One step of work that several texts may share.
 
@@ -58,14 +56,16 @@ class Job:
         scope: The tenant in whose turn it is computed.
         windowed: Whether a text longer than the model's window is embedded as windows.
         estimated_tokens: Its word pieces, before they are counted.
-        waiters: Requests that wait for it; used by the event loop alone.
+        entered: When it was submitted, by `time.perf_counter`.
+        waiters: Requests that wait for it; set by the event loop alone.
         abandoned: Whether no request waits any more.
         result: Its vector, once known.
         error: Why it has none.
         is_stored: Whether the result comes from the cache on disk.
         lookup: Its search in the cache on disk.
         tokenizing: Its way into word pieces.
-        windows: The vector of each of its windows, shape (dimension,), with its word pieces; None until it is known.
+        windows: The vector of each window, shape (dimension,), with its word pieces, None until it is known; None for a
+            text that is one window.
         runs: The runs of the model that it was part of.
     """
 
@@ -74,16 +74,16 @@ class Job:
     scope: str
     windowed: bool
     estimated_tokens: int
-    entered: float = field(default_factory=time.perf_counter)
-    waiters: set[Any] = field(default_factory=set)
+    entered: float
+    waiters: tuple[Any, ...] = ()
     abandoned: bool = False
     result: Computed | None = None
     error: Exception | None = None
     is_stored: bool = False
     lookup: Phase | None = None
     tokenizing: Phase | None = None
-    windows: list[tuple[NDArray[np.float32], Tokens] | None] = field(default_factory=list)
-    runs: list[Phase] = field(default_factory=list)
+    windows: list[tuple[NDArray[np.float32], Tokens] | None] | None = None
+    runs: tuple[Phase, ...] = ()
 
     @property
     def is_wanted(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from array import array
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -119,9 +120,12 @@ class Model:
     def tokenize(self, texts: Sequence[str]) -> list[Tokens]:
         """Return the word pieces of each text, cut to the model's window."""
         prefix = self._description.prefix
-        encodings = self._network.tokenizer.encode_batch_fast([prefix + _storable(text) for text in texts])
+        read = [prefix + (text if text.isascii() else _storable(text)) for text in texts]
+        encodings = self._network.tokenizer.encode_batch_fast(read)
+        # Arrays, as lists of numbers take twice the memory and are searched for garbage again and again.
         return [
-            Tokens(each.ids, each.type_ids if self._has_types else (), bool(each.overflowing)) for each in encodings
+            Tokens(array("I", each.ids), each.type_ids if self._has_types else (), bool(each.overflowing))
+            for each in encodings
         ]
 
     def encode(self, batch: Sequence[Tokens]) -> NDArray[np.float32]:
@@ -323,4 +327,4 @@ def _processor() -> str:
 
 def _storable(text: str) -> str:
     """Replace lone surrogates, on which the tokenizer fails."""
-    return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
+    return text.encode("utf-8", "replace").decode("utf-8")

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Sequence
 
     from assay_embedder.encoder import Tokens
     from assay_embedder.jobs import Job
@@ -16,7 +15,6 @@ _WORKERS_PER_RUN_AHEAD = 4  # tokenizing takes a twentieth of a run; what is ahe
 _GATHERED_BATCHES = 4  # enough texts to sort by length, few enough that a late small request waits little
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class Piece:
     """A text, or one window of it, as the model reads it.
 
@@ -24,16 +22,16 @@ class Piece:
         job: The text.
         tokens: Its word pieces.
         at: Which window it is.
+
+    Attributes:
+        length: How many word pieces it has, at least one, so that every piece counts.
     """
 
-    job: Job
-    tokens: Tokens
-    at: int = 0
+    __slots__ = ("at", "job", "length", "tokens")
 
-    @property
-    def length(self) -> int:
-        """Its word pieces, at least one, so that every piece counts."""
-        return max(1, len(self.tokens.ids))
+    def __init__(self, job: Job, tokens: Tokens, at: int = 0) -> None:
+        self.job, self.tokens, self.at = job, tokens, at
+        self.length = len(tokens.ids) or 1
 
 
 class ReadyQueue:
@@ -66,11 +64,12 @@ class ReadyQueue:
         """Whether the workers will soon run out: more is prepared only then, so that a late scope waits little."""
         return self._tokens < self._limit_tokens
 
-    def add(self, pieces: Iterable[Piece]) -> None:
-        """Add pieces behind the others."""
-        for piece in pieces:
-            self._pieces.append(piece)
-            self._tokens += piece.length
+    def add(self, pieces: Sequence[Piece]) -> int:
+        """Add pieces behind the others; return how many word pieces they have together."""
+        tokens = sum([piece.length for piece in pieces])
+        self._pieces.extend(pieces)
+        self._tokens += tokens
+        return tokens
 
     def take(self, idle_workers: int = 1) -> list[Piece]:
         """Return the next run of the model, and with it pieces that no request wants any more, which cost no budget.
@@ -79,7 +78,7 @@ class ReadyQueue:
             idle_workers: Workers without a run, the one that asks included: few texts are divided over them.
         """
         run = self._next_packed(idle_workers) if self._packed else self._next_sorted()
-        self._tokens -= sum(piece.length for piece in run)
+        self._tokens -= sum([piece.length for piece in run])
         return run
 
     def take_all(self) -> list[Piece]:

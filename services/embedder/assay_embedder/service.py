@@ -17,7 +17,7 @@ from assay_embedder.similarity import cosines
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import AsyncIterator, Iterable, Mapping
+    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
     from assay_embedder.jobs import Computed, Timing
     from assay_embedder.models import Description
@@ -108,15 +108,14 @@ class EmbedderService(embedder_pb2_grpc.EmbedderServiceServicer):
     async def _embed(self, request: embedder_pb2.EmbedRequest, *, waits: bool) -> embedder_pb2.EmbedResponse:
         texts = list(request.texts)
         _check_count("texts", len(texts), MAX_TEXTS)
-        named = [(f"texts[{at}]", text) for at, text in enumerate(texts)]
-        options = _options(request, named, waits=waits)
+        options = _options(request, texts, "texts[{}]".format, waits=waits)
         async with self._registry.use(request.model) as served:
             dimension = min(options.dimension, served.description.dimension) or served.description.dimension
             _check_count("texts", len(texts), _MAX_VECTOR_BYTES // (4 * dimension))
-            embedded = await served.embed([text for _, text in named], options)
+            embedded = await served.embed(texts, options)
         computed = [embedded.computed[text] for text in texts]
         return embedder_pb2.EmbedResponse(
-            vectors=b"".join(embedded.vectors[text].astype("<f4", copy=False).tobytes() for text in texts),
+            vectors=b"".join([embedded.vectors[text].data for text in texts]),
             dimension=dimension,
             truncated=[at for at, each in enumerate(computed) if each.truncated],
             model=_model_info(served.description),
@@ -129,15 +128,11 @@ class EmbedderService(embedder_pb2_grpc.EmbedderServiceServicer):
         self, request: embedder_pb2.SimilarityRequest, *, waits: bool
     ) -> embedder_pb2.SimilarityResponse:
         _check_count("pairs", len(request.pairs), MAX_PAIRS)
-        named = [
-            (f"pairs[{at}].{side}", text)
-            for at, pair in enumerate(request.pairs)
-            for side, text in (("first", pair.first), ("second", pair.second))
-        ]
-        options = _options(request, named, waits=waits)
-        async with self._registry.use(request.model) as served:
-            embedded = await served.embed([text for _, text in named], options)
         pairs = [(pair.first, pair.second) for pair in request.pairs]
+        texts = [text for pair in pairs for text in pair]
+        options = _options(request, texts, _side, waits=waits)
+        async with self._registry.use(request.model) as served:
+            embedded = await served.embed(texts, options)
         return embedder_pb2.SimilarityResponse(
             similarities=[
                 _pair_similarity(embedded.computed, pair, found, windowed=options.windowed)
@@ -158,13 +153,14 @@ def _check_count(field: str, count: int, most: int) -> None:
 
 def _options(
     request: embedder_pb2.EmbedRequest | embedder_pb2.SimilarityRequest,
-    named: Iterable[tuple[str, str]],
+    texts: Sequence[str],
+    field_of: Callable[[int], str],
     *,
     waits: bool,
 ) -> EmbedOptions:
     problems = [
-        Problem(f"has {len(text)} characters; at most {MAX_TEXT_CHARS} are taken", field=field)
-        for field, text in named
+        Problem(f"has {len(text)} characters; at most {MAX_TEXT_CHARS} are taken", field=field_of(at))
+        for at, text in enumerate(texts)
         if len(text) > MAX_TEXT_CHARS
     ]
     if len(request.scope) > MAX_SCOPE_CHARS:
@@ -173,6 +169,11 @@ def _options(
     if problems:
         raise InvalidInputError(problems)
     return EmbedOptions(request.scope, request.dimension, request.windowed, waits)
+
+
+def _side(at: int) -> str:
+    """Return the field of a text of pairs."""
+    return f"pairs[{at // 2}].{'second' if at % 2 else 'first'}"
 
 
 def _pair_similarity(

@@ -21,7 +21,7 @@ _OWN_TOKENS = 2  # the special ones
 def estimated_tokens(text: str, max_tokens: int, *, windowed: bool) -> int:
     """Return about how many word pieces a text has, as far as the model reads it."""
     tokens = len(text) // _CHARS_PER_TOKEN + _OWN_TOKENS
-    return tokens if windowed else min(tokens, max_tokens)
+    return tokens if windowed or tokens < max_tokens else max_tokens
 
 
 def pieces_of(jobs: Sequence[Job], encoder: Encoder, max_tokens: int) -> list[Piece]:
@@ -45,21 +45,26 @@ def tokens_of(texts: Sequence[str], encoder: Encoder, max_tokens: int) -> list[T
     was too much, as of words that are one piece each however long they are, the whole text is read.
     """
     most_chars = max_tokens * _MOST_CHARS_PER_TOKEN
-    tokens = encoder.tokenize([_beginning(text, most_chars) for text in texts])
-    for at, text in enumerate(texts):
-        if len(text) > most_chars and not tokens[at].truncated:
-            (tokens[at],) = encoder.tokenize([text])
+    long = [at for at, text in enumerate(texts) if len(text) > most_chars]
+    read = list(texts)
+    for at in long:
+        read[at] = _beginning(texts[at], most_chars)
+    tokens = encoder.tokenize(read)
+    for at in long:
+        if not tokens[at].truncated:
+            (tokens[at],) = encoder.tokenize([texts[at]])
     return tokens
 
 
 def _beginning(text: str, most_chars: int) -> str:
-    if len(text) <= most_chars:
-        return text
     shorter = text[:most_chars]
     words = shorter.rsplit(None, 1)
     return words[0] if len(words) == 2 else shorter  # the last word is cut in two
 
 
 def _windows(job: Job, encoder: Encoder, max_tokens: int) -> Iterator[Piece]:
-    for at, tokens in enumerate(windows_of(job.text, encoder, max_tokens)):
+    windows = windows_of(job.text, encoder, max_tokens)
+    if len(windows) > 1:
+        job.windows = [None] * len(windows)
+    for at, tokens in enumerate(windows):
         yield Piece(job, tokens, at)

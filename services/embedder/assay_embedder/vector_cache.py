@@ -77,14 +77,15 @@ class VectorCache:
 
     def put(self, key: bytes, computed: Computed) -> None:
         """Keep a vector; the ones that were not used for longest make room."""
-        self._remove(key)
-        size_bytes = _size_bytes(computed)
+        if key in self._entries:
+            self._remove(key)
+        size_bytes = computed.vector.nbytes + _ENTRY_BYTES
         if size_bytes > self._limit_bytes:
             return
-        while self._size_bytes + size_bytes > self._limit_bytes:
-            self._remove(next(iter(self._entries)))
         self._entries[key] = computed
         self._size_bytes += size_bytes
+        while self._size_bytes > self._limit_bytes:
+            self._remove(next(iter(self._entries)))
 
     def delete_scope(self, scope: str) -> int:
         """Remove the vectors of a scope; return how many there were."""
@@ -95,9 +96,7 @@ class VectorCache:
         return len(found)
 
     def _remove(self, key: bytes) -> None:
-        old = self._entries.pop(key, None)
-        if old is not None:
-            self._size_bytes -= _size_bytes(old)
+        self._size_bytes -= self._entries.pop(key).vector.nbytes + _ENTRY_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +112,3 @@ class ModelCache:
     keys: KeyMaker
     memory: VectorCache
     disk: DiskCache | None = None
-
-
-def _size_bytes(computed: Computed) -> int:
-    return computed.vector.nbytes + _ENTRY_BYTES

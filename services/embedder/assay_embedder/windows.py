@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import re
 from typing import TYPE_CHECKING, Any
@@ -45,7 +44,7 @@ def windows_of(text: str, encoder: Encoder, max_tokens: int) -> list[Tokens]:
     windows = list(itertools.islice((tokens for text in texts for tokens in _fitting(text, encoder)), MAX_WINDOWS + 1))
     if len(windows) <= MAX_WINDOWS:
         return windows
-    return [*windows[: MAX_WINDOWS - 1], dataclasses.replace(windows[MAX_WINDOWS - 1], truncated=True)]
+    return [*windows[: MAX_WINDOWS - 1], windows[MAX_WINDOWS - 1]._replace(truncated=True)]
 
 
 def averaged(vectors: Sequence[NDArray[Any]], token_counts: Sequence[int]) -> NDArray[np.float32]:
@@ -62,10 +61,10 @@ def averaged(vectors: Sequence[NDArray[Any]], token_counts: Sequence[int]) -> ND
 
 
 def normalized(vector: NDArray[Any]) -> NDArray[np.float32]:
-    """Return a vector divided by its length, computed in float64; one that is all zero stays so."""
+    """Return a vector divided by its length, computed in float64, little-endian; one that is all zero stays so."""
     exact = vector.astype(np.float64)
     length = float(np.linalg.norm(exact))
-    return (exact / length if length else exact).astype(np.float32)
+    return (exact / length if length else exact).astype("<f4")
 
 
 def _parts(text: str, chars: int) -> Iterator[str]:

@@ -256,6 +256,14 @@ async def test_vector_that_is_not_finite_is_an_error(make: Callable[..., Embeddi
     assert counts(good, ["b b"]) == [1]
 
 
+async def test_vector_keeps_no_other_in_memory(make: Callable[..., Embeddings], encoder: WordCounter) -> None:
+    """A vector that stays in a cache takes its own memory alone, not that of all vectors of its run."""
+    found = await make(encoder).embed(["a", "b b", "c c c"])
+    for vector in found.vectors.values():
+        holder: Any = vector if vector.base is None else vector.base
+        assert memoryview(holder).nbytes == vector.nbytes
+
+
 async def test_closing_refuses_what_waits(make: Callable[..., Embeddings], encoder: WordCounter) -> None:
     """Closing ends the threads: what runs is finished, what waits is refused as UNAVAILABLE."""
     embeddings = make(encoder, queue_limit=1)

@@ -16,7 +16,7 @@ SIZES = st.lists(st.integers(min_value=1, max_value=50), min_size=1, max_size=40
 
 
 def job(scope: str, tokens: int, text: str = "") -> Job:
-    return Job(b"", text, scope, False, tokens)
+    return Job(b"", text, scope, False, tokens, 0.0)
 
 
 def pieces(lengths: list[int]) -> list[Piece]:
@@ -29,8 +29,7 @@ def test_scopes_get_equal_shares_in_order(scopes: dict[str, list[int]], quantum:
     queue = FairQueue(quantum)
     added = {scope: [job(scope, size) for size in sizes] for scope, sizes in scopes.items()}
     for jobs in added.values():
-        for each in jobs:
-            queue.add(each)
+        queue.add(jobs)
     served = dict.fromkeys(scopes, 0)
     taken: dict[str, list[Job]] = {scope: [] for scope in scopes}
     while queue:
@@ -49,8 +48,7 @@ def test_scope_pays_for_what_was_estimated_too_low() -> None:
     """Texts whose word pieces are many more than their characters promise do not cheat the other scopes."""
     queue = FairQueue(10)
     for scope in "ab":
-        for _ in range(20):
-            queue.add(job(scope, 10))
+        queue.add([job(scope, 10) for _ in range(20)])
     order = []
     for _ in range(8):
         (each,) = queue.take()
@@ -63,8 +61,8 @@ def test_removed_job_is_not_taken() -> None:
     """What is abandoned while it waits is gone; a scope without jobs takes no turn."""
     queue = FairQueue(10)
     kept, gone = job("a", 1), job("b", 1)
-    queue.add(kept)
-    queue.add(gone)
+    queue.add([kept])
+    queue.add([gone])
     assert queue.remove(gone)
     assert not queue.remove(gone)
     assert queue.take() == [kept]

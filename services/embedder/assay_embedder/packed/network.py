@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from array import array
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
@@ -130,12 +131,13 @@ class PackedNetwork:
             ids: Word pieces of all texts, behind each other.
             lengths: Word pieces of each text.
         """
-        starts = np.cumsum(lengths) - lengths
+        counts = np.asarray(lengths, np.int32)
+        starts = np.cumsum(counts, dtype=np.int32) - counts
         if not self.architecture.counts_from_padding:
-            return np.asarray(np.arange(len(ids)) - np.repeat(starts, lengths))
+            return np.asarray(np.arange(len(ids), dtype=np.int32) - np.repeat(starts, counts))
         counted = ids != self.architecture.padding_id
         so_far = np.concatenate([[0], np.cumsum(counted)])
-        within = so_far[1:] - np.repeat(so_far[starts], lengths)
+        within = so_far[1:] - np.repeat(so_far[starts], counts)
         return np.asarray(within * counted + self.architecture.padding_id)
 
     def after_layers(self, rows: Tensor, attend: Callable[[Tensor], Tensor]) -> Tensor:
@@ -154,8 +156,8 @@ class PackedNetwork:
         """Return the first layer's rows; they are filled up to a multiple of `_ROW_MULTIPLE`."""
         used = sum(lengths)
         places = np.zeros((3, -(-used // _ROW_MULTIPLE) * _ROW_MULTIPLE), dtype=np.int64)
-        places[0, :used] = all_ids(texts, used)
-        places[1, :used] = all_type_ids(texts, used)
+        places[0, :used] = all_ids(texts)
+        places[1, :used] = type_ids(texts)
         places[2, :used] = self.positions_of(places[0, :used], lengths)
         ids, types, positions = torch.from_numpy(places)
         rows = functional.embedding(ids, self._words) + functional.embedding(types, self._types)
@@ -175,17 +177,17 @@ class PackedNetwork:
         return functional.normalize(pooled, dim=1) if self.architecture.normalizes else pooled
 
 
-def all_ids(texts: Sequence[Tokens], count: int) -> NDArray[np.int64]:
-    """Return the word pieces of texts behind each other, of which there are so many."""
-    return np.fromiter(chain.from_iterable(tokens.ids for tokens in texts), np.int64, count)
+def all_ids(texts: Sequence[Tokens]) -> NDArray[np.uintc]:
+    """Return the word pieces of texts behind each other."""
+    return np.frombuffer(b"".join([array("I", tokens.ids) for tokens in texts]), np.uintc)
 
 
-def all_type_ids(texts: Sequence[Tokens], count: int) -> NDArray[np.int64]:
-    """Return the type of each word piece of texts behind each other."""
+def type_ids(texts: Sequence[Tokens]) -> NDArray[np.int64] | Literal[0]:
+    """Return the type of each word piece of texts behind each other; one 0 where all have that."""
     if not any(tokens.type_ids for tokens in texts):
-        return np.zeros(count, np.int64)
+        return 0
     each = (tokens.type_ids or [0] * len(tokens.ids) for tokens in texts)
-    return np.fromiter(chain.from_iterable(each), np.int64, count)
+    return np.fromiter(chain.from_iterable(each), np.int64)
 
 
 class _Norm:
