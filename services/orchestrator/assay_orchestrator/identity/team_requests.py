@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 
 KEEP_S = 25.0
 """How long a quota is not looked up again."""
-_AT_ONCE = 20.0
-"""So many requests of a team are worked on as they come; of more that may come at once, the others are paced."""
+_LEAST_BURST = 20
+_AT_ONCE = 10
+"""So many requests of a team are worked on as they come; of more that may come at once, a second's worth is paced."""
 _BURST_MINUTES = 1 / 60
 _MOST_TEAMS = 20_000
 
@@ -115,9 +116,9 @@ class TeamRequests:
         per_s = limit / 60
         known.level = min(_at_once(limit), known.level + (now_s - known.at_s) * per_s)
         known.at_s = now_s
-        may_wait = max(0.0, limit * _BURST_MINUTES - _AT_ONCE)
-        if known.level < 1 - may_wait:
-            raise self._refusal(team, limit, (1 - may_wait - known.level) / per_s if per_s else 60.0)
+        floor = 1 - _paced(limit)
+        if known.level < floor:
+            raise self._refusal(team, limit, (floor - known.level) / per_s if per_s else 60.0)
         return max(0.0, (1 - known.level) / per_s)
 
     async def _look_up(self, team: str, known: _Team, now_s: float) -> None:
@@ -154,5 +155,14 @@ class TeamRequests:
         )
 
 
+def _burst(limit: int) -> int:
+    return min(limit, max(_LEAST_BURST, int(limit * _BURST_MINUTES)))
+
+
+def _paced(limit: int) -> int:
+    """Return how many requests of a burst wait for the pace: none of them for longer than a second."""
+    return max(0, min(int(limit * _BURST_MINUTES), _burst(limit) - _AT_ONCE))
+
+
 def _at_once(limit: int) -> float:
-    return min(float(limit), _AT_ONCE)
+    return float(_burst(limit) - _paced(limit))
