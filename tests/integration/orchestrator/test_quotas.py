@@ -23,7 +23,7 @@ from assay.model.case import Case, Turn
 from assay.model.run import PauseCause, RunState
 from assay.rpc.channel import open_channel
 from assay.rpc.options import ChannelOptions
-from assay_orchestrator.identity.team_requests import TeamRequests
+from assay_orchestrator.identity.team_requests import KEEP_S, TeamRequests
 from assay_orchestrator.runs.budget_watch import BudgetWatch
 from assay_orchestrator.store import quotas
 
@@ -299,6 +299,26 @@ async def test_a_burst_is_paced_and_what_is_beyond_it_refused(
         assert len(refused) == refused_count
         assert all(each.retry_after_s > 0 for each in refused)
         assert sorted(waits) == pytest.approx(paced)
+
+
+async def test_a_lowered_quota_holds_from_its_own_pace(tmp_path: Path) -> None:
+    """What waited for the pace of a higher quota is no debt at that of a lower one, a call in ten seconds here."""
+    seconds = [0.0]
+
+    async def sleep(wait_s: float) -> None:
+        pass
+
+    async with shared_installation(tmp_path) as shared:
+        await limit(shared, "search", REQUESTS_PER_MINUTE=6_000)
+        requests = TeamRequests(shared.database, monotonic_s=lambda: seconds[0], clock_s=lambda: 1e9, sleep=sleep)
+        await requests.admit("search")
+        seconds[0] = KEEP_S - 0.01
+        await asyncio.gather(*(requests.admit("search") for _ in range(150)), return_exceptions=True)
+        await limit(shared, "search", REQUESTS_PER_MINUTE=6)
+        seconds[0] = KEEP_S
+        assert (await refusal(requests.admit("search"))).retry_after_s <= 10
+        seconds[0] += 10
+        await requests.admit("search")
 
 
 async def test_further_calls_with_a_refused_token_are_refused_before_they_are_looked_at(

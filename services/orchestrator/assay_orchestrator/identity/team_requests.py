@@ -114,9 +114,10 @@ class TeamRequests:
         """
         limit = known.limit or 0
         per_s = limit / 60
-        known.level = min(_at_once(limit), known.level + (now_s - known.at_s) * per_s)
-        known.at_s = now_s
         floor = 1 - _paced(limit)
+        # Only a lowered quota leaves it lower: the calls that wait by the higher one wait for a second at most.
+        level = max(floor - 1, known.level + (now_s - known.at_s) * per_s)
+        known.level, known.at_s = min(_at_once(limit), level), now_s
         if known.level < floor:
             raise self._refusal(team, limit, (floor - known.level) / per_s if per_s else 60.0)
         return max(0.0, (1 - known.level) / per_s)
