@@ -140,6 +140,7 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
             team = identity.team
             pool.take_for(team)
             try:
+                await access.admit_team(identity)
                 await self._turns.enter(team)
                 try:
                     return await _coroutine(behave(decode(raw, identity, audit), context), method)
@@ -157,7 +158,6 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
                 if audit is not None:
                     audit.admitted(identity)
                 check_right(identity, method, rule)
-                await access.admit_team(identity)
                 if identity is not None:
                     answer = await in_turn(raw, context, identity, audit)
                 else:
@@ -233,9 +233,9 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
                 if audit is not None:
                     audit.admitted(identity)
                 check_right(identity, method, rule)
-                await self._access.admit_team(identity)
                 decode = self._decoder(handler, method, rule)
                 with self._admission.team_slot(rule.slots, identity.team if identity is not None else ""):
+                    await self._access.admit_team(identity)
                     async with self._access.while_accepted(context, rule):
                         if not rule.client_streams:
                             yield decode(raw, identity, audit)

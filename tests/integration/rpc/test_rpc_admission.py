@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,7 +10,10 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from assay.errors import OverloadedError, SetupError
+from assay.identity.caller import Identity
+from assay.identity.rights import Right, Role
 from assay.rpc.channel import read_stream
+from assay.rpc.methods import MethodRule, Slots
 from assay.rpc.options import ServerOptions
 from assay.rpc.status import translated
 
@@ -51,6 +55,46 @@ async def test_call_over_the_limit_is_refused_and_a_later_one_served(wire: Any) 
     busy.let_go.set()
     assert await running == b"done"
     assert await one(b"") == b"done"
+
+
+class Teams:
+    """Knows each team by its name as a token, and has calls of one of them wait before they are admitted."""
+
+    async def authenticate(self, text: str) -> Identity:
+        """Return the team that the token names."""
+        return Identity(text, Role.RUNNER, text)
+
+    async def admit(self, team: str) -> None:
+        """Admit a call, or have it wait until it is cancelled."""
+        if team == "flood":
+            await asyncio.Event().wait()
+
+
+@pytest.mark.parametrize("kind", ["unary_unary", "unary_stream"])
+async def test_calls_that_wait_to_be_admitted_leave_slots_for_other_teams(wire: Any, tmp_path: Path, kind: str) -> None:
+    """They hold slots, so that they count for their team; one whose deadline passes gives its slot back."""
+    busy, teams = Busy(), Teams()
+    busy.let_go.set()
+    options = ServerOptions(max_concurrent_calls=5, max_open_streams=5, authenticator=teams, team_admission=teams)
+    rule = MethodRule(Slots.CALLS, right=Right.READ, server_streams=kind.endswith("stream"))
+    handler = busy.one if kind == "unary_unary" else busy.many
+    server = wire.server({"M": (kind, handler)}, options=options, rules={"M": rule})
+    channel = await wire.channel(await server.start(f"unix:{tmp_path}/s.sock"))
+
+    async def call(team: str, timeout_s: float | None = None) -> None:
+        found = getattr(channel, kind)(f"/{SERVICE}/M")(
+            b"", timeout=timeout_s, metadata=[("authorization", f"Bearer {team}")]
+        )
+        with translated():
+            await (found if kind == "unary_unary" else found.read())
+
+    for _ in range(2):
+        flood = [asyncio.create_task(call("flood", 0.5)) for _ in range(5)]
+        done, _ = await asyncio.wait(flood, return_when=asyncio.FIRST_COMPLETED)
+        assert [type(each.exception()) for each in done] == [OverloadedError]
+        await call("calm")
+        ended = await asyncio.gather(*flood, return_exceptions=True)
+        assert sum("deadline" in str(each) for each in ended) == 4
 
 
 async def test_streams_and_calls_have_separate_limits(wire: Any) -> None:
