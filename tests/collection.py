@@ -13,14 +13,34 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Generator, Iterable
 
 # Slow files first, so that no process of the tests is left alone with one of them in the end.
 SLOWEST_FIRST = ("chaos", "compat", "frameworks", "e2e", "browser", "fuzz", "tools", "integration", "unit")
+FOLDERS = {
+    "aimock": ("integration",), "browser": ("browser",), "chaos": ("chaos",), "compat": ("compat",),
+    "frameworks": ("frameworks",), "tools": ("tools",),
+    "postgres": ("browser", "chaos", "compat", "e2e", "integration"),
+}  # fmt: skip
+"""Where the target of each marker looks for its tests."""
 _GARBAGE = (20_000, 10, 50)
 """After how many new objects young, middle and old garbage is looked for: by default, that is a tenth of the time."""
 LONGEST_ID = 80
 """Characters of a parameter's name that is made from its text; a longer text is named by its place."""
+
+
+def check_folders(items: Iterable[pytest.Item]) -> None:
+    """Refuse a test that `make test` leaves out and that no other target finds.
+
+    Raises:
+        pytest.UsageError: There is one; names it, its marker and the folders.
+    """
+    tests = Path(__file__).parent
+    for item in items:
+        for marker in FOLDERS.keys() & {each.name for each in item.iter_markers()}:
+            if item.path.relative_to(tests).parts[0] not in FOLDERS[marker]:
+                found_in = " or ".join(f"tests/{folder}" for folder in FOLDERS[marker])
+                raise pytest.UsageError(f"{item.nodeid} has the marker {marker}: no target runs it outside {found_in}")
 
 
 class Collection:

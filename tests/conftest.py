@@ -27,7 +27,7 @@ import psutil
 import psycopg
 import pytest
 from hypothesis import HealthCheck, settings
-from tests.collection import Collection
+from tests.collection import Collection, check_folders
 from tests.left_out import LeftOut
 from tests.temporary_files import keep_in_memory
 
@@ -78,12 +78,13 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what needs PostgreSQL, before markers select."""
+    """Mark what needs PostgreSQL, before markers select; refuse what no target would run."""
     for item in items:
         fixtures = set(getattr(item, "fixturenames", ()))
         parameters = item.callspec.params.values() if hasattr(item, "callspec") else ()
         if fixtures & _FIXTURES or any(each in _DATABASES for each in parameters if isinstance(each, str)):
             item.add_marker("postgres")
+    check_folders(items)
 
 
 def pytest_fixture_setup(fixturedef: pytest.FixtureDef[object], request: pytest.FixtureRequest) -> None:

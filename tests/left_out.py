@@ -15,6 +15,7 @@ RUN_BY = {
     "aimock": "the command at the top of tests/aimock.py",
     "browser": "`make test-browser`, with Chromium and its chromedriver on PATH",
     "chaos": "`make chaos`",
+    "compat": "`make compat`",
     "frameworks": "`make test-frameworks`",
     "postgres": "`make test-postgres`",
     "tools": "`make test-tools`",

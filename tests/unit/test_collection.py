@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from tests.collection import FOLDERS, check_folders
 
 ROOT = Path(__file__).resolve().parents[2]
 CONFTEST = """
@@ -49,3 +55,27 @@ def test_bytes_and_long_texts_are_named_by_their_place(tmp_path: Path) -> None:
 def test_a_name_that_holds_the_time_stops_the_first_run(tmp_path: Path) -> None:
     """Also where both workers collect within one second: their clocks differ by one."""
     assert "Different tests were collected" in run(tmp_path, "time.time() // 1")
+
+
+def test_a_test_that_no_target_runs_is_refused() -> None:
+    """`make test` leaves it out by its marker, and the target of the marker looks for it in other folders."""
+
+    def item(marker: str, folder: str) -> Any:
+        marks = [pytest.mark.timeout(1).mark, getattr(pytest.mark, marker).mark]
+        path = ROOT / "tests" / folder / "test_x.py"
+        return SimpleNamespace(path=path, nodeid="test_x.py::test_y", iter_markers=lambda: marks)
+
+    check_folders([item(marker, folder) for marker, folders in FOLDERS.items() for folder in folders])
+    for marker in FOLDERS:
+        with pytest.raises(pytest.UsageError, match=f"^test_x.py::test_y has the marker {marker}: .* outside tests/"):
+            check_folders([item(marker, "unit")])
+
+
+@pytest.mark.parametrize("target", ["test-postgres", "test-tools"])
+def test_the_target_of_a_marker_looks_into_its_folders(target: str) -> None:
+    """Those of the Makefile; tests with two markers are run by the target of the other."""
+    (line,) = re.findall(rf"^{target}:.*\n\t(.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    marker = target.removeprefix("test-")
+    assert {f"tests/{folder}" for folder in FOLDERS[marker]} - {"tests/browser", "tests/compat"} == {
+        word for word in line.split() if word.startswith("tests/")
+    }
