@@ -216,7 +216,7 @@ def _unpacked(key: bytes, value: object) -> Computed | None:
     if len(content) < _HEADER.size or check != _check(key, content):
         return None
     token_count, window_count, truncated = _HEADER.unpack_from(content)
-    vector = np.frombuffer(content, dtype="<f4", offset=_HEADER.size).astype(np.float32)
+    vector = np.frombuffer(content, dtype="<f4", offset=_HEADER.size).astype("<f4")
     vector.flags.writeable = False
     return Computed(vector, token_count, window_count, bool(truncated))
 
