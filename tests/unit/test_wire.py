@@ -25,7 +25,7 @@ from assay.model.agent_response import (
     ToolCall,
     Usage,
 )
-from assay.model.case import Assertion, Case, ExpectedTool, Turn, case_from_json, case_to_json
+from assay.model.case import Assertion, Case, ExpectedTool, RecordedVerdict, Turn, case_from_json, case_to_json
 from assay.v1 import agent_pb2
 from assay.v1 import orchestrator_pb2 as pb
 from assay.wire import run as wire
@@ -117,6 +117,7 @@ REQUEST = st.builds(
 TOOL = st.builds(ExpectedTool, TEXT, or_none(OBJECT), st.sampled_from(["name", "subset", "exact"]))
 ASSERTION = st.builds(Assertion, TEXT, VALUE, or_none(NUMBER), TEXT, NUMBER, FLAG)
 TURN = st.builds(Turn, TEXT, tuples_of(MESSAGE), tuples_of(TEXT), tuples_of(TEXT), tuples_of(TOOL))
+VERDICT = st.builds(RecordedVerdict, TEXT, TEXT, TEXT, OBJECT, or_none(SMALL), TEXT, SMALL)
 CASE = st.builds(
     Case,
     case_id=TEXT,
@@ -134,14 +135,17 @@ CASE = st.builds(
     labels=OBJECT,
     metadata=OBJECT,
     recorded=or_none(RESPONSE),
+    recorded_repeats=tuples_of(RESPONSE),
     recorded_turns=tuples_of(tuples_of(RESPONSE)),
+    verdicts=tuples_of(VERDICT),
+    place=or_none(COUNT),
 )
 
 
 def with_answers(case: Case, texts: list[list[str]]) -> Case:
     """Return a case whose recorded answers are those of texts: others are completed where they are read."""
     turns = tuple(tuple(AgentResponse(text=text) for text in each) for each in texts)
-    return dataclasses.replace(case, recorded=None, recorded_turns=turns)
+    return dataclasses.replace(case, recorded=None, recorded_repeats=(), recorded_turns=turns)
 
 
 SETTINGS = st.builds(
@@ -420,6 +424,37 @@ def test_json_that_is_no_object_is_refused(text: str) -> None:
     """A foreign client's JSON text that is not an object is a problem of its field, which the caller reports."""
     with pytest.raises(DatasetError, match=r"variables_json: cannot be read: .*(JSON|Expecting|a number)"):
         case_from_wire(pb.Case(case_id="c", turns=[pb.Turn(input="q")], variables_json=text))
+
+
+def test_each_text_of_a_case_that_cannot_be_read_is_named_by_its_field() -> None:
+    """All of them at once, in whatever it lies; a field of a newer version is not read, and breaks nothing."""
+    wrong = agent_pb2.AgentResponse(metadata_json="{")
+    mappings = ["variables_json", "parameters_json", "expected_json", "labels_json", "metadata_json"]
+    message = pb.Case(
+        case_id="c",
+        turns=[pb.Turn(), pb.Turn(expected_tools=[pb.ExpectedTool(), pb.ExpectedTool(arguments_json="{")])],
+        contexts=["x"],
+        category="x",
+        tags=["x"],
+        recorded=wrong,
+        choices=["x"],
+        assertions=[pb.Assertion(), pb.Assertion(value_json="{")],
+        thresholds={"m": 0.0},
+        weight=0.0,
+        verdicts=[pb.RecordedVerdict(), pb.RecordedVerdict(verdict_json="{")],
+        recorded_repeats=[agent_pb2.AgentResponse(), wrong],
+        place=0,
+        recorded_turns=[pb.RecordedTurns(), pb.RecordedTurns(answers=[agent_pb2.AgentResponse(), wrong])],
+        **dict.fromkeys(mappings, "{"),
+    )
+    assert [field.name for field, _ in message.ListFields()] == [field.name for field in pb.Case.DESCRIPTOR.fields]
+    of_a_newer_version = b"\xfa\x01\x01x"  # field 31, a text
+    with pytest.raises(DatasetError) as caught:
+        case_from_wire(pb.Case.FromString(message.SerializeToString() + of_a_newer_version))
+    assert {problem.field for problem in caught.value.problems} == {
+        *mappings, "turns[1].expected_tools[1].arguments_json", "assertions[1].value_json", "verdicts[1].verdict_json",
+        "recorded", "recorded_repeats[1]", "recorded_turns[1].answers[1]",
+    }  # fmt: skip
 
 
 def test_a_state_of_a_newer_version_does_not_break_reading() -> None:
