@@ -426,6 +426,13 @@ def test_json_that_is_no_object_is_refused(text: str) -> None:
         case_from_wire(pb.Case(case_id="c", turns=[pb.Turn(input="q")], variables_json=text))
 
 
+def test_zeros_of_a_case_are_not_what_is_absent() -> None:
+    """A weight, a place and a threshold of 0 are the same after the wire and after the store."""
+    case = Case("c", (Turn("q"),), weight=0.0, place=0, thresholds={"m": 0.0})
+    assert case_from_wire(pb.Case.FromString(case_to_wire(case).SerializeToString())) == case
+    assert case_from_json(json.loads(json.dumps(case_to_json(case)))) == case
+
+
 def test_each_text_of_a_case_that_cannot_be_read_is_named_by_its_field() -> None:
     """All of them at once, in whatever it lies; a field of a newer version is not read, and breaks nothing."""
     wrong = agent_pb2.AgentResponse(metadata_json="{")
