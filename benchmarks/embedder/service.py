@@ -246,11 +246,14 @@ async def _by_callers(embed: Callable[[Sequence[str], str], Awaitable[None]], te
 
 async def _lone(stub: Any, model: models.Model, texts: list[str]) -> dict[str, Any]:
     """Return the latency of one pair with nothing else to do, over gRPC and by the model itself."""
-    own_ms, grpc_ms = [], []
-    for pair in _chunks(texts, 2):
+    pairs, own_ms, grpc_ms = list(_chunks(texts, 2)), [], []
+    # Not by turns: threads of arithmetic spin for some milliseconds after their work, which takes a processor from the
+    # other process.
+    for pair in pairs:
         started = time.perf_counter()
         await asyncio.to_thread(_encode, model, pair)
         own_ms.append((time.perf_counter() - started) * 1000)
+    for pair in pairs:
         started = time.perf_counter()
         await stub.Embed(pb.EmbedRequest(texts=pair, scope=f"lone {next(_scopes)}"), timeout=60)
         grpc_ms.append((time.perf_counter() - started) * 1000)
