@@ -21,7 +21,7 @@ demo: .venv/run.stamp          ## run an evaluation on a real example
 	@$(BIN)/assay run $(EXAMPLE)/assay.yaml
 
 test: .venv/dev.stamp          ## run the tests; the end names those that are left out, and what runs them
-	$(BIN)/python -m pytest -n 5 --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder
 
 test-postgres: .venv/dev.stamp  ## run the tests over PostgreSQL, as a shared installation has it
 	$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder -m '$(NO_OTHER_TARGET) and postgres' tests/chaos tests/e2e tests/integration

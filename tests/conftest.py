@@ -6,6 +6,7 @@ schemas and databases there and drop them again. Tests that kill a server start 
 
 from __future__ import annotations
 
+import logging
 import os
 import pwd
 import re
@@ -70,6 +71,9 @@ os.execv(sys.argv[2], sys.argv[2:])
 def pytest_configure(config: pytest.Config) -> None:
     """Count what is left out; let Ctrl-C reach what the tests start, also in the background of a shell."""
     keep_in_memory()
+    # gRPC's poller, of which a process has one, may wake for the event loop of a test that has ended: asyncio logs that
+    # in the next test, which may compare what it logged.
+    logging.getLogger("asyncio").addFilter(lambda record: "PollerCompletionQueue" not in record.getMessage())
     config.pluginmanager.register(LeftOut(config))
     config.pluginmanager.register(Collection(int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))))
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
