@@ -6,7 +6,6 @@ PACKAGES := -p assay -p assay_pytest -p assay_cli -p assay_embedder -p assay_jud
 EXAMPLE ?= examples/product-manual
 KILLS ?= 500
 MESSAGES ?= 100000
-NO_OTHER_TARGET := not aimock and not chaos and not compat and not frameworks
 SEED ?= 1
 BASE ?=
 
@@ -24,7 +23,7 @@ test: .venv/dev.stamp          ## run the tests; the end names those that are le
 	$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder
 
 test-postgres: .venv/dev.stamp  ## run the tests over PostgreSQL, as a shared installation has it
-	$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder -m '$(NO_OTHER_TARGET) and postgres' tests/chaos tests/e2e tests/integration
+	$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder -m 'postgres and not aimock and not chaos' tests/chaos tests/e2e tests/integration
 
 test-tools: .venv/dev.stamp    ## run the tests of the scripts in tools/ that install, list and change the code
 	$(BIN)/python -m pytest -n 4 -m tools tests/tools

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 FOLDERS = ("tests/unit", "tests/integration")
 """Tests that are measured. Those of the command line run the same code, slowly, in processes they start."""
 
-SELECTED = "not aimock and not chaos and not compat and not frameworks"
-"""Markers of the tests that are measured: those over PostgreSQL are among them."""
+SELECTED = "not aimock"
+"""Which of their tests: those over PostgreSQL, too, which pytest leaves out by default."""
 
 STARTED = Path(__file__).with_name("started")
 """On the path of Python, records the processes that tests start."""
