@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING
 
 import torch
@@ -13,7 +14,10 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 _CHUNK_TOKENS = 256  # keys, values and weights of so many stay in the second cache of a core
-_SHORT, _LONG = 64, 512  # between them, products of bfloat16 beat torch's attention kernel by up to 1.8 times
+_CHUNK_WEIGHTS = 1 << 18  # weights of so many stay there, too
+_GROUPED = 16  # tokens; attention of so few takes less time to compute than to start text by text
+_SHORT, _LONG = 64, 512  # tokens; between them, products of bfloat16 are worth it, and longer texts need none
+_LEAST_SUM, _GREATEST_SUM = 1e-30, 1e30  # far enough from what float32 holds to be multiplied by values
 
 
 class Layout:
@@ -26,44 +30,108 @@ class Layout:
     def __init__(self, lengths: Sequence[int]) -> None:
         self.lengths = lengths
 
-    def groups(self, most_tokens: int = 0) -> Iterator[tuple[slice, int, int]]:
+    def groups(self, most_tokens: int = 0, *, first: int = 0) -> Iterator[tuple[slice, int, int]]:
         """Yield the rows, the count and the length of texts of exactly the same length.
 
         Args:
             most_tokens: A group of more is divided, down to one text; 0 divides none.
+            first: The text to begin with.
         """
-        start = at = 0
+        start, at = sum(self.lengths[:first]), first
         while at < len(self.lengths):
-            length, first = self.lengths[at], at
+            length, begin = self.lengths[at], at
             while at < len(self.lengths) and self.lengths[at] == length:
                 at += 1
-            most = max(1, most_tokens // length) if most_tokens else at - first
-            for number in range(first, at, most):
+            most = max(1, most_tokens // length) if most_tokens else at - begin
+            for number in range(begin, at, most):
                 count = min(most, at - number)
                 yield slice(start, start + count * length), count, length
                 start += count * length
 
 
 def attend_by_length(projected: Tensor, layout: Layout, head_count: int) -> Tensor:
-    """Return attention over groups of texts of exactly the same length, so that none needs a mask.
+    """Return the attended values of texts, softmax(queries · keysᵀ / √size) · values of each head.
 
-    A text's result has the same bits whatever it is computed with: no kernel sees another text's length.
+    A text's result has the same bits whatever it is computed with, in one arithmetic thread: what computes it, and in
+    which shapes, depends on its own length and numbers alone.
+
+    Args:
+        projected: Queries, keys and values beside each other, shape (rows, 3 * hidden), float32 or bfloat16.
+        layout: Where the texts lie; rows behind them become zeros.
+        head_count: Heads of attention.
+
+    Returns:
+        Shape (rows, hidden), in the number format of `projected`.
     """
     hidden = projected.shape[1] // 3
-    attended = projected.new_zeros(projected.shape[0], hidden)
-    for rows, count, length in layout.groups(_CHUNK_TOKENS):
+    attended = projected.new_empty(projected.shape[0], hidden)
+    attended[sum(layout.lengths) :] = 0
+    first = bisect_left(layout.lengths, _LONG + 1 if projected.dtype == torch.float32 else _SHORT)
+    if first:
+        rows = sum(layout.lengths[:first])
+        heads = projected[:rows].float().view(rows, 3, head_count, -1).permute(1, 2, 0, 3)
+        numerators, sums = _weighted(heads, layout.lengths[:first])
+        torch.div(numerators, sums, out=attended[:rows].view(rows, head_count, -1).transpose(0, 1))
+    for place, count, length in layout.groups(_CHUNK_TOKENS, first=first):
         shape = (count, length, 3, head_count, hidden // head_count)
-        heads = projected[rows].view(shape).permute(2, 0, 3, 1, 4)
-        attended[rows].view(count, length, head_count, -1).copy_(_attend(heads, length).transpose(1, 2))
+        grouped = projected[place].view(shape).permute(2, 0, 3, 1, 4)
+        attended[place].view(count, length, head_count, -1).copy_(_attend(grouped, length).transpose(1, 2))
     return attended
+
+
+def _weighted(heads: Tensor, lengths: Sequence[int]) -> tuple[Tensor, Tensor]:
+    """Return values summed by their weights, shape (heads, rows, size), and the sums of weights, (heads, rows, 1).
+
+    Weights are exponentials of scores as they are: to subtract the greatest of each row, as a softmax does, takes
+    longer than all else, and only sums that float32 does not hold need it. Torch's kernel for attention would compute
+    what is left over of 16 keys number by number: 63 keys take it three times as long as 64.
+
+    Args:
+        heads: Queries, keys and values, shape (3, heads, rows, size), float32.
+        lengths: Rows of each text, ascending.
+    """
+    grouped = bisect_right(lengths, _GROUPED)
+    parts = [(count * length, length) for _, count, length in Layout(lengths[:grouped]).groups(_CHUNK_TOKENS)]
+    parts += [(length, length) for length in lengths[grouped:]]
+    divided = heads.split_with_sizes([rows for rows, _ in parts], 2)
+    found = [_exponentials(part, length) for part, (_, length) in zip(divided, parts, strict=True)]
+    weighted, sums = (torch.cat(each, 1) for each in zip(*found, strict=True))
+    if not _holds(sums):
+        start = 0
+        for length in lengths:
+            text = slice(None), slice(start, start + length)
+            if not _holds(sums[text]):
+                queries, keys, values = (each[text] for each in heads)
+                weighted[text], sums[text] = functional.scaled_dot_product_attention(queries, keys, values), 1
+            start += length
+    return weighted, sums
+
+
+def _exponentials(heads: Tensor, length: int) -> tuple[Tensor, Tensor]:
+    """Return what `_weighted` does, of one text or of several of one length."""
+    head_count, rows, size = heads.shape[1:]
+    if head_count > 1 and head_count * length**2 > _CHUNK_WEIGHTS:
+        divided = heads.chunk(min(head_count, -(-head_count * length**2 // _CHUNK_WEIGHTS)), 1)
+        weighted, sums = (
+            torch.cat(each) for each in zip(*(_exponentials(part, length) for part in divided), strict=True)
+        )
+        return weighted, sums
+    if length <= _GROUPED:  # a single text, too: kernels choose by how its rows lie
+        heads = heads.reshape(3, -1, length, size).contiguous()
+    queries, keys, values = heads.unbind()
+    scores = torch.baddbmm(heads.new_zeros(1), queries, keys.transpose(1, 2), beta=0, alpha=size**-0.5)
+    weights = scores.exp_()
+    return torch.bmm(weights, values).view(head_count, rows, size), weights.sum(-1).view(head_count, rows, 1)
+
+
+def _holds(sums: Tensor) -> bool:
+    least, greatest = sums.aminmax()
+    return bool(least > _LEAST_SUM) and bool(greatest < _GREATEST_SUM)
 
 
 def _attend(heads: Tensor, length: int) -> Tensor:
     """Return the attended values of texts of one length; `heads` is (3, texts, heads, length, head size)."""
     if heads.dtype == torch.float32 or length > _LONG:
-        return functional.scaled_dot_product_attention(heads[0], heads[1], heads[2])
-    if length < _SHORT:  # the kernel for bfloat16 costs more than the two conversions
-        heads = heads.float()
         return functional.scaled_dot_product_attention(heads[0], heads[1], heads[2])
     _, count, head_count, _, size = heads.shape
     queries, keys, values = heads.reshape(3, count * head_count, length, size)

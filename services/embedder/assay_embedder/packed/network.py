@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from assay_embedder.architecture import Architecture
     from assay_embedder.encoder import Tokens
 
-VERSION = 2
+VERSION = 3
 """Raised with every change that may change a vector's bits: what was verified before is verified again."""
 _LOADERS = 2  # of layers: more would not be faster, and each holds the weights of one
 _ROW_MULTIPLE = 16  # kernels choose by the count of rows; these are never fewer, and oneDNN prepares few shapes
@@ -64,9 +64,9 @@ def choose_engine(dtype: torch.dtype) -> Engine:
 class PackedNetwork:
     """An encoder of the BERT or RoBERTa family, on a CPU.
 
-    A text's vector has the same bits whatever it is computed with and by however many threads: attention runs over
-    groups of exactly equal length, and every other step treats rows one by one with the same kernel. Several threads
-    may use it at once.
+    A text's vector has the same bits whatever it is computed with, by threads that have one arithmetic thread each:
+    attention is computed text by text or over groups of exactly equal length, and every other step treats rows one by
+    one with the same kernel. Several threads may use it at once.
 
     Args:
         architecture: What the folder describes.
@@ -141,7 +141,7 @@ class PackedNetwork:
         return np.asarray(within * counted + self.architecture.padding_id)
 
     def after_layers(self, rows: Tensor, attend: Callable[[Tensor], Tensor]) -> Tensor:
-        """Return the rows after all layers.
+        """Return the rows after all layers; `rows` is overwritten.
 
         Args:
             rows: Shape (rows, hidden).
@@ -223,7 +223,7 @@ class _Layer:
         self._norms = [_Norm(weights, f"{name}.{part}", network) for part in ("attention.output", "output")]
 
     def after(self, rows: Tensor, attend: Callable[[Tensor], Tensor]) -> Tensor:
-        """Return the rows after this layer, float32."""
+        """Return the rows after this layer, float32; `rows` is overwritten."""
         mixed = self._mix(attend(self._project(rows.to(self._dtype))))
-        rows = self._norms[0](rows + mixed)
-        return self._norms[1](rows + self._narrow(self._widen(rows.to(self._dtype))))
+        rows = self._norms[0](rows.add_(mixed))
+        return self._norms[1](rows.add_(self._narrow(self._widen(rows.to(self._dtype)))))
