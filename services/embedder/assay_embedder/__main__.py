@@ -55,6 +55,7 @@ async def _serve(settings: Settings) -> None:
         # What is loaded stays: looking through it again and again would take a quarter of the time of short texts.
         gc.collect()
         gc.freeze()
+        gc.enable()
         logger.info("ready")
 
     unneeded = asyncio.Event()
@@ -82,6 +83,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             # Read when the arithmetic libraries are loaded, which happens with the first model.
             os.environ["OMP_NUM_THREADS"] = str(settings.threads)
         defer_unused_parts()
+        gc.disable()  # nothing that imports make is garbage; collecting meanwhile is a tenth of the start
         asyncio.run(serve(settings))
     except InvalidInputError as error:
         for problem in error.problems:
