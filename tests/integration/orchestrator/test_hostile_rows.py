@@ -290,7 +290,7 @@ async def test_a_request_that_grows_beyond_bounds_is_not_built(serve: Serve) -> 
 async def test_health_answers_while_a_schema_is_checked(serve: Serve, tmp_path: Path) -> None:
     """A run whose schemas take seconds to check is refused after health has answered, not before."""
     part = {"properties": {f"p{index}": {"type": "string"} for index in range(990)}}
-    metrics = tuple(MetricSettings(f"m{index}", {"schema": part}, "json_schema") for index in range(8))
+    metrics = tuple(MetricSettings(f"m{index}", {"schema": part}, "json_schema") for index in range(3))
     wrong = RunSettings("test", AgentSettings("replay"), (*metrics, MetricSettings("nonsense")))
     async with serve() as client, open_channel(f"unix:{tmp_path}/o.sock") as channel:
         dataset = await client.upload_dataset([plain("a")], name="d")
