@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 _CHUNK_TOKENS = 256  # keys, values and weights of so many stay in the second cache of a core
 _CHUNK_WEIGHTS = 1 << 18  # weights of so many stay there, too
 _GROUPED = 16  # tokens; attention of so few takes less time to compute than to start text by text
-_SHORT, _LONG = 64, 512  # tokens; between them, products of bfloat16 are worth it, and longer texts need none
+_SHORT = 64  # tokens; products of bfloat16 are worth it from here
+_LONG = 512  # tokens; torch's kernel is as fast beyond
 _LEAST_SUM, _GREATEST_SUM = 1e-30, 1e30  # far enough from what float32 holds to be multiplied by values
 
 
@@ -30,20 +31,19 @@ class Layout:
     def __init__(self, lengths: Sequence[int]) -> None:
         self.lengths = lengths
 
-    def groups(self, most_tokens: int = 0, *, first: int = 0) -> Iterator[tuple[slice, int, int]]:
+    def groups(self, most_tokens: int = 0) -> Iterator[tuple[slice, int, int]]:
         """Yield the rows, the count and the length of texts of exactly the same length.
 
         Args:
             most_tokens: A group of more is divided, down to one text; 0 divides none.
-            first: The text to begin with.
         """
-        start, at = sum(self.lengths[:first]), first
+        start = at = 0
         while at < len(self.lengths):
-            length, begin = self.lengths[at], at
+            length, first = self.lengths[at], at
             while at < len(self.lengths) and self.lengths[at] == length:
                 at += 1
-            most = max(1, most_tokens // length) if most_tokens else at - begin
-            for number in range(begin, at, most):
+            most = max(1, most_tokens // length) if most_tokens else at - first
+            for number in range(first, at, most):
                 count = min(most, at - number)
                 yield slice(start, start + count * length), count, length
                 start += count * length
@@ -63,31 +63,37 @@ def attend_by_length(projected: Tensor, layout: Layout, head_count: int) -> Tens
     Returns:
         Shape (rows, hidden), in the number format of `projected`.
     """
-    hidden = projected.shape[1] // 3
-    attended = projected.new_empty(projected.shape[0], hidden)
+    rows, width = projected.shape
+    attended = projected.new_empty(rows, width // 3)
     attended[sum(layout.lengths) :] = 0
-    first = bisect_left(layout.lengths, _LONG + 1 if projected.dtype == torch.float32 else _SHORT)
-    if first:
-        rows = sum(layout.lengths[:first])
-        heads = projected[:rows].float().view(rows, 3, head_count, -1).permute(1, 2, 0, 3)
-        numerators, sums = _weighted(heads, layout.lengths[:first])
-        torch.div(numerators, sums, out=attended[:rows].view(rows, head_count, -1).transpose(0, 1))
-    for place, count, length in layout.groups(_CHUNK_TOKENS, first=first):
-        shape = (count, length, 3, head_count, hidden // head_count)
-        grouped = projected[place].view(shape).permute(2, 0, 3, 1, 4)
-        attended[place].view(count, length, head_count, -1).copy_(_attend(grouped, length).transpose(1, 2))
+    long = bisect_right(layout.lengths, _LONG)
+    short = long if projected.dtype == torch.float32 else bisect_left(layout.lengths, _SHORT)
+    start = 0
+    for lengths, dtype in (
+        (layout.lengths[:short], torch.float32),
+        (layout.lengths[short:long], projected.dtype),
+        *(([length], projected.dtype) for length in layout.lengths[long:]),
+    ):
+        if lengths:
+            place = slice(start, start := start + sum(lengths))
+            heads = projected[place].to(dtype).view(-1, 3, head_count, width // 3 // head_count).permute(1, 2, 0, 3)
+            found = attended[place].view(-1, head_count, heads.shape[3]).transpose(0, 1)
+            if lengths[-1] > _LONG:
+                found.copy_(_by_kernel(heads))
+            else:
+                torch.div(*_weighted(heads, lengths), out=found)
     return attended
 
 
 def _weighted(heads: Tensor, lengths: Sequence[int]) -> tuple[Tensor, Tensor]:
-    """Return values summed by their weights, shape (heads, rows, size), and the sums of weights, (heads, rows, 1).
+    """Return values of texts summed by their weights, (heads, rows, size), and the sums of weights, (heads, rows, 1).
 
     Weights are exponentials of scores as they are: to subtract the greatest of each row, as a softmax does, takes
     longer than all else, and only sums that float32 does not hold need it. Torch's kernel for attention would compute
     what is left over of 16 keys number by number: 63 keys take it three times as long as 64.
 
     Args:
-        heads: Queries, keys and values, shape (3, heads, rows, size), float32.
+        heads: Queries, keys and values, shape (3, heads, rows, size).
         lengths: Rows of each text, ascending.
     """
     grouped = bisect_right(lengths, _GROUPED)
@@ -99,16 +105,19 @@ def _weighted(heads: Tensor, lengths: Sequence[int]) -> tuple[Tensor, Tensor]:
     if not _holds(sums):
         start = 0
         for length in lengths:
-            text = slice(None), slice(start, start + length)
+            text = slice(None), slice(start, start := start + length)
             if not _holds(sums[text]):
-                queries, keys, values = (each[text] for each in heads)
-                weighted[text], sums[text] = functional.scaled_dot_product_attention(queries, keys, values), 1
-            start += length
+                weighted[text], sums[text] = _by_kernel(heads[:, *text]), 1
     return weighted, sums
 
 
 def _exponentials(heads: Tensor, length: int) -> tuple[Tensor, Tensor]:
-    """Return what `_weighted` does, of one text or of several of one length."""
+    """Return what `_weighted` does.
+
+    Args:
+        heads: Queries, keys and values of one text, or of several of one length: shape (3, heads, rows, size).
+        length: Rows of a text.
+    """
     head_count, rows, size = heads.shape[1:]
     if head_count > 1 and head_count * length**2 > _CHUNK_WEIGHTS:
         divided = heads.chunk(min(head_count, -(-head_count * length**2 // _CHUNK_WEIGHTS)), 1)
@@ -120,21 +129,18 @@ def _exponentials(heads: Tensor, length: int) -> tuple[Tensor, Tensor]:
         heads = heads.reshape(3, -1, length, size).contiguous()
     queries, keys, values = heads.unbind()
     scores = torch.baddbmm(heads.new_zeros(1), queries, keys.transpose(1, 2), beta=0, alpha=size**-0.5)
-    weights = scores.exp_()
-    return torch.bmm(weights, values).view(head_count, rows, size), weights.sum(-1).view(head_count, rows, 1)
+    weights = scores.float().exp_()
+    weighted = torch.bmm(weights.to(heads.dtype), values)
+    return weighted.view(head_count, rows, size), weights.sum(-1).view(head_count, rows, 1)
+
+
+def _by_kernel(heads: Tensor) -> Tensor:
+    """Return the attended values of one text by torch's kernel, which takes any scores: shape (heads, length, size)."""
+    queries, keys, values = heads.unsqueeze(1)
+    return functional.scaled_dot_product_attention(queries, keys, values)[0]
 
 
 def _holds(sums: Tensor) -> bool:
+    """Return whether exponentials and their products with values are far from the bounds of float32."""
     least, greatest = sums.aminmax()
     return bool(least > _LEAST_SUM) and bool(greatest < _GREATEST_SUM)
-
-
-def _attend(heads: Tensor, length: int) -> Tensor:
-    """Return the attended values of texts of one length; `heads` is (3, texts, heads, length, head size)."""
-    if heads.dtype == torch.float32 or length > _LONG:
-        return functional.scaled_dot_product_attention(heads[0], heads[1], heads[2])
-    _, count, head_count, _, size = heads.shape
-    queries, keys, values = heads.reshape(3, count * head_count, length, size)
-    nothing = queries.new_zeros(1)
-    scores = torch.baddbmm(nothing, queries, keys.transpose(1, 2), beta=0, alpha=size**-0.5)
-    return torch.bmm(torch.softmax(scores, -1), values).view(count, head_count, length, size)
