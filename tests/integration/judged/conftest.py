@@ -38,6 +38,7 @@ ALL = {
     "egress_networks": None,
 }
 PRICES = "prices: [{model: '*', input: 1, output: 5}]"
+_PATIENCE_S = "6"  # what waits for a judge that is gone takes so long; a slow machine's judge may take a second
 
 
 @dataclass
@@ -95,7 +96,7 @@ class Stage:
     async def orchestrator(self, *flags: str, judge: bool = True) -> AsyncIterator[Client]:
         """Run an orchestrator over the same database each time, and end it as `kill -9` does."""
         address = f"unix:{self.folder}/o.sock"
-        own = ["--listen", address, "--database", str(self.folder / "assay.db"), "--judge-patience-s", "1.5"]
+        own = ["--listen", address, "--database", str(self.folder / "assay.db"), "--judge-patience-s", _PATIENCE_S]
         own += ["--judge", f"unix:{self.folder}/j.sock"] if judge else []
         with (self.folder / "o.log").open("ab") as log:
             streams = (0, log.fileno(), log.fileno())

@@ -41,6 +41,9 @@ def batched(stage: Stage, *metrics: str, **judge: Any) -> Any:
 async def awaiting(client: Client, run: Run, times: int = 1) -> str:
     """Wait until a run has said so often that it awaits a batch; return the sentence."""
     async for event in client.watch_run(run.run_id):
+        if isinstance(event, StateChange) and event.state is RunState.PAUSED:
+            found = await client.get_run(run.run_id)
+            assert (found.state, found.pause_cause) != (RunState.PAUSED, PauseCause.JUDGE), found.state_reason
         if isinstance(event, StateChange) and "verdicts of a batch" in event.reason:
             assert event.state is RunState.RUNNING
             times -= 1
