@@ -88,8 +88,8 @@ def attend_by_length(projected: Tensor, layout: Layout, head_count: int) -> Tens
 def _weighted(heads: Tensor, lengths: Sequence[int]) -> tuple[Tensor, Tensor]:
     """Return values of texts summed by their weights, (heads, rows, size), and the sums of weights, (heads, rows, 1).
 
-    Weights are exponentials of scores as they are: to subtract the greatest of each row, as a softmax does, takes
-    longer than all else, and only sums that float32 does not hold need it. Torch's kernel for attention would compute
+    Weights are exponentials of scores as they are: to look for the greatest of each row, as a softmax does, takes
+    longer than they do, and only sums that float32 does not hold need it. Torch's kernel for attention would compute
     what is left over of 16 keys number by number: 63 keys take it three times as long as 64.
 
     Args:
