@@ -239,7 +239,9 @@ def _configure(connection: sqlite3.Connection, _record: object) -> None:
         "secure_delete=ON",  # of a deleted team nothing stays in the file
         f"mmap_size={_MMAP_BYTES}",
     ):
-        connection.execute(f"PRAGMA {pragma}")
+        # Read to its end: a thread that looks at all objects may keep the cursor past the first commit, which an
+        # unfinished "journal_mode" makes fail, since it counts as a write.
+        connection.execute(f"PRAGMA {pragma}").fetchall()
 
 
 def _begin(connection: sa.Connection) -> None:

@@ -185,7 +185,7 @@ class DiskCache:
         connection = sqlite3.connect(self._file, timeout=5.0, check_same_thread=False)
         try:
             connection.execute(f"PRAGMA page_size = {_PAGE_BYTES}")
-            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("PRAGMA journal_mode = WAL").fetchall()  # it counts as a write until its answer is read
             connection.execute("PRAGMA secure_delete = ON")  # of a deleted scope nothing stays in the file
             connection.execute("PRAGMA synchronous = OFF")  # a lost entry is computed again
             connection.execute(_SCHEMA)

@@ -242,7 +242,7 @@ def _connect(folder: Path | None) -> sqlite3.Connection:
     connection = sqlite3.connect(name, isolation_level=None, timeout=10)
     try:
         apply_migrations(connection, name)  # before anything else is changed: a newer version's file stays as it is
-        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA journal_mode = WAL").fetchall()  # it counts as a write until its answer is read
         # A process that is killed loses nothing; a power cut may lose the last verdicts, which only costs money.
         connection.execute("PRAGMA synchronous = NORMAL")
         connection.execute("PRAGMA secure_delete = ON")  # of a deleted team nothing stays in the file
