@@ -19,7 +19,7 @@ from assay_embedder.jobs import Computed
 from assay_embedder.scope_prefix import scope_prefix
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
 logger = logging.getLogger(__name__)
@@ -28,6 +28,7 @@ _HEADER = struct.Struct("<III")  # word pieces, windows, whether truncated
 _CHECK_BYTES = 16
 _AT_ONCE = 256
 _MOST_WAITING = 64  # lists of entries
+_LOOK_S = 0.1
 _PAGE_BYTES = 16_384  # which eight entries of the default model fill
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS vectors (
@@ -63,7 +64,8 @@ class DiskCache:
             raise SetupError(message, reason="CACHE_NOT_WRITABLE") from error
         with self._lock:
             self._connect()
-        self._waiting: queue.Queue[list[tuple[bytes, Computed]] | None] = queue.Queue(_MOST_WAITING)
+        # Entries to write; an event to set once all before it are written; None at the end.
+        self._waiting: queue.Queue[list[tuple[bytes, Computed]] | threading.Event | None] = queue.Queue(_MOST_WAITING)
         self._thread = threading.Thread(target=self._write, name="embedder-disk-cache", daemon=True)
         self._thread.start()
 
@@ -96,28 +98,24 @@ class DiskCache:
         prefix = scope_prefix(scope)
         own = (prefix, prefix + b"\xff" * 32)
         count = "SELECT count(*) FROM vectors WHERE key BETWEEN ? AND ?"
+        self._drain()
         with self._lock:
-            kept = self._queued(lambda key: not key.startswith(prefix))
             before, _, after = (
                 self._run(query, own) for query in (count, "DELETE FROM vectors WHERE key BETWEEN ? AND ?", count)
             )
             self._run_alone("PRAGMA wal_checkpoint(TRUNCATE)")
-        for entries in kept:
-            self.store(entries)
         if not before or not after:
             raise UnavailableError(
                 "the vector cache on disk cannot be read or written: its log says why", reason="CACHE_NOT_WRITABLE"
             )
         return before[0][0] - after[0][0], after[0][0]
 
-    def _queued(self, wanted: Callable[[bytes], bool]) -> list[list[tuple[bytes, Computed]]]:
-        """Take what waits to be written out of the queue; return those entries of it that are wanted."""
-        taken: list[list[tuple[bytes, Computed]]] = []
-        with contextlib.suppress(queue.Empty):
-            while (entries := self._waiting.get_nowait()) is not None:
-                taken.append([entry for entry in entries if wanted(entry[0])])
-            self._waiting.put_nowait(None)  # it is being closed
-        return taken
+    def _drain(self) -> None:
+        """Wait until what was handed in is written: nothing of a scope is then on its way into the file."""
+        drained = threading.Event()
+        self._waiting.put(drained)
+        while self._thread.is_alive() and not drained.wait(_LOOK_S):
+            pass
 
     def _run_alone(self, statement: str) -> None:
         """Run a statement that no transaction may hold; what it cannot do now, SQLite does later."""
@@ -136,12 +134,20 @@ class DiskCache:
 
     def _write(self) -> None:
         while (entries := self._waiting.get()) is not None:
+            if isinstance(entries, threading.Event):
+                entries.set()
+                continue
             rows = [(key, _packed(key, computed)) for key, computed in entries]
             with self._lock:
                 self._run("INSERT OR REPLACE INTO vectors (key, value) VALUES (?, ?)", rows, many=True)
-                while self._used_bytes() > self._limit_bytes:
-                    oldest = "SELECT number FROM vectors ORDER BY number LIMIT ?"
-                    self._run(f"DELETE FROM vectors WHERE number IN ({oldest})", (_AT_ONCE,))  # noqa: S608 - constant
+                self._make_room()
+
+    def _make_room(self) -> None:
+        """Delete the oldest entries while the file is too large, as long as it lets them be deleted."""
+        oldest = "SELECT number FROM vectors ORDER BY number LIMIT ?"
+        delete = f"DELETE FROM vectors WHERE number IN ({oldest}) RETURNING number"  # noqa: S608 - constant
+        while self._used_bytes() > self._limit_bytes and self._run(delete, (_AT_ONCE,)):
+            pass
 
     def _used_bytes(self) -> int:
         """Return what the entries of the file take; 0 where that is not known."""
@@ -199,8 +205,11 @@ class DiskCache:
         """Rename a file that cannot be read, over the one that was set aside before."""
         for suffix in ("", "-wal", "-shm"):
             source = self._file.with_name(self._file.name + suffix)
-            if source.exists():
-                source.replace(source.with_name(source.name + ".damaged"))
+            try:
+                if source.exists():
+                    source.replace(source.with_name(source.name + ".damaged"))
+            except OSError as error:
+                logger.warning("vector cache on disk cannot be set aside: file=%s error=%s", source, error.strerror)
 
 
 def _packed(key: bytes, computed: Computed) -> bytes:

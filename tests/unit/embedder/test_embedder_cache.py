@@ -147,10 +147,7 @@ def test_nothing_of_a_deleted_scope_is_left(tmp_path: Path) -> None:
         wait_until(lambda: len(disk.find(keys["b"])), lambda count: count == 400)
         disk.store(entries["a"])  # waits to be written, or is being written
         assert memory.delete_scope("a") == 400
-        _, left = disk.delete_scope("a")
-        assert left == 0
-        _, left = disk.delete_scope("a")  # what was being written
-        assert left == 0
+        assert disk.delete_scope("a") == (400, 0)
         assert disk.find(keys["a"]) == {}
         assert len(disk.find(keys["b"])) == 400
         assert [memory.get(key) for key in keys["a"]] == [None] * 400
@@ -177,6 +174,25 @@ def test_disk_is_bounded(tmp_path: Path) -> None:
     assert 100 < len(kept) < 700
     assert min(int.from_bytes(key, "big") for key in kept) > 3_000
     assert (tmp_path / "vectors.sqlite").stat().st_size < 2 * MIB
+
+
+def test_a_file_that_cannot_be_written_is_still_read(tmp_path: Path) -> None:
+    """Where the limit was lowered and nothing can be deleted, as on a full disk, what is stored is found all the same."""
+    cache = DiskCache(tmp_path, 64 * MIB)
+    entries = [(number.to_bytes(32, "big"), computed(number, 384)) for number in range(1_500)]
+    cache.store(entries)
+    cache.close()
+    cache = DiskCache(tmp_path, MIB)
+    assert cache._connection is not None
+    cache._connection.execute("PRAGMA query_only = ON")
+    cache.store([(b"new" * 10, computed(1, 384))])
+    cache._drain()
+    assert len(cache.find([key for key, _ in entries])) == 1_500
+    cache._connection.execute("PRAGMA query_only = OFF")
+    cache.store([(b"new" * 10, computed(1, 384))])
+    cache._drain()
+    assert 100 < len(cache.find([key for key, _ in entries])) < 700
+    cache.close()
 
 
 @pytest.mark.parametrize("seed", range(8))
