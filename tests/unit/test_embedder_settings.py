@@ -97,6 +97,14 @@ def test_a_request_names_no_folder_unless_a_pattern_does(patterns: tuple[str, ..
     assert Settings(models=("listed",), allow_models=patterns).allows(name) is allowed
 
 
+def test_a_request_names_no_folder_of_the_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor is a name refused by an error of the file system that no file can have."""
+    (tmp_path / "models").mkdir()
+    monkeypatch.chdir(tmp_path)
+    settings = Settings(models=("listed",), allow_models=("*",))
+    assert [settings.allows(name) for name in ("models", ".", "n" * 30_000)] == [False, False, True]
+
+
 @pytest.mark.parametrize(
     ("first", "second", "expected"),
     [

@@ -48,6 +48,13 @@ def test_folders(tmp_path: Path) -> None:
     assert "is not JSON" in model_problem(str(tmp_path / "damaged"))
     assert "*.safetensors" in model_problem(str(saved(tmp_path / "pickle", weights="pytorch_model.bin")))
     assert "code of its own" in model_problem(str(saved(tmp_path / "code", auto_map={"AutoModel": "m.M"})))
+    foreign = saved(tmp_path / "foreign")
+    (foreign / "modules.json").write_text(
+        json.dumps([{"type": "sentence_transformers.models.Pooling"}, {"type": "m.M"}])
+    )
+    assert "code of its own (m.M in its modules.json)" in model_problem(str(foreign))
+    (saved(tmp_path / "folder") / "more.safetensors").mkdir()
+    assert "damaged weights" in model_problem(str(tmp_path / "folder"))
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,11 @@ _SERVICE = "assay.v1.EmbedderService"
 _LOAD_TIMEOUT_S = 3600.0
 _STOP_TIMEOUT_S = 15.0
 _LOOK_S = 0.01
+_NOT_PASSED_ON = {
+    "PYTHONDONTWRITEBYTECODE",
+    *(f"ASSAY_EMBEDDER_{name}" for name in ("ALLOW_MODELS", "CACHE_DIR", "EXIT_WITH_LOCK", "HEALTH_LISTEN", "MODEL")),
+    *(f"ASSAY_EMBEDDER_TLS_{name}" for name in ("CERT", "KEY", "CLIENT_CA")),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +92,8 @@ async def private_embedder(model: str, precision: str) -> AsyncIterator[PrivateE
 
 
 def _spawn(command: list[str], log: Path) -> subprocess.Popen[bytes]:
-    # Users have compiled modules.
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    # Users have compiled modules. What the command says holds, and no vectors of an earlier measurement are found.
+    environment = {name: value for name, value in os.environ.items() if name not in _NOT_PASSED_ON}
     with log.open("wb") as output:
         return subprocess.Popen(  # noqa: S603 - our own module, no shell
             command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, env=environment

@@ -74,8 +74,22 @@ def _folder_problem(folder: Path) -> str:
         return "comes with code of its own (`auto_map` in its config.json), which is never run: choose another model"
     if not (folder / "modules.json").is_file() and (kind := _generates(config)):
         return f"is not an encoder: its config.json names {kind}, which generates text; choose an embedding model"
+    if (own := _own_code(folder)) is not None:
+        return f"comes with code of its own ({own} in its modules.json), which is never run: choose another model"
     damaged = next((file for file in sorted(folder.rglob("*.safetensors")) if not _is_complete(file)), None)
     return f"has damaged weights: {damaged} is incomplete; download the model again" if damaged is not None else ""
+
+
+def _own_code(folder: Path) -> str | None:
+    """Return the module of a folder that is no class of sentence-transformers; None where there is none."""
+    try:
+        modules = json.loads((folder / "modules.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    kinds = [each.get("type") for each in modules if isinstance(each, dict)] if isinstance(modules, list) else []
+    return next(
+        (kind for kind in kinds if isinstance(kind, str) and not kind.startswith("sentence_transformers.")), None
+    )
 
 
 def _generates(config: Mapping[str, Any]) -> str:
@@ -86,6 +100,8 @@ def _generates(config: Mapping[str, Any]) -> str:
 
 def _is_complete(file: Path) -> bool:
     """Return whether a file of safetensors has the size that its header says."""
+    if not file.is_file():
+        return False
     with file.open("rb") as weights:
         start = weights.read(_HEADER_SIZE.size)
         size = file.stat().st_size

@@ -565,7 +565,9 @@ class ModelInfo(_message.Message):
     loaded: _builtins.bool
     """Whether the model is in memory."""
     engine: _builtins.str
-    """What computes the vectors: equal fingerprints, revisions and precisions give a text equal vectors, bit for bit."""
+    """What computes the vectors, and the number format of its products, e.g. "packed oneDNN float32". Processors of
+    different kinds, and versions of torch, give the same engine vectors that differ in their last digits.
+    """
     @_builtins.property
     def dimensions(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """Dimensions that a request may ask for, ascending, the full one last; empty until the model is loaded."""

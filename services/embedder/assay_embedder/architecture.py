@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 LONGEST_WINDOW = 8_192  # models without a limit of their own name absurd ones
 _ACTIVATIONS = {"gelu": "gelu", "gelu_new": "gelu_tanh", "gelu_pytorch_tanh": "gelu_tanh", "relu": "relu"}
 _ROBERTA = {"roberta", "xlm-roberta", "camembert"}
+POSITIONS_FROM_PADDING = {*_ROBERTA, "mpnet", "xlm-roberta-xl", "longformer"}
+"""Families whose positions start behind the padding's id, so that fewer word pieces have one."""
 _FAMILIES = {"bert", *_ROBERTA}
 _LEGACY_POOLING = {
     "pooling_mode_cls_token": "cls",
@@ -44,6 +46,7 @@ class Architecture:
         pooling: How tokens become a vector: "mean", "cls" or "max".
         normalizes: Whether vectors have length 1.
         weights: The folder of the weights.
+        is_immutable: Whether nothing overwrites its files, as those of the hub's cache and of installed packages.
     """
 
     hidden: int
@@ -57,10 +60,15 @@ class Architecture:
     pooling: str
     normalizes: bool
     weights: Path
+    is_immutable: bool = False
 
 
-def read_architecture(folder: Path) -> Architecture:
+def read_architecture(folder: Path, *, is_immutable: bool = False) -> Architecture:
     """Return what a folder saved by sentence-transformers, or by transformers, describes.
+
+    Args:
+        folder: The folder.
+        is_immutable: Whether nothing overwrites its files.
 
     Raises:
         UnknownArchitectureError: It has a part that the packed forward pass does not know.
@@ -85,6 +93,7 @@ def read_architecture(folder: Path) -> Architecture:
             pooling=pooling,
             normalizes=normalizes,
             weights=encoder,
+            is_immutable=is_immutable,
         )
     except KeyError as error:
         raise UnknownArchitectureError(f"config.json has no {error.args[0]}") from error

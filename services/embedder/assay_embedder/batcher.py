@@ -274,17 +274,36 @@ class Batcher:
     # The workers.
 
     def _work(self, worker: Worker) -> None:
-        worker.prepare()
+        is_prepared = False
         while (run := self._next_run()) is not None:
-            started = time.perf_counter()
             try:
+                if not is_prepared:
+                    worker.prepare()
+                    is_prepared = True
                 self._announce(run)
-                vectors = _separate(worker.encoder.encode([piece.tokens for piece in run]), len(run))
-            except Exception as error:  # the boundary of a task: the requests of the texts get it
-                logger.exception("model failed: texts=%d", len(run))
-                self._fail(dict.fromkeys(piece.job for piece in run if piece.job.error is None), error)
+            except Exception as error:  # noqa: BLE001 - the boundary of a task: the requests of the texts get it
+                self._fail_run(run, error)
                 continue
-            self._finish(run, vectors, Phase(started, time.perf_counter()))
+            self._compute(run, worker.encoder)
+
+    def _compute(self, run: Sequence[Piece], encoder: Encoder) -> None:
+        """Run the model; where it fails on some of several texts, each is run alone, so that the others do not fail."""
+        started = time.perf_counter()
+        try:
+            vectors = _separate(encoder.encode([piece.tokens for piece in run]), len(run))
+        except Exception as error:  # noqa: BLE001 - the boundary of a task, as above
+            if len(run) == 1:
+                self._fail_run(run, error)
+                return
+            for piece in run:
+                if piece.job.is_wanted:
+                    self._compute([piece], encoder)
+            return
+        self._finish(run, vectors, Phase(started, time.perf_counter()))
+
+    def _fail_run(self, run: Sequence[Piece], error: Exception) -> None:
+        logger.error("model failed: texts=%d", len(run), exc_info=error)
+        self._fail(dict.fromkeys(piece.job for piece in run if piece.job.error is None), error)
 
     def _next_run(self) -> list[Piece] | None:
         """Wait for something to compute and return it; None when the batcher is closed."""
@@ -297,6 +316,8 @@ class Batcher:
                     if self._closed:
                         return None
                     run = self._take_run()
+                    if not run:
+                        self._settle([])  # texts that no request wanted any more have made room for others
                 return run
             finally:
                 self._idle_workers -= 1

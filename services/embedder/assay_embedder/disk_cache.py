@@ -184,8 +184,9 @@ class DiskCache:
             except sqlite3.Error as error:
                 logger.warning("vector cache on disk cannot be opened: file=%s error=%s", self._file, error)
                 self._connection = None
-                if not is_last:
-                    self._set_aside()
+                if is_last or isinstance(error, sqlite3.OperationalError):
+                    return  # a full disk or a lock of another process says nothing about what the file holds
+                self._set_aside()
 
     def _opened(self) -> sqlite3.Connection:
         connection = sqlite3.connect(self._file, timeout=5.0, check_same_thread=False)

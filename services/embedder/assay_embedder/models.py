@@ -5,11 +5,13 @@ from __future__ import annotations
 import logging
 from array import array
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from assay.errors import SetupError
+from assay.errors import AssayError, SetupError
 from assay.local.install_hint import install_hint
 from assay_embedder import known_models, verification
 from assay_embedder.architecture import UnknownArchitectureError, read_architecture
@@ -18,10 +20,15 @@ from assay_embedder.dimensions import supported_dimensions
 from assay_embedder.encoder import Tokens
 from assay_embedder.model_folders import (
     DEFAULT_SHA256,
+    check_vocabulary,
+    default_prompt,
+    explained,
     find_folder,
     hash_configuration,
     hash_weights,
+    is_folder,
     not_loaded,
+    said,
     weight_bytes,
 )
 from assay_embedder.precision import choose_precision, number_format
@@ -30,7 +37,6 @@ from assay_embedder.settings import DEFAULT_MODEL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from pathlib import Path
 
     from numpy.typing import NDArray
     from torch import Tensor
@@ -57,6 +63,7 @@ class Description:
         engine: What computes, and the number format of its products, e.g. "packed oneDNN float32".
         dimensions: What vectors may be cut to, the full dimension first.
         weight_bytes: Size of the weights' files; 0 where it is not known.
+        configuration: All else that changes its vectors: configurations and tokenizer, and the versions of the code.
     """
 
     name: str
@@ -70,6 +77,7 @@ class Description:
     engine: str = ""
     dimensions: tuple[int, ...] = ()
     weight_bytes: int = 0
+    configuration: str = ""
 
 
 class Network(Protocol):
@@ -140,7 +148,38 @@ class Model:
         return found
 
 
-def load(name: str, *, device: str, precision: str = "exact", memory: verification.Memory | None = None) -> Model:
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A model that is on this machine.
+
+    Args:
+        folder: Where.
+        weight_bytes: Size of the weights' files.
+    """
+
+    folder: Path
+    weight_bytes: int
+
+
+def find(name: str) -> Found:
+    """Find a model, downloading it first where it is on the hub alone.
+
+    Raises:
+        SetupError: There is none, or it is one that is never loaded.
+    """
+    with explained(name):
+        folder = find_folder(name)
+        return Found(folder, weight_bytes(folder))
+
+
+def load(
+    name: str,
+    *,
+    device: str,
+    precision: str = "exact",
+    folder: Path | None = None,
+    memory: verification.Memory | None = None,
+) -> Model:
     """Load a model into memory; takes seconds.
 
     A model that the packed forward pass knows is compared with sentence-transformers first, once for these weights;
@@ -151,16 +190,23 @@ def load(name: str, *, device: str, precision: str = "exact", memory: verificati
             sentence-transformers; or a model's id on the Hugging Face hub.
         device: "cpu", "cuda" or "cuda:N".
         precision: "exact", "fast" or "auto".
+        folder: Where it was found; None to find it.
         memory: Where outcomes of comparisons are kept; None for the state directory.
 
     Raises:
         SetupError: It cannot be found or loaded, its weights are not the expected ones, or this machine does not have
             the precision.
     """
-    folder = find_folder(name)
     chosen = choose_precision(precision, device)
-    source = _Source(name, folder, DEFAULT_SHA256 if name == DEFAULT_MODEL else hash_weights(folder), device, chosen)
-    network = _network(source, memory or verification.Memory())
+    with explained(name):
+        return _loaded(name, folder or find_folder(name), device, chosen, memory or verification.Memory())
+
+
+def _loaded(name: str, folder: Path, device: str, precision: str, memory: verification.Memory) -> Model:
+    revision = DEFAULT_SHA256 if name == DEFAULT_MODEL else hash_weights(folder)
+    prefix = known_models.prefix_of(name) or default_prompt(folder)
+    source = _Source(name, folder, revision, device, precision, prefix)
+    network, chosen = _network(source, memory)
     description = Description(
         name=name,
         revision=source.revision,
@@ -168,11 +214,12 @@ def load(name: str, *, device: str, precision: str = "exact", memory: verificati
         max_tokens=network.max_tokens,
         device=device,
         precision=chosen,
-        prefix=known_models.prefix_of(name),
+        prefix=prefix,
         english_only=known_models.is_english_only(name),
         engine=network.engine_name,
         dimensions=supported_dimensions(folder, network.dimension),
         weight_bytes=weight_bytes(folder),
+        configuration=_configuration(folder),
     )
     return Model(network, description)
 
@@ -186,36 +233,55 @@ class _Source:
     revision: str
     device: str
     precision: str
+    prefix: str
 
     @property
     def number_format(self) -> str:
         return number_format(self.precision, self.device)
 
 
-def _network(source: _Source, memory: verification.Memory) -> Network:
-    """Return the packed network, where it knows the model and computes the same; else sentence-transformers'."""
+def _network(source: _Source, memory: verification.Memory) -> tuple[Network, str]:
+    """Return the packed network, where it knows the model and computes the same, else sentence-transformers'; and how.
+
+    Where 16-bit products are too far off even by sentence-transformers, it computes in float32, which is `exact`.
+    """
     try:
         network = _packed(source)
         problem = _disagreement(source, network, memory)
     except UnknownArchitectureError as error:
         problem = str(error)
+    except (AssayError, MemoryError):
+        raise
+    except Exception as error:  # noqa: BLE001 - sentence-transformers may take what it stumbles over, or say what is wrong
+        problem = said(error)
     if not problem:
-        return network
+        return network, source.precision
     logger.warning(
         "sentence-transformers runs the model, which is slower: model=%s reason=the packed forward pass does not take "
         "it: %s",
         source.name, problem,
     )  # fmt: skip
-    return SentenceModel(source.name, source.folder, device=source.device, number_format=source.number_format)
+    load = partial(SentenceModel, source.name, source.folder, device=source.device)
+    if source.precision == "exact":
+        return load(number_format="float32"), "exact"
+    fallback = load(number_format=source.number_format)
+    if not (problem := _disagreement(source, fallback, memory)):
+        return fallback, source.precision
+    logger.warning(
+        "the model is computed in float32, which is slower: model=%s reason=with 16-bit products %s",
+        source.name,
+        problem,
+    )
+    return load(number_format="float32"), "exact"
 
 
 def _packed(source: _Source) -> PackedNetwork:
-    architecture = read_architecture(source.folder)
+    architecture = read_architecture(source.folder, is_immutable=not _may_be_overwritten(source.name))
     if not (architecture.weights / "tokenizer.json").is_file():
         raise UnknownArchitectureError("its tokenizer is not saved as tokenizer.json")
     try:
         make = _packed_on_gpu if is_gpu(source.device) else _packed_on_cpu
-        return make(architecture, source)
+        network = make(architecture, source)
     except ImportError as error:
         message = f"The embedder needs packages that are not installed ({error.name}); run: {install_hint('embedder')}."
         raise SetupError(message, reason="NOT_INSTALLED") from error
@@ -226,6 +292,14 @@ def _packed(source: _Source) -> PackedNetwork:
         if type(error) is not Exception:
             raise
         raise not_loaded(source.name, f"tokenizer.json is damaged ({error})") from error
+    if not network.tokenizer.encode("").ids:
+        raise UnknownArchitectureError("its tokenizer gives an empty text no word piece")
+    check_vocabulary(source.name, network.tokenizer, network.word_count)
+    return network
+
+
+def _may_be_overwritten(name: str) -> bool:
+    return name != DEFAULT_MODEL and is_folder(name)
 
 
 def _packed_on_cpu(architecture: Architecture, source: _Source) -> PackedNetwork:
@@ -247,13 +321,14 @@ def _packed_on_gpu(architecture: Architecture, source: _Source) -> PackedNetwork
     return GpuNetwork(architecture, choose_engine(source.device, getattr(torch, source.number_format)))
 
 
-def _disagreement(source: _Source, network: PackedNetwork, memory: verification.Memory) -> str:
-    """Return how far a packed network is from sentence-transformers; empty within the bounds."""
+def _disagreement(source: _Source, network: Network, memory: verification.Memory) -> str:
+    """Return how far a network is from sentence-transformers; empty within the bounds."""
     key = _memory_key(source, network)
     problem = memory.outcome(key)
     if problem is None:
-        found = _probed(network, known_models.prefix_of(source.name))
-        problem = verification.disagreement(found, _expected(source), source.precision)
+        problem = verification.disagreement(_probed(network, source.prefix), _expected(source), source.precision)
+        if source.name != DEFAULT_MODEL and hash_weights(source.folder) != source.revision:
+            raise not_loaded(source.name, "its weights were overwritten while they were read")
         memory.remember(key, problem)
     return problem
 
@@ -264,33 +339,38 @@ def _expected(source: _Source) -> NDArray[np.float32]:
         return verification.stored_vectors()
     logger.info("comparing with sentence-transformers, once for these weights: model=%s", source.name)
     reference = load_transformer(source.name, source.folder, device=source.device, number_format="float32")
-    texts = [known_models.prefix_of(source.name) + text for text in verification.PROBES]
+    texts = [source.prefix + text for text in verification.PROBES]
     vectors: NDArray[np.float32] = reference.encode(texts, prompt="", show_progress_bar=False)
     return vectors
 
 
-def _probed(network: PackedNetwork, prefix: str) -> NDArray[np.float32]:
+def _probed(network: Network, prefix: str) -> NDArray[np.float32]:
     probe = Model(network, Description("", "", 0, 0, "", "", prefix, False))
     return probe.encode(probe.tokenize(verification.PROBES))
 
 
-def _memory_key(source: _Source, network: PackedNetwork) -> str:
+def _memory_key(source: _Source, network: Network) -> str:
     import torch
-
-    from assay_embedder.packed.network import VERSION
 
     return verification.memory_key(
         {
             "weights": source.revision,
-            "configuration": hash_configuration(source.folder),
-            "prefix": known_models.prefix_of(source.name),
-            "engine": f"{VERSION} {network.engine_name}",
+            "configuration": _configuration(source.folder),
+            "prefix": source.prefix,
+            "engine": network.engine_name,
             "probes": "\n".join(verification.PROBES),
             "precision": source.precision,
             "device": torch.cuda.get_device_name(source.device) if is_gpu(source.device) else _processor(),
-            "torch": torch.__version__,
         }
     )
+
+
+def _configuration(folder: Path) -> str:
+    import torch
+
+    from assay_embedder.packed.network import VERSION
+
+    return f"{hash_configuration(folder)} packed {VERSION} torch {torch.__version__}"
 
 
 def halving(

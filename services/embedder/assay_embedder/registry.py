@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import hashlib
+import threading
 from collections import Counter
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+import numpy as np
 
 from assay.errors import AssayError, InvalidInputError, Problem, SetupError, UnavailableError
 from assay_embedder import models
@@ -17,16 +22,19 @@ from assay_embedder.devices import choose_device, devices_of, free_device_memory
 from assay_embedder.embeddings import Embeddings, EmbedOptions
 from assay_embedder.encoder import Encoder
 from assay_embedder.instruments import MODELS
+from assay_embedder.model_folders import explained, not_loaded
 from assay_embedder.vector_cache import KeyMaker, ModelCache, VectorCache
 from assay_embedder.workers import batch_tokens, workers_of
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Sequence
+    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
     from assay_embedder.batcher import BatchReport, Statistics
     from assay_embedder.disk_cache import DiskCache
     from assay_embedder.embeddings import Embedded
     from assay_embedder.settings import Settings
+
+T = TypeVar("T")
 
 QUEUE_CHARS = 32 * 1024 * 1024
 _MIB = 1024 * 1024
@@ -71,6 +79,7 @@ class Registry:
     Args:
         settings: Which models, where and how.
         load: Loads one; called in a thread.
+        find: Finds one that a request names, before another is unloaded for it; called in a thread.
         on_batch: Called before each run of a model.
 
     Raises:
@@ -82,10 +91,12 @@ class Registry:
         settings: Settings,
         *,
         load: Callable[..., LoadedModel] = models.load,
+        find: Callable[[str], models.Found] = models.find,
         on_batch: Callable[[BatchReport], None] | None = None,
     ) -> None:
         self._settings = settings
         self._load_model = load
+        self._find_model = find
         self._on_batch = on_batch
         self._served: dict[str, Served] = {}
         self._loading = asyncio.Lock()
@@ -182,6 +193,8 @@ class Registry:
             return await asyncio.shield(self._loads[name])
         finally:
             self._waiting[name] -= 1
+            if not self._waiting[name]:
+                del self._waiting[name]  # whatever names are asked for, no more is kept than waits
 
     def _end_load(self, name: str, load: asyncio.Task[Served]) -> None:
         del self._loads[name]
@@ -191,8 +204,13 @@ class Registry:
     async def _load_once(self, name: str) -> Served:
         async with self._loading:  # one at a time: loading takes all cores and much memory
             if name not in self._served:
+                options: dict[str, Any] = {}
+                if name not in self._settings.models:
+                    found = await _in_thread(self._find_model, name)
+                    self._require_memory(found.weight_bytes)
+                    options["folder"] = found.folder
                 await self._make_room(name)
-                self._served[name] = await self._loaded(name)
+                self._served[name] = await self._loaded(name, options)
                 MODELS.series().set(len(self._served))
                 await self._keep_memory_limit(name)
             return self._served[name]
@@ -204,33 +222,46 @@ class Registry:
                 message = f"{len(self._served)} models are loaded and in use, the most this server takes"
                 raise _wrong_model(message, "MODEL_LIMIT_REACHED")
 
+    def _require_memory(self, size_bytes: int) -> None:
+        """Raise where a model takes more memory than all that stay leave it."""
+        stay = sum(served.description.weight_bytes for name, served in self._served.items() if self._stays(name))
+        limit = self._settings.model_memory_mib * _MIB
+        if limit and stay + size_bytes > limit:
+            raise self._too_large(size_bytes, stay)
+
     async def _keep_memory_limit(self, name: str) -> None:
         """Unload other models than this one while all take too much memory, and this one where that is not enough."""
         while name not in self._settings.models and self._is_over_memory():
             if await self._unload_one(besides=name):
                 continue
-            size_mib = self._served[name].description.weight_bytes / _MIB
+            size_bytes = self._served[name].description.weight_bytes
             await self._unload(name)
-            message = (
-                f"takes {size_mib:.0f} MiB, and models that stay take {self._model_bytes() / _MIB:.0f} of the "
-                f"{self._settings.model_memory_mib} MiB that models may take here"
-            )
-            raise _wrong_model(message, "MODEL_LIMIT_REACHED")
+            raise self._too_large(size_bytes, self._model_bytes())
+
+    def _too_large(self, size_bytes: int, stay_bytes: int) -> InvalidInputError:
+        message = (
+            f"takes {size_bytes / _MIB:.0f} MiB, and models that stay take {stay_bytes / _MIB:.0f} of the "
+            f"{self._settings.model_memory_mib} MiB that models may take here"
+        )
+        return _wrong_model(message, "MODEL_LIMIT_REACHED")
 
     async def _unload_one(self, *, besides: str) -> bool:
         """Unload the model that was not used for longest; return False where none may be unloaded."""
-        for name, served in self._served.items():
-            is_needed = name in self._settings.models or served.users or self._waiting[name]
-            if name != besides and not is_needed:
+        for name in self._served:
+            if name != besides and not self._stays(name):
                 await self._unload(name)
                 return True
         return False
+
+    def _stays(self, name: str) -> bool:
+        return name in self._settings.models or self._served[name].users > 0 or self._waiting[name] > 0
 
     async def _unload(self, name: str) -> None:
         served = self._served.pop(name)
         MODELS.series().set(len(self._served))
         await served.embeddings.aclose()
-        await asyncio.to_thread(free_device_memory)
+        del served
+        await asyncio.to_thread(_free_memory)
 
     def _model_bytes(self) -> int:
         return sum(served.description.weight_bytes for served in self._served.values())
@@ -239,12 +270,13 @@ class Registry:
         limit = self._settings.model_memory_mib * _MIB
         return bool(limit) and self._model_bytes() > limit
 
-    async def _loaded(self, name: str) -> Served:
+    async def _loaded(self, name: str, options: Mapping[str, Any]) -> Served:
         device = await asyncio.to_thread(choose_device, self._settings.device)
         devices = await asyncio.to_thread(devices_of, device)
-        encoders = [await asyncio.to_thread(self._loaded_on, name, each) for each in devices]
+        load = partial(self._load_model, name, precision=self._settings.precision, **options)
+        encoders = [await _in_thread(partial(load, device=each)) for each in devices]
         # Each is run once, so that no caller waits for what a first run takes.
-        identities = [await asyncio.to_thread(_identity, encoder) for encoder in encoders]
+        identities = [await _in_thread(_identity, name, encoder) for encoder in encoders]
         description = replace(encoders[0].description, device=device)
         limits = Limits(
             max_tokens=description.max_tokens,
@@ -261,20 +293,45 @@ class Registry:
         )
         return Served(description, embeddings)
 
-    def _loaded_on(self, name: str, device: str) -> LoadedModel:
-        return self._load_model(name, device=device, precision=self._settings.precision)
+
+async def _in_thread(function: Callable[..., T], *arguments: object) -> T:
+    """Return what a function returns, called in a thread that keeps no process from ending, however long it takes."""
+    loop = asyncio.get_running_loop()
+    result: asyncio.Future[T] = loop.create_future()
+
+    def call() -> None:
+        try:
+            settle = partial(result.set_result, function(*arguments))
+        except BaseException as error:  # noqa: BLE001 - raised where it is awaited
+            settle = partial(result.set_exception, error)
+        with suppress(RuntimeError):  # the event loop is closed
+            loop.call_soon_threadsafe(lambda: result.done() or settle())
+
+    threading.Thread(target=call, name="embedder-load", daemon=True).start()
+    return await result
 
 
-def _identity(model: LoadedModel) -> tuple[str, ...]:
-    """Run a model on a few texts; return all that distinguishes its vectors.
+def _free_memory() -> None:
+    """Let go of a model's memory: it is in a cycle with its queue, and on a GPU in the pool of torch."""
+    gc.collect()
+    free_device_memory()
 
-    The weights alone do not: another tokenizer, another way of pooling or another processor gives other vectors.
+
+def _identity(name: str, model: LoadedModel) -> tuple[str, ...]:
+    """Run a model on a few texts; return all that distinguishes its vectors; raise SetupError where it cannot be run.
+
+    The weights alone do not: another tokenizer, another way of pooling, another version of the code or another
+    processor gives other vectors. Processors of different kinds have the same description: the texts show them.
     """
-    tokens = model.tokenize(_PROBES)
+    with explained(name):
+        tokens = model.tokenize(_PROBES)
+        vectors = model.encode(tokens)
+    if not np.isfinite(vectors).all():
+        raise not_loaded(name, "its weights are damaged: they give vectors that are not finite")
     digest = hashlib.blake2b(repr([list(each.ids) for each in tokens]).encode())
-    digest.update(model.encode(tokens).astype("<f4").tobytes())
+    digest.update(vectors.astype("<f4").tobytes())
     about = model.description
-    made_by = (about.revision, about.precision, about.engine, about.prefix)
+    made_by = (about.revision, about.configuration, about.precision, about.engine, about.prefix)
     return (*made_by, str(about.dimension), str(about.max_tokens), digest.hexdigest())
 
 

@@ -8,8 +8,8 @@ import numpy as np
 
 from assay.errors import SetupError
 from assay.local.install_hint import install_hint
-from assay_embedder.architecture import LONGEST_WINDOW
-from assay_embedder.model_folders import not_loaded
+from assay_embedder.architecture import LONGEST_WINDOW, POSITIONS_FROM_PADDING, encoder_folder
+from assay_embedder.model_folders import check_vocabulary, not_loaded, said
 from assay_embedder.torch_parts import import_all_parts
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ class SentenceModel:
 
     def __init__(self, name: str, folder: Path, *, device: str, number_format: str) -> None:
         self._transformer = load_transformer(name, folder, device=device, number_format=number_format)
+        _require_all_weights(name, folder, self._transformer)
         wrapped = self._transformer.tokenizer
         self.tokenizer, self.max_tokens = _own_tokenizer(name, self._transformer)
         self._padding_id: int = wrapped.pad_token_id or 0
@@ -83,7 +84,7 @@ def load_transformer(name: str, folder: Path, *, device: str, number_format: str
         raise SetupError(message, reason="NOT_INSTALLED") from error
     transformers.utils.logging.disable_progress_bar()
     try:
-        return SentenceTransformer(
+        loaded = SentenceTransformer(
             str(folder),
             device=device,
             trust_remote_code=False,
@@ -92,7 +93,29 @@ def load_transformer(name: str, folder: Path, *, device: str, number_format: str
             model_kwargs={"torch_dtype": getattr(torch, number_format), "use_safetensors": True},
         ).eval()
     except (OSError, ValueError, RuntimeError, ImportError, KeyError, AttributeError, TypeError) as error:
-        raise not_loaded(name, next(iter(str(error).splitlines()), type(error).__name__).rstrip(".")) from error
+        raise not_loaded(name, said(error)) from error
+    loaded.truncate_dim = None  # where its configuration names one: vectors are cut for requests that ask for it
+    return loaded
+
+
+def _require_all_weights(name: str, folder: Path, transformer: Any) -> None:
+    """Refuse an encoder whose weights lack a tensor: transformers puts random numbers in its place.
+
+    Raises:
+        SetupError: One is missing, or the tokenizer has word pieces that they lack.
+    """
+    model = getattr(transformer[0], "auto_model", None)
+    if model is None:
+        return
+    _, found = type(model).from_pretrained(
+        str(encoder_folder(folder)), local_files_only=True, use_safetensors=True, output_loading_info=True
+    )
+    if missing := sorted(key for key in found["missing_keys"] if "pooler." not in key):  # of which no vector is made
+        more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
+        raise not_loaded(name, f"its weights have no {missing[0]}{more}")
+    backend = getattr(transformer.tokenizer, "backend_tokenizer", None)
+    if backend is not None:
+        check_vocabulary(name, backend, model.get_input_embeddings().num_embeddings)
 
 
 def _own_tokenizer(name: str, transformer: Any) -> tuple[Any, int]:
@@ -103,7 +126,10 @@ def _own_tokenizer(name: str, transformer: Any) -> tuple[Any, int]:
     if backend is None:
         message = f'The model "{name}" has no fast tokenizer; save it with a tokenizer.json.'
         raise SetupError(message, reason="MODEL_NOT_LOADED")
-    positions = getattr(transformer[0].auto_model.config, "max_position_embeddings", LONGEST_WINDOW)
+    config = transformer[0].auto_model.config
+    positions = getattr(config, "max_position_embeddings", LONGEST_WINDOW)
+    if config.model_type in POSITIONS_FROM_PADDING:
+        positions -= (config.pad_token_id or 0) + 1
     window = min(transformer.max_seq_length or positions, positions, LONGEST_WINDOW)
     tokenizer = Tokenizer.from_str(backend.to_str())
     tokenizer.no_padding()

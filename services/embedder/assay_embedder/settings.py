@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import re
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -83,6 +84,8 @@ class Settings(ServiceSettings):
         if name in self.models:
             return True
         if ".." in Path(name).parts:
+            return False
+        if not Path(name).is_absolute() and os.path.isdir(name):  # noqa: PTH112 - Path.is_dir raises for long names
             return False
         # A pattern that is no path itself, such as *, means models of the hub and no folders of this machine.
         patterns = [each for each in self.allow_models if Path(each).is_absolute() or not Path(name).is_absolute()]

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-PROBES = (
+_SHORT = (
     "",
     "yes",
     "The agent is online.",
@@ -38,6 +38,8 @@ PROBES = (
     "\U0001f680 naïve\tcafé\u200b — “quoted”\r\n x≥3",
     "Press the red button, then wait until the light turns green. " * 40,
 )
+PROBES = (*_SHORT, " ".join(_SHORT[1:8]), " ".join(_SHORT[:-1]) + _SHORT[-1][:600])
+"""Of one word piece to more than a short window, with some of about 100 and 300: kernels differ by length."""
 _EXACT_COSINE, _EXACT_LENGTH = 1e-5, 1e-4
 _FAST_MOST, _FAST_MEAN = 4e-3, 1e-3
 _REMEMBERED = 200

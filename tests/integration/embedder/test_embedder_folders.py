@@ -8,12 +8,18 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 from huggingface_hub import constants
+from safetensors.torch import load_file, save_file
+from sentence_transformers import SentenceTransformer
+from tests.embedding_models import save_model
 
 from assay.errors import SetupError
-from assay_embedder import models
-from assay_embedder.model_folders import find_folder
+from assay_embedder import models, verification
+from assay_embedder.model_folders import find_folder, hash_weights
+from assay_embedder.registry import Registry
+from assay_embedder.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -99,13 +105,131 @@ def test_a_folder_without_a_model_is_named(tmp_path: Path) -> None:
     assert "config.json is damaged" in refused(tmp_path).message
 
 
-def test_weights_that_lack_a_tensor_are_left_to_sentence_transformers(
-    tiny: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    """A layer more than the weights have: sentence-transformers decides what that means, and the log says why."""
+def test_weights_that_lack_a_tensor_are_refused(tiny: Path) -> None:
+    """A layer more than the weights have: no random numbers take its place, as transformers would have it."""
     configure(tiny, num_hidden_layers=2)
-    assert not models.load(str(tiny), device="cpu").packed
-    assert "its weights have no encoder.layer.1" in caplog.text
+    assert "its weights have no encoder.layer.1.attention.output.LayerNorm.bias and 15 more" in refused(tiny).message
+
+
+def change(file: Path, changed: Callable[[dict[str, Any]], None]) -> None:
+    """Change the tensors of a file."""
+    tensors = {name: tensor.clone() for name, tensor in load_file(file).items()}
+    changed(tensors)
+    save_file(tensors, file, metadata={"format": "pt"})
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"hidden_size": "16"}, "hidden_size"),
+        ({"num_attention_heads": 0}, "ZeroDivisionError"),
+        ({"hidden_size": 32}, "its weights have other sizes than its config.json says"),
+        ({"max_position_embeddings": None}, "max_position_embeddings"),
+    ],
+)
+def test_whatever_a_configuration_holds_is_one_sentence(tiny: Path, changed: dict[str, Any], said: str) -> None:
+    """Libraries stumble over it in their own ways; a user learns which model it is, and what was wrong."""
+    configure(tiny, **changed)
+    error = refused(tiny)
+    assert (error.reason, "\n" in error.message) == ("MODEL_NOT_LOADED", False)
+    assert said in error.message
+
+
+def test_files_that_are_no_object_of_json_are_one_sentence(tiny: Path) -> None:
+    """As are lists where objects belong, and a list of modules that are none."""
+    for name in ("tokenizer_config.json", "modules.json"):
+        (tiny / name).write_text('["a"]', encoding="utf-8")
+        assert refused(tiny).reason == "MODEL_NOT_LOADED"
+        (tiny / name).unlink()
+
+
+async def test_weights_that_are_not_finite_are_refused_at_load(tiny: Path) -> None:
+    """No question is paid for whose answer could not be scored."""
+    change(tiny / "model.safetensors", lambda tensors: tensors["embeddings.LayerNorm.weight"].fill_(float("nan")))
+    registry = Registry(Settings(models=(str(tiny),), device="cpu"))
+    with pytest.raises(SetupError, match="its weights are damaged: they give vectors that are not finite"):
+        await registry.load_listed()
+    await registry.aclose()
+
+
+def test_a_tokenizer_with_more_word_pieces_than_the_weights_is_refused(tiny: Path) -> None:
+    """A text with one of them would fail; on a GPU, so would every text after it."""
+    change(tiny / "model.safetensors", lambda tensors: shortened(tensors, "embeddings.word_embeddings.weight"))
+    count = int(json.loads((tiny / "config.json").read_text())["vocab_size"])
+    configure(tiny, vocab_size=count - 1)
+    assert f"has {count} word pieces, its weights have embeddings of {count - 1}" in refused(tiny).message
+
+
+def shortened(tensors: dict[str, Any], name: str) -> None:
+    tensors[name] = tensors[name][:-1].clone()
+
+
+def test_a_tokenizer_that_cuts_at_the_beginning_is_refused(tiny: Path) -> None:
+    """Its vectors of long texts would be those of another part than sentence-transformers reads."""
+    configure(tiny, "tokenizer_config.json", truncation_side="left")
+    assert "cuts long texts at their beginning" in refused(tiny).message
+
+
+def test_pickles_of_modules_are_refused(tmp_path: Path) -> None:
+    """A module behind the encoder whose weights are a pickle is not read, and would be missing in the revision."""
+    folder = save_model(tmp_path / "dense", parts=("dense",))
+    module = folder / "2_Dense"
+    (module / "model.safetensors").rename(module / "pytorch_model.bin")
+    assert "2_Dense/pytorch_model.bin is a pickle, which may hold code" in refused(folder).message
+
+
+def test_a_dimension_that_the_model_names_cuts_no_vector(tmp_path: Path) -> None:
+    """`truncate_dim` says to what vectors may be cut; only a request that asks for it has them cut."""
+    for parts, full in (((), 48), (("dense",), 24)):
+        folder = save_model(tmp_path / f"cut{full}", parts=parts)
+        configure(folder, "config_sentence_transformers.json", truncate_dim=12)
+        model = models.load(str(folder), device="cpu")
+        about = model.description
+        assert (about.dimension, about.dimensions) == (full, (full, 12))
+        assert model.encode(model.tokenize(["a b"])).shape == (1, full)
+        assert model.packed == (not parts)
+
+
+def test_the_prompt_of_a_model_is_before_every_text(tmp_path: Path) -> None:
+    """As sentence-transformers puts it there where its user names none."""
+    folder = save_model(tmp_path / "prompted")
+    prompts = {"query": "find: ", "document": "text: "}
+    configure(folder, "config_sentence_transformers.json", prompts=prompts, default_prompt_name="document")
+    model = models.load(str(folder), device="cpu")
+    assert model.description.prefix == "text: "
+    expected = SentenceTransformer(str(folder), device="cpu").encode(["abc"], show_progress_bar=False)
+    assert np.allclose(model.encode(model.tokenize(["abc"])), expected, atol=1e-5)
+
+
+def test_a_file_that_is_overwritten_changes_no_loaded_model(tiny: Path) -> None:
+    """`cp` writes into the file that is there; the model in memory stays what its revision says."""
+    file = tiny / "model.safetensors"
+    model = models.load(str(tiny), device="cpu")
+    assert model.packed
+    tokens = model.tokenize(["red blue"])
+    before = model.encode(tokens)
+    with file.open("r+b") as stream:
+        stream.write(bytes(file.stat().st_size))
+    assert np.array_equal(model.encode(tokens), before)
+    file.write_bytes(b"")
+    assert np.array_equal(model.encode(tokens), before)
+
+
+def test_sixteen_bits_that_are_too_few_are_not_used(tmp_path: Path) -> None:
+    """Where neither engine keeps the bound of `fast`, the model is computed in float32, and says so."""
+    folder = save_model(tmp_path / "sharp")
+
+    def sharpened(tensors: dict[str, Any]) -> None:
+        for name, tensor in tensors.items():
+            if ".query." in name or ".key." in name:
+                tensor *= 6
+
+    change(folder / "model.safetensors", sharpened)
+    source = models._Source(str(folder), folder, hash_weights(folder), "cpu", "fast", "")
+    network, precision = models._network(source, verification.Memory(tmp_path / "verified.json"))
+    assert (network.engine_name, precision) == ("sentence-transformers float32", "exact")
+    found = models._probed(network, "")
+    assert not verification.disagreement(found, models._expected(source), "exact")
 
 
 @pytest.fixture

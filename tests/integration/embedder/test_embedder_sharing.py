@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import shutil
 import signal
 import sqlite3
 import sys
 import threading
+import weakref
 from contextlib import closing
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,13 +24,13 @@ from assay.rpc.channel import open_channel, read_stream, wait_for_ready
 from assay.rpc.status import translated
 from assay.v1 import embedder_pb2 as pb
 from assay.v1 import embedder_pb2_grpc
+from assay_embedder.models import Found
 from assay_embedder.registry import Registry
 from assay_embedder.service import SERVICE_NAME
 from assay_embedder.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
-    from pathlib import Path
 
     from assay_embedder.models import Model
 
@@ -141,6 +145,11 @@ async def test_wrong_options_name_their_field(counted: Any, options: Any, field:
     assert list((await embed(counted.stub, "a", dimension=2)).token_counts) == [1]
 
 
+def here(name: str) -> Found:
+    """Return that a model is on this machine."""
+    return Found(Path(), 0)
+
+
 async def test_a_load_outlives_its_caller(start: Callable[..., Any]) -> None:
     """A model whose first caller is cancelled by its deadline is loaded once, and serves the next caller."""
     loaded: list[str] = []
@@ -152,7 +161,7 @@ async def test_a_load_outlives_its_caller(start: Callable[..., Any]) -> None:
         return WordCounter()
 
     settings = Settings(models=("listed",), allow_models=("*",), device="cpu")
-    embedder = await start(settings, load=load)
+    embedder = await start(settings, load=load, find=here)
     with pytest.raises(UnavailableError):
         await embed(embedder.stub, "a", model="large", timeout_s=0.2)
     await until(lambda: embedder.registry._waiting["large"], lambda waiting: not waiting)
@@ -173,7 +182,7 @@ async def test_a_load_without_callers_may_fail(start: Callable[..., Any]) -> Non
             raise SetupError("its weights are damaged", reason="MODEL_DAMAGED")
         return WordCounter()
 
-    embedder = await start(Settings(models=("listed",), allow_models=("*",), device="cpu"), load=load)
+    embedder = await start(Settings(models=("listed",), allow_models=("*",), device="cpu"), load=load, find=here)
     with pytest.raises(UnavailableError):
         await embed(embedder.stub, "a", model="broken", timeout_s=0.2)
     may_end.set()
@@ -196,12 +205,18 @@ async def test_models_keep_to_the_memory_limit(start: Callable[..., Any]) -> Non
         loaded.append(name)
         return sized({"listed": 40, "large": 70}.get(name, 25))
 
+    def find(name: str) -> Found:
+        return Found(Path(), sized({"large": 70, "huge": 200}.get(name, 25)).description.weight_bytes)
+
     settings = Settings(models=("listed",), allow_models=("*",), max_models=8, model_memory_mib=100, device="cpu")
-    embedder = await start(settings, load=load)
+    embedder = await start(settings, load=load, find=find)
     for name in ("one", "two", "one", "three", "one"):
         await embed(embedder.stub, "a", model=name)
     assert loaded == ["listed", "one", "two", "three"]
     assert [name for name, _ in embedder.registry.listed()] == ["listed", "three", "one"]
+    with pytest.raises(InvalidInputError, match="takes 200 MiB, and models that stay take 40 of the 100 MiB"):
+        await embed(embedder.stub, "a", model="huge")
+    assert [name for name, _ in embedder.registry.listed()] == ["listed", "three", "one"]  # none left for its sake
     with pytest.raises(InvalidInputError, match="takes 70 MiB, and models that stay take 40 of the 100 MiB") as caught:
         await embed(embedder.stub, "a", model="large")
     assert caught.value.reason == "MODEL_LIMIT_REACHED"
@@ -209,6 +224,61 @@ async def test_models_keep_to_the_memory_limit(start: Callable[..., Any]) -> Non
         with pytest.raises(InvalidInputError, match="models that stay take 90"):
             await embed(embedder.stub, "a", model="three")
     assert (await embed(embedder.stub, "a", model="three")).dimension == 2
+
+
+async def test_a_tokenizer_of_another_model_is_told_apart(
+    tmp_path: Path, make_tiny_model: Callable[[str], Path]
+) -> None:
+    """Two models with the same weights that read texts in different ways share no cached vector."""
+    folders = [make_tiny_model("one"), tmp_path / "two"]
+    shutil.copytree(folders[0], folders[1])
+    file = folders[1] / "tokenizer.json"
+    tokenizer = json.loads(file.read_text(encoding="utf-8"))
+    words = tokenizer["model"]["vocab"]
+    first, second = list(words)[5:7]
+    words[first], words[second] = words[second], words[first]
+    file.write_text(json.dumps(tokenizer), encoding="utf-8")
+    registry = Registry(Settings(models=tuple(map(str, folders)), device="cpu"))
+    await registry.load_listed()
+    found = [await (await registry.get(str(folder))).embed([first]) for folder in folders]
+    await registry.aclose()
+    assert [each.timing.cache_hits for each in found] == [0, 0]
+    assert not np.array_equal(found[0].vectors[first], found[1].vectors[first])
+
+
+async def test_a_model_that_makes_room_is_gone(start: Callable[..., Any]) -> None:
+    """Its memory is free once it is unloaded, and not when garbage happens to be collected."""
+    made: list[weakref.ref[WordCounter]] = []
+
+    def load(name: str, **options: Any) -> WordCounter:
+        model = WordCounter()
+        made.append(weakref.ref(model))
+        return model
+
+    settings = Settings(models=("listed",), allow_models=("*",), max_models=2, device="cpu")
+    embedder = await start(settings, load=load, find=here)
+    for name in ("one", "two", "three"):
+        await embed(embedder.stub, "a", model=name)
+    assert [model() is not None for model in made] == [True, False, False, True]
+
+
+async def test_a_load_keeps_no_process_from_ending() -> None:
+    """A model that takes minutes to load, or to download, is left behind when the process stops."""
+    may_end = threading.Event()
+
+    def load(name: str, **options: Any) -> WordCounter:
+        assert name == "listed" or may_end.wait(60)
+        return WordCounter()
+
+    registry = Registry(Settings(models=("listed",), allow_models=("*",), device="cpu"), load=load, find=here)
+    await registry.load_listed()
+    loading = asyncio.create_task(registry.get("slow"))
+    await until(lambda: registry._waiting["slow"])
+    await registry.aclose()
+    await asyncio.gather(loading, return_exceptions=True)
+    await asyncio.get_running_loop().shutdown_default_executor()  # as the end of the process does
+    assert not may_end.is_set()
+    may_end.set()
 
 
 async def test_listed_models_over_the_memory_limit() -> None:

@@ -12,10 +12,13 @@ from tests.waiting import until
 from tests.word_counter import WordCounter, embeddings_of
 
 from assay.errors import InvalidInputError, OverloadedError, UnavailableError
+from assay_embedder.admission import Load
 from assay_embedder.batcher import BatchReport
 from assay_embedder.embeddings import EmbedOptions
 from assay_embedder.encoder import Tokens
+from assay_embedder.jobs import Job
 from assay_embedder.models import halving
+from assay_embedder.ready_queue import Piece
 from assay_embedder.windows import MAX_WINDOWS
 
 if TYPE_CHECKING:
@@ -223,6 +226,49 @@ async def test_failing_model_fails_its_callers_only(make: Callable[..., Embeddin
         await embeddings.embed(["a", "b c"])
     encoder.failure = None
     assert counts(await embeddings.embed(["a"]), ["a"]) == [1]
+
+
+async def test_text_that_the_model_fails_on_fails_alone(make: Callable[..., Embeddings], encoder: WordCounter) -> None:
+    """Texts of other callers in the same run have their vectors."""
+    embeddings = make(encoder)
+    encode = encoder.encode
+
+    def fails_on_three(batch: Sequence[Tokens]) -> NDArray[np.float32]:
+        if any(len(tokens.ids) == 3 for tokens in batch):
+            raise IndexError("index out of range")
+        return encode(batch)
+
+    busy = await held(encoder, embeddings)
+    encoder.encode = fails_on_three  # type: ignore[method-assign]
+    good, bad, last = await submit(embeddings, ["a"], ["a b c"], ["a b"])
+    encoder.let_run.set()
+    assert counts(await good, ["a"]) == [1]
+    assert counts(await last, ["a b"]) == [2]
+    with pytest.raises(IndexError):
+        await bad
+    await busy
+
+
+async def test_room_that_an_abandoned_text_leaves_is_given_away(make: Callable[..., Embeddings]) -> None:
+    """A text that is dropped when a worker takes it makes room for a request that waits, though nothing is computed."""
+    encoder = WordCounter(packed=True)
+    embeddings = make(encoder, queue_limit=1)
+    batcher = embeddings._batcher
+    told: list[list[Any]] = []
+    batcher._settle = lambda jobs: told.append(jobs)
+    dropped = job("s", "a b")
+    dropped.abandoned = True
+    with batcher._lock:
+        batcher._admission.add("s", Load(1, 3, 2))
+        batcher._ready.add([Piece(dropped, Tokens([0, 0], [], False))])
+        batcher._computable.notify()
+    await until(lambda: told, bool)
+    assert told == [[]]
+    assert batcher._admission.total == Load()
+
+
+def job(scope: str, text: str) -> Job:
+    return Job(text.encode(), text, scope, windowed=False, estimated_tokens=2, entered=0.0)
 
 
 async def test_failing_tokenizer_fails_its_callers_only(make: Callable[..., Embeddings], encoder: WordCounter) -> None:

@@ -177,7 +177,7 @@ def test_disk_is_bounded(tmp_path: Path) -> None:
 
 
 def test_a_file_that_cannot_be_written_is_still_read(tmp_path: Path) -> None:
-    """Where the limit was lowered and nothing can be deleted, as on a full disk, what is stored is found all the same."""
+    """Where the limit was lowered and nothing can be deleted, as on a full disk, what is stored is found."""
     cache = DiskCache(tmp_path, 64 * MIB)
     entries = [(number.to_bytes(32, "big"), computed(number, 384)) for number in range(1_500)]
     cache.store(entries)

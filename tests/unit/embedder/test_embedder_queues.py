@@ -57,6 +57,30 @@ def test_scope_pays_for_what_was_estimated_too_low() -> None:
     assert order.count("b") == 3 * order.count("a")
 
 
+def test_scope_that_comes_back_still_owes() -> None:
+    """A scope that hands in its long texts one by one, each when the last was taken, gets no more than its share."""
+    queue, served = FairQueue(10), {"long": 0, "short": 0}
+    queue.add([job("short", 10) for _ in range(2_000)])
+    queue.add([job("long", 200)])
+    for _ in range(1_000):
+        (each,) = queue.take()
+        served[each.scope] += each.estimated_tokens
+        if each.scope == "long":
+            queue.add([job("long", 200)])
+    assert abs(served["long"] - served["short"]) <= 220
+
+
+def test_nothing_is_owed_where_no_other_waited() -> None:
+    """What a scope took while the queue was its own delays it no more than any other afterwards."""
+    queue = FairQueue(10)
+    queue.add([job("a", 1_000)])
+    assert queue.take()
+    queue.add([job("a", 10)])
+    queue.add([job("b", 10)])
+    assert [queue.take()[0].scope for _ in "ab"] == ["a", "b"]
+    assert not queue
+
+
 def test_removed_job_is_not_taken() -> None:
     """What is abandoned while it waits is gone; a scope without jobs takes no turn."""
     queue = FairQueue(10)

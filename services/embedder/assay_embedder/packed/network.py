@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from assay_embedder.architecture import Architecture
     from assay_embedder.encoder import Tokens
 
-VERSION = 3
-"""Raised with every change that may change a vector's bits: what was verified before is verified again."""
+VERSION = 4
+"""Raised with every change that may change a vector's bits: what was verified or cached before is not used again."""
 _LOADERS = 2  # of layers: more would not be faster, and each holds the weights of one
 _ROW_MULTIPLE = 16  # kernels choose by the count of rows; these are never fewer, and oneDNN prepares few shapes
 
@@ -88,10 +88,14 @@ class PackedNetwork:
         self.tokenizer.no_padding()
         self.tokenizer.enable_truncation(max_length=architecture.max_tokens)
         with torch.inference_mode():
-            # Half of a small model are words that no text has: a mapping of the file of its own, which stays open.
-            words = Weights(architecture.weights).take("embeddings.word_embeddings.weight", lies_in_file=True)
+            # Half of a small model are words that no text has: a mapping of the file of its own, which stays open. A
+            # file that may be overwritten is read whole: the model would change with it, or the process be killed.
+            words = Weights(architecture.weights).take(
+                "embeddings.word_embeddings.weight", lies_in_file=architecture.is_immutable
+            )
             weights = Weights(architecture.weights)
             self._words = words.to(engine.device)
+            self.word_count = len(words)
             self._positions, self._types = (
                 weights.take(f"embeddings.{kind}_embeddings.weight").to(engine.device)
                 for kind in ("position", "token_type")

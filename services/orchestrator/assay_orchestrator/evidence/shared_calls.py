@@ -7,8 +7,6 @@ from collections import OrderedDict, deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from assay.errors import AssayError
-
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Hashable, Sequence
 
@@ -125,18 +123,17 @@ class SharedCalls(Generic[K, V]):
         while batch := self._take():
             try:
                 values = await self._call([waiting.key for waiting in batch])
-            except AssayError as problem:
-                for waiting in batch:
+                for waiting, value in zip(batch, values, strict=True):
                     if not waiting.future.done():
-                        waiting.future.set_exception(problem)
+                        waiting.future.set_result(value)
             except asyncio.CancelledError:
                 for waiting in batch:
                     waiting.future.cancel()
                 raise
-            else:
-                for waiting, value in zip(batch, values, strict=True):
+            except Exception as problem:  # noqa: BLE001 - the boundary of a task: those that wait get it
+                for waiting in batch:
                     if not waiting.future.done():
-                        waiting.future.set_result(value)
+                        waiting.future.set_exception(problem)
 
     def _take(self) -> list[_Waiting[K, V]]:
         batch: list[_Waiting[K, V]] = []
