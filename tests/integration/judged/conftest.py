@@ -11,6 +11,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.fork_server import ForkServer, Process
 
+import assay.providers.anthropic
+import assay.providers.openai  # noqa: F401
+import assay_judge.providers.anthropic_batches
+import assay_judge.providers.openai_batches  # noqa: F401
 from assay.agent_host.caller import AgentCaller
 from assay.client.client import Client
 from assay.metrics import complete_parameters
@@ -38,7 +42,6 @@ ALL = {
     "egress_networks": None,
 }
 PRICES = "prices: [{model: '*', input: 1, output: 5}]"
-_PATIENCE_S = "6"  # what waits for a judge that is gone takes so long; a slow machine's judge may take a second
 
 
 @dataclass
@@ -93,10 +96,17 @@ class Stage:
                 await server.stop(0)
 
     @asynccontextmanager
-    async def orchestrator(self, *flags: str, judge: bool = True) -> AsyncIterator[Client]:
-        """Run an orchestrator over the same database each time, and end it as `kill -9` does."""
+    async def orchestrator(self, *flags: str, judge: bool = True, patience_s: float = 60.0) -> AsyncIterator[Client]:
+        """Run an orchestrator over the same database each time, and end it as `kill -9` does.
+
+        Args:
+            flags: Further ones.
+            judge: Whether it knows where the judge is.
+            patience_s: How long it waits for a judge. One that is there shares its process with the test, and may take
+                seconds to answer on a busy machine; a run whose judge is gone pauses after so long.
+        """
         address = f"unix:{self.folder}/o.sock"
-        own = ["--listen", address, "--database", str(self.folder / "assay.db"), "--judge-patience-s", _PATIENCE_S]
+        own = ["--listen", address, "--database", str(self.folder / "assay.db"), "--judge-patience-s", str(patience_s)]
         own += ["--judge", f"unix:{self.folder}/j.sock"] if judge else []
         with (self.folder / "o.log").open("ab") as log:
             streams = (0, log.fileno(), log.fileno())

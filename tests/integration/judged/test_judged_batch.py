@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 GOOD = {"reasoning": "It is right.", "score": 4}
 HALF_PRICE = 0.000975
 QUICK: dict[str, Any] = {"batch_base_urls": ("*",), "batch_wait_s": 0.3, "batch_poll_s": 0.05}
-PATIENT = ("--judge-patience-s", "60")  # the judge shares its process with the test: beside others it may take seconds
 
 
 def batched(stage: Stage, *metrics: str, **judge: Any) -> Any:
@@ -227,7 +226,7 @@ async def test_rows_that_fail_at_different_times_order_a_bounded_number_of_times
     stage.provider.batches.fate_of = fate
     url = stage.provider.openai_url if protocol == "openai" else stage.provider.url
     settings = batched(stage, provider=protocol, base_url=url, spend_cap_usd=0.1)
-    async with stage.judge(**QUICK), stage.orchestrator(*PATIENT) as client:
+    async with stage.judge(**QUICK), stage.orchestrator() as client:
         run = await stage.follow(client, await stage.create(client, settings, [case_of(n) for n in range(3)]))
         rows = await stage.rows(client, run)
         assert run.state is RunState.SUCCEEDED, run.state_reason
@@ -293,7 +292,7 @@ async def test_batches_are_awaited_in_postgresql_too(set_up: SetUp, case_of: Cas
     stage = set_up()
     settings = batched(stage)
     settings = dataclasses.replace(settings, agent=dataclasses.replace(settings.agent, adapter="replay", target=""))
-    async with stage.judge(**QUICK), stage.orchestrator("--database-url", postgres_url, *PATIENT) as client:
+    async with stage.judge(**QUICK), stage.orchestrator("--database-url", postgres_url) as client:
         run = await stage.create(client, settings, [case_of(n, f"a{n}") for n in range(30)])
         await awaiting(client, run)
         done = await stage.until(client, run, RunState.SUCCEEDED, RunState.FAILED, RunState.PAUSED)

@@ -46,7 +46,7 @@ async def test_no_function_is_called_for_a_row_that_awaits_its_verdict(set_up: S
     function = MetricSettings("noted", complete_parameters("python", {"function": "m:noted"}, where="m"), "python")
     settings = stage.settings()
     settings = dataclasses.replace(settings, metrics=(*settings.metrics, function))
-    async with stage.orchestrator() as client:
+    async with stage.orchestrator(patience_s=6) as client:
         run = await follow(client, await stage.create(client, settings, [case_of(n) for n in range(10)]))
         assert (run.pause_cause, called) == (PauseCause.JUDGE, [])
         async with stage.judge():

@@ -57,7 +57,7 @@ async def resumed(stage: Stage, client: Client, run: Run, spend_cap: SpendCap | 
 async def test_a_judge_that_cannot_be_reached(set_up: SetUp, case_of: CaseOf) -> None:
     """All cases are answered and stored; once the judge is there, a resume judges them and asks the agent nothing."""
     stage = set_up()
-    async with stage.orchestrator() as client:
+    async with stage.orchestrator(patience_s=6) as client:
         run = await stage.create(client, stage.settings(), [case_of(n) for n in range(40)])
         run = await stage.follow(client, run)
         assert_waits(run, 40, "the judge service cannot be reached")
@@ -74,7 +74,7 @@ async def test_a_judge_that_cannot_be_reached(set_up: SetUp, case_of: CaseOf) ->
 async def test_runs_wait_in_postgresql_too(set_up: SetUp, case_of: CaseOf, postgres_url: str) -> None:
     """The same run, the same end, whatever database keeps it."""
     stage = set_up()
-    async with stage.orchestrator("--database-url", postgres_url) as client:
+    async with stage.orchestrator("--database-url", postgres_url, patience_s=6) as client:
         settings = stage.settings(judge=stage.who(spend_cap_usd=0.0, canary_rate=0.0), adapter="replay")
         cases = [dataclasses.replace(case_of(1, "a1"), case_id=f"c{n}") for n in range(1_200)]
         run = await stage.follow(client, await stage.create(client, settings, cases))
@@ -89,7 +89,7 @@ async def test_many_shards_wait_and_are_judged(set_up: SetUp, case_of: CaseOf) -
     """Shards that await verdicts do not keep the others from being answered."""
     stage = set_up()
     cases = [dataclasses.replace(case_of(1, "a1"), case_id=f"c{n}") for n in range(1_300)]
-    async with stage.orchestrator() as client:
+    async with stage.orchestrator(patience_s=6) as client:
         run = await stage.follow(client, await stage.create(client, stage.settings(adapter="replay"), cases))
         assert_waits(run, 1_300)
         async with stage.judge():
@@ -138,7 +138,7 @@ async def test_a_judge_that_fails_from_some_answer_on(set_up: SetUp, case_of: Ca
 async def test_a_judge_that_may_not_be_asked_here(set_up: SetUp, case_of: CaseOf) -> None:
     """What the operator of the judge service does not allow is said in its words: at the door where it can be asked."""
     stage = set_up()
-    async with stage.orchestrator("--judge-patience-s", "60") as client:
+    async with stage.orchestrator() as client:
         run = await stage.create(client, stage.settings(), [case_of(1)])
         async with stage.judge(allow_judges=(), allow_base_urls=(), allow_key_variables=()):
             run = await stage.follow(client, run)
@@ -153,7 +153,7 @@ async def test_a_key_that_is_missing_where_the_judge_runs(set_up: SetUp, case_of
     """The sentence names the variable, and where it belongs; at the door where the judge can be asked."""
     stage = set_up()
     settings = stage.settings(judge=stage.who(key_variable="NO_SUCH_KEY"))
-    async with stage.orchestrator("--judge-patience-s", "60") as client:
+    async with stage.orchestrator() as client:
         run = await stage.create(client, settings, [case_of(1), case_of(2)])
         async with stage.judge():
             run = await stage.follow(client, run)
@@ -167,7 +167,7 @@ async def test_a_rubric_that_nobody_knows(set_up: SetUp, case_of: CaseOf, rubric
     """The sentence names those that there are; at the door where the judge can be asked, else once it can."""
     stage = set_up()
     settings = stage.settings("judge_score", judge=stage.who(rubric=rubric))
-    async with stage.orchestrator("--judge-patience-s", "60") as client:
+    async with stage.orchestrator() as client:
         run = await stage.create(client, settings, [case_of(1)])
         async with stage.judge():
             run = await stage.follow(client, run)
@@ -282,7 +282,7 @@ async def test_a_paused_run_asks_for_no_verdict(set_up: SetUp, case_of: CaseOf) 
 async def test_a_judge_that_comes_back_in_time(set_up: SetUp, case_of: CaseOf) -> None:
     """Within the orchestrator's patience a judge that is restarted costs the run nothing."""
     stage = set_up()
-    async with stage.orchestrator("--judge-patience-s", "60") as client:
+    async with stage.orchestrator() as client:
         run = await stage.create(client, stage.settings(), [case_of(n) for n in range(5)])
         async with stage.hosting(client, run):
             await until(lambda: len(stage.agent.asked) >= 5)

@@ -156,7 +156,7 @@ async def test_an_error_of_a_function_is_one_of_its_row(serve: Serve, settings_o
         return 1.0
 
     async with serve() as client:
-        run = await create(client, settings_of(), function("flawed"), function("slow", timeout_s=0.1))
+        run = await create(client, settings_of(), function("flawed"), function("slow", timeout_s=2.0))
         async with hosting(client, run, {"flawed": flawed, "slow": slow}):
             run = await ended(client, run)
         rows = await rows_of(client, run)
@@ -245,7 +245,7 @@ async def test_a_run_whose_metrics_no_client_computes_pauses_and_resumes(serve: 
             await asyncio.Event().wait()
         return 1.0
 
-    async with serve(unattended_pause_s=1.0) as client:
+    async with serve(unattended_pause_s=5.0) as client:
         run = await create(client, settings_of(), function("helpful"), function("polite"))
         async with hosting(client, run, {"helpful": waits, "polite": lambda answer: 1}):
             await third.wait()

@@ -288,10 +288,11 @@ async def test_a_request_that_grows_beyond_bounds_is_not_built(serve: Serve) -> 
 
 
 async def test_health_answers_while_a_schema_is_checked(serve: Serve, tmp_path: Path) -> None:
-    """A run whose schemas take seconds to check is refused after health has answered, not before."""
+    """A run whose schema takes long to check is refused after health has answered, not before."""
     part = {"properties": {f"p{index}": {"type": "string"} for index in range(990)}}
-    metrics = tuple(MetricSettings(f"m{index}", {"schema": part}, "json_schema") for index in range(3))
-    wrong = RunSettings("test", AgentSettings("replay"), (*metrics, MetricSettings("nonsense")))
+    # One schema: on a busy machine three take longer than the ten seconds that a client gives a call.
+    metrics = (MetricSettings("m", {"schema": part}, "json_schema"), MetricSettings("nonsense"))
+    wrong = RunSettings("test", AgentSettings("replay"), metrics)
     async with serve() as client, open_channel(f"unix:{tmp_path}/o.sock") as channel:
         dataset = await client.upload_dataset([plain("a")], name="d")
         health: Any = health_pb2_grpc.HealthStub(channel)
@@ -302,7 +303,7 @@ async def test_health_answers_while_a_schema_is_checked(serve: Serve, tmp_path: 
             answers += not creating.done()
         with pytest.raises(SpecError, match="unknown metric 'nonsense'"):
             await creating
-    assert answers > 2, "health answered while the schemas were checked, not only just before"
+    assert answers > 2, "health answered while the schema was checked, not only just before"
 
 
 async def test_the_stack_is_not_at_the_mercy_of_an_expression(serve: Serve) -> None:

@@ -38,6 +38,7 @@ CONNECTION_COUNT = 16  # of which each may have 128 open calls
 UPLOAD_COUNT = HOST_COUNT = 896
 WATCH_COUNT = 208
 ENDS = {"FIRST_MESSAGE_TIMEOUT", "OVERLOADED", "WATCH_TOO_SLOW"}
+BUSY = {"CANCELLED"}  # what gRPC ends by itself where a machine is too busy to accept all within half a minute
 CASES = [Case(f"c{n}", (Turn("q", references=("a",)),), recorded=AgentResponse(text="a" * 1000)) for n in range(300)]
 
 
@@ -124,7 +125,7 @@ async def served(client: Client, settings: RunSettings) -> None:
 async def test_thousands_of_silent_streams_leave_everybody_served(serve: Serve, settings_of: SettingsOf) -> None:
     """One address fills its share; another uploads, creates and watches runs meanwhile, and so can the first after."""
     async with (
-        serve(listen="127.0.0.1:0", first_message_s=10.0, watch_stall_s=3.0) as client,
+        serve(listen="127.0.0.1:0", first_message_s=20.0, watch_stall_s=3.0) as client,
         AsyncExitStack() as stack,
     ):
         dataset = await client.upload_dataset(CASES, name="d")
@@ -142,7 +143,7 @@ async def test_thousands_of_silent_streams_leave_everybody_served(serve: Serve, 
         await until(open_watches, lambda left: not left)
         reasons += Counter(await asyncio.gather(*map(reason_of, watches)))
         await served(client, settings_of())
-    assert set(reasons) <= ENDS
+    assert set(reasons) <= ENDS | BUSY
     assert reasons["OVERLOADED"]
     assert reasons["FIRST_MESSAGE_TIMEOUT"]
     assert reasons["WATCH_TOO_SLOW"]
