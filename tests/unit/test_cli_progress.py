@@ -43,6 +43,18 @@ def test_the_speed_leaves_out_what_was_there_before(capsys: pytest.CaptureFixtur
     assert told(capsys, 200, stored=100, seconds=20) == "200/200 cases  100.0% passed  5.0 cases/s"
 
 
+def test_the_time_left_of_a_resumed_run_leaves_out_its_start(capsys: pytest.CaptureFixture[str]) -> None:
+    """A minute in which a model was loaded again makes nobody wait for hours."""
+    now = [0.0]
+    run = going(40, stored=16)
+    with make_progress(run, hidden=False, clock=lambda: now[0]) as progress:
+        progress.take(run)
+        for index in range(26):
+            now[0] += 60.0 if index == 16 else 1.0 if index > 16 else 0.0
+            progress.take(CaseResult(f"c{index}", index, 0, "", AgentStatus.SUCCESS, True, (), 1.0, ""))
+    assert "22/40 cases  100.0% passed  1.0 cases/s  18 s left" in capsys.readouterr().err
+
+
 def test_rows_that_come_all_at_once_tell_no_speed(capsys: pytest.CaptureFixture[str]) -> None:
     """A handful of rows within milliseconds is no measurement: nothing is said of 12,000 cases a second."""
     assert told(capsys, 6, seconds=0.0005) == "6/6 cases  100.0% passed"

@@ -327,6 +327,18 @@ def test_every_report_takes_the_largest_comparison(of_three: ComparisonReport) -
     assert any("18 runs in the radar" in text for text in texts(sheet))
 
 
+def test_a_metric_without_a_value_is_no_axis_of_the_radar(of_two: ComparisonReport) -> None:
+    """Where one of the runs has no value, a point would say that it is 0."""
+    fonts = Fonts(plots.drawn_text(of_two))
+    whole = texts(plots.draw(of_two, fonts))
+    first, second = of_two.comparison.variants
+    name = next(each for each in first.metrics if whole.count(each) > 1)
+    metrics = {**second.metrics, name: replace(second.metrics[name], value=None)}
+    comparison = replace(of_two.comparison, variants=(first, replace(second, metrics=metrics)))
+    without = texts(plots.draw(replace(of_two, comparison=comparison), fonts))
+    assert without.count(name) == whole.count(name) - 1
+
+
 # -- pictures
 
 

@@ -164,6 +164,14 @@ def test_errors_are_grouped(tmp_path: Path) -> None:
     assert "### 1 failed case" in text
 
 
+def test_reasons_and_notes_are_counted_apart(tmp_path: Path) -> None:
+    """What is left out of the reasons is what the console leaves out; no note repeats a reason."""
+    reasons = [f"gate {number} failed" for number in range(5)]
+    found = document([failed("c1")], {}, reasons=reasons, notes=["gate 1", "some rows are apart"])
+    text = text_of(tmp_path, found).translate(UNSEEN)
+    assert "gate 2 failed; and 2 more\n\nsome rows are apart\n" in text
+
+
 def test_a_part_of_a_run_says_so_first(tmp_path: Path) -> None:
     """The first line has the number of rows that are there."""
     found = document([row()], partial=True, total=9)

@@ -77,7 +77,7 @@ def _report(own: Figures, library: Figures | None, text_count: int) -> str:
     from assay_cli.output.terminal import table
 
     origin = {name: value for name, value in (own.origin or {}).items() if value}
-    heading = ", ".join(f"{name} {value[:16]}" for name, value in origin.items())
+    heading = ", ".join(f"{name} {value[:16] if name == 'revision' else value}" for name, value in origin.items())
     rows = [("", "embedder", "sentence-transformers", "ratio")]
     for name, own_value, other_value, digits in _lines(own, library):
         ratio = f"{own_value / other_value:.2f}" if own_value is not None and other_value else "-"

@@ -112,7 +112,7 @@ def validate(
     found.lines.append(f"spec     {settings.name}: {', '.join(metric.name for metric in settings.metrics)}")
     if len(specs) > 1:
         found.lines.append(f"variants {', '.join(one.settings.labels[VARIANT_LABEL] for one in specs)}")
-    _check_cases(found, specs, selection)
+    _check_cases(found, specs, selection, spec, local=server is None)
     agents = {(one.settings.agent.adapter, one.settings.agent.target): one for one in specs}
     for (_, target), one in agents.items():
         if one.settings.agent.is_hosted and found.agent_opens(one.settings.agent, one.base_dir, spec):
@@ -126,11 +126,20 @@ def validate(
     return _finish(found, as_json)
 
 
-def _check_cases(found: _Findings, specs: Sequence[Spec], selection: CaseSelection) -> None:
-    """Check the dataset for each variant, and take in what it is."""
+def _check_cases(found: _Findings, specs: Sequence[Spec], selection: CaseSelection, spec: Path, *, local: bool) -> None:
+    """Check the dataset for each variant, and take in what it is.
+
+    Args:
+        found: Where findings go.
+        specs: The spec, or one for each variant.
+        selection: Which cases.
+        spec: The spec's file.
+        local: Whether the run will be on this machine, so that models are on its disk.
+    """
     from assay.client.run_driver import check_inputs
     from assay.client.variants import check_variants
     from assay.datasets import open_dataset
+    from assay.local.model_files import model_problem
 
     checked = specs[0]
     assert checked.dataset is not None, "load_spec refuses a spec without a dataset"
@@ -144,6 +153,13 @@ def _check_cases(found: _Findings, specs: Sequence[Spec], selection: CaseSelecti
             format=checked.dataset_format,
         )
         info = check_inputs(checked, cases) if len(specs) == 1 else check_variants(specs, cases)
+        if local:
+            models = {model: None for one in specs for model in one.embedding_models(info.checks)}
+            found.problems += [
+                Problem(f"the embedding model {model!r} {problem}", file=str(spec), field="metrics")
+                for model in models
+                if (problem := model_problem(model))
+            ]
         fields = ", ".join(f"{name} <- {source}" for name, source in info.mapping.items())
         cases_text = _cases_text(info)
         found.lines.append(f"dataset  {info.name}: {cases_text}, {info.format}, {fields}")

@@ -103,7 +103,7 @@ class _Hidden:
             self._unsaid = ""
         if isinstance(event, CaseResult):
             self._done += 1
-            if self._done <= max(self._done_before, 1):
+            if self._done <= self._done_before + 1:
                 # Neither the time that services take to start nor rows of an earlier hour say how fast cases go.
                 self._begun_at = self._shown_at = self._clock()
                 self._begun_with = self._done

@@ -96,9 +96,15 @@ def _opening(report: Report) -> Iterator[str]:
     if undecided := report.row_count - summary["decided"]:
         counts.append(f"{count_text(undecided, 'row')} without a verdict")
     yield ", ".join(counts)
-    if said := [*summary["reasons"], *summary["notes"]]:
-        yield ""
-        yield _sentences(said)
+    for said in (summary["reasons"], [note for note in summary["notes"] if not _is_said(note, summary["reasons"])]):
+        if said:
+            yield ""
+            yield _sentences(said)
+
+
+def _is_said(note: str, reasons: Sequence[str]) -> bool:
+    """Return whether a reason of the verdict begins with a note."""
+    return any(reason.startswith(note) for reason in reasons)
 
 
 def _sentences(sentences: Sequence[str]) -> str:
@@ -166,7 +172,8 @@ def _table(heading: str, line: str, rows: Sequence[str], total: int, things: str
     """Return a table with a blank line before it; nothing where it has no row."""
     if not rows:
         return []
-    more = ["", f"and {total - len(rows):,} more {things}"] if total > len(rows) else []
+    left = total - len(rows)
+    more = ["", f"and {left:,} more {things if left > 1 else things.removesuffix('s')}"] if left > 0 else []
     return ["", heading, line, *rows, *more]
 
 

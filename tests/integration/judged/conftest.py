@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.fork_server import ForkServer, Process
 
+# Imported by the first call otherwise, of whose deadline that takes seconds on a busy machine.
 import assay.providers.anthropic
 import assay.providers.openai  # noqa: F401
 import assay_judge.providers.anthropic_batches

@@ -105,4 +105,5 @@ def test_values_beyond_an_axis_are_at_its_end() -> None:
 def test_short_times_are_milliseconds() -> None:
     """Where all of a chart are below 0.1 s; otherwise seconds with two decimals, as in other reports."""
     assert Numbers("s", 0.09).text(0.0019) == "1.90 ms"
+    assert Numbers("s", 0.09).text(2.108) == "2.11 s"
     assert Numbers("s", 0.2).text(0.0019) == "0.00 s"

@@ -68,8 +68,8 @@ class Numbers:
     greatest: float
 
     def text(self, value: float | None) -> str:
-        """Return a value as reports write it, and short times in milliseconds."""
-        if value is not None and self.unit == "s" and self.greatest < _SHORT_S:
+        """Return a value as reports write it, and short times in milliseconds, but for one far beyond the others."""
+        if value is not None and self.unit == "s" and self.greatest < _SHORT_S and abs(value) < 1:
             return f"{value * 1000:.2f} ms"
         if value is not None and self.unit == "" and abs(value) >= 1e6:
             return f"{value:.4g}"

@@ -176,9 +176,18 @@ def _bounds(report: ComparisonReport, name: str) -> tuple[float, float] | None:
 
 
 def _radar(sheet: Sheet, area: Area, report: ComparisonReport) -> list[str]:
-    """Draw the bounded metrics as axes, each from its least to its greatest value; return what has no room."""
-    names = [one.metric for one in report.shown(report.comparison.pairs[0]) if _bounds(report, one.metric) is not None]
-    shown, variants = names[:_MOST_AXES], report.comparison.variants[: len(SERIES)]
+    """Draw the bounded metrics that every run has as axes, each from its least to its greatest value.
+
+    Returns:
+        What has no room.
+    """
+    variants = report.comparison.variants[: len(SERIES)]
+    bounded = [
+        one.metric for one in report.shown(report.comparison.pairs[0]) if _bounds(report, one.metric) is not None
+    ]
+    # Without a value in one of the runs, a metric has no point there: 0 would be one.
+    names = [name for name in bounded if all(variant.metrics[name].value is not None for variant in variants)]
+    shown = names[:_MOST_AXES]
     inner = draw_heading(sheet, area, "Metrics with a bounded scale")
     if len(shown) < 3:
         draw_message(sheet, inner, "A radar needs three such metrics.")
@@ -205,9 +214,8 @@ def _radar(sheet: Sheet, area: Area, report: ComparisonReport) -> list[str]:
         for angle, name in zip(angles, shown, strict=True):
             low, high = _bounds(report, name) or (0.0, 1.0)
             value = variant.metrics[name].value
-            points.append(
-                place(angle, min(max(((value if value is not None else low) - low) / (high - low), 0.0), 1.0))
-            )
+            assert value is not None, "metrics without a value have no axis"
+            points.append(place(angle, min(max((value - low) / (high - low), 0.0), 1.0)))
         xs, ys = zip(*[*points, points[0]], strict=True)
         sheet.line(xs, ys, SERIES[index], width=1.6)
         sheet.dots(xs[:-1], ys[:-1], SERIES[index], size=5, marker=_MARKERS[index])
