@@ -9,6 +9,7 @@ import numpy as np
 from assay.errors import SetupError
 from assay.local.install_hint import install_hint
 from assay_embedder.architecture import LONGEST_WINDOW, POSITIONS_FROM_PADDING, encoder_folder
+from assay_embedder.devices import is_gpu
 from assay_embedder.model_folders import check_vocabulary, not_loaded, said
 from assay_embedder.torch_parts import import_all_parts
 
@@ -39,6 +40,8 @@ class SentenceModel:
     def __init__(self, name: str, folder: Path, *, device: str, number_format: str) -> None:
         self._transformer = load_transformer(name, folder, device=device, number_format=number_format)
         _require_all_weights(name, folder, self._transformer)
+        if not is_gpu(device):
+            _detach_from_file(self._transformer)
         wrapped = self._transformer.tokenizer
         self.tokenizer, self.max_tokens = _own_tokenizer(name, self._transformer)
         self._padding_id: int = wrapped.pad_token_id or 0
@@ -96,6 +99,12 @@ def load_transformer(name: str, folder: Path, *, device: str, number_format: str
         raise not_loaded(name, said(error)) from error
     loaded.truncate_dim = None  # where its configuration names one: vectors are cut for requests that ask for it
     return loaded
+
+
+def _detach_from_file(transformer: Any) -> None:
+    """Copy what is a mapping of the weights' files: the model would change where they are overwritten."""
+    for tensor in (*transformer.parameters(), *transformer.buffers()):
+        tensor.data = tensor.data.clone()
 
 
 def _require_all_weights(name: str, folder: Path, transformer: Any) -> None:
