@@ -31,7 +31,7 @@ def test_names_that_may_be_models(name: str) -> None:
     assert model_problem(name) == ""
 
 
-@pytest.mark.parametrize("name", ["/no/such", "./none", "~/none", "two words", "a/b/c", "", "org/"])
+@pytest.mark.parametrize("name", ["/no/such", "./none", "~/none", "two words", "a/b/c", "", "org/", "/n" * 9_000])
 def test_names_that_are_no_models(name: str) -> None:
     """What is neither a folder nor an id is refused without asking the hub."""
     assert model_problem(name)

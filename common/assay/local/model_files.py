@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import struct
 from pathlib import Path
@@ -31,7 +32,7 @@ def model_problem(name: str) -> str:
     folder = Path(name)
     if name == _PACKAGED_MODEL:
         return ""
-    if folder.is_dir():
+    if _is_folder(name):
         return _folder_problem(folder)
     if folder.is_absolute() or name.startswith((".", "~")):
         return "is not a folder: give one that sentence-transformers saved"
@@ -47,13 +48,17 @@ def is_on_disk(name: str, environment: Mapping[str, str]) -> bool:
         name: As above.
         environment: Names the cache of the Hugging Face hub, where it is another than usual.
     """
-    if name == _PACKAGED_MODEL or Path(name).is_dir():
+    if name == _PACKAGED_MODEL or _is_folder(name):
         return True
     caches = environment.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     home = environment.get("HF_HOME") or Path(caches, "huggingface")
     cache = Path(environment.get("HF_HUB_CACHE") or Path(home, "hub"))
     full = name if "/" in name else f"{_DEFAULT_OWNER}/{name}"
     return (cache / f"models--{full.replace('/', '--')}" / "snapshots").is_dir()
+
+
+def _is_folder(name: str) -> bool:
+    return os.path.isdir(name)  # noqa: PTH112 - Path.is_dir raises for a name that is too long
 
 
 def _folder_problem(folder: Path) -> str:

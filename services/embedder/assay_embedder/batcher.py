@@ -220,7 +220,7 @@ class Batcher:
                 pieces = pieces_of(left, self._encoder, self._limits.max_tokens)
             except Exception as error:  # the boundary of a task: the requests of the texts get it
                 logger.exception("tokenizer failed: texts=%d", len(left))
-                self._release(left)
+                self._refund(left)
                 self._fail(left, error)
                 continue
             tokenizing = Phase(started, time.perf_counter())
@@ -245,8 +245,9 @@ class Batcher:
             job.lookup, job.result = lookup, found.get(job.key)
             job.is_stored = job.result is not None
         if found:
-            self._release([job for job in jobs if job.is_stored])
-            self._settle([job for job in jobs if job.is_stored])
+            stored = [job for job in jobs if job.is_stored]
+            self._refund(stored)
+            self._settle(stored)
         return [job for job in jobs if not job.is_stored]
 
     def _add_ready(self, jobs: Sequence[Job], pieces: Sequence[Piece]) -> None:
@@ -260,6 +261,13 @@ class Batcher:
                 self._computable.notify(len(pieces))
         self._release(failed)
         self._fail(failed, stopping())
+
+    def _refund(self, jobs: Sequence[Job]) -> None:
+        """Release jobs of one scope that are not computed, and charge the scope nothing for them."""
+        with self._lock:
+            self._forget(jobs)
+            if jobs:
+                self._queue.charge(jobs[0].scope, -sum([job.estimated_tokens for job in jobs]))
 
     def _release(self, jobs: Iterable[Job]) -> None:
         with self._lock:

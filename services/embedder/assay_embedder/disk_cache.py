@@ -10,6 +10,7 @@ import queue
 import sqlite3
 import struct
 import threading
+import time
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,6 +30,16 @@ _CHECK_BYTES = 16
 _AT_ONCE = 256
 _MOST_WAITING = 64  # lists of entries
 _LOOK_S = 0.1
+_OPENINGS, _PAUSE_S = 10, 0.1
+_RETRIED_AFTER_S = 60.0
+_PASSING = {
+    sqlite3.SQLITE_BUSY,
+    sqlite3.SQLITE_LOCKED,
+    sqlite3.SQLITE_READONLY,
+    sqlite3.SQLITE_IOERR,
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_CANTOPEN,
+}
 _PAGE_BYTES = 16_384  # which eight entries of the default model fill
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS vectors (
@@ -56,6 +67,7 @@ class DiskCache:
         self._limit_bytes = limit_bytes
         self._lock = threading.Lock()
         self._connection: sqlite3.Connection | None = None
+        self._tried_at = 0.0
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             os.close(os.open(self._file, os.O_CREAT | os.O_RDWR, 0o600))
@@ -159,6 +171,8 @@ class DiskCache:
 
     def _run(self, query: str, values: Sequence[Any], *, many: bool = False) -> list[Any]:
         """Run a query in a transaction of its own; return no rows where the file cannot be used."""
+        if self._connection is None and time.monotonic() - self._tried_at > _RETRIED_AFTER_S:
+            self._connect()
         if self._connection is None:
             return []
         try:
@@ -167,26 +181,33 @@ class DiskCache:
                     self._connection.executemany(query, values)
                     return []
                 return self._connection.execute(query, tuple(values)).fetchall()
-        except sqlite3.OperationalError as error:  # the disk is full, or another process holds the lock for long
-            logger.warning("vector cache on disk not used: file=%s error=%s", self._file, error)
         except sqlite3.DatabaseError as error:
+            if _passes(error):
+                logger.warning("vector cache on disk not used: file=%s error=%s", self._file, error)
+                return []
             logger.warning("vector cache on disk is damaged, starting anew: file=%s error=%s", self._file, error)
             self._connection.close()
             self._set_aside()
             self._connect()
         return []
 
-    def _connect(self) -> None:
-        for is_last in (False, True):
+    def _connect(self, openings: int = 2) -> None:
+        """Open the file, a damaged one after it was set aside.
+
+        Args:
+            openings: How often to try. A file that cannot be opened now, as on a full disk, is tried again in a minute.
+        """
+        self._connection, self._tried_at = None, time.monotonic()
+        for opening in range(openings):
+            if opening:
+                time.sleep(_PAUSE_S)
             try:
                 self._connection = self._opened()
                 return
             except sqlite3.Error as error:
                 logger.warning("vector cache on disk cannot be opened: file=%s error=%s", self._file, error)
-                self._connection = None
-                if is_last or isinstance(error, sqlite3.OperationalError):
-                    return  # a full disk or a lock of another process says nothing about what the file holds
-                self._set_aside()
+                if not _passes(error):
+                    self._set_aside()
 
     def _opened(self) -> sqlite3.Connection:
         connection = sqlite3.connect(self._file, timeout=5.0, check_same_thread=False)
@@ -211,6 +232,12 @@ class DiskCache:
                     source.replace(source.with_name(source.name + ".damaged"))
             except OSError as error:
                 logger.warning("vector cache on disk cannot be set aside: file=%s error=%s", source, error.strerror)
+
+
+def _passes(error: sqlite3.Error) -> bool:
+    """Return whether an error says nothing about what the file holds: a lock of another process, a full disk."""
+    code = getattr(error, "sqlite_errorcode", None)
+    return code is not None and code & 0xFF in _PASSING
 
 
 def _packed(key: bytes, computed: Computed) -> bytes:

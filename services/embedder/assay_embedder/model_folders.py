@@ -198,13 +198,13 @@ def check_files(name: str, folder: Path) -> None:
     if pickles := _pickles(folder):
         raise not_loaded(name, f"{pickles[0]} is a pickle, which may hold code: save the module as safetensors")
     if _value(read_json(encoder / "tokenizer_config.json"), "truncation_side") == "left":
-        raise not_loaded(
-            name, "its tokenizer cuts long texts at their beginning (truncation_side in tokenizer_config.json)"
-        )
+        raise not_loaded(name, "its tokenizer cuts long texts at their beginning (truncation_side)")
 
 
 def check_vocabulary(name: str, tokenizer: Any, word_count: int) -> None:
-    """Refuse a tokenizer with word pieces that the weights lack: a text with one would fail, on a GPU with all others.
+    """Refuse a tokenizer with word pieces that the weights lack: it is another model's.
+
+    Those that were added to it, which some models have for other uses, fail the texts that hold them alone.
 
     Args:
         name: The model, for the message.
@@ -214,8 +214,16 @@ def check_vocabulary(name: str, tokenizer: Any, word_count: int) -> None:
     Raises:
         SetupError: It has more (reason MODEL_NOT_LOADED).
     """
-    if (count := tokenizer.get_vocab_size()) > word_count:
+    count = max(tokenizer.get_vocab(with_added_tokens=False).values(), default=-1) + 1
+    if count > word_count:
         raise not_loaded(name, f"its tokenizer has {count} word pieces, its weights have embeddings of {word_count}")
+
+
+def leaves_prompt_out(folder: Path) -> bool:
+    """Return whether the pooling of a model leaves out the word pieces of what is put before a text."""
+    modules = read_json(folder / "modules.json")
+    paths = [str(_value(each, "path") or "") for each in modules] if isinstance(modules, list) else []
+    return any(_value(read_json(folder / path / "config.json"), "include_prompt") is False for path in paths)
 
 
 def default_prompt(folder: Path) -> str:

@@ -27,6 +27,7 @@ from assay_embedder.model_folders import (
     hash_configuration,
     hash_weights,
     is_folder,
+    leaves_prompt_out,
     not_loaded,
     said,
     weight_bytes,
@@ -205,6 +206,8 @@ def load(
 def _loaded(name: str, folder: Path, device: str, precision: str, memory: verification.Memory) -> Model:
     revision = DEFAULT_SHA256 if name == DEFAULT_MODEL else hash_weights(folder)
     prefix = known_models.prefix_of(name) or default_prompt(folder)
+    if prefix and leaves_prompt_out(folder):
+        raise not_loaded(name, f"its pooling leaves out what is put before every text ({prefix!r})")
     source = _Source(name, folder, revision, device, precision, prefix)
     network, chosen = _network(source, memory)
     description = Description(
@@ -219,7 +222,7 @@ def _loaded(name: str, folder: Path, device: str, precision: str, memory: verifi
         engine=network.engine_name,
         dimensions=supported_dimensions(folder, network.dimension),
         weight_bytes=weight_bytes(folder),
-        configuration=_configuration(folder),
+        configuration=_configuration(folder, network),
     )
     return Model(network, description)
 
@@ -245,16 +248,8 @@ def _network(source: _Source, memory: verification.Memory) -> tuple[Network, str
 
     Where 16-bit products are too far off even by sentence-transformers, it computes in float32, which is `exact`.
     """
-    try:
-        network = _packed(source)
-        problem = _disagreement(source, network, memory)
-    except UnknownArchitectureError as error:
-        problem = str(error)
-    except (AssayError, MemoryError):
-        raise
-    except Exception as error:  # noqa: BLE001 - sentence-transformers may take what it stumbles over, or say what is wrong
-        problem = said(error)
-    if not problem:
+    network, problem = _verified_packed(source, memory)
+    if network is not None:
         return network, source.precision
     logger.warning(
         "sentence-transformers runs the model, which is slower: model=%s reason=the packed forward pass does not take "
@@ -267,12 +262,29 @@ def _network(source: _Source, memory: verification.Memory) -> tuple[Network, str
     fallback = load(number_format=source.number_format)
     if not (problem := _disagreement(source, fallback, memory)):
         return fallback, source.precision
+    del fallback  # two of a large model may not fit
     logger.warning(
         "the model is computed in float32, which is slower: model=%s reason=with 16-bit products %s",
         source.name,
         problem,
     )
     return load(number_format="float32"), "exact"
+
+
+def _verified_packed(source: _Source, memory: verification.Memory) -> tuple[PackedNetwork | None, str]:
+    """Return the packed network, or None and why it cannot be used."""
+    import torch
+
+    try:
+        network = _packed(source)
+        problem = _disagreement(source, network, memory)
+    except UnknownArchitectureError as error:
+        return None, str(error)
+    except (AssayError, MemoryError, torch.OutOfMemoryError):
+        raise
+    except Exception as error:  # noqa: BLE001 - sentence-transformers may take what it stumbles over, or say what is wrong
+        return None, said(error)
+    return (None, problem) if problem else (network, "")
 
 
 def _packed(source: _Source) -> PackedNetwork:
@@ -355,7 +367,7 @@ def _memory_key(source: _Source, network: Network) -> str:
     return verification.memory_key(
         {
             "weights": source.revision,
-            "configuration": _configuration(source.folder),
+            "configuration": _configuration(source.folder, network),
             "prefix": source.prefix,
             "engine": network.engine_name,
             "probes": "\n".join(verification.PROBES),
@@ -365,12 +377,19 @@ def _memory_key(source: _Source, network: Network) -> str:
     )
 
 
-def _configuration(folder: Path) -> str:
+def _configuration(folder: Path, network: Network) -> str:
+    import tokenizers
     import torch
 
     from assay_embedder.packed.network import VERSION
 
-    return f"{hash_configuration(folder)} packed {VERSION} torch {torch.__version__}"
+    versions = {"packed": VERSION, "torch": torch.__version__, "tokenizers": tokenizers.__version__}
+    if not network.packed:
+        import sentence_transformers
+        import transformers
+
+        versions |= {each.__name__: each.__version__ for each in (sentence_transformers, transformers)}
+    return f"{hash_configuration(folder)} {versions}"
 
 
 def halving(

@@ -10,7 +10,7 @@ from collections import Counter
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 import numpy as np
 
@@ -299,13 +299,26 @@ async def _in_thread(function: Callable[..., T], *arguments: object) -> T:
     loop = asyncio.get_running_loop()
     result: asyncio.Future[T] = loop.create_future()
 
+    def settle(value: T | None, error: BaseException | None) -> None:
+        if result.done():
+            return
+        if error is not None:
+            result.set_exception(error)
+        else:
+            result.set_result(cast("T", value))
+
     def call() -> None:
+        value: T | None = None
+        failure: BaseException | None = None
         try:
-            settle = partial(result.set_result, function(*arguments))
+            value = function(*arguments)
+        except StopIteration as error:  # which no future takes
+            failure = RuntimeError(str(error))
         except BaseException as error:  # noqa: BLE001 - raised where it is awaited
-            settle = partial(result.set_exception, error)
+            failure = error
         with suppress(RuntimeError):  # the event loop is closed
-            loop.call_soon_threadsafe(lambda: result.done() or settle())
+            loop.call_soon_threadsafe(settle, value, failure)
+        del value, failure  # an error has this frame in its traceback, and with it all that was loaded
 
     threading.Thread(target=call, name="embedder-load", daemon=True).start()
     return await result

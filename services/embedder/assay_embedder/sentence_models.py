@@ -44,6 +44,9 @@ class SentenceModel:
             _detach_from_file(self._transformer)
         wrapped = self._transformer.tokenizer
         self.tokenizer, self.max_tokens = _own_tokenizer(name, self._transformer)
+        if wrapped.truncation_side == "left":
+            raise not_loaded(name, "its tokenizer cuts long texts at their beginning (truncation_side)")
+        self._word_count = int(self._transformer[0].auto_model.get_input_embeddings().num_embeddings)
         self._padding_id: int = wrapped.pad_token_id or 0
         self._pads_left: bool = wrapped.padding_side == "left"
         self._reads_types = "token_type_ids" in wrapped.model_input_names
@@ -63,6 +66,8 @@ class SentenceModel:
             place = slice(width - length, width) if self._pads_left else slice(length)
             ids[row, place], mask[row, place] = tokens.ids, 1
             types[row, place] = tokens.type_ids or 0
+        if ids.max(initial=0) >= self._word_count:  # on a GPU, everything after it would fail too
+            raise IndexError(f"the weights have no word piece {ids.max()}")
         features = {"input_ids": ids, "attention_mask": mask} | ({"token_type_ids": types} if self._reads_types else {})
         device = self._transformer.device
         moved = {name: torch.from_numpy(array).to(device) for name, array in features.items()}
@@ -117,7 +122,11 @@ def _require_all_weights(name: str, folder: Path, transformer: Any) -> None:
     if model is None:
         return
     _, found = type(model).from_pretrained(
-        str(encoder_folder(folder)), local_files_only=True, use_safetensors=True, output_loading_info=True
+        str(encoder_folder(folder)),
+        local_files_only=True,
+        use_safetensors=True,
+        torch_dtype="auto",
+        output_loading_info=True,
     )
     if missing := sorted(key for key in found["missing_keys"] if "pooler." not in key):  # of which no vector is made
         more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""

@@ -164,10 +164,30 @@ def shortened(tensors: dict[str, Any], name: str) -> None:
     tensors[name] = tensors[name][:-1].clone()
 
 
-def test_a_tokenizer_that_cuts_at_the_beginning_is_refused(tiny: Path) -> None:
+def test_a_tokenizer_that_cuts_at_the_beginning_is_refused(tiny: Path, tmp_path: Path) -> None:
     """Its vectors of long texts would be those of another part than sentence-transformers reads."""
     configure(tiny, "tokenizer_config.json", truncation_side="left")
     assert "cuts long texts at their beginning" in refused(tiny).message
+    folder = save_model(tmp_path / "left")
+    side = {"direction": "Left", "max_length": 32, "strategy": "LongestFirst", "stride": 0}
+    configure(folder, "tokenizer.json", truncation=side)
+    assert "cuts long texts at their beginning" in refused(folder).message
+
+
+@pytest.mark.parametrize("parts", [(), ("dense",)])
+def test_a_word_piece_of_the_tokenizer_alone_fails_its_text(tmp_path: Path, parts: tuple[str, ...]) -> None:
+    """Models that have such for pictures or reasoning are loaded; only a text with one of them has no vector."""
+    folder = save_model(tmp_path / "added", parts=parts)
+    file = folder / "tokenizer.json"
+    tokenizer = json.loads(file.read_text(encoding="utf-8"))
+    added = {"id": 999, "content": "<think>", "special": True}
+    flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
+    tokenizer["added_tokens"].append({**added, **flags})
+    file.write_text(json.dumps(tokenizer), encoding="utf-8")
+    model = models.load(str(folder), device="cpu")
+    assert np.isfinite(model.encode(model.tokenize(["abc"]))).all()
+    with pytest.raises(IndexError, match="the weights have no word piece"):
+        model.encode(model.tokenize(["abc", "a <think> b"]))
 
 
 def test_pickles_of_modules_are_refused(tmp_path: Path) -> None:
@@ -199,6 +219,8 @@ def test_the_prompt_of_a_model_is_before_every_text(tmp_path: Path) -> None:
     assert model.description.prefix == "text: "
     expected = SentenceTransformer(str(folder), device="cpu").encode(["abc"], show_progress_bar=False)
     assert np.allclose(model.encode(model.tokenize(["abc"])), expected, atol=1e-5)
+    configure(folder / "1_Pooling", include_prompt=False)
+    assert "its pooling leaves out what is put before every text ('text: ')" in refused(folder).message
 
 
 @pytest.mark.parametrize("parts", [(), ("dense",)])

@@ -235,7 +235,7 @@ async def test_a_tokenizer_of_another_model_is_told_apart(
     file = folders[1] / "tokenizer.json"
     tokenizer = json.loads(file.read_text(encoding="utf-8"))
     words = tokenizer["model"]["vocab"]
-    first, second = list(words)[5:7]
+    first, second = list(words)[7:9]  # of which the texts that every model is tried with have none
     words[first], words[second] = words[second], words[first]
     file.write_text(json.dumps(tokenizer), encoding="utf-8")
     registry = Registry(Settings(models=tuple(map(str, folders)), device="cpu"))
@@ -264,10 +264,11 @@ async def test_a_model_that_makes_room_is_gone(start: Callable[..., Any]) -> Non
 
 async def test_a_load_keeps_no_process_from_ending() -> None:
     """A model that takes minutes to load, or to download, is left behind when the process stops."""
-    may_end = threading.Event()
+    may_end, ended = threading.Event(), list[bool]()
 
     def load(name: str, **options: Any) -> WordCounter:
-        assert name == "listed" or may_end.wait(60)
+        if name != "listed":
+            ended.append(may_end.wait(30))
         return WordCounter()
 
     registry = Registry(Settings(models=("listed",), allow_models=("*",), device="cpu"), load=load, find=here)
@@ -277,7 +278,7 @@ async def test_a_load_keeps_no_process_from_ending() -> None:
     await registry.aclose()
     await asyncio.gather(loading, return_exceptions=True)
     await asyncio.get_running_loop().shutdown_default_executor()  # as the end of the process does
-    assert not may_end.is_set()
+    assert not ended, "the end of the process waited for the load"
     may_end.set()
 
 

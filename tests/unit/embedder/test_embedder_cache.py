@@ -6,7 +6,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -22,6 +22,7 @@ from assay_embedder.jobs import Computed
 from assay_embedder.vector_cache import KeyMaker, VectorCache
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 MIB = 1024 * 1024
@@ -193,6 +194,51 @@ def test_a_file_that_cannot_be_written_is_still_read(tmp_path: Path) -> None:
     cache._drain()
     assert 100 < len(cache.find([key for key, _ in entries])) < 700
     cache.close()
+
+
+def test_processes_that_begin_a_file_together_all_use_it(tmp_path: Path) -> None:
+    """SQLite waits for no lock while a new file gets its log: opening is tried again."""
+    code = (
+        "import sys; from pathlib import Path; from assay_embedder.disk_cache import DiskCache\n"
+        "input()\n"
+        "cache = DiskCache(Path(sys.argv[1]), 2**20); print(cache._connection is not None); cache.close()\n"
+    )
+    for number in range(5):
+        command = [sys.executable, "-c", code, str(tmp_path / str(number))]
+        openers = [
+            subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(4)
+        ]
+        for opener in openers:
+            assert opener.stdin is not None
+            opener.stdin.write("\n")
+            opener.stdin.flush()
+        assert [opener.communicate(timeout=60)[0] for opener in openers] == ["True\n"] * 4
+        assert not list((tmp_path / str(number)).glob("*.damaged"))
+
+
+def test_a_file_that_could_not_be_opened_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A disk that was full for a moment costs a minute of the cache, and no vector that was in it."""
+    cache = DiskCache(tmp_path, MIB)
+    cache.store([(b"k" * 32, computed(1))])
+    cache.close()
+    full = sqlite3.OperationalError("database or disk is full")
+    full.sqlite_errorcode = sqlite3.SQLITE_FULL
+    opened = DiskCache._opened
+    monkeypatch.setattr(DiskCache, "_opened", raising(full))
+    cache = DiskCache(tmp_path, MIB)
+    assert cache.find([b"k" * 32]) == {}
+    monkeypatch.setattr(DiskCache, "_opened", opened)
+    assert cache.find([b"k" * 32]) == {}
+    cache._tried_at -= 61
+    assert len(cache.find([b"k" * 32])) == 1
+    cache.close()
+
+
+def raising(error: Exception) -> Callable[..., Any]:
+    def fail(*_: object) -> Any:
+        raise error
+
+    return fail
 
 
 @pytest.mark.parametrize("seed", range(8))

@@ -17,7 +17,7 @@ from assay_embedder.architecture import UnknownArchitectureError
 from assay_embedder.encoder import Tokens
 from assay_embedder.packed.gpu_attention import Kernel, choose_kernel
 from assay_embedder.packed.linear import PlainLinear
-from assay_embedder.packed.network import Engine, PackedNetwork, all_ids, type_ids
+from assay_embedder.packed.network import Engine, PackedNetwork, type_ids
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -112,7 +112,7 @@ class GpuNetwork(PackedNetwork):
         """Write a batch into the memory of `_staging`; what has room for more rows or texts is filled with zeros."""
         used = sum(lengths)
         ids, places, bounds = staged[:rows], staged[rows : 2 * rows], staged[2 * rows :]
-        ids[:used], ids[used:] = all_ids(batch), 0
+        ids[:used], ids[used:] = self.ids_of(batch), 0
         positions = self.positions_of(ids[:used], lengths)
         places[:used], places[used:] = positions + type_ids(batch) * self._position_count, 0
         bounds[0], bounds[1 : len(batch) + 1], bounds[len(batch) + 1 :] = 0, np.cumsum(lengths), used

@@ -14,6 +14,7 @@ import torch
 from tokenizers import Tokenizer
 from torch.nn import functional
 
+from assay_embedder.architecture import UnknownArchitectureError
 from assay_embedder.packed.attention import Layout, attend_by_length
 from assay_embedder.packed.linear import Linear, OneDnnLinear, PlainLinear, onednn_works
 from assay_embedder.packed.weights import Weights
@@ -75,6 +76,7 @@ class PackedNetwork:
     Raises:
         SetupError: The weights are damaged.
         KeyError: A tensor is missing.
+        UnknownArchitectureError: Its tokenizer cuts texts in another way.
     """
 
     packed = True
@@ -85,6 +87,8 @@ class PackedNetwork:
         self.dimension = architecture.hidden
         self.max_tokens = architecture.max_tokens
         self.tokenizer: Any = Tokenizer.from_file(str(architecture.weights / "tokenizer.json"))
+        if (self.tokenizer.truncation or {}).get("direction") == "left":
+            raise UnknownArchitectureError("its tokenizer cuts long texts at their beginning")
         self.tokenizer.no_padding()
         self.tokenizer.enable_truncation(max_length=architecture.max_tokens)
         with torch.inference_mode():
@@ -128,6 +132,18 @@ class PackedNetwork:
         weight, bias = (each.to(self.engine.device, self.engine.dtype) for each in (weight, bias))
         return self.engine.linear(weight, bias, activation)
 
+    def ids_of(self, texts: Sequence[Tokens]) -> NDArray[np.uintc]:
+        """Return the word pieces of texts behind each other.
+
+        Raises:
+            IndexError: The weights lack one, as a word piece that was added to the tokenizer alone. A GPU would fail on
+                it, and on everything after it.
+        """
+        ids = np.frombuffer(b"".join([array("I", tokens.ids) for tokens in texts]), np.uintc)
+        if ids.max(initial=0) >= self.word_count:
+            raise IndexError(f"the weights have no word piece {ids.max()}")
+        return ids
+
     def positions_of(self, ids: NDArray[Any], lengths: Sequence[int]) -> NDArray[Any]:
         """Return the position of each word piece; the RoBERTa family does not count a written "<pad>".
 
@@ -160,7 +176,7 @@ class PackedNetwork:
         """Return the first layer's rows; they are filled up to a multiple of `_ROW_MULTIPLE`."""
         used = sum(lengths)
         places = np.zeros((3, -(-used // _ROW_MULTIPLE) * _ROW_MULTIPLE), dtype=np.int64)
-        places[0, :used] = all_ids(texts)
+        places[0, :used] = self.ids_of(texts)
         places[1, :used] = type_ids(texts)
         places[2, :used] = self.positions_of(places[0, :used], lengths)
         ids, types, positions = torch.from_numpy(places)
@@ -179,11 +195,6 @@ class PackedNetwork:
                 parts.append(tokens.sum(1) / length)
         pooled = torch.cat(parts)
         return functional.normalize(pooled, dim=1) if self.architecture.normalizes else pooled
-
-
-def all_ids(texts: Sequence[Tokens]) -> NDArray[np.uintc]:
-    """Return the word pieces of texts behind each other."""
-    return np.frombuffer(b"".join([array("I", tokens.ids) for tokens in texts]), np.uintc)
 
 
 def type_ids(texts: Sequence[Tokens]) -> NDArray[np.int64] | Literal[0]:
