@@ -273,18 +273,29 @@ def _network(source: _Source, memory: verification.Memory) -> tuple[Network, str
 
 def _verified_packed(source: _Source, memory: verification.Memory) -> tuple[PackedNetwork | None, str]:
     """Return the packed network, or None and why it cannot be used."""
-    import torch
-
     try:
-        network = _packed(source)
-        problem = _disagreement(source, network, memory)
+        network, problem = _compared_packed(source, memory)
     except UnknownArchitectureError as error:
         return None, str(error)
-    except (AssayError, MemoryError, torch.OutOfMemoryError):
-        raise
-    except Exception as error:  # noqa: BLE001 - sentence-transformers may take what it stumbles over, or say what is wrong
-        return None, said(error)
     return (None, problem) if problem else (network, "")
+
+
+def _compared_packed(source: _Source, memory: verification.Memory) -> tuple[PackedNetwork, str]:
+    """Return the packed network, and how far it is from sentence-transformers.
+
+    Raises:
+        UnknownArchitectureError: It does not take the model, or stumbles over its files: sentence-transformers may take
+            them, or say what is wrong.
+    """
+    try:
+        network = _packed(source)
+        return network, _disagreement(source, network, memory)
+    except (AssayError, MemoryError, UnknownArchitectureError):
+        raise
+    except Exception as error:
+        if type(error).__name__ == "OutOfMemoryError":  # torch's, which says nothing about the model
+            raise
+        raise UnknownArchitectureError(said(error)) from error
 
 
 def _packed(source: _Source) -> PackedNetwork:

@@ -314,7 +314,7 @@ async def _in_thread(function: Callable[..., T], *arguments: object) -> T:
             value = function(*arguments)
         except StopIteration as error:  # which no future takes
             failure = RuntimeError(str(error))
-        except BaseException as error:  # noqa: BLE001 - raised where it is awaited
+        except BaseException as error:  # noqa: BLE001 - the boundary of a task: raised where it is awaited
             failure = error
         with suppress(RuntimeError):  # the event loop is closed
             loop.call_soon_threadsafe(settle, value, failure)
