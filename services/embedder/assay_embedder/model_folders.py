@@ -214,8 +214,7 @@ def check_vocabulary(name: str, tokenizer: Any, word_count: int) -> None:
     Raises:
         SetupError: It has more (reason MODEL_NOT_LOADED).
     """
-    count = max(tokenizer.get_vocab(with_added_tokens=False).values(), default=-1) + 1
-    if count > word_count:
+    if (count := tokenizer.get_vocab_size(with_added_tokens=False)) > word_count:
         raise not_loaded(name, f"its tokenizer has {count} word pieces, its weights have embeddings of {word_count}")
 
 
