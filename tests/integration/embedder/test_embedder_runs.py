@@ -93,7 +93,9 @@ async def resumed_cosines(folder: Path, embedder: Any) -> dict[str, set[float | 
         pausing = asyncio.ensure_future(client.pause_run(run.run_id))
         await until(lambda: client.get_run(run.run_id), lambda seen: seen.pause_cause is not None)
         may_answer.set()
-        assert CASES // 2 < (await pausing).counts.finished < CASES
+        await pausing  # it returns after some seconds, also where the rows in flight take longer
+        paused: Run = await until(lambda: client.get_run(run.run_id), lambda seen: seen.state is RunState.PAUSED)
+        assert CASES // 2 < paused.counts.finished < CASES
         await host
     async with _serve(folder, embedder=embedder) as client:
         await client.resume_run(run.run_id)
