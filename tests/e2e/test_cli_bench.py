@@ -14,7 +14,11 @@ if TYPE_CHECKING:
 
 
 def test_the_embedder_is_measured_beside_the_library(cli: Cli) -> None:
-    """Every figure is there for both, the model is named as scores name it, and no process is left behind."""
+    """Every figure is there for both, the model is named as scores name it, and no process is left behind.
+
+    Where vectors are kept for other embedders is nothing to it: it would find those of the last measurement.
+    """
+    cli.env["ASSAY_EMBEDDER_CACHE_DIR"] = str(cli.write("no-folder", ""))
     done = cli.run("bench", "embedder", "--texts", "64", "--json")
     document = json.loads(done.stdout)
     own, library = document["embedder"], document["sentence_transformers"]

@@ -44,7 +44,7 @@ def test_the_speed_leaves_out_what_was_there_before(capsys: pytest.CaptureFixtur
 
 
 def test_the_time_left_of_a_resumed_run_leaves_out_its_start(capsys: pytest.CaptureFixture[str]) -> None:
-    """A minute in which a model was loaded again makes nobody wait for hours."""
+    """The minute in which a model is loaded again is no part of the rate."""
     now = [0.0]
     run = going(40, stored=16)
     with make_progress(run, hidden=False, clock=lambda: now[0]) as progress:

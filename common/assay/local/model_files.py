@@ -32,7 +32,7 @@ def model_problem(name: str) -> str:
     folder = Path(name)
     if name == _PACKAGED_MODEL:
         return ""
-    if _is_folder(name):
+    if is_folder(name):
         return _folder_problem(folder)
     if folder.is_absolute() or name.startswith((".", "~")):
         return "is not a folder: give one that sentence-transformers saved"
@@ -48,7 +48,7 @@ def is_on_disk(name: str, environment: Mapping[str, str]) -> bool:
         name: As above.
         environment: Names the cache of the Hugging Face hub, where it is another than usual.
     """
-    if name == _PACKAGED_MODEL or _is_folder(name):
+    if name == _PACKAGED_MODEL or is_folder(name):
         return True
     caches = environment.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     home = environment.get("HF_HOME") or Path(caches, "huggingface")
@@ -57,7 +57,8 @@ def is_on_disk(name: str, environment: Mapping[str, str]) -> bool:
     return (cache / f"models--{full.replace('/', '--')}" / "snapshots").is_dir()
 
 
-def _is_folder(name: str) -> bool:
+def is_folder(name: str) -> bool:
+    """Return whether a model's name is a folder; of a name that no file can have, False."""
     return os.path.isdir(name)  # noqa: PTH112 - Path.is_dir raises for a name that is too long
 
 

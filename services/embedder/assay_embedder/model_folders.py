@@ -5,13 +5,13 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import logging
-import os
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from assay.errors import AssayError, SetupError
 from assay.local.install_hint import install_hint
+from assay.local.model_files import is_folder
 from assay_embedder import hub
 from assay_embedder.architecture import encoder_folder, read_json
 from assay_embedder.settings import DEFAULT_MODEL
@@ -64,11 +64,6 @@ def explained(name: str) -> Iterator[None]:
     except Exception as error:
         logger.warning("the model could not be loaded: model=%s", name, exc_info=True)
         raise not_loaded(name, said(error)) from error
-
-
-def is_folder(name: str) -> bool:
-    """Return whether a model's name is a folder; of a name that no file can have, False."""
-    return os.path.isdir(name)  # noqa: PTH112 - Path.is_dir raises for a name that is too long
 
 
 def find_folder(name: str) -> Path:

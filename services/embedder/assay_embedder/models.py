@@ -13,6 +13,7 @@ import numpy as np
 
 from assay.errors import AssayError, SetupError
 from assay.local.install_hint import install_hint
+from assay.local.model_files import is_folder
 from assay_embedder import known_models, verification
 from assay_embedder.architecture import UnknownArchitectureError, read_architecture
 from assay_embedder.devices import free_device_memory, is_gpu
@@ -26,7 +27,6 @@ from assay_embedder.model_folders import (
     find_folder,
     hash_configuration,
     hash_weights,
-    is_folder,
     leaves_prompt_out,
     not_loaded,
     said,

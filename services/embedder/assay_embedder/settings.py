@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import re
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from assay.errors import Problem
+from assay.local.model_files import is_folder
 from assay.runtime.settings import ServiceSettings, path, setting
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ class Settings(ServiceSettings):
             return True
         if ".." in Path(name).parts:
             return False
-        if not Path(name).is_absolute() and os.path.isdir(name):  # noqa: PTH112 - Path.is_dir raises for long names
+        if not Path(name).is_absolute() and is_folder(name):
             return False
         # A pattern that is no path itself, such as *, means models of the hub and no folders of this machine.
         patterns = [each for each in self.allow_models if Path(each).is_absolute() or not Path(name).is_absolute()]
