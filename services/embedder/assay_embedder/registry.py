@@ -341,6 +341,8 @@ def _identity(name: str, model: LoadedModel) -> tuple[str, ...]:
         vectors = model.encode(tokens)
     if not np.isfinite(vectors).all():
         raise not_loaded(name, "its weights are damaged: they give vectors that are not finite")
+    if (vectors == vectors[0]).all():
+        raise not_loaded(name, "its weights are damaged: they give every text the same vector")
     digest = hashlib.blake2b(repr([list(each.ids) for each in tokens]).encode())
     digest.update(vectors.astype("<f4").tobytes())
     about = model.description

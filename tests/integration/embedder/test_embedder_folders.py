@@ -143,11 +143,21 @@ def test_files_that_are_no_object_of_json_are_one_sentence(tiny: Path) -> None:
         (tiny / name).unlink()
 
 
-async def test_weights_that_are_not_finite_are_refused_at_load(tiny: Path) -> None:
+@pytest.mark.parametrize(
+    ("value", "given"), [(float("nan"), "vectors that are not finite"), (0.0, "every text the same vector")]
+)
+async def test_weights_that_give_no_vectors_to_compare_are_refused_at_load(
+    tiny: Path, value: float, given: str
+) -> None:
     """No question is paid for whose answer could not be scored."""
-    change(tiny / "model.safetensors", lambda tensors: tensors["embeddings.LayerNorm.weight"].fill_(float("nan")))
+
+    def fill(tensors: dict[str, Any]) -> None:
+        for tensor in tensors.values():
+            tensor.fill_(value)
+
+    change(tiny / "model.safetensors", fill)
     registry = Registry(Settings(models=(str(tiny),), device="cpu"))
-    with pytest.raises(SetupError, match="its weights are damaged: they give vectors that are not finite"):
+    with pytest.raises(SetupError, match=f"its weights are damaged: they give {given}"):
         await registry.load_listed()
     await registry.aclose()
 
