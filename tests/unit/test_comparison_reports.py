@@ -159,6 +159,17 @@ def test_what_is_not_decided_is_never_called_equal(of_two: ComparisonReport) -> 
     assert "within the margin of ±0.05" in verdict_sentence(equal)
 
 
+def test_agents_that_failed_are_named_beside_what_they_made_worse(of_two: ComparisonReport) -> None:
+    """A run whose provider was down for an hour is worse, and its prompt is not the reason."""
+    assert "whose agent failed" not in everything(of_two)
+    one, other = of_two.comparison.variants
+    comparison = replace(of_two.comparison, variants=(one, replace(other, agent_errors=20)))
+    report = replace(of_two, comparison=comparison)
+    assert "rows whose agent failed: A 0, B 20" in cautions(report)
+    assert "rows whose agent failed: A 0, B 20" in "\n".join(comparison_lines(report))
+    assert "rows whose agent failed: A 0, B 20" in comparison_markdown(report)
+
+
 def test_runs_that_must_not_be_compared_have_no_winner(tmp_path: Path) -> None:
     """Every reason is a line of its own above figures without a verdict, in each report."""
     late = run_document("candidate", B)

@@ -152,7 +152,15 @@ def cautions(report: ComparisonReport) -> list[str]:
     pairs = report.baseline_pairs
     prefixes = {id(pair): f"{pair.b} - {pair.a}: " if len(pairs) > 1 else "" for pair in pairs}
     found = [f"{prefixes[id(pair)]}{said}" for pair in pairs for said in _cautions(report, pair)]
-    return [*stopping_texts(report), *found]
+    return [*stopping_texts(report), *_agent_errors(report), *found]
+
+
+def _agent_errors(report: ComparisonReport) -> Iterator[str]:
+    """Yield how many agent calls failed, where any did: what made a run worse may not be the agent."""
+    variants = report.comparison.variants
+    if any(one.agent_errors for one in variants):
+        counts = ", ".join(f"{one.label} {one.agent_errors:,}" for one in variants)
+        yield f"rows whose agent failed: {counts}"
 
 
 def _cautions(report: ComparisonReport, pair: PairComparison) -> Iterator[str]:
