@@ -5,7 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.model.run import RunState, StateChange
+from assay.model.agent_response import AgentResponse, AgentStatus
+from assay.model.run import CaseResult, RunState, StateChange
 from assay_orchestrator.watch.notifier import Notifier
 
 RUN = "r"
@@ -48,3 +49,17 @@ def test_what_was_read_for_one_is_there_for_others() -> None:
     assert notifier.recent_events(RUN, 8, 9) == events(9, 10)
     assert notifier.unsubscribe(RUN, flag) is False
     assert notifier.recent_events(RUN, 8, 9) == []
+
+
+def test_rows_are_kept_with_answers_by_the_bytes_that_they_take() -> None:
+    """A page of 500 rows is one message: 2,000 characters of Chinese are 6 kB, and no longer a short answer."""
+    notifier = Notifier()
+    notifier.subscribe(RUN)
+    for number, character in enumerate("x\u6570", 1):
+        answer = AgentResponse(text=character * 2_000)
+        row = CaseResult("c", 0, 0, "", AgentStatus.SUCCESS, True, (), None, "", sequence=number, response=answer)
+        notifier.publish(RUN, [row])
+    short, long = notifier.recent_events(RUN, 0, 9)
+    assert isinstance(short, CaseResult)
+    assert isinstance(long, CaseResult)
+    assert (short.response is None, long.response is None) == (False, True)

@@ -16,7 +16,7 @@ from tests.waiting import until
 from assay.agent_host.caller import AgentCaller
 from assay.client.client import Client
 from assay.errors import ResumeExpiredError, WatchBehindError
-from assay.model.agent_response import AgentResponse
+from assay.model.agent_response import AgentErrorKind, AgentResponse, Usage
 from assay.model.case import Case, Turn
 from assay.model.run import CaseResult, Run, RunState
 from assay.rpc.channel import open_channel
@@ -293,6 +293,36 @@ async def test_rows_of_a_watch_are_those_that_are_stored(serve: Serve, settings_
     assert [dataclasses.replace(watched[row.case_id], sequence=0) for row in stored] == stored
     assert [row.case_id for row in stored] == [case.case_id for case in cases]
     assert all(row.response is None and not row.input for row in again.values())
+
+
+@pytest.mark.parametrize("text", ["\u6570" * 8_000, "\x01" * 8_000], ids=["chinese", "escaped"])
+async def test_pages_fit_in_messages_whatever_characters_take(serve: Serve, settings_of: SettingsOf, text: str) -> None:
+    """A character takes three bytes in Chinese, and six where JSON escapes it: 600 rows of 24 and 48 kB are read."""
+    answer = AgentResponse(text="a", output={"said": text})
+    cases = [Case(f"c{i}", (Turn("q"),), recorded=answer) for i in range(600)]
+    async with serve() as client:
+        run = await finished_run(client, settings_of(), cases)
+        listed = [row async for row in client.list_results(run.run_id)]
+        watched = [row async for row in client.watch_run(run.run_id, include_answers=True)]
+    found = [row.response for row in (*listed, *watched) if isinstance(row, CaseResult)]
+    assert [response.output for response in found if response] == [{"said": text}] * 1_200
+
+
+async def test_an_answer_that_fits_in_no_message_fails_its_row_alone(serve: Serve, settings_of: SettingsOf) -> None:
+    """What adapters measure is texts: 500 kB of control characters are 3 MB once JSON has escaped them."""
+    large = AgentResponse(output="\x01" * 500_000, usage=Usage(cost_usd=0.5), latency_ms=2.0)
+    cases = [Case("large", (Turn("q", references=("r" * 900_000,)),), recorded=large), *recorded(2)]
+    async with serve() as client:
+        run = await finished_run(client, settings_of(), cases)
+        rows = {row.case_id: row.response async for row in client.list_results(run.run_id)}
+    assert run.state is RunState.SUCCEEDED
+    found = rows["large"]
+    assert found is not None
+    assert found.error is not None
+    assert found.error.kind is AgentErrorKind.TOO_LARGE
+    assert "as a message" in found.error.message
+    assert (found.usage, found.latency_ms) == (Usage(cost_usd=0.5), 2.0)
+    assert [found.text for each in ("c0", "c1") if (found := rows[each])] == ["x", "x"]
 
 
 async def collect(events: AsyncIterator[Event]) -> list[Event]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import time
 from dataclasses import field
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -10,7 +11,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from assay.errors import AssayError
 from assay.metrics.core.row_verdict import row_reason, row_verdict
 from assay.metrics.core.score import EmbeddingEvidence, JudgeEvidence, Metric, keeps_vector
-from assay.model.agent_response import AgentRequest, AgentResponse, AgentStatus
+from assay.model.agent_response import AgentErrorKind, AgentRequest, AgentResponse, AgentStatus, error_response
+from assay.model.case_limits import MAX_BYTES_PER_CHAR
+from assay.model.response_limits import MAX_ANSWER_BYTES
 from assay.model.run import CaseResult
 from assay.records import dataclass
 from assay.runtime.failpoints import failpoint
@@ -19,6 +22,7 @@ from assay.storage.texts import json_text
 from assay.storage.times import now
 from assay.telemetry.context import added_fields
 from assay.telemetry.tracing import traceparent
+from assay.wire.agent import response_to_wire
 from assay_orchestrator.agents.protocol import NotAskedError
 from assay_orchestrator.evidence.verdict_wire import JudgedRow, NotYetError
 from assay_orchestrator.pipeline import dead_letters
@@ -312,7 +316,7 @@ class ShardRunner:
 
     async def _ask(self, work: _Work, earlier: Sequence[AgentResponse]) -> AgentResponse:
         context = self._context
-        response = await context.agent.answer(self._question(work, earlier), work.case, self._may_ask)
+        response = _measured(await context.agent.answer(self._question(work, earlier), work.case, self._may_ask))
         failpoint("agent.after_answer")
         context.observed.answered(response)
         attempt_count = work.attempts.retried + 1
@@ -409,6 +413,24 @@ class ShardRunner:
             duration_ms=work.clock.duration_ms,
             **shown,
         )
+
+
+def _measured(response: AgentResponse) -> AgentResponse:
+    """Return an answer; one that no message could carry with its row fails that row alone.
+
+    Adapters measure texts. As JSON in a message some are six times as long.
+    """
+    parts = (response.tool_calls, response.sources, response.retrieved, response.metadata, response.error, response.sql)
+    is_plain = response.output is None and not any(parts)
+    if is_plain and len(response.text) * MAX_BYTES_PER_CHAR <= MAX_ANSWER_BYTES:
+        return response
+    if response_to_wire(response).ByteSize() <= MAX_ANSWER_BYTES:
+        return response
+    message = f"the answer is larger than {MAX_ANSWER_BYTES // 1024**2} MiB as a message, with what JSON escapes"
+    error = error_response(AgentErrorKind.TOO_LARGE, message)
+    return dataclasses.replace(
+        error, usage=response.usage, latency_ms=response.latency_ms, model=response.model, cold=response.cold
+    )
 
 
 def _shown(case: Case, response: AgentResponse) -> dict[str, Any]:

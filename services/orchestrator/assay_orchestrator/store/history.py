@@ -7,7 +7,6 @@ import itertools
 from typing import TYPE_CHECKING, TypeVar
 
 from assay.errors import NotFoundError
-from assay.model.agent_response import response_to_json
 from assay.model.run import CaseResult, TurnResult
 from assay.wire.run import result_to_wire, turn_to_wire
 from assay_orchestrator.store import attempts, datasets, found_rows, results, runs
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from assay_orchestrator.store.datasets import Questions
     from assay_orchestrator.store.found_rows import Position, RowQuery
 
-_MAX_PAGE_CHARS = 2_500_000
+_MAX_PAGE_BYTES = 3_500_000  # beside them a message has room for a run, or for what rows can be filtered by
 _MAX_ROW_BYTES = 3_500_000
 _CUT_CHARS = 200
 
@@ -45,7 +44,7 @@ def read_events(
         rows = _complete(connection, run_id, rows)
     events: list[StateChange | CaseResult] = [*rows, *changes]
     events.sort(key=lambda event: event.sequence)
-    return _fitting(events[:count]) if with_answers else events[:count]
+    return _fitting(events[:count])
 
 
 def read_page(
@@ -152,16 +151,16 @@ def _fitting(events: Sequence[E]) -> list[E]:
     """Return the first events or rows, at least one, that fit in one message together."""
     size = 0
     for count, event in enumerate(events):
-        size += row_chars(event) if isinstance(event, CaseResult) else 0
-        if count and size > _MAX_PAGE_CHARS:
+        size += row_bytes(event) if isinstance(event, CaseResult) else 0
+        if count and size > _MAX_PAGE_BYTES:
             return list(events[:count])
     return list(events)
 
 
-def row_chars(row: CaseResult) -> int:
-    """Return about how many characters a row takes in a message, with its answer where it has that."""
-    if row.turns:
-        return result_to_wire(row).ByteSize()
-    answer = len(str(response_to_json(row.response))) if row.response is not None else 0
-    details = sum(len(str(score.detail)) for score in row.scores if score.detail)
-    return answer + details + len(row.input) + sum(map(len, row.references)) + 500
+def row_bytes(row: CaseResult) -> int:
+    """Return how many bytes a row takes in a message, with its answer where it has that.
+
+    Its characters say little: one of Chinese takes three bytes, one that JSON escapes six.
+    """
+    size: int = result_to_wire(row).ByteSize()
+    return size

@@ -7,7 +7,7 @@ from collections import deque
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from assay_orchestrator.store.history import row_chars
+from assay_orchestrator.store.history import row_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from assay.model.run import CaseResult, StateChange
 
 _MAX_RECENT = 2000
-_MAX_CHARS = 4000
+_MAX_BYTES = 4000
 """Answers of longer rows are not cached: a page of 500 rows fits in a message, and 2,000 in some MiB."""
 
 
@@ -61,7 +61,7 @@ class Notifier:
     def publish(self, run_id: str, rows: Sequence[CaseResult]) -> None:
         """Publish results that are durable, in the order of their sequence."""
         if run_id in self._watched:
-            self.cache_events(run_id, [row if row_chars(row) <= _MAX_CHARS else _without_answer(row) for row in rows])
+            self.cache_events(run_id, [row if row_bytes(row) <= _MAX_BYTES else _without_answer(row) for row in rows])
         self.notify(run_id)
 
     def cache_events(self, run_id: str, events: Sequence[StateChange | CaseResult]) -> None:
