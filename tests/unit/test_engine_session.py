@@ -13,7 +13,7 @@ from tests.run_contexts import plain_context
 from tests.waiting import until
 
 from assay.errors import StorageError
-from assay_orchestrator.pipeline.session import Session
+from assay_orchestrator.pipeline.session import Session, Sessions
 from assay_orchestrator.pipeline.storage_pauses import RunStore, StoragePauses
 from assay_orchestrator.store.shards import Shard
 
@@ -190,3 +190,31 @@ async def test_a_run_is_paused_while_its_process_cannot_store_that_it_lives() ->
 
 async def resumed(run_id: str) -> None:
     """End a stored pause: there is none."""
+
+
+async def test_a_session_that_ends_slowly_holds_up_no_other_run() -> None:
+    """Its judge may not answer for seconds; a job of the same run waits, and joins the next session."""
+    closing, may_close = asyncio.Event(), asyncio.Event()
+
+    class Slow(Session):
+        async def aclose(self) -> None:
+            closing.set()
+            await may_close.wait()
+
+    async def make(run_id: str) -> Session:
+        kind = Slow if run_id == "slow" else Session
+        return kind(store(Looks()), plain_context(run_id, 10), alone=True, on_results=lambda _: None)
+
+    sessions = Sessions(make)
+
+    async def take(run_id: str) -> Session:
+        async with sessions.join(run_id) as joined:
+            return joined
+
+    leaving = asyncio.ensure_future(take("slow"))
+    await closing.wait()
+    assert (await take("other")).context.run_id == "other"
+    again = asyncio.ensure_future(take("slow"))
+    may_close.set()
+    assert await again is not await leaving
+    assert sessions.all() == []

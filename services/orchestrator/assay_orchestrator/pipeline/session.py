@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from math import inf
 from time import monotonic
 from typing import TYPE_CHECKING
+from weakref import WeakValueDictionary
 
 from assay_orchestrator.agents.protocol import NotAskedError
 from assay_orchestrator.pipeline.flusher import Flusher
@@ -216,7 +217,8 @@ class Sessions:
     def __init__(self, make: Callable[[str], Awaitable[Session]]) -> None:
         self._make = make
         self._sessions: dict[str, Session] = {}
-        self._changing = asyncio.Lock()
+        # Of each run its own: a session takes seconds to end whose judge or agent does not answer.
+        self._changing: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     @asynccontextmanager
     async def join(self, run_id: str) -> AsyncIterator[Session]:
@@ -240,7 +242,7 @@ class Sessions:
 
     async def _enter(self, run_id: str, task: asyncio.Task[object]) -> Session:
         while True:
-            async with self._changing:
+            async with self._changing_of(run_id):
                 session = self._sessions.get(run_id)
                 is_new = session is None
                 if session is None:
@@ -251,9 +253,17 @@ class Sessions:
             # A session that is stopping takes no job: this one joins the next session.
             await session.ended.wait()
 
+    def _changing_of(self, run_id: str) -> asyncio.Lock:
+        """Return the lock of a run, which is there for as long as a task holds it or waits for it."""
+        lock = self._changing.get(run_id)
+        if lock is None:
+            lock = self._changing[run_id] = asyncio.Lock()
+        return lock
+
     async def _leave(self, session: Session) -> None:
-        async with self._changing:
-            if not session.tasks and self._sessions.get(session.context.run_id) is session:
+        run_id = session.context.run_id
+        async with self._changing_of(run_id):
+            if not session.tasks and self._sessions.get(run_id) is session:
                 await session.aclose()
-                del self._sessions[session.context.run_id]
+                del self._sessions[run_id]
                 session.ended.set()
