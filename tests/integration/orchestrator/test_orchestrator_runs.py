@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import sqlalchemy as sa
+from tests.waiting import until
 
 from assay.agent_host.caller import AgentCaller
 from assay.errors import ConflictError, DatasetError, NotFoundError, ResumeExpiredError, SpecError, WrongStateError
@@ -16,6 +17,8 @@ from assay.model.case import Case, Turn
 from assay.model.run import CaseResult, GateOutcome, MetricSettings, Run, RunState, StateChange
 from assay.v1 import orchestrator_pb2 as pb
 from assay.v1 import orchestrator_pb2_grpc
+from assay_orchestrator.engine.worker import ShardWorker
+from assay_orchestrator.runs.manager import RunManager
 from assay_orchestrator.store import schema
 
 if TYPE_CHECKING:
@@ -25,6 +28,7 @@ if TYPE_CHECKING:
     from assay.client.client import Client
     from assay.model.agent_response import AgentRequest
     from assay.model.run import RunSettings
+    from assay_orchestrator.pipeline.run_context import RunContext
 
     Serve = Callable[..., AbstractAsyncContextManager[Client]]
     SettingsOf = Callable[..., RunSettings]
@@ -387,6 +391,36 @@ async def test_cancelling_keeps_what_is_stored(serve: Serve, settings_of: Settin
         done = await finished(client, (await client.create_run(settings_of(), dataset.dataset_id)).run_id)
         with pytest.raises(WrongStateError, match="succeeded"):
             await client.cancel_run(done.run_id)
+
+
+async def test_a_cancel_before_a_worker_has_its_session_is_not_lost(
+    serve: Serve, settings_of: SettingsOf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A job has begun and is still finding its agent: the run asks nothing, and leaves its place to others."""
+    begun, may_go_on, ended = (asyncio.Event() for _ in range(3))
+    context_of, work = RunManager.context_of, ShardWorker.work
+
+    async def slowly(manager: RunManager, run_id: str) -> RunContext:
+        begun.set()
+        await may_go_on.wait()
+        return await context_of(manager, run_id)
+
+    async def noted(worker: ShardWorker, *job: Any) -> None:
+        await work(worker, *job)
+        assert worker.sessions.all() == []
+        ended.set()
+
+    monkeypatch.setattr(RunManager, "context_of", slowly)
+    monkeypatch.setattr(ShardWorker, "work", noted)
+    async with serve() as client:
+        dataset = await client.upload_dataset(recorded(5), name="d")
+        run = await client.create_run(settings_of("python", "m:f"), dataset.dataset_id)
+        hosting = asyncio.ensure_future(client.host_agent(run.run_id, AgentCaller(str), concurrency=1))
+        await begun.wait()
+        assert (await client.cancel_run(run.run_id)).state is RunState.CANCELLED
+        await hosting
+        may_go_on.set()
+        await until(ended.is_set)
 
 
 async def test_a_stored_answer_is_never_asked_for_again(serve: Serve, settings_of: SettingsOf) -> None:

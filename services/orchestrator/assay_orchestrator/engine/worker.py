@@ -214,6 +214,8 @@ class ShardWorker:
         try:
             async with AsyncExitStack() as stack:
                 session = await stack.enter_async_context(self.sessions.join(run_id))
+                # A cancel that came before the session was there has found nothing to end.
+                await self._database.read(lambda c: shards.require_active(c, run_id, keep=False))
                 runner = ShardRunner(store, session, shard, is_ordered=(run_id, shard_index) in self._ordered)
                 async with session.share(shard, since):
                     SHARDS_IN_WORK.series().inc()

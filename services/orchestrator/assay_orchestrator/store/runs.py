@@ -305,10 +305,18 @@ def lock_phase(connection: sa.Connection, run_id: str) -> Phase | None:
 
     Always taken before locks of the run's shards: the other order would deadlock.
     """
-    table = schema.runs
-    query = sa.select(table.c.state, table.c.pause_cause).where(table.c.run_id == run_id)
-    row = connection.execute(query.with_for_update()).one_or_none()  # SQLite writes one transaction at a time
+    row = connection.execute(_phase_of(run_id).with_for_update()).one_or_none()  # SQLite has one writer at a time
     return _phase(row) if row is not None else None
+
+
+def read_phase(connection: sa.Connection, run_id: str) -> Phase | None:
+    """Return a run's phase, or None without such a run."""
+    row = connection.execute(_phase_of(run_id)).one_or_none()
+    return _phase(row) if row is not None else None
+
+
+def _phase_of(run_id: str) -> sa.Select[Any]:
+    return sa.select(schema.runs.c.state, schema.runs.c.pause_cause).where(schema.runs.c.run_id == run_id)
 
 
 def list_storage_pauses(connection: sa.Connection) -> list[str]:

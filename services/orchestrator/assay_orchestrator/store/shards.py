@@ -187,13 +187,18 @@ def require_epochs(
     return {row.shard_index: row.slots for row in found}
 
 
-def require_active(connection: sa.Connection, run_id: str) -> None:
-    """Lock an active run until the commit.
+def require_active(connection: sa.Connection, run_id: str, *, keep: bool = True) -> None:
+    """Raise unless a run is active.
+
+    Args:
+        connection: In whose transaction.
+        run_id: The run.
+        keep: Whether to lock the run until the commit.
 
     Raises:
         RunStoppedError: The run is not active.
     """
-    phase = runs.lock_phase(connection, run_id)
+    phase = runs.lock_phase(connection, run_id) if keep else runs.read_phase(connection, run_id)
     if phase is None or phase in PHASES_AT_REST:
         raise RunStoppedError(f"run {run_id} has {phase.value if phase is not None else 'been deleted'}")
 
