@@ -408,6 +408,7 @@ class _Upload:
         self._count = 0
         self._size_bytes = 0
         self._finished = False
+        self._storing: asyncio.Future[None] | None = None
 
     def begin(self, header: pb.DatasetHeader) -> None:
         if self._header is not None or self._count:
@@ -436,14 +437,14 @@ class _Upload:
             for _, text in rows:
                 self._hash.update(text.encode() + b"\n")
             first = self._count
-            await self._database.write(
-                lambda c, rows=rows, first=first: self._add(c, first, rows)  # type: ignore[misc]  # as above
-            )
+            # A write goes on where its caller has left: what it stores is discarded after it.
+            self._storing = asyncio.ensure_future(self._database.write(functools.partial(self._add, first, rows)))
+            await asyncio.shield(self._storing)
             failpoint("dataset.after_commit")
             self._count += len(rows)
             self._size_bytes += sum(len(text.encode()) for _, text in rows)
 
-    def _add(self, connection: sa.Connection, first: int, rows: Sequence[tuple[str, str]]) -> None:
+    def _add(self, first: int, rows: Sequence[tuple[str, str]], connection: sa.Connection) -> None:
         tokens.require_not_deleted(connection, self._scope.team)
         quotas.require_bytes(connection, self._scope.team, self._size_bytes)
         if not first:
@@ -472,8 +473,12 @@ class _Upload:
 
     async def aclose(self) -> None:
         """Remove what an upload that broke off has stored."""
-        if not self._finished and self._count:
-            await asyncio.shield(self._database.write(lambda c: datasets.discard_upload(c, self._upload_id)))
+        if not self._finished and self._storing is not None:
+            await asyncio.shield(self._discard(self._storing))
+
+    async def _discard(self, storing: asyncio.Future[None]) -> None:
+        await asyncio.gather(storing, return_exceptions=True)
+        await self._database.write(lambda c: datasets.discard_upload(c, self._upload_id))
 
 
 def _conditions(query: RunQuery) -> list[str]:

@@ -7,11 +7,13 @@ import dataclasses
 import json
 import math
 import random
+import threading
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
 
 import grpc
 import pytest
+import sqlalchemy as sa
 
 from assay.client.client import Client
 from assay.model.agent_response import AgentResponse
@@ -19,9 +21,11 @@ from assay.model.case import Case, Turn
 from assay.model.run import MetricSettings, RunState
 from assay.v1 import agent_pb2
 from assay.v1 import orchestrator_pb2 as pb
+from assay_orchestrator import service
+from assay_orchestrator.store import datasets, schema
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import AsyncIterator, Callable, Sequence
     from contextlib import AbstractAsyncContextManager
 
     from google.protobuf.message import Message
@@ -242,3 +246,41 @@ async def test_an_upload_that_begins_while_the_process_starts_is_whole(serve: Se
         async for _ in client.watch_run(run.run_id):
             pass
         assert (await client.get_run(run.run_id)).counts.finished == len(cases)
+
+
+async def test_an_upload_that_is_cancelled_while_it_is_stored_leaves_nothing(
+    serve: Serve, engine: sa.Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The database goes on storing its cases when nothing waits for them any more: they are discarded after that."""
+    loop, storing, closing, closed = asyncio.get_running_loop(), asyncio.Event(), asyncio.Event(), asyncio.Event()
+    may_commit = threading.Event()
+    add_cases, aclose = datasets.add_cases, service._Upload.aclose
+
+    def slowly(*arguments: Any) -> None:
+        add_cases(*arguments)
+        loop.call_soon_threadsafe(storing.set)
+        assert may_commit.wait(60)
+
+    async def noted(upload: service._Upload) -> None:
+        closing.set()
+        await aclose(upload)
+        closed.set()
+
+    async def parts() -> AsyncIterator[pb.UploadDatasetRequest]:
+        yield pb.UploadDatasetRequest(header=pb.DatasetHeader(name="d"))
+        yield pb.UploadDatasetRequest(cases=pb.CaseBatch(cases=[case()]))
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(datasets, "add_cases", slowly)
+    monkeypatch.setattr(service._Upload, "aclose", noted)
+    async with serve() as client:
+        call = client._stub.UploadDataset(parts())
+        await storing.wait()
+        call.cancel()
+        await closing.wait()
+        may_commit.set()
+        await closed.wait()
+        await client.upload_dataset([Case("other", (Turn("q"),))], name="d")  # writes come one after the other
+        with engine.connect() as connection:
+            found = connection.execute(sa.select(schema.dataset_cases.c.case_id)).scalars().all()
+    assert found == ["other"]
