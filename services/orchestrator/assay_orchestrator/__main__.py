@@ -175,7 +175,7 @@ async def _serve(server: RpcServer | None, settings: Settings) -> None:
                 grace_s=settings.grace_s,
                 also_stop_on=released,
             )
-            await manager.aclose()
+            await manager.aclose(at_once=True)  # a second signal has broken the drain off
     finally:
         database.close()
 

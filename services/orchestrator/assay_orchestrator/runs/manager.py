@@ -360,8 +360,12 @@ class RunManager:
         """Return a run as clients see it: PAUSED where its rows cannot be stored."""
         return client_view(run, self.storage_problem(run.run_id))
 
-    async def aclose(self) -> None:
-        """Stop work on all runs; stored rows stay, and the next start continues them."""
+    async def aclose(self, *, at_once: bool = False) -> None:
+        """Stop work on all runs; stored rows stay, and the next start continues them.
+
+        Args:
+            at_once: Whether questions in flight are given up; else they have half of the grace period.
+        """
         for checks in (self._peers, self._unattended, self._budgets, self._targets):
             await checks.aclose()
         self._hosts.aclose()
@@ -369,7 +373,7 @@ class RunManager:
             self._hosts.hold(session.context.run_id)
         failpoint("stop.draining")
         closing = asyncio.create_task(self._dispatcher.aclose())
-        await asyncio.wait([closing], timeout=self._settings.grace_s / 2)
+        await asyncio.wait([closing], timeout=0 if at_once else self._settings.grace_s / 2)
         await self._worker.hand_over()
         await closing  # an unreachable store delays it by seconds at most
         await self._worker.repoll_timers.aclose()
