@@ -13,6 +13,7 @@ from assay.statistics.paired import (
     McNemar,
     PairedScores,
     bonett_price,
+    cluster_sums,
     clustered_error,
     differences,
     mcnemar,
@@ -181,7 +182,7 @@ def _scores(
     spread = None if test.standard_error is None else test.standard_error * math.sqrt(test.n)
     return replace(
         found,
-        method=test.method if pair.clusters is not None else f"sign_flip_{test.method}",
+        method=test.method if test.method == "clustered_t" else f"sign_flip_{test.method}",
         difference=test.mean_difference,
         interval=test.interval,
         equivalence_interval=_equivalence_interval(test, settings),
@@ -207,8 +208,14 @@ def _scores(
 
 
 def _equivalence_interval(test: PairedScores, settings: ComparisonSettings) -> tuple[float, float] | None:
-    if test.standard_error == 0 and test.mean_difference == 0:
-        return 0.0, 0.0
+    """Return the interval that a margin is compared with.
+
+    Where all cases, or clusters, differ by the same, it is that difference: with so many of them that their signs alone
+    decide on which side of a margin they lie.
+    """
+    if test.standard_error == 0:
+        is_enough = math.ldexp(1.0, -(test.degrees + 1)) < settings.alpha
+        return (test.mean_difference, test.mean_difference) if is_enough else None
     return t_interval(test.mean_difference, test.standard_error, test.degrees, alpha=2 * settings.alpha)
 
 
@@ -275,7 +282,5 @@ def cluster_p(pair: PairedValues, settings: ComparisonSettings) -> float:
 
     With few clusters t finds differences that are none in more than 5 % of the comparisons; this does not.
     """
-    sums: dict[str, float] = {}
-    for cluster, difference in zip(pair.clusters or (), pair.differences, strict=True):
-        sums[cluster] = sums.get(cluster, 0.0) + float(difference)
+    sums = cluster_sums(pair.differences.tolist(), pair.clusters or ())
     return sign_flip(list(sums.values()), seed=settings.seed).p

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+NEGLIGIBLE = 1e-9
+"""Share of a mean up to which a standard error of differences is rounding, and 0."""
 NOISE = 1e-6
 """Share of their size by which two values may differ and count as equal: float32 vectors are not more exact."""
 
@@ -135,14 +137,16 @@ class PairedScores:
     Args:
         n: Pairs.
         mean_difference: Mean of B - A.
-        p: Of the sign-flip permutation test, or with clusters of t.
+        p: Of the sign-flip permutation test; with clusters of t, and where that has no standard error, of sign flips
+            of the clusters' sums. None with one cluster.
         method: Of the p-value: a method of `SignFlip`, or "clustered_t".
         interval: t interval of the mean difference; None where it has none.
-        standard_error: Of the mean difference; None with fewer than two pairs or clusters.
+        standard_error: Of the mean difference; 0 where all pairs, or clusters, differ by the same; None with fewer
+            than two.
         degrees: Degrees of freedom of t.
-        t: The paired t statistic; None where all differences are equal or there is one pair.
+        t: The paired t statistic; None where all pairs, or clusters, differ by the same, or there is one.
         t_p: Its two-sided p-value; None likewise.
-        d_z: Mean by standard deviation of the differences; None likewise.
+        d_z: Mean by standard deviation of the differences; None where all are equal or there is one pair.
         cliffs_delta: How far B is above A over all pairs of cases, -1 to 1.
         wins: Cases in which B is higher.
         ties: Cases in which both are equal.
@@ -195,12 +199,17 @@ def paired_scores(
     n = len(found)
     mean = math.fsum(found) / n
     error, count = clustered_error(found, clusters)
+    if is_negligible(error, mean):
+        error = 0.0
     t = mean / error if error else None
     t_p = _t_p_value(t, count - 1) if t is not None else None
     spread = math.sqrt(math.fsum((one - mean) ** 2 for one in found) / (n - 1)) if n > 1 else 0.0
     p: float | None
     if clusters is None:
         tested = flip or sign_flip(found, seed=seed)
+        p, method = tested.p, tested.method
+    elif error == 0:
+        tested = sign_flip(list(cluster_sums(found, clusters).values()), seed=seed)
         p, method = tested.p, tested.method
     else:
         p, method = t_p, "clustered_t"
@@ -214,7 +223,7 @@ def paired_scores(
         degrees=count - 1,
         t=t,
         t_p=t_p,
-        d_z=mean / spread if spread > 0 else None,
+        d_z=None if is_negligible(spread, mean) else mean / spread,
         cliffs_delta=cliffs_delta(a, b),
         wins=sum(one > 0 for one in found),
         ties=sum(one == 0 for one in found),
@@ -243,13 +252,24 @@ def clustered_error(values: Sequence[float], clusters: Sequence[Hashable] | None
     mean = math.fsum(values) / n
     if clusters is None:
         return (math.sqrt(n / (n - 1) * math.fsum([(one - mean) ** 2 for one in values])) / n if n > 1 else None), n
-    sums: dict[Hashable, float] = {}
-    for value, cluster in zip(values, clusters, strict=True):
-        sums[cluster] = sums.get(cluster, 0.0) + (value - mean)
+    sums = cluster_sums([value - mean for value in values], clusters)
     count = len(sums)
     if count < 2:
         return None, count
     return math.sqrt(count / (count - 1) * math.fsum(one * one for one in sums.values())) / n, count
+
+
+def cluster_sums(values: Sequence[float], clusters: Sequence[Hashable]) -> dict[Hashable, float]:
+    """Return the sum of the values of each cluster."""
+    sums: dict[Hashable, float] = {}
+    for value, cluster in zip(values, clusters, strict=True):
+        sums[cluster] = sums.get(cluster, 0.0) + value
+    return sums
+
+
+def is_negligible(spread: float | None, mean: float) -> bool:
+    """Whether a standard error or deviation is 0, or so small beside the mean that it is rounding of equal terms."""
+    return spread is not None and spread <= NEGLIGIBLE * abs(mean)
 
 
 def cliffs_delta(a: Sequence[float], b: Sequence[float]) -> float:

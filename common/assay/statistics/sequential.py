@@ -9,6 +9,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from assay.statistics.paired import is_negligible
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
@@ -258,7 +260,7 @@ def look_statistic(differences: Sequence[float], *, is_binary: bool) -> float:
     """
     n, total = len(differences), math.fsum(differences)
     spread = math.fsum((one - total / n) ** 2 for one in differences) if n else 0.0
-    if is_binary or spread <= 0:
+    if is_binary or n < 2 or is_negligible(math.sqrt(spread / (n - 1)), total / n):
         won, lost = sum(one > 0 for one in differences), sum(one < 0 for one in differences)
         return (won - lost) / math.sqrt(won + lost) if won + lost else 0.0
     from scipy import special

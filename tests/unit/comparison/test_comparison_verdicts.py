@@ -171,6 +171,63 @@ def test_few_clusters_need_both_tests() -> None:
     assert verdicts == [(Verdict.INCONCLUSIVE, True), (Verdict.B_BETTER, False)]
 
 
+@pytest.mark.parametrize(
+    ("drop", "clusters", "margin", "verdict"),
+    [
+        (1.0, 20, None, Verdict.A_BETTER),
+        (0.1, 20, 0.5, Verdict.A_BETTER),
+        (0.1, 6, None, Verdict.A_BETTER),
+        (0.1, 5, None, Verdict.INCONCLUSIVE),
+        (0.1, 5, 0.2, Verdict.EQUIVALENT),
+        (0.1, 5, 0.05, Verdict.INCONCLUSIVE),
+        (0.1, 4, 0.2, Verdict.INCONCLUSIVE),
+        (0.0, 20, None, Verdict.INCONCLUSIVE),
+        (0.0, 20, 0.01, Verdict.EQUIVALENT),
+    ],
+)
+@pytest.mark.parametrize("pattern", [(1, 1, 1), (3, 0, 0)])
+def test_clusters_that_all_change_by_the_same(
+    drop: float, clusters: int, margin: float | None, verdict: Verdict, pattern: tuple[int, ...]
+) -> None:
+    """Without a standard error signs of the clusters' sums decide, whatever rounding makes of the differences."""
+    settings = ComparisonSettings(cluster="category", primary="score", margin=margin)
+    categories = [str(at) for at in range(clusters) for _ in pattern]
+    before = [0.7 + 0.01 * at for at in range(3 * clusters)]
+    after = [value - drop * pattern[at % 3] for at, value in enumerate(before)]
+    runs = [
+        compared(name, {"score": values}, settings=settings, categories=categories)
+        for name, values in (("a", before), ("b", after))
+    ]
+    found = compare_runs(runs, settings).pairs[0].metric("score")
+    assert found.verdict is verdict
+    assert found.standard_error == 0
+    assert (found.t, found.t_p, found.interval) == (None, None, None)
+    assert found.p == pytest.approx(1.0 if not drop else max(2.0 ** (1 - clusters), 1 / 20_001), rel=1e-6)
+    assert found.method == ("sign_flip_random" if drop and clusters > 16 else "sign_flip_exact")
+
+
+def test_a_total_regression_is_one_with_clusters_too() -> None:
+    """Every case right before and wrong after, in 20 categories: the pipeline's step fails."""
+    settings = ComparisonSettings(cluster="category")
+    categories = [str(at // 3) for at in range(60)]
+    runs = [
+        compared(name, {"exact_match": [value] * 60}, settings=settings, categories=categories)
+        for name, value in (("a", 1.0), ("b", 0.0))
+    ]
+    found = compare_runs(runs, settings)
+    assert found.pairs[0].metric("exact_match").verdict is Verdict.A_BETTER
+    assert decide(found, DecisionRules()).exit_status == 1
+
+
+@pytest.mark.parametrize(("cases", "verdict"), [(5, Verdict.EQUIVALENT), (4, Verdict.INCONCLUSIVE)])
+def test_cases_that_all_change_by_the_same_can_be_equivalent(cases: int, verdict: Verdict) -> None:
+    """A difference without spread is compared with the margin itself, where there are cases enough for a decision."""
+    columns = [{"score": [0.7 + 0.1 * at + shift for at in range(cases)]} for shift in (0.0, 0.1)]
+    settings = ComparisonSettings(primary="score", margin=0.2)
+    found = compare_columns(*columns, settings=settings).pairs[0].metric("score")
+    assert (found.verdict, found.t, found.d_z, found.interval) == (verdict, None, None, None)
+
+
 def test_three_runs() -> None:
     """The omnibus test, the set that is not worse than the best, and the chance to be best of the specification."""
     rows = ["110", "100", "111", "110", "000", "110", "100", "111"]

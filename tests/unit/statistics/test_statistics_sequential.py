@@ -148,5 +148,6 @@ def test_what_a_look_says() -> None:
     assert look_statistic(scores, is_binary=False) == pytest.approx(scipy.stats.norm.isf(tail))
     assert look_statistic([-one for one in scores], is_binary=False) == pytest.approx(-scipy.stats.norm.isf(tail))
     assert look_statistic([-0.5] * 9, is_binary=False) == -3.0
+    assert look_statistic([0.8 - 0.7, 0.9 - 0.8, 0.4 - 0.3] * 3, is_binary=False) == 3.0  # equal but for rounding
     assert look_statistic([0.0, 0.0], is_binary=True) == look_statistic([], is_binary=False) == 0.0
     assert 30 < look_statistic([1.0] * 99_999 + [0.999], is_binary=False) < 40

@@ -216,11 +216,13 @@ def method_text(report: ComparisonReport, one: MetricComparison) -> str:
     """Return which test a metric had."""
     settings = report.comparison.settings
     draws = report.comparison.random_draws.get("sign_assignments")
+    of_clusters = f" of sums by {settings.cluster}" if one.clusters is not None else ""
+    drawn = f" ({draws:,} draws, seed {settings.seed})" if draws else ""
     return {
         "mcnemar_exact": "exact McNemar",
-        "sign_flip_exact": "sign-flip permutation",
-        "sign_flip_random": "sign-flip permutation" + (f" ({draws:,} draws, seed {settings.seed})" if draws else ""),
-        "sign_flip_normal_limit": "sign-flip permutation (normal limit)",
+        "sign_flip_exact": f"sign-flip permutation{of_clusters}",
+        "sign_flip_random": f"sign-flip permutation{of_clusters}{drawn}",
+        "sign_flip_normal_limit": f"sign-flip permutation{of_clusters} (normal limit)",
         "clustered_t": f"t-test clustered by {settings.cluster}",
     }.get(one.method, "no test")
 
