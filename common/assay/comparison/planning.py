@@ -5,7 +5,8 @@ The variance of a case's difference between two variants is
     2 · between · (1 - correlation) + 2 · within / repeats
 
 where `between` is the variance of the cases' means and `within` that of the runs of one case. Two earlier runs over the
-same cases measure the whole of it; one run needs an assumption about the correlation, which is part of the plan.
+same cases measure the whole of it, with `within / repeats` of each; one run needs an assumption about the correlation,
+which is part of the plan.
 """
 
 from __future__ import annotations
@@ -56,14 +57,16 @@ class Variation:
 
     Args:
         metric: Its name.
-        n: Cases with a value.
-        mean: Mean over the cases.
+        n: Cases with a value; with two runs, in both.
+        mean: Mean over these cases, of the first run.
         is_rate: Whether every row is 0 or 1.
-        variance: Of the values of rows that stand for different cases.
+        variance: Of the cases' means in the first run.
         within: Of the runs of one case; None where each was run once.
         correlation: Of the cases' means between two variants, assumed; None where two runs measured the difference.
         spread: Variance of a case's difference between the two earlier runs; None with one run.
-        repeats: Runs of each case in the earlier run.
+        repeats: Runs of each case in the first run.
+        noise: The part of `spread` that comes from the runs of one case, each earlier run with its own repeats; None
+            with one run, or where each case was run once.
     """
 
     metric: str
@@ -75,15 +78,14 @@ class Variation:
     correlation: float | None
     spread: float | None
     repeats: int
+    noise: float | None = None
 
     def difference_variance(self, repeats: int) -> float | None:
         """Return the variance of a case's difference with so many runs a case; None where it is not known."""
         if self.spread is not None:
-            if repeats == self.repeats:
-                return self.spread
-            if self.within is None:
-                return None
-            return max(0.0, self.spread - 2 * self.within / self.repeats + 2 * self.within / repeats)
+            if self.within is None or self.noise is None:
+                return self.spread if repeats == 1 else None
+            return max(0.0, self.spread - self.noise) + 2 * self.within / repeats
         assert self.correlation is not None, "one run comes with an assumption"
         if self.within is None:
             return 2 * self.variance * (1 - self.correlation) if repeats == 1 else None
@@ -93,9 +95,11 @@ class Variation:
     @property
     def noise_share(self) -> float | None:
         """The share of the squared standard error that comes from one case's runs; None without repeats."""
-        if self.within is None or not self.variance:
+        if self.within is None:
             return None
-        return min(1.0, self.within / self.repeats / self.variance)
+        if self.spread is not None and self.noise is not None:
+            return min(1.0, self.noise / self.spread) if self.spread else None
+        return min(1.0, self.within / self.repeats / self.variance) if self.variance else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,27 +171,27 @@ def variation_of(
     by_case = _by_case(rows)
     if len(by_case) < 2:
         raise InvalidInputError(f"{len(by_case)} cases have a value of {metric}: a plan needs at least two")
-    means = {case: math.fsum(values) / len(values) for case, values in by_case.items()}
-    spread = None
-    repeated = [values for values in by_case.values() if len(values) > 1]
+    runs = [by_case]
     if other is not None:
         others = _by_case(other)
-        common = [case for case in means if case in others]
+        common = [case for case in by_case if case in others]
         if len(common) < 2:
             raise InvalidInputError(f"the runs share {len(common)} cases with a value of {metric}: a plan needs two")
-        spread = _variance([math.fsum(others[case]) / len(others[case]) - means[case] for case in common])
-        repeated += [others[case] for case in common if len(others[case]) > 1]
-    values = [value for each in by_case.values() for value in each]
+        runs = [{case: run[case] for case in common} for run in (by_case, others)]
+    means = [[_mean(values) for values in run.values()] for run in runs]
+    known = [one for run in runs if (one := _within(run)) is not None]
+    within = _mean(known) if known else None
     return Variation(
         metric=metric,
-        n=len(means),
-        mean=math.fsum(means.values()) / len(means),
-        is_rate=all(value in (0.0, 1.0) for value in values),
-        variance=_variance(list(means.values())),
-        within=math.fsum(map(_variance, repeated)) / len(repeated) if repeated else None,
-        correlation=correlation if spread is None else None,
-        spread=spread,
-        repeats=max(map(len, by_case.values())),
+        n=len(means[0]),
+        mean=_mean(means[0]),
+        is_rate=all(value in (0.0, 1.0) for run in runs for values in run.values() for value in values),
+        variance=_variance(means[0]),
+        within=within,
+        correlation=correlation if other is None else None,
+        spread=None if other is None else _variance([b - a for a, b in zip(*means, strict=True)]),
+        repeats=max(map(len, runs[0].values())),
+        noise=None if other is None or within is None else math.fsum(_noise(run, within) for run in runs),
     )
 
 
@@ -252,9 +256,30 @@ def _by_case(rows: Iterable[tuple[str, float | None]]) -> Mapping[str, list[floa
     return found
 
 
+def _within(run: Mapping[str, Sequence[float]]) -> float | None:
+    """Return the mean variance of the runs of one case; None where each was run once."""
+    repeated = [values for values in run.values() if len(values) > 1]
+    return _mean([_variance(values) for values in repeated]) if repeated else None
+
+
+def _noise(run: Mapping[str, Sequence[float]], within: float) -> float:
+    """Return how much the runs of one case add to the variance of a case's mean.
+
+    Args:
+        run: The values of each case.
+        within: Their variance where the run itself does not show it: each case was run once.
+    """
+    own = _within(run)
+    return (within if own is None else own) * _mean([1 / len(values) for values in run.values()])
+
+
+def _mean(values: Sequence[float]) -> float:
+    return math.fsum(values) / len(values)
+
+
 def _variance(values: Sequence[float]) -> float:
     """Return the variance, by n - 1; 0 for one value."""
     if len(values) < 2:
         return 0.0
-    mean = math.fsum(values) / len(values)
+    mean = _mean(values)
     return math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1)

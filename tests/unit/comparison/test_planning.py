@@ -62,6 +62,25 @@ def test_two_runs_measure_the_difference() -> None:
     assert any("assumed to correlate" in note for note in plan(variation_of("quality", rows), 0.1, COST).notes)
 
 
+@pytest.mark.parametrize("repeats", [(1, 8), (8, 1), (4, 4)])
+def test_each_run_brings_its_own_repeats(repeats: tuple[int, int]) -> None:
+    """The same variants, run once and eight times: the noise of both is taken out, in either order."""
+    rng = random.Random(7)
+    case_means = [rng.gauss(0.0, 1.0) for _ in range(4_000)]
+    runs = [
+        [(str(case), mean + rng.gauss(0.0, 2.0)) for case, mean in enumerate(case_means) for _ in range(count)]
+        for count in repeats
+    ]
+    found = variation_of("quality", runs[0], runs[1])
+    turned = variation_of("quality", runs[1], runs[0])
+    assert found.noise == pytest.approx(4 / repeats[0] + 4 / repeats[1], rel=0.1)
+    for planned in (1, 2, 5):
+        variance = found.difference_variance(planned)
+        assert variance == pytest.approx(2 * 4 / planned, rel=0.15)
+        assert turned.difference_variance(planned) == pytest.approx(variance, rel=1e-12)
+    assert (turned.n, turned.noise_share) == (found.n, pytest.approx(found.noise_share))
+
+
 def test_too_little_to_learn_from() -> None:
     """A plan needs two cases with values, and of two runs two common ones."""
     with pytest.raises(InvalidInputError, match="1 cases have a value"):
