@@ -72,6 +72,14 @@ def test_noise_between_runs_calls_for_more_runs() -> None:
     assert "more runs per case help more than more cases" in found["variance"]["advice"]
 
 
+def test_the_share_of_noise_is_a_share() -> None:
+    """Cases whose means are more alike than their runs' noise would make them: the noise is all there is."""
+    found = folded("1100", "1010", "0111")
+    assert isinstance(found["variance"], dict)
+    assert found["variance"]["noise_share"] == 1.0
+    assert found["variance"]["between"] == 0.0
+
+
 def test_rows_without_a_verdict_are_left_out() -> None:
     """An undecided run counts neither way and is counted."""
     found = folded("1?1", "0??", "???")

@@ -9,8 +9,9 @@ Models Trained on Code", 2021.
 
 Variance of the verdicts, for cases with K >= 2 decided runs: within = mean over cases of the runs' variance,
 between = variance of the case means - within / K, at least 0 (K: the mean number of runs), both with n - 1;
-se = sqrt(variance of the case means / cases). noise_share is the part of se² that is noise between runs; above
-one half, more runs per case help more than more cases, and `advice` says so.
+se = sqrt(variance of the case means / cases). noise_share is the part of se² that is noise between runs, at most 1:
+chance may make the means more alike than that noise alone would. Above one half, more runs per case help more than
+more cases, and `advice` says so.
 """
 
 from __future__ import annotations
@@ -110,7 +111,7 @@ def _variance(cases: Counter[tuple[int, int]]) -> dict[str, Any] | None:
     of_means = sum((Fraction(c, n) - mean) ** 2 * count for n, c, count in repeated) / (total - 1)
     within = sum(Fraction(c * (n - c), n * (n - 1)) * count for n, c, count in repeated) / total
     noise = within * total / sum(n * count for n, _, count in repeated)
-    noise_share = noise / of_means if of_means else None
+    noise_share = min(Fraction(1), noise / of_means) if of_means else None
     return {
         "within": float(within),
         "between": float(max(Fraction(0), of_means - noise)),
