@@ -68,7 +68,8 @@ _OPTIONS = (
         "--max-drop",
         type=float,
         metavar="D",
-        help="End with 1 where the primary metric drops by more than D, whatever the p-value; default: no such limit.",
+        help="End with 1 where the primary metric drops by more than D, whatever the p-value and --fail-on; default: "
+        "no such limit.",
     ),
     click.option("--strict", is_flag=True, help="End with 4 where anything is undecided."),
     click.option(

@@ -24,9 +24,9 @@ from tests.unit.test_report_markdown import LINKED, PARTS, READER, cells, leaves
 from assay.comparison import decision as decision_model
 from assay.comparison import model
 from assay.comparison.compare import MOST_RUNS
-from assay.comparison.decision import DecisionRules
+from assay.comparison.decision import DecisionRules, decide
 from assay.comparison.joined import label_of
-from assay.comparison.model import Verdict
+from assay.comparison.model import FailOn, Verdict
 from assay.errors import InvalidInputError
 from assay.reports.charts.fonts import Fonts
 from assay.reports.comparison import plots
@@ -226,6 +226,14 @@ def test_a_regression_is_said_last(tmp_path: Path) -> None:
         last = comparison_lines(report)[-1]
     assert last.startswith("decision: regression, exit status 1: accuracy of B is 0.3 worse than that of A, more than")
     assert "accuracy of B is significantly worse than that of A" in last
+
+
+def test_what_is_not_decided_is_no_regression(of_two: ComparisonReport) -> None:
+    """Where undecided fails, the last line says so, and not that a run is worse."""
+    rules = DecisionRules(FailOn.INCONCLUSIVE)
+    undecided = changed(of_two, verdict=Verdict.INCONCLUSIVE)
+    *_, last = comparison_lines(replace(undecided, decision=decide(undecided.comparison, rules)))
+    assert last == "decision: undecided, exit status 1: whether accuracy of B differs from that of A is not decided"
 
 
 # -- CSV

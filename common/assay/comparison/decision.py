@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING
 
 from assay.comparison.model import FailOn, Verdict
 from assay.records import dataclass
+from assay.statistics.thresholds import exceeds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from assay.comparison.model import Comparison, MetricComparison, PairComparison
 
-NO_REGRESSION, REGRESSION, NOT_COMPARABLE, UNDECIDED = 0, 1, 3, 4
+NO_REGRESSION, FAILED, NOT_COMPARABLE, UNDECIDED = 0, 1, 3, 4
 _UNDECIDED = frozenset({Verdict.INCONCLUSIVE, Verdict.NO_DATA, Verdict.WITHHELD})
 
 
@@ -22,8 +23,8 @@ class DecisionRules:
 
     Args:
         fail_on: Which verdicts of the primary metric.
-        max_drop: The largest drop of the primary metric against the baseline, in its unit, whatever the p-value; None
-            for no such limit.
+        max_drop: The largest drop of the primary metric against the baseline, in its unit, whatever the p-value and
+            `fail_on`; None for no such limit.
         strict: Whether anything undecided fails.
         allow_mismatch: Whether runs that must not be compared give figures and 0.
     """
@@ -39,12 +40,15 @@ class Decision:
     """What a comparison comes to.
 
     Args:
-        exit_status: 0 no regression, 1 regression, 3 not to be compared or no data, 4 undecided under strict rules.
+        exit_status: 0 no regression, 1 a failure by the rules, 3 not to be compared or no data, 4 undecided under
+            strict rules.
         reasons: Why, each a sentence.
+        is_regression: Whether a run is worse than the first; a failure without it is that nothing is decided.
     """
 
     exit_status: int
     reasons: tuple[str, ...]
+    is_regression: bool = False
 
 
 def decide(comparison: Comparison, rules: DecisionRules) -> Decision:
@@ -53,9 +57,14 @@ def decide(comparison: Comparison, rules: DecisionRules) -> Decision:
         return Decision(NOT_COMPARABLE, tuple(one.message for one in comparison.mismatches))
     against = [pair for pair in comparison.pairs if pair.a == comparison.variants[0].label]
     primaries = [(pair, pair.metric(comparison.primary)) for pair in against]
-    failing = [reason for pair, one in primaries for reason in _failures(pair, one, rules)]
-    if failing:
-        return Decision(REGRESSION, tuple(failing))
+    worse = [reason for pair, one in primaries for reason in _regressions(pair, one, rules)]
+    unknown = [
+        f"whether {one.metric} of {pair.b} differs from that of {pair.a} is not decided"
+        for pair, one in primaries
+        if rules.fail_on is FailOn.INCONCLUSIVE and one.verdict is Verdict.INCONCLUSIVE
+    ]
+    if worse or unknown:
+        return Decision(FAILED, (*worse, *unknown), is_regression=bool(worse))
     missing = [
         f"{pair.b} and {pair.a} cannot be compared by {one.metric}: {one.reason}"
         for pair, one in primaries
@@ -74,17 +83,13 @@ def decide(comparison: Comparison, rules: DecisionRules) -> Decision:
     return Decision(NO_REGRESSION, ())
 
 
-def _failures(pair: PairComparison, one: MetricComparison, rules: DecisionRules) -> Iterator[str]:
+def _regressions(pair: PairComparison, one: MetricComparison, rules: DecisionRules) -> Iterator[str]:
     if one.difference is not None and rules.max_drop is not None:
         drop = -one.difference if one.higher_is_better else one.difference
-        if drop > rules.max_drop:
+        if exceeds(drop, rules.max_drop):
             yield (
                 f"{one.metric} of {pair.b} is {drop:.4g} worse than that of {pair.a}, more than the allowed "
                 f"{rules.max_drop:g}"
             )
-    if rules.fail_on is FailOn.NEVER:
-        return
-    if one.verdict is Verdict.A_BETTER:
+    if rules.fail_on is not FailOn.NEVER and one.verdict is Verdict.A_BETTER:
         yield f"{one.metric} of {pair.b} is significantly worse than that of {pair.a}"
-    if rules.fail_on is FailOn.INCONCLUSIVE and one.verdict is Verdict.INCONCLUSIVE:
-        yield f"whether {one.metric} of {pair.b} differs from that of {pair.a} is not decided"

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING
 from urllib.parse import quote
 
-from assay.comparison.decision import NO_REGRESSION, REGRESSION
+from assay.comparison.decision import FAILED, NO_REGRESSION
 from assay.errors import InvalidInputError, Problem, SetupError
-from assay.reports.annotations import annotation_lines, regression_line
+from assay.reports.annotations import annotation_lines, comparison_line
 from assay.reports.atomic import atomic_writer, check_folder
 from assay.reports.case_outcomes import Outcome
 from assay.reports.comparison.markdown import comparison_section
-from assay.reports.comparison.sentences import verdict_sentence
+from assay.reports.comparison.sentences import decision_word, verdict_sentence
 from assay.reports.junit_document import ComparedWithBaseline, write_junit
 from assay.reports.markdown_document import markdown_document
 
@@ -84,8 +84,8 @@ class CiOutputs:
             _add_summary(report, self.summary, compared)
         if self.annotations:
             out.writelines(f"{line}\n" for line in annotation_lines(report))
-            if compared is not None and compared.decision.exit_status == REGRESSION:
-                out.write(f"{regression_line(verdict_sentence(compared))}\n")
+            if compared is not None and compared.decision.exit_status == FAILED:
+                out.write(f"{comparison_line(decision_word(compared), verdict_sentence(compared))}\n")
 
     def _files(self) -> Iterator[tuple[str, Path]]:
         given = (("--junit", self.junit), ("--summary", self.summary), ("--comment-file", self.comment_file))
@@ -127,7 +127,7 @@ def _as_test_case(compared: ComparisonReport | None) -> ComparedWithBaseline | N
     if compared is None:
         return None
     status = compared.decision.exit_status
-    outcome = Outcome.PASSED if status == NO_REGRESSION else Outcome.FAILED if status == REGRESSION else Outcome.ERROR
+    outcome = Outcome.PASSED if status == NO_REGRESSION else Outcome.FAILED if status == FAILED else Outcome.ERROR
     message = " ".join((verdict_sentence(compared), *compared.decision.reasons))
     return ComparedWithBaseline(compared.comparison.variants[0].run_id, outcome, message)
 

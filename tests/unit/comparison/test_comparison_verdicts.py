@@ -413,6 +413,8 @@ def test_all_equal_and_all_without_values() -> None:
             "0.02 worse than that of A, more than",
         ),
         (disagreeing(3, 2, 50), DecisionRules(max_drop=0.02), 0, ""),
+        (([0.9] * 20, [0.6] * 20), DecisionRules(FailOn.NEVER, max_drop=0.3), 0, ""),  # 0.9 - 0.6 rounds to above 0.3
+        (disagreeing(3, 2, 50), DecisionRules(FailOn.NEVER, max_drop=0.01), 1, "0.02 worse than that of A"),
         (disagreeing(2, 10, 50), DecisionRules(max_drop=0.0), 0, ""),
     ],
 )
@@ -421,6 +423,7 @@ def test_exit_statuses(columns: tuple[list[float], list[float]], rules: Decision
     found = decide(compare_columns({"exact_match": columns[0]}, {"exact_match": columns[1]}), rules)
     assert found.exit_status == status
     assert said in " ".join(found.reasons)
+    assert found.is_regression is (" worse than that of A" in " ".join(found.reasons))
 
 
 def test_what_changed() -> None:

@@ -73,7 +73,7 @@ class PageView:
 
     def kind(self) -> str:
         """Return the class of the verdict."""
-        if self.report.decision.exit_status == 1:
+        if self.report.decision.is_regression:
             return "fail"
         better = any(pair.metric(self.comparison.primary).verdict is Verdict.B_BETTER for pair in self.pairs)
         return "pass" if better else "incomplete"
