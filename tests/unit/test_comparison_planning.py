@@ -39,6 +39,7 @@ def test_no_number_of_cases_is_enough() -> None:
     """A difference that is nothing beside the spread needs more cases than a float can count."""
     assert cases_for_scores(-5.4e-235, 6.3e98) is None
     assert cases_for_rates(1e-200, 1.0) is None
+    assert cases_for_scores(1e-9, 1.0) is None  # some 8e18: not exact as a float, and more than a message holds
 
 
 def test_scores() -> None:

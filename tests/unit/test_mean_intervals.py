@@ -66,6 +66,30 @@ def test_an_interval_is_around_the_mean_and_moves_with_the_values(values: list[f
     assert moved is None or moved == pytest.approx([end + shift for end in found], rel=1e-6, abs=1e-5 * scale)
 
 
+@given(
+    st.lists(
+        st.floats(allow_nan=False, allow_infinity=False) | st.sampled_from([5e173, 1.7e308, -1.7e308]), max_size=9
+    ),
+    st.sampled_from(["", "aabbcceff"]),
+)
+def test_values_whose_squares_overflow_make_nothing_infinite(values: list[float], clusters: str) -> None:
+    """Whatever finite values come: mean and interval are finite numbers in their order, or absent."""
+    found = MeanInterval()
+    for index, value in enumerate(values):
+        found.take(value, clusters[index] if clusters else index)
+    mean, ends = found.mean, found.result()
+    assert mean is None or math.isfinite(mean)
+    if ends is not None:
+        assert mean is not None
+        assert -math.inf < ends[0] <= mean <= ends[1] < math.inf
+
+
+def test_a_large_value_beside_small_ones_has_an_interval_where_a_float_holds_it() -> None:
+    """Squares of 1e150 are numbers; those of 5e173 are none, and their mean has no interval."""
+    assert interval([1.0, 1e150, 3.0]) is not None
+    assert interval([1.0, 5e173, 3.0]) is None
+
+
 def test_no_degrees_of_freedom_is_an_error() -> None:
     """The distribution begins at one degree."""
     with pytest.raises(ValueError, match="at least one degree"):

@@ -7,15 +7,13 @@ from array import array
 from typing import TYPE_CHECKING
 
 from assay.comparison.model import PASS_RATE
+from assay.statistics.paired import LARGEST
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
-
-_LARGEST = 1e100
-"""Values beyond it count for nothing: the squares of their differences are more than a float holds."""
 
 
 class CaseScores:
@@ -90,7 +88,7 @@ class CaseScores:
         if passed is not None:
             self._add(PASS_RATE, place, float(passed))
         for name, value in values.items():
-            if value is not None and name in self._sums and name != PASS_RATE and abs(value) <= _LARGEST:
+            if value is not None and name in self._sums and name != PASS_RATE and abs(value) <= LARGEST:
                 self._add(name, place, value)
 
     def _add(self, name: str, place: int, value: float) -> None:

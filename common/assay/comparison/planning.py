@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from assay.errors import InvalidInputError
+from assay.statistics.paired import LARGEST
 from assay.statistics.power import (
     cases_for_rates,
     cases_for_scores,
@@ -161,7 +162,7 @@ def variation_of(
 
     Args:
         metric: Its name.
-        rows: Case id and value of each row; rows without a value count for nothing.
+        rows: Case id and value of each row; rows without a value, or with one beyond ±1e100, count for nothing.
         other: Those of a second run over the same cases.
         correlation: Assumed where there is no second run.
 
@@ -251,7 +252,7 @@ def _notes(variation: Variation) -> list[str]:
 def _by_case(rows: Iterable[tuple[str, float | None]]) -> Mapping[str, list[float]]:
     found: dict[str, list[float]] = defaultdict(list)
     for case_id, value in rows:
-        if value is not None and math.isfinite(value):
+        if value is not None and abs(value) <= LARGEST:
             found[case_id].append(value)
     return found
 

@@ -5,6 +5,10 @@ from __future__ import annotations
 import math
 import sys
 from fractions import Fraction
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 _LARGEST = 2.0**960
 """Terms up to this size cannot overflow, however many there are."""
@@ -67,3 +71,11 @@ class ExactSum:
         if self._whole is not None:
             return float(self._whole / self.count)
         return self.total / self.count if self.count else None
+
+
+def exact_mean(values: Sequence[float]) -> float:
+    """Return the mean of finite numbers, of which there is at least one; it is finite, however large they are."""
+    try:
+        return math.fsum(values) / len(values)
+    except OverflowError:
+        return float(sum(map(Fraction, values), Fraction()) / len(values))

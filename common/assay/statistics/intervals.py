@@ -48,8 +48,9 @@ class MeanInterval:
 
     @property
     def mean(self) -> float | None:
-        """The mean of the values; None without one."""
-        return self._first + self._sum / self._count if self._count else None
+        """The mean of the values; None without one, or where their sum is more than a float holds."""
+        mean = self._first + self._sum / self._count if self._count else math.nan
+        return mean if math.isfinite(mean) else None
 
     def take(self, value: float, cluster: object) -> None:
         """Take a value of a cluster."""
@@ -74,6 +75,8 @@ class MeanInterval:
     def result(self) -> tuple[float, float] | None:
         """Return the interval; None with fewer than two clusters, or where all values are equal.
 
+        None, too, where their squares, or an end, are more than a float holds: values of about 1e150 and more.
+
         Source: the clustered standard error sqrt(G/(G-1) * sum over clusters of squared sums of deviations) / n.
         """
         if not self._count:
@@ -85,8 +88,9 @@ class MeanInterval:
             return None
         shift = self._sum / self._count
         spread = self._squares - 2 * shift * self._mixed + shift * shift * self._counts
-        if spread <= 0:
+        if not 0 < spread < math.inf:  # NaN, too, where squares overflow
             return None
-        error = math.sqrt(clusters / (clusters - 1) * spread) / self._count
+        error = math.sqrt(clusters / (clusters - 1)) * math.sqrt(spread) / self._count
         half, mean = t_quantile_95(clusters - 1) * error, self._first + shift
-        return mean - half, mean + half
+        low, high = mean - half, mean + half
+        return (low, high) if math.isfinite(low) and math.isfinite(high) else None

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+LARGEST = 1e100
+"""Values beyond it count for nothing: the squares of their differences are more than a float holds."""
 NEGLIGIBLE = 1e-9
 """Share of a mean up to which a standard error of differences is rounding, and 0."""
 NOISE = 1e-6

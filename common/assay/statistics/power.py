@@ -6,6 +6,7 @@ import math
 from statistics import NormalDist
 
 _BISECTIONS = 200
+_MOST_CASES = 2.0**53
 
 
 def _z(alpha: float, power: float) -> tuple[float, float]:
@@ -70,8 +71,8 @@ def cases_for_scores(difference: float, spread: float, *, alpha: float = 0.05, p
 
 
 def _whole(cases: float, *, least: int) -> int | None:
-    """Return a number of cases, rounded up; None for one that is too large for a float."""
-    return max(least, math.ceil(cases - 1e-9)) if math.isfinite(cases) else None
+    """Return a number of cases, rounded up; None for one that is too large to be exact."""
+    return max(least, math.ceil(cases - 1e-9)) if cases <= _MOST_CASES else None
 
 
 def detectable_score_difference(n: int, spread: float, *, alpha: float = 0.05, power: float = 0.8) -> float:

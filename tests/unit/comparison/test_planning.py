@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import random
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from assay.comparison.planning import RowCost, Variation, plan, variation_of
 from assay.errors import InvalidInputError
@@ -79,6 +83,28 @@ def test_each_run_brings_its_own_repeats(repeats: tuple[int, int]) -> None:
         assert variance == pytest.approx(2 * 4 / planned, rel=0.15)
         assert turned.difference_variance(planned) == pytest.approx(variance, rel=1e-12)
     assert (turned.n, turned.noise_share) == (found.n, pytest.approx(found.noise_share))
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from("abcd"),
+            st.floats(allow_nan=False, allow_infinity=False) | st.sampled_from([1e100, -1e100, 5e173, 1.7e308]),
+        ),
+        min_size=2,
+        max_size=12,
+    ),
+    st.booleans(),
+    st.floats(1e-300, 1e300),
+)
+def test_huge_values_make_no_figure_infinite(rows: list[tuple[str, float]], has_other: bool, difference: float) -> None:
+    """Values beyond 1e100 count for nothing, as in a comparison; a plan from all others is JSON."""
+    if len({case for case, value in rows if abs(value) <= 1e100}) < 2:
+        with pytest.raises(InvalidInputError):
+            variation_of("formula", rows)
+        return
+    variation = variation_of("formula", rows, rows[::-1] if has_other else None)
+    json.dumps(dataclasses.asdict(plan(variation, difference, COST)), allow_nan=False)
 
 
 def test_too_little_to_learn_from() -> None:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from assay.metrics.core.score import Metric, Row
 from assay.model.agent_response import AgentStatus
 from assay.model.run import CaseResult, GateOutcome, RunSummary
-from assay.statistics.exact_sum import ExactSum
+from assay.statistics.exact_sum import ExactSum, exact_mean
 from assay_orchestrator.store.settings_json import summary_to_json
 from assay_orchestrator.summary.run_summary import summarise
 
@@ -89,6 +89,7 @@ def test_a_streamed_sum_is_rounded_once(terms: list[float]) -> None:
     assert abs(total.total) <= sys.float_info.max
     if terms:
         assert total.mean == pytest.approx(float(exact / len(terms)), rel=1e-15, abs=5e-324)
+        assert exact_mean(terms) == pytest.approx(float(exact / len(terms)), rel=1e-15, abs=5e-324)
 
 
 @given(st.lists(st.tuples(FINITE, st.floats(0, 1e6)), min_size=1, max_size=20), st.randoms())

@@ -12,12 +12,12 @@ of the parts of the value, and the words that are the same in all turns.
 from __future__ import annotations
 
 import json
-import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from assay.metrics.core.score import JURY, score_to_json
 from assay.model.run import Score, ScoreStatus
+from assay.statistics.exact_sum import exact_mean
 from assay.statistics.thresholds import holds
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def _scored(metric: Metric, scores: Sequence[Score], turn_score: str, turns: Map
     if turn_score == "worst":
         value, detail = values[lowest], _plain(scores[lowest].detail)
     else:
-        value, detail = math.fsum(values) / len(values), _means([score.detail for score in scores])
+        value, detail = exact_mean(values), _means([score.detail for score in scores])
     passed = _passed(metric, value, scores)
     failures = [score.reason for score in scores if score.passed is False and score.reason]
     reason = scores[lowest].reason if passed is None else "" if passed or not failures else failures[0]
@@ -113,7 +113,7 @@ def _means(details: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     for name, first in _plain(details[0]).items():
         values: list[Any] = [detail.get(name) for detail in details]
         if name != "threshold" and all(isinstance(value, float) for value in values):
-            found[name] = math.fsum(values) / len(values)
+            found[name] = exact_mean(values)
         elif all(isinstance(value, dict) for value in values):
             found[name] = _means(values)
         elif (name == "threshold" or isinstance(first, str | bool)) and all(value == first for value in values):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from typing import TYPE_CHECKING, Any
 
 from assay.metrics.core.evidence import wanted_rubrics, wanted_texts
@@ -11,6 +10,7 @@ from assay.metrics.core.score import Row, has_reference
 from assay.metrics.core.turn_scores import scores_turns
 from assay.model.agent_response import AgentResponse, AgentStatus, Message, Usage
 from assay.records import dataclass
+from assay.statistics.exact_sum import exact_mean
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -136,16 +136,12 @@ def _of_all(times_ms: Sequence[float | None], turn_score: str) -> float | None:
     known = [time_ms for time_ms in times_ms if time_ms is not None]
     if len(known) < len(times_ms):
         return None
-    return max(known) if turn_score == "worst" else _mean(known)
+    return max(known) if turn_score == "worst" else exact_mean(known)
 
 
 def _sum(values: Iterable[float | None]) -> float | None:
     known = list(values)
     return None if None in known else sum(value for value in known if value is not None)
-
-
-def _mean(values: Sequence[float]) -> float:
-    return math.fsum(values) / len(values)
 
 
 def history_before(case: Case, earlier: Sequence[AgentResponse]) -> tuple[Message, ...]:
