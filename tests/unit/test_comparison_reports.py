@@ -183,6 +183,17 @@ def test_runs_that_must_not_be_compared_have_no_winner(tmp_path: Path) -> None:
         assert "+0.30 [+0.05, +0.50]" in "".join(comparison_lines(report))
 
 
+def test_runs_without_a_common_case_have_every_report(tmp_path: Path) -> None:
+    """There is nothing to compare, each format says so, and the decision is not to compare."""
+    with compared(tmp_path, [run_document("one", A), run_document("other", B, prefix="x")]) as report:
+        assert banners(report)[0].startswith("NOT COMPARABLE: runs manual-20261123-164111-one and")
+        assert "have no case in common" in everything(report)
+        assert "decision: not to be compared, exit status 3" in comparison_lines(report)[-1]
+        write_comparison(report, tmp_path / "out")
+        names = {path.name for path in (tmp_path / "out").iterdir()}
+        assert names >= {"comparison_results.json", "comparison_report.md", "comparison_cases.csv", "comparison.html"}
+
+
 def test_cases_that_were_chosen_afterwards_are_exploratory(tmp_path: Path) -> None:
     """A filter gives figures, a line that says why they decide nothing, and no verdict."""
     with compared(tmp_path, three(), where="category:count") as report:

@@ -26,7 +26,7 @@ from assay.comparison.model import (
     VariantRecommendation,
     Verdict,
 )
-from assay.comparison.preconditions import mismatches
+from assay.comparison.preconditions import Overlap, mismatches
 from assay.comparison.stopped import shared_stopping, stopping_outcome
 from assay.comparison.what_changed import changes
 from assay.errors import InvalidInputError
@@ -71,8 +71,8 @@ def compare_runs(runs: Sequence[ComparedRun], settings: ComparisonSettings) -> C
         settings: How they are compared.
 
     Raises:
-        InvalidInputError: There are too few or too many runs, one comes twice, no two of them share a case, no run
-            has the primary metric, or a margin is given without a metric that it belongs to.
+        InvalidInputError: There are too few or too many runs, one comes twice, no run has the primary metric, or a
+            margin is given without a metric that it belongs to.
     """
     _check(runs)
     metrics = common_metrics(runs)
@@ -81,7 +81,7 @@ def compare_runs(runs: Sequence[ComparedRun], settings: ComparisonSettings) -> C
     primary = rule.metric if rule is not None and not settings.primary else primary_metric(runs, metrics, settings)
     cases = [run.cases for run in runs]
     joined = [JoinedRuns(a, b, cases, settings) for a, b in itertools.combinations(range(len(runs)), 2)]
-    found_mismatches = mismatches(facts, metrics, joined_overlaps(joined, runs))
+    found_mismatches = mismatches(facts, metrics, [_overlap(one, facts) for one in joined])
     withheld = _MISMATCH if found_mismatches else _FILTERED if settings.where else ""
     names = [primary, *(name for name in (PASS_RATE, *metrics) if name != primary)]
     values = [one.values(metric_facts(name, metrics), name == primary, withheld) for one in joined for name in names]
@@ -194,27 +194,8 @@ def _with_values(runs: Sequence[ComparedRun], metrics: Mapping[str, MetricFacts]
     return {name: facts for name, facts in metrics.items() if all(run.cases.has_values(name) for run in runs)}
 
 
-def joined_overlaps(joined: Sequence[JoinedRuns], runs: Sequence[ComparedRun]) -> list[tuple[str, str, float, int]]:
-    """Return of each pair of runs their ids, the overlap of their cases and how many they share.
-
-    Raises:
-        InvalidInputError: Two runs share no case.
-    """
-    found = []
-    for one in joined:
-        a, b = runs[one.a].facts.run_id, runs[one.b].facts.run_id
-        if not one.n_common:
-            raise InvalidInputError(
-                f"runs {a} and {b} have no case in common: they ran over different datasets, or over different "
-                "selections of one; run both over the same cases"
-            )
-        if one.n_changed == one.n_common:
-            raise InvalidInputError(
-                f"runs {a} and {b} have no case in common: every case id that both have stands for another question "
-                "or other references"
-            )
-        found.append((a, b, one.overlap, one.n_common))
-    return found
+def _overlap(joined: JoinedRuns, runs: Sequence[RunFacts]) -> Overlap:
+    return Overlap(runs[joined.a].run_id, runs[joined.b].run_id, joined.overlap, joined.n_common, joined.n_changed)
 
 
 def _decided(

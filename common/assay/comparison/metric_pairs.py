@@ -270,6 +270,8 @@ def _classical(pair: PairedValues, settings: ComparisonSettings) -> ClassicalTes
 def has_enough(pair: PairedValues) -> str:
     """Return why the pairs are too few for a verdict, or the empty string."""
     common = len(pair.a) + pair.n_dropped
+    if not common:
+        return "there is no common case to compare"
     if len(pair.a) < _LEAST_PAIRS:
         return f"{len(pair.a)} of {common} common cases have a value in both runs, and a test needs at least 2"
     if pair.n_dropped > common / 2:

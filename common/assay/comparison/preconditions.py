@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from assay.comparison.model import Mismatch
+from assay.records import dataclass
 from assay.text.unsafe_text import shorten
 
 if TYPE_CHECKING:
@@ -16,17 +17,36 @@ LEAST_OVERLAP = 0.5
 """Share of the smaller run's cases that both runs must have."""
 
 
+@dataclass(frozen=True, slots=True)
+class Overlap:
+    """What two runs have in common.
+
+    Args:
+        a: The id of the first.
+        b: The id of the second.
+        share: Common cases as a share of the smaller run.
+        n_common: Cases in both.
+        n_changed: How many of these have another question or other references.
+    """
+
+    a: str
+    b: str
+    share: float
+    n_common: int
+    n_changed: int
+
+
 def mismatches(
     runs: Sequence[RunFacts],
     metrics: Mapping[str, MetricFacts],
-    overlaps: Sequence[tuple[str, str, float, int]],
+    overlaps: Sequence[Overlap],
 ) -> list[Mismatch]:
     """Return all reasons why runs must not be compared, each once.
 
     Args:
         runs: The runs.
         metrics: The metrics that all of them have.
-        overlaps: Of each pair the ids, the share of common cases and their number.
+        overlaps: What each pair has in common.
     """
     return [*_unfinished(runs), *_overlaps(overlaps), *_versions(runs, metrics), *_judges(runs, metrics)]
 
@@ -41,14 +61,27 @@ def _unfinished(runs: Sequence[RunFacts]) -> Iterator[Mismatch]:
             )
 
 
-def _overlaps(overlaps: Sequence[tuple[str, str, float, int]]) -> Iterator[Mismatch]:
-    for a, b, overlap, common in overlaps:
-        if overlap < LEAST_OVERLAP:
-            cases = "1 case is" if common == 1 else f"{common:,} cases are"
+def _overlaps(overlaps: Sequence[Overlap]) -> Iterator[Mismatch]:
+    for one in overlaps:
+        runs = f"runs {one.a} and {one.b}"
+        if not one.n_common:
             yield Mismatch(
                 "overlap",
-                f"runs {a} and {b} have too few common cases: {cases} in both, {overlap:.0%} of the smaller run; run "
-                "both over the same dataset",
+                f"{runs} have no case in common: they ran over different datasets, or over different selections of "
+                "one; run both over the same cases",
+            )
+        elif one.n_changed == one.n_common:
+            yield Mismatch(
+                "overlap",
+                f"{runs} have no case in common: every case id that both have stands for another question or other "
+                "references; run both over the same dataset",
+            )
+        elif one.share < LEAST_OVERLAP:
+            cases = "1 case is" if one.n_common == 1 else f"{one.n_common:,} cases are"
+            yield Mismatch(
+                "overlap",
+                f"{runs} have too few common cases: {cases} in both, {one.share:.0%} of the smaller run; run both over "
+                "the same dataset",
             )
 
 

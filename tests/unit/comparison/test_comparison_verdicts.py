@@ -344,18 +344,31 @@ def test_scores_of_other_parts_of_vectors_are_not_compared(changed: dict[str, An
 
 
 def test_too_few_common_cases() -> None:
-    """The overlap is a share of the smaller run; below one half the runs must not be compared, without any never."""
+    """The overlap is a share of the smaller run; below one half the runs must not be compared."""
     first = compared("a", {"exact_match": [1.0] * 10})
     ids = [f"c{at}" for at in range(4)] + [f"x{at}" for at in range(6)]
     few = compare_runs([first, compared("b", {"exact_match": [1.0] * 10}, ids=ids)], ComparisonSettings())
     assert (few.pairs[0].n_common, few.pairs[0].n_only_a, few.pairs[0].n_only_b) == (4, 6, 6)
     assert few.pairs[0].overlap == 0.4
     assert "4 cases are in both, 40% of the smaller run" in few.mismatches[0].message
-    with pytest.raises(InvalidInputError, match="no case in common"):
-        compare_runs(
-            [first, compared("b", {"exact_match": [1.0]}, ids=["elsewhere"])],
-            ComparisonSettings(),
-        )
+
+
+@pytest.mark.parametrize("other_ids", [True, False])
+def test_no_common_case(other_ids: bool) -> None:
+    """Runs over other cases, or over the same ids with other questions, have no figures and end with 3."""
+    runs = []
+    for name in ("a", "b"):
+        run = compared(name, {"exact_match": [], "quality": []})
+        for at in range(6):
+            case_id, content = (f"{name}{at}", b"") if other_ids else (f"c{at}", name.encode())
+            run.cases.take(case_id, {"exact_match": 1.0, "quality": 3.0}, passed=True, content=content)
+        runs.append(run)
+    found = compare_runs(runs, ComparisonSettings())
+    assert [one.code for one in found.mismatches] == ["overlap"]
+    assert "runs a and b have no case in common" in found.mismatches[0].message
+    assert {one.verdict for one in found.pairs[0].metrics} == {Verdict.NO_DATA}
+    assert decide(found, DecisionRules()).exit_status == 3
+    assert decide(found, DecisionRules(allow_mismatch=True)).exit_status == 3  # there are no figures
 
 
 def test_changed_cases_are_not_compared() -> None:
