@@ -19,6 +19,7 @@ from assay.comparison.model import (
     ComparisonSettings,
     Estimate,
     MetricComparison,
+    Mismatch,
     OmnibusTest,
     PairComparison,
     RankedVariant,
@@ -26,7 +27,7 @@ from assay.comparison.model import (
     VariantRecommendation,
     Verdict,
 )
-from assay.comparison.preconditions import Overlap, mismatches
+from assay.comparison.preconditions import Overlap, mismatches, other_thresholds
 from assay.comparison.stopped import shared_stopping, stopping_outcome
 from assay.comparison.what_changed import changes
 from assay.errors import InvalidInputError
@@ -82,9 +83,15 @@ def compare_runs(runs: Sequence[ComparedRun], settings: ComparisonSettings) -> C
     cases = [run.cases for run in runs]
     joined = [JoinedRuns(a, b, cases, settings) for a, b in itertools.combinations(range(len(runs)), 2)]
     found_mismatches = mismatches(facts, metrics, [_overlap(one, facts) for one in joined])
+    other_rules = other_thresholds(facts, metrics)
+    if other_rules and primary == PASS_RATE:
+        found_mismatches.append(Mismatch("metric_version", f"{other_rules}; run both with one, or choose --primary"))
     withheld = _MISMATCH if found_mismatches else _FILTERED if settings.where else ""
     names = [primary, *(name for name in (PASS_RATE, *metrics) if name != primary)]
-    values = [one.values(metric_facts(name, metrics), name == primary, withheld) for one in joined for name in names]
+    reasons = {name: withheld or (other_rules if name == PASS_RATE else "") for name in names}
+    values = [
+        one.values(metric_facts(name, metrics), name == primary, reasons[name]) for one in joined for name in names
+    ]
     tested = compare_values(values, settings)
     stopping = stopping_outcome(rule, facts, [len(one.case_ids) for one in cases], values[0], settings)
     tested = _decided(tested, values, settings, stopping)

@@ -12,8 +12,9 @@ from assay.metrics.core.embedding import vectors_text
 from assay.model.stopping import StoppedEarly, StoppingSettings
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
+    from assay.metrics.core.info import MetricInfo
     from assay.model.run_settings import RunSettings
 
 _IMPLIED = {"latency": "s", "tokens": "tokens", "cost": "USD"}
@@ -23,6 +24,22 @@ _SECONDARY = frozenset(_IMPLIED)
 _PRIMARY_KINDS = ("exact_match", "quality")
 """Kinds that are primary before all others."""
 
+_NOT_MEASURED = frozenset(
+    {
+        *("threshold", "target"),  # what a value must reach
+        *("model", "dimension", "windowed"),  # compared as what the run records of its vectors
+        *("input_price", "output_price", "cache_read_ratio", "cache_write_ratio"),  # of the agent's model
+        "timeout_s",
+    }
+)
+"""Parameters with which a metric still measures the same."""
+_THRESHOLDS_OF_ROWS = frozenset(
+    {
+        *("cost", "formula", "judge_score", "latency", "python", "quality", "rouge", "satisfaction"),
+        *("semantic_similarity", "tokens"),
+    }
+)
+"""Kinds whose threshold decides whether a row passes; that of all others is for the run's value alone."""
 _EXACT = ("exact", "float32")
 """Precisions at which every engine gives the cosines of every other, to 1e-5."""
 
@@ -44,6 +61,8 @@ class MetricFacts:
         higher_is_better: False where less is better.
         scale: Bounds of its values, where it has any.
         is_implied: Whether it is compared without being configured.
+        measures: The parameters that its values rest on, complete; empty where the run does not say.
+        row_threshold: What a row's value must reach for the row to pass; None where there is no such threshold.
     """
 
     name: str
@@ -58,6 +77,8 @@ class MetricFacts:
     higher_is_better: bool = True
     scale: tuple[float, float] | None = None
     is_implied: bool = False
+    measures: Mapping[str, Any] = field(default_factory=dict)
+    row_threshold: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +147,7 @@ def facts_of(head: Mapping[str, Any]) -> RunFacts:
         partial=bool(summary.get("partial")),
         finished=summary.get("finished", 0),
         total=summary["total"],
-        metrics=_metrics(head["results"]),
+        metrics=_metrics(head["results"], config.get("metrics") or ()),
         fingerprints=tuple(judging.get("fingerprints") or ()),
         judge_cost_usd=judging.get("cost_usd"),
         verdicts=judging.get("verdicts") or 0,
@@ -178,8 +199,9 @@ def default_primary(metrics: Mapping[str, MetricFacts]) -> str:
     return next((metric.name for metric in metrics.values() if metric.kind not in _SECONDARY), PASS_RATE)
 
 
-def _metrics(results: Mapping[str, Any]) -> dict[str, MetricFacts]:
-    found = {name: _metric(name, result) for name, result in results.items()}
+def _metrics(results: Mapping[str, Any], configured: Sequence[Mapping[str, Any]]) -> dict[str, MetricFacts]:
+    parameters = {one["name"]: one["parameters"] for one in configured if "parameters" in one}
+    found = {name: _metric(name, result, parameters.get(name)) for name, result in results.items()}
     kinds = {metric.kind for metric in found.values()}
     for kind, unit in _IMPLIED.items():
         if kind not in kinds and kind not in found:
@@ -187,7 +209,7 @@ def _metrics(results: Mapping[str, Any]) -> dict[str, MetricFacts]:
     return found
 
 
-def _metric(name: str, result: Mapping[str, Any]) -> MetricFacts:
+def _metric(name: str, result: Mapping[str, Any], parameters: Mapping[str, Any] | None = None) -> MetricFacts:
     kind = result.get("metric") or name
     info = METRICS[kind].info if kind in METRICS else None
     embedders = result.get("models") or ()
@@ -206,7 +228,15 @@ def _metric(name: str, result: Mapping[str, Any]) -> MetricFacts:
         is_judged=info is not None and info.needs_judge,
         higher_is_better=result.get("rule") != "at_most",
         scale=info.scale if info is not None else None,
+        measures={} if parameters is None else _measures(info, parameters),
+        row_threshold=result.get("threshold") if kind in _THRESHOLDS_OF_ROWS else None,
     )
+
+
+def _measures(info: MetricInfo | None, parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parameters on which values rest: those that a run of an older version lacks are at their defaults."""
+    known = parameters if info is None else {one.name: parameters.get(one.name, one.default) for one in info.parameters}
+    return {name: value for name, value in known.items() if name not in _NOT_MEASURED}
 
 
 def _ranking(results: Mapping[str, Any]) -> dict[str, float | None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 from assay.comparison.model import Mismatch
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
 
     from assay.comparison.facts import MetricFacts, RunFacts
 
+_PARAMETER_CHARS = 100  # of a value in a message
 LEAST_OVERLAP = 0.5
 """Share of the smaller run's cases that both runs must have."""
 
@@ -96,7 +98,33 @@ def _versions(runs: Sequence[RunFacts], metrics: Mapping[str, MetricFacts]) -> I
         kinds = {run.metrics[name].kind for run in runs}
         if len(kinds) > 1:
             yield Mismatch("metric_version", f"{name} is another metric in each run: {_listed(kinds)}")
+        yield from _parameters(name, [run.metrics[name] for run in runs])
         yield from _embedders(name, [run.metrics[name] for run in runs])
+
+
+def _parameters(name: str, metrics: Sequence[MetricFacts]) -> Iterator[Mismatch]:
+    if len({metric.kind for metric in metrics}) > 1:
+        return
+    known = [metric.measures for metric in metrics if metric.measures]
+    for parameter in dict.fromkeys(each for measures in known for each in measures):
+        values = [measures.get(parameter) for measures in known]
+        if any(value != values[0] for value in values):
+            texts = {shorten(json.dumps(value, ensure_ascii=False), _PARAMETER_CHARS) for value in values}
+            yield Mismatch(
+                "metric_version",
+                f"{name} measures something else in each run: `{parameter}` is {_listed(texts)}; score both runs with "
+                "one definition, or give the metric two names",
+            )
+
+
+def other_thresholds(runs: Sequence[RunFacts], metrics: Mapping[str, MetricFacts]) -> str:
+    """Return why the rows' verdicts of runs must not be compared: they pass by other thresholds; empty where not."""
+    found = []
+    for name in metrics:
+        thresholds = [run.metrics[name].row_threshold for run in runs]
+        if len(set(thresholds)) > 1:
+            found.append(f"{name} {_listed({'none' if one is None else f'{one:g}' for one in thresholds})}")
+    return f"rows pass by other thresholds in each run: {shorten(', '.join(found), 300)}" if found else ""
 
 
 def _embedders(name: str, metrics: Sequence[MetricFacts]) -> Iterator[Mismatch]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import sys
 from dataclasses import replace
 from typing import Any
 
@@ -11,9 +13,10 @@ from tests.unit.comparison.comparing import METRICS, compare_columns, compared, 
 from assay.comparison.compare import compare_runs
 from assay.comparison.decision import DecisionRules, decide
 from assay.comparison.facts import _metric, facts_of
-from assay.comparison.model import Adjustment, ComparisonSettings, FailOn, Verdict
+from assay.comparison.model import Adjustment, Comparison, ComparisonSettings, FailOn, Verdict
 from assay.comparison.what_changed import changes
 from assay.errors import InvalidInputError
+from assay.metrics import METRICS as METRIC_KINDS
 
 
 @pytest.mark.parametrize(
@@ -341,6 +344,85 @@ def test_scores_of_other_parts_of_vectors_are_not_compared(changed: dict[str, An
     ]
     (found,) = compare_runs(runs, ComparisonSettings()).mismatches
     assert said in found.message
+
+
+def _configured(name: str, kind: str, parameters: dict[str, Any], threshold: float | None = None) -> dict[str, Any]:
+    """Return the head of a run's document with one metric."""
+    return {
+        "run": {"run_id": name, "name": name, "labels": {}, "dataset": {}},
+        "config": {"metrics": [{"name": "m", "metric": kind, "parameters": parameters}]},
+        "results": {"m": {"metric": kind, "version": "1", "threshold": threshold, "value": 1.0}},
+        "summary": {"total": 20, "finished": 20, "judging": None},
+    }
+
+
+def _compared_heads(*heads: dict[str, Any], primary: str = "m") -> Comparison:
+    """Return the comparison of runs with these heads, each of which has 1 where the one before has 0."""
+    runs = []
+    for index, head in enumerate(heads):
+        run = compared(head["run"]["run_id"], {"m": []}, run_facts=facts_of(head))
+        for at in range(20):
+            run.cases.take(f"c{at}", {"m": float(index)}, passed=bool(index))
+        runs.append(run)
+    return compare_runs(runs, ComparisonSettings(primary=primary))
+
+
+@pytest.mark.parametrize(
+    ("kind", "one", "other", "said"),
+    [
+        ("rouge", {"measure": "rouge1"}, {"measure": "rouge2"}, '`measure` is "rouge1" and "rouge2"'),
+        ("contains", {"values": ["yes"]}, {"values": ["no"]}, '`values` is ["no"] and ["yes"]'),
+        ("formula", {"formula": "answer_chars"}, {"formula": "tokens"}, "`formula` is"),
+        ("rouge", {"measure": "rougeL", "threshold": 0.2}, {"threshold": 0.9}, ""),  # the measure is at its default
+        ("mrr", {"k": 3, "target": 0.5}, {"k": 3.0}, ""),
+        ("semantic_similarity", {"model": "a"}, {"model": "b"}, ""),  # the vectors are compared, where there are any
+        ("cost", {"input_price": 1.0}, {"input_price": 3.0}, ""),
+        ("python", {"function": "m:f", "timeout_s": 1}, {"function": "m:f", "timeout_s": 2}, ""),
+        ("of_a_later_version", {"depth": 1}, {"depth": 2}, "`depth` is 1 and 2"),
+    ],
+)
+def test_a_metric_with_another_definition_is_not_compared(
+    kind: str, one: dict[str, Any], other: dict[str, Any], said: str
+) -> None:
+    """Parameters that values rest on must be the same; thresholds, targets and prices may differ."""
+    found = _compared_heads(_configured("a", kind, one), _configured("b", kind, other))
+    verdict = found.pairs[0].metric("m").verdict
+    if not said:
+        assert found.mismatches == ()
+        assert verdict in (Verdict.B_BETTER, Verdict.A_BETTER)
+        return
+    (mismatch,) = found.mismatches
+    assert mismatch.code == "metric_version"
+    assert mismatch.message.startswith("m measures something else in each run: ")
+    assert said in mismatch.message
+    assert verdict is Verdict.WITHHELD
+    assert decide(found, DecisionRules()).exit_status == 3
+
+
+def test_rows_that_pass_by_other_thresholds_have_no_common_pass_rate() -> None:
+    """The metric is compared, the rows' verdicts are not; a threshold of the run's value alone moves no row."""
+    heads = [_configured(name, "rouge", {}, threshold) for name, threshold in (("a", 0.9), ("b", 0.2))]
+    found = _compared_heads(*heads)
+    assert found.mismatches == ()
+    assert found.pairs[0].metric("m").verdict is Verdict.B_BETTER
+    rate = found.pairs[0].metric("pass_rate")
+    assert (rate.verdict, rate.reason) == (
+        Verdict.WITHHELD,
+        "rows pass by other thresholds in each run: m 0.2 and 0.9",
+    )
+    by_rate = _compared_heads(*heads, primary="pass_rate")
+    assert decide(by_rate, DecisionRules()).exit_status == 3
+    assert "rows pass by other thresholds in each run: m 0.2 and 0.9" in by_rate.mismatches[0].message
+    of_runs = [_configured(name, "exact_match", {}, threshold) for name, threshold in (("a", 0.9), ("b", 0.2))]
+    assert _compared_heads(*of_runs).pairs[0].metric("pass_rate").verdict is Verdict.B_BETTER
+
+
+@pytest.mark.parametrize("kind", METRIC_KINDS)
+def test_thresholds_of_rows_are_known(kind: str) -> None:
+    """A kind whose rows are scored by the threshold is one whose rows pass by it."""
+    source = inspect.getsource(sys.modules[METRIC_KINDS[kind].__module__])
+    of_rows = _metric("m", {"metric": kind, "threshold": 0.5}).row_threshold is not None
+    assert of_rows is ("scored_by_threshold(" in source)
 
 
 def test_too_few_common_cases() -> None:
