@@ -169,9 +169,16 @@ def _check(runs: Sequence[ComparedRun]) -> None:
 
 
 def common_metrics(runs: Sequence[ComparedRun]) -> dict[str, MetricFacts]:
-    """Return the metrics that all runs have, in the order of the first, and what the first says of them."""
+    """Return the metrics that all runs have, in the order of the first, and what the first says of them.
+
+    A metric that has other bounds in another run has none.
+    """
     first, *others = (run.facts.metrics for run in runs)
-    return {name: facts for name, facts in first.items() if all(name in other for other in others)}
+    common = {name: facts for name, facts in first.items() if all(name in other for other in others)}
+    return {
+        name: facts if all(other[name].scale == facts.scale for other in others) else replace(facts, scale=None)
+        for name, facts in common.items()
+    }
 
 
 def primary_metric(

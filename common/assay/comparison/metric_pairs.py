@@ -241,7 +241,7 @@ def estimate(values: NDArray[np.float64], pair: PairedValues, settings: Comparis
         return Estimate(mean, wilson_interval(round(math.fsum(terms)), n, alpha=settings.alpha), n)
     error, count = clustered_error(terms, pair.clusters)
     interval = t_interval(mean, error, count - 1, alpha=settings.alpha)
-    if interval is not None and pair.scale is not None:
+    if interval is not None and pair.scale is not None and pair.scale[0] <= mean <= pair.scale[1]:
         interval = max(pair.scale[0], interval[0]), min(pair.scale[1], interval[1])
     return Estimate(mean, interval, n)
 

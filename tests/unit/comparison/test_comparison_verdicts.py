@@ -65,6 +65,27 @@ def test_noise_of_vectors_is_no_difference() -> None:
         assert found.flipped_count["A_vs_B"] == 40 - ties
 
 
+def test_no_interval_ends_below_its_beginning() -> None:
+    """Means outside of a metric's bounds, or of another metric with other bounds, are not clipped to them."""
+    rated = [2.0, 3.0, 3.0] * 4
+    share = replace(METRICS["exact_match"], name="quality")
+    runs = [
+        compared("a", {"quality": [0.2, 0.4] * 6}, run_facts=facts("a", {"quality": share})),
+        compared("b", {"quality": rated}, run_facts=facts("b", {"quality": METRICS["quality"]})),
+    ]
+    found = compare_runs(runs, ComparisonSettings(primary="quality"))
+    beyond = compare_columns({"exact_match": rated}, {"exact_match": rated[::-1]})
+    for comparison, name in ((found, "quality"), (beyond, "exact_match")):
+        estimates = [one.metrics[name] for one in comparison.variants]
+        metric = comparison.pairs[0].metric(name)
+        for estimate in (*estimates, metric.a, metric.b):
+            assert estimate is not None
+            assert estimate.interval is not None
+            assert estimate.value is not None
+            assert estimate.interval[0] <= estimate.value <= estimate.interval[1]
+    assert found.mismatches
+
+
 def test_lower_latency_is_better() -> None:
     """A metric of which less is better wins by a negative difference."""
     slow, fast = {"latency": [2.0] * 8}, {"latency": [1.0 + 0.01 * at for at in range(8)]}
