@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
+_OWN = "\0"
+"""The mark of the cluster of a case that shares nothing."""
+
+
 class CaseScores:
     """Gathers the rows of a run, in any order.
 
@@ -124,6 +128,11 @@ class CaseScores:
         np.divide(sums, counts, out=means, where=counts > 0)
         return means
 
+    @property
+    def has_clusters(self) -> bool:
+        """Whether a case has what the cluster key names."""
+        return any(map(is_shared, self.clusters))
+
     def has_values(self, metric: str) -> bool:
         """Whether a case has a value of a metric."""
         return any(self._counts.get(metric, ()))
@@ -161,6 +170,11 @@ class CaseScores:
         return np.array(self._met, dtype=bool)
 
 
+def is_shared(cluster: str) -> bool:
+    """Whether a cluster is one that a case shares with others, and not its own."""
+    return not cluster.startswith(_OWN)
+
+
 def _cluster(key: str, case_id: str, category: str, tags: Sequence[str]) -> str:
     """Return what a case shares with others; its own id, behind a mark, where it shares nothing."""
     if key == "category" and category:
@@ -170,4 +184,4 @@ def _cluster(key: str, case_id: str, category: str, tags: Sequence[str]) -> str:
         for tag in tags:
             if tag.startswith(prefix):
                 return tag
-    return f"\0{case_id}"
+    return f"{_OWN}{case_id}"

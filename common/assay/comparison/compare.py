@@ -72,10 +72,11 @@ def compare_runs(runs: Sequence[ComparedRun], settings: ComparisonSettings) -> C
         settings: How they are compared.
 
     Raises:
-        InvalidInputError: There are too few or too many runs, one comes twice, no run has the primary metric, or a
-            margin is given without a metric that it belongs to.
+        InvalidInputError: There are too few or too many runs, one comes twice, no run has the primary metric, no case
+            has what they are clustered by, or a margin is given without a metric that it belongs to.
     """
     _check(runs)
+    _check_clusters(runs, settings.cluster)
     metrics = common_metrics(runs)
     facts = [run.facts for run in runs]
     rule = shared_stopping(facts)
@@ -166,6 +167,13 @@ def _check(runs: Sequence[ComparedRun]) -> None:
     for run in runs:
         if not run.cases.case_ids:
             raise without_rows(run.facts.run_id)
+
+
+def _check_clusters(runs: Sequence[ComparedRun], key: str) -> None:
+    """Raise where no case has what a cluster key names: every case would be a cluster of its own."""
+    if key and not any(run.cases.has_clusters for run in runs):
+        missing = "category" if key == "category" else f"tag that begins with '{key.removeprefix('tag:')}:'"
+        raise InvalidInputError(f"--cluster: no case of the runs has a {missing}: choose another key, or leave it out")
 
 
 def common_metrics(runs: Sequence[ComparedRun]) -> dict[str, MetricFacts]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import compress
 from typing import TYPE_CHECKING
 
+from assay.comparison.cases import is_shared
 from assay.comparison.facts import MetricFacts
 from assay.comparison.metric_pairs import PairedValues
 from assay.comparison.model import PASS_RATE, FlippedCase, PairComparison
@@ -60,7 +61,12 @@ class JoinedRuns:
         self.n_only_b = len(other.case_ids) - self.n_common
         self.overlap = self.n_common / min(len(one.case_ids), len(other.case_ids))
         self.here, self.there = here[kept], there[kept]
-        self._clusters = [one.clusters[place] for place in self.here] if settings.cluster else None
+        self._clusters = list(map(self._cluster, self.here, self.there)) if settings.cluster else None
+
+    def _cluster(self, here: int, there: int) -> str:
+        """Return the cluster of a case: that of A, or of B where the case has none in A."""
+        own = self._one.clusters[here]
+        return own if is_shared(own) else self._other.clusters[there]
 
     def values(self, facts: MetricFacts, is_primary: bool, reason: str) -> PairedValues:
         """Return the values of a metric over the cases that are compared.

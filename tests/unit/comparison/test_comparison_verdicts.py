@@ -177,6 +177,31 @@ def test_clusters_are_tested_by_t() -> None:
     assert found.interval == pytest.approx((-0.099743, 0.766409), abs=1e-6)
 
 
+@pytest.mark.parametrize(
+    ("key", "said"),
+    [
+        ("category", "no case of the runs has a category"),
+        ("tag:page", "no case of the runs has a tag that begins with 'page:'"),
+    ],
+)
+def test_a_cluster_key_that_no_case_has_is_refused(key: str, said: str) -> None:
+    """Every case would be a cluster of its own, in silence."""
+    settings = ComparisonSettings(cluster=key)
+    with pytest.raises(InvalidInputError, match=f"--cluster: {said}"):
+        compare_columns({"exact_match": [1.0, 0.0]}, {"exact_match": [1.0, 1.0]}, settings=settings)
+
+
+def test_clusters_that_one_run_knows_are_those_of_both() -> None:
+    """A baseline from before the cases had categories is clustered by those of the other run, in either order."""
+    settings = ComparisonSettings(cluster="category")
+    runs = [
+        compared("a", {"exact_match": [1.0] * 24}, settings=settings),
+        compared("b", {"exact_match": [0.0] * 24}, settings=settings, categories=list("abcdefghijkl" * 2)),
+    ]
+    for pair in (runs, runs[::-1]):
+        assert compare_runs(pair, settings).pairs[0].metric("exact_match").clusters == 12
+
+
 def test_few_clusters_need_both_tests() -> None:
     """With five clusters t alone does not decide: it would be wrong too often; with twelve it does."""
     verdicts = []
