@@ -239,6 +239,22 @@ def test_a_regression_is_said_last(tmp_path: Path) -> None:
     assert "accuracy of B is significantly worse than that of A" in last
 
 
+def test_a_difference_that_rounds_to_nothing_has_no_minus(of_two: ComparisonReport) -> None:
+    """Tokens are shown without decimals: a little less is 0 less, and not -0."""
+    variants = [
+        replace(one, mean_tokens=tokens) for one, tokens in zip(of_two.comparison.variants, (363.4, 363.1), strict=True)
+    ]
+    report = replace(of_two, comparison=replace(of_two.comparison, variants=tuple(variants)))
+    assert "mean tokens: A 363, B 363 (+0)" in comparison_lines(report)
+
+
+def test_a_setting_that_is_empty_is_shown_as_none(of_two: ComparisonReport) -> None:
+    """A cell of what changed is never blank."""
+    changes = (model.Change("preset", ("", "rag")),)
+    report = replace(of_two, comparison=replace(of_two.comparison, changes=changes))
+    assert ["preset", "–", "rag"] in [line.split() for line in comparison_lines(report)]
+
+
 def test_what_is_not_decided_is_no_regression(of_two: ComparisonReport) -> None:
     """Where undecided fails, the last line says so, and not that a run is worse."""
     rules = DecisionRules(FailOn.INCONCLUSIVE)
@@ -344,7 +360,8 @@ def largest(report: ComparisonReport) -> ComparisonReport:
         changes=changes,
         not_worse_than_best=tuple(labels),
     )
-    return replace(report, comparison=grown, runs=(), cases=None)
+    heads = [report.heads[0]] * len(labels)
+    return replace(report, comparison=grown, heads=heads, runs=(), cases=None)
 
 
 def test_every_report_takes_the_largest_comparison(of_three: ComparisonReport) -> None:
@@ -431,6 +448,9 @@ def test_a_comparison_of_a_server_has_all_but_rows(tmp_path: Path, of_two: Compa
         "comparison.html",
     ]
     assert [note.split(" ")[0] for note in found.notes] == ["evaluation_1.json", "comparison_cases.csv"]
+    stored = comparison_document(replace(of_two, runs=(), cases=None))["individual_results"]
+    assert [one | {"evaluation_file": None} for one in comparison_document(of_two)["individual_results"]] == stored
+    assert {one["test_cases_count"] for one in stored} == {20}
 
 
 def test_unknown_formats_are_refused_together(tmp_path: Path, of_two: ComparisonReport) -> None:

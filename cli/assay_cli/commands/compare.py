@@ -192,7 +192,7 @@ async def _compare_stored(runs: Sequence[str], options: CompareOptions, server: 
     if found is None:
         return None
     comparison, heads = found
-    return ComparisonReport(comparison, decide(comparison, options.rules), [facts_of(head) for head in heads])
+    return ComparisonReport(comparison, decide(comparison, options.rules), [facts_of(head) for head in heads], heads)
 
 
 async def _compare(

@@ -42,9 +42,14 @@ def _flat(value: Any, path: str) -> list[tuple[str, Any]]:
     if isinstance(value, Mapping):
         return [pair for key, one in value.items() for pair in _flat(one, f"{path}.{key}" if path else str(key))]
     if _is_list_of_named(value):
-        named = {one["name"]: {key: each for key, each in one.items() if key != "name"} for one in value}
-        return _flat(named, path)
+        return _flat({one["name"]: _settings_of(one) for one in value}, path)
     return [(path, value)]
+
+
+def _settings_of(named: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of an entry of a list; a metric that names no kind is of the kind that it is called."""
+    found = {key: value for key, value in named.items() if key != "name"}
+    return {**found, "metric": named["name"]} if found.get("metric") == "" else found
 
 
 def _is_list_of_named(value: Any) -> bool:

@@ -578,6 +578,18 @@ def test_what_changed() -> None:
     ]
 
 
+def test_a_metric_of_one_run_alone_has_changed_with_its_kind() -> None:
+    """A metric that names no kind is of its own name's, which is what the other run lacks."""
+    tokens = {"name": "tokens", "metric": "", "parameters": {"threshold": None}}
+    short = {"name": "short", "metric": "formula", "parameters": {}}
+    found = changes([{"metrics": [tokens]}, {"metrics": [tokens | {"name": "cost"}, short]}])
+    assert [(one.path, one.values) for one in found] == [
+        ("metrics.tokens.metric", ("tokens", None)),
+        ("metrics.cost.metric", (None, "cost")),
+        ("metrics.short.metric", (None, "formula")),
+    ]
+
+
 def test_facts_of_a_document() -> None:
     """Latency, tokens and cost are compared of every run, and never decide by themselves."""
     head = {

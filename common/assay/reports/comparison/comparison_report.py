@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from functools import cached_property
 from hashlib import blake2b
 from pathlib import PurePath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from assay.comparison.facts import facts_of
 from assay.reports.comparison.compared_cases import ReportedCases
@@ -34,14 +34,16 @@ class ComparisonReport:
         comparison: The figures.
         decision: What they mean for a pipeline.
         facts: The runs as a whole, in order.
+        heads: The documents of the runs without their rows, in order.
         cases: Their cases; None where only the figures are known.
-        runs: The documents of the runs, in order; empty where a server compared them.
+        runs: The documents of the runs with their rows, in order; empty where a server compared them.
         timestamp: When they were compared, ISO 8601, UTC.
     """
 
     comparison: Comparison
     decision: Decision
     facts: Sequence[RunFacts]
+    heads: Sequence[Mapping[str, Any]]
     cases: ComparedCases | None = None
     runs: Sequence[Report] = ()
     timestamp: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="milliseconds"))
@@ -99,6 +101,7 @@ def report_of_runs(comparison: Comparison, decision: Decision, runs: Sequence[Re
         comparison=comparison,
         decision=decision,
         facts=[facts_of(run.head) for run in runs],
+        heads=[run.head for run in runs],
         cases=ReportedCases(runs, comparison.settings),
         runs=runs,
     )
@@ -106,4 +109,4 @@ def report_of_runs(comparison: Comparison, decision: Decision, runs: Sequence[Re
 
 def setting_text(value: object) -> str:
     """Return a setting of a run in one line, untrusted; a dash where a run has none."""
-    return "–" if value is None else value if isinstance(value, str) else json_text(value)
+    return "–" if value is None or value == "" else value if isinstance(value, str) else json_text(value)

@@ -50,17 +50,13 @@ def comparison_document(report: ComparisonReport) -> dict[str, Any]:
 
 
 def _individual(report: ComparisonReport, index: int, variant: Variant) -> dict[str, Any]:
-    """Return one run; without its document, only what the comparison knows of it."""
-    found: dict[str, Any] = {
+    return {
         "label": variant.label,
         "prompt": report.names[variant.label],
         "run_id": variant.run_id,
-        "evaluation_file": None,
+        "evaluation_file": evaluation_name(index) if report.runs else None,
+        **{name: plain(report.heads[index].get(name)) for name in _OF_A_RUN},
     }
-    if not report.runs:
-        return {**found, "prompt_path": variant.prompt_path or None}
-    head = report.runs[index].head
-    return {**found, "evaluation_file": evaluation_name(index), **{name: plain(head.get(name)) for name in _OF_A_RUN}}
 
 
 def evaluation_name(index: int) -> str:

@@ -149,7 +149,7 @@ def _whisker(sheet: Sheet, scale: Scale, middle: float, interval: tuple[float, f
 
 def _threshold(report: ComparisonReport, name: str) -> float | None:
     """Return the threshold of a metric where all runs have the same one."""
-    found = {run.head["results"].get(name, {}).get("threshold") for run in report.runs}
+    found = {head["results"].get(name, {}).get("threshold") for head in report.heads}
     return found.pop() if len(found) == 1 else None
 
 

@@ -296,8 +296,8 @@ def _judge_of(config: object) -> object:
 
 def _batch_cost(report: ComparisonReport) -> str:
     """Return what verdicts through batch APIs cost, as far as the runs say it: runs do not price them apart."""
-    found = [run.head["summary"].get("judging") or {} for run in report.runs]
-    if not report.runs or any("batched" not in one for one in found if one):
+    found = [head["summary"].get("judging") or {} for head in report.heads]
+    if not found or any("batched" not in one for one in found if one):
         return "n/a"
     batched = [one for one in found if one.get("batched")]
     if any(one["batched"] < one["asked"] or one.get("cost_usd") is None for one in batched):
@@ -344,4 +344,4 @@ def _effort(label: str, value: float | None, first: float | None, decimals: int)
     if value is None:
         return f"{label} n/a"
     known = f"{label} {value:,.{decimals}f}"
-    return known if first is None or label == "A" else f"{known} ({value - first:+,.{decimals}f})"
+    return known if first is None or label == "A" else f"{known} ({value - first:+z,.{decimals}f})"
