@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.errors import InvalidInputError, SetupError
+from assay.errors import InvalidInputError, SetupError, StorageError
 from assay.model.scope import LOCAL, Scope
 from assay.testing.virtual_time import run_in_virtual_time
 from assay_judge.calls.prices import Price, PriceTable, nano_from_usd, usd_from_nano
@@ -27,11 +27,12 @@ RUN = RunKey("local", "run")
 
 @dataclass
 class Journal:
-    """Keeps what it is told, slowly, and the most that it was ever told."""
+    """Keeps what it is told, slowly, and the most that it was ever told; some writes fail first."""
 
     kept: dict[str, int] = field(default_factory=dict)
     most: int = 0
     writes: int = 0
+    failures: int = 0
 
     async def account_of(self, scope: Scope, run_id: str) -> RunKey:
         return RunKey(scope.team, run_id)
@@ -41,6 +42,9 @@ class Journal:
 
     async def put_spending(self, run: RunKey, nano: int) -> None:
         await asyncio.sleep(0.001)
+        if self.failures:
+            self.failures -= 1
+            raise StorageError("the disk is full")
         self.kept[run.run_id] = nano
         self.most = max(self.most, nano)
         self.writes += 1
@@ -214,6 +218,17 @@ async def test_the_account_used_longest_ago_is_forgotten_first() -> None:
     assert [(await ledger.open(LOCAL, run_id))[0].spent for run_id in "acb"] == [1, 3, 20]
 
 
+async def test_an_account_that_was_closed_twice_is_still_in_use_by_others() -> None:
+    """The deletion of a team and the end of a request both close its account: it counts as one."""
+    journal = Journal({"a": 1})
+    ledger = Ledger(journal, accounts=0)
+    _, close = await ledger.open(LOCAL, "a")
+    account, _ = await ledger.open(LOCAL, "a")
+    close()
+    close()
+    assert (await ledger.open(LOCAL, "a"))[0] is account
+
+
 async def test_ten_thousand_accounts_stay_in_memory() -> None:
     """One more, and the first one that is idle is forgotten."""
     journal = Journal()
@@ -298,6 +313,23 @@ def test_a_reservation_is_settled_once() -> None:
         await one.settle(0)
         assert (account.spent, account.reserved) == (300, 500)
         assert journal.kept == {"run": 800}
+
+    run_in_virtual_time(main)
+
+
+def test_a_settlement_that_cannot_be_written_is_repeated() -> None:
+    """The cost counts at once and a single time; the journal has what was set aside until a repetition is written."""
+
+    async def main() -> None:
+        account, journal = Account(RUN), Journal()
+        one = await account.reserve(1_000, 10_000, journal)
+        journal.failures = 2
+        for _ in range(2):
+            with pytest.raises(StorageError):
+                await one.settle(300)
+            assert (account.spent, account.reserved, journal.kept) == (300, 0, {"run": 1_000})
+        await one.settle(300)
+        assert (account.spent, account.reserved, journal.kept) == (300, 0, {"run": 300})
 
     run_in_virtual_time(main)
 

@@ -41,7 +41,10 @@ class Reservable(Protocol):
         """What it is found by after a restart; empty where that is not needed."""
 
     async def settle(self, cost: int) -> None:
-        """Replace what was set aside by what the call has cost, in billionths of a dollar."""
+        """Replace what was set aside by what the call has cost, in billionths of a dollar.
+
+        It counts once. Repeat it after a StorageError, so that what is kept agrees.
+        """
 
 
 @dataclass(slots=True)
@@ -196,7 +199,7 @@ class Account:
 
 @dataclass(slots=True)
 class Reservation:
-    """Money that is set aside for one call; settle it exactly once."""
+    """Money that is set aside for one call; settle it."""
 
     account: Account
     amount: int
@@ -205,8 +208,8 @@ class Reservation:
     name: str = ""
 
     async def settle(self, cost: int) -> None:
-        """Replace what was set aside by what the call has cost, in billionths of a dollar."""
+        """Replace what was set aside by what the call has cost, once; a repetition writes the account again."""
         if self._open:
             self._open = False
             self.account._settle(self.amount, cost)  # noqa: SLF001 - the other half of the account
-            await self.account._keep(self._journal)  # noqa: SLF001
+        await self.account._keep(self._journal)  # noqa: SLF001

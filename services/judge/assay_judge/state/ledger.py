@@ -43,6 +43,8 @@ class Ledger:
     async def open(self, scope: Scope, run_id: str) -> tuple[Account, Callable[[], None]]:
         """Return the account of a run that a caller names, and what is to be called when the request is over.
 
+        A second call of that changes nothing: the end of a request and the deletion of its team may coincide.
+
         Raises:
             StorageError: The journal cannot be read.
         """
@@ -55,10 +57,14 @@ class Ledger:
                     self._accounts[account.run] = account
         self._accounts.move_to_end(account.run)
         account.users += 1
+        is_open = True
 
         def close() -> None:
-            account.users -= 1
-            self._forget()
+            nonlocal is_open
+            if is_open:
+                is_open = False
+                account.users -= 1
+                self._forget()
 
         return account, close
 
