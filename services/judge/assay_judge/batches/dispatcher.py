@@ -13,6 +13,7 @@ import dataclasses
 import logging
 import math
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from assay.errors import AssayError, OverloadedError, StorageError
@@ -20,6 +21,7 @@ from assay.model.scope import Scope
 from assay.runtime.failpoints import failpoint
 from assay_judge.batches.lifecycle import BatchLifecycle
 from assay_judge.batches.orders import Order, OrderName, new_id, outcome_from_text, outcome_text
+from assay_judge.batches.settlements import Settlement, Settlements, run_to_end
 from assay_judge.batches.store import Finished, LeaseLostError
 from assay_judge.calls.provider_client import BudgetHandle, CallFailedError, too_little_left
 from assay_judge.state.account import SpendCapReachedError
@@ -84,6 +86,15 @@ class Ordered:
     done: asyncio.Future[str] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
 
+@dataclass(frozen=True, slots=True)
+class Reordered:
+    """An order in place of an earlier one, the money that is set aside for it, and what closes its account."""
+
+    order: Order
+    reservation: Reservable
+    close: Callable[[], None]
+
+
 class _Ordering:
     """The making of an order: waiting until its limit has room for it, or on its way to the disk."""
 
@@ -137,6 +148,7 @@ class BatchDispatcher:
         )  # to ask sooner than batches are polled is in vain
         self._clock = clock
         self._stopping = stopping
+        self._settlements = Settlements(clock, rules.poll_s)
         self._stopped: asyncio.Task[Any] | None = None
         self._ordering: dict[tuple[Scope, str, str, int | None], _Ordering] = {}
         self._open: dict[OrderName, Ordered] = {}
@@ -147,6 +159,7 @@ class BatchDispatcher:
     async def start(self) -> None:
         """Resume what an earlier process left: orders, batches and reservations."""
         self._stopped = self._task(self._stopping.wait())
+        self._task(self._settlements.run())
         for order in await self._store.open_orders():
             account, close = await self._ledger.open(Scope(order.team), order.run_id)
             reservation = account.adopt(order.reserved, self._ledger.journal, order.reservation)
@@ -159,10 +172,11 @@ class BatchDispatcher:
             self._start_lifecycle(record, is_new=False)
 
     async def aclose(self) -> None:
-        """Leave everything as it is on disk."""
+        """Leave everything as it is on disk, but for settlements that could not be written before."""
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._settlements.retry()
 
     def forget(self, scope: Scope) -> None:
         """Forget the open orders of a scope's teams, which were deleted; requests that wait for them are answered."""
@@ -171,6 +185,7 @@ class BatchDispatcher:
             if not ordered.done.done():
                 ordered.done.set_result("")
             ordered.close()
+        self._settlements.forget(scope)
 
     def is_ordered(self, scope: Scope, key: str) -> bool:
         """Return whether a verdict is ordered and pending."""
@@ -362,55 +377,71 @@ class BatchDispatcher:
         self._task(lifecycle.run()).add_done_callback(forget)
 
     async def _settle(self, record: BatchRecord, steps: Sequence[tuple[Order, Step]]) -> None:
-        """Store outcomes, settle their cost, and deliver them to waiting callers."""
+        """Store outcomes, deliver them to waiting callers, and settle their cost; a cancellation waits for that."""
+        await run_to_end(self._finish(record, steps))
+
+    async def _finish(self, record: BatchRecord, steps: Sequence[tuple[Order, Step]]) -> None:
         await self._store.renew(record)
-        reservations: list[Reservable | None] = []
+        reordered: list[Reordered | None] = []
         finished: list[Finished] = []
         for order, step in steps:
-            again, reservation = (None, None) if step.again is None else await self._afford(step.again)
+            again = None if step.again is None else await self._afford(step.again)
+            reordered.append(again)
             outcome = dataclasses.replace(step.outcome, message=self._registry.redact(step.outcome.message))
             if again is None:
                 await self._cache.keep(order.run.team, order.key, order.rubric, order.judge, outcome)
-            finished.append(Finished(order, outcome_text(outcome, order.round), step.cost, again))
-            reservations.append(reservation)
+            finished.append(
+                Finished(order, outcome_text(outcome, order.round), step.cost, None if again is None else again.order)
+            )
         failpoint("judge.batch_before_settle")
         try:
             await self._store.finish(record, finished, self._clock.now())
         except LeaseLostError:
-            await asyncio.gather(*(one.settle(0) for one in reservations if one is not None))
+            await self._settlements.write([self._release(again) for again in reordered if again is not None])
             raise
-        await self._settled(finished, reservations)
+        await self._settled(finished, reordered)
 
-    async def _settled(self, finished: Sequence[Finished], reservations: Sequence[Reservable | None]) -> None:
-        """Settle the cost of stored outcomes, and deliver them to waiting callers."""
-        settled = [self._open[one.order.name] for one in finished]
-        paying = [
-            ordered.reservation.settle(one.cost)
-            for ordered, one in zip(settled, finished, strict=True)
-            if ordered.reservation is not None
-        ]
-        await asyncio.gather(*paying)
-        for one, ordered, reservation in zip(finished, settled, reservations, strict=True):
-            if one.again is not None:
-                ordered.item_id, ordered.reservation, ordered.batch_id = one.again.item_id, reservation, ""
-                self._collect(one.again.client_key, len(one.again.text))
+    def _release(self, again: Reordered) -> Settlement:
+        """Return the settlement of an order that is not stored."""
+        return Settlement(again.order.run, partial(again.reservation.settle, 0), again.close)
+
+    async def _settled(self, finished: Sequence[Finished], reordered: Sequence[Reordered | None]) -> None:
+        """Deliver stored outcomes to waiting callers, then settle their cost.
+
+        The lifecycle does not read a stored outcome again: a failed write must not leave its order open.
+        """
+        settlements: list[Settlement] = []
+        for one, again in zip(finished, reordered, strict=True):
+            ordered = self._open[one.order.name]
+            paid, close = ordered.reservation, ordered.close
+            if again is not None:
+                ordered.item_id, ordered.reservation, ordered.batch_id = again.order.item_id, again.reservation, ""
+                self._collect(again.order.client_key, len(again.order.text))
+                close = again.close
             else:
                 del self._open[one.order.name]
-                ordered.close()
                 ordered.done.set_result(one.outcome)
+            if paid is None:
+                close()
+            else:
+                settlements.append(Settlement(ordered.run, partial(paid.settle, one.cost), close))
+        await self._settlements.write(settlements)
 
-    async def _afford(self, again: Order) -> tuple[Order, Reservable] | tuple[None, None]:
+    async def _afford(self, again: Order) -> Reordered | None:
         """Set money aside for another turn, unless that would have to wait for other verdicts."""
         client = await self._registry.client(again.judge)
         most = client.price.most_nano(again.prompt, again.sent.max_tokens, batched=True) if client.price else 0
         account, close = await self._ledger.open(Scope(again.run.team), again.run.run_id)
         try:
             reservation = await account.reserve_now(most, again.cap, self._ledger.journal, lasts_s=_LASTS_S)
-        finally:
-            close()  # the order itself keeps the account open
+        except BaseException:
+            close()
+            raise
         if reservation is None:
-            return None, None
-        return dataclasses.replace(again, reserved=most, reservation=reservation.name), reservation
+            close()
+            return None
+        order = dataclasses.replace(again, reserved=most, reservation=reservation.name)
+        return Reordered(order, reservation, close)
 
     async def _handed_out(self, ordered: Ordered, prepared: PreparedGrading) -> Outcome | None:
         """Return an outcome: with its usage to the first row of its run, without usage to all others."""

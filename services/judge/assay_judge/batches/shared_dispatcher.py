@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from assay.model.scope import Scope
-    from assay_judge.batches.dispatcher import BatchRules
+    from assay_judge.batches.dispatcher import BatchRules, Reordered
     from assay_judge.batches.orders import Order
     from assay_judge.batches.shared_store import SharedBatchStore
     from assay_judge.batches.store import Finished
@@ -143,9 +143,11 @@ class SharedBatchDispatcher(BatchDispatcher):
     def _collect(self, client_key: str, chars: int, count: int = 1) -> None:
         """Do nothing: the first replica that polls forms a batch of due orders."""
 
-    async def _settled(self, finished: Sequence[Finished], reservations: Sequence[Reservable | None]) -> None:
+    async def _settled(self, finished: Sequence[Finished], reordered: Sequence[Reordered | None]) -> None:
         """Deliver outcomes to callers that wait here; their cost is settled."""
-        for one in finished:
+        for one, again in zip(finished, reordered, strict=True):
+            if again is not None:
+                again.close()
             ordered = self._open.get(one.order.name)
             if ordered is not None and one.again is not None:
                 ordered.batch_id = ""

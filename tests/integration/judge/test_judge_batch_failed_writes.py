@@ -1,0 +1,169 @@
+"""Writes of batches that fail: verdicts are delivered all the same, and the money of a run is right in the end."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
+
+import psycopg
+import pytest
+from tests.waiting import until
+
+from assay.testing.judges import says
+from assay.v1 import judge_pb2 as pb
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    Start = Callable[..., Any]
+
+GOOD = {"reasoning": "It is right.", "score": 4}
+QUICK: dict[str, Any] = {"batch_base_urls": ("http://127.0.0.1:*",), "batch_wait_s": 0.05, "batch_poll_s": 0.02}
+HALF_PRICE = 0.000975
+NANO = 1_000_000_000
+
+
+class Database(Protocol):
+    """The database of a judge, in which a trigger makes writes fail."""
+
+    def refuse_reordering(self) -> None:
+        """Refuse each write that orders a request again."""
+
+    def accept(self) -> None:
+        """Refuse nothing any more."""
+
+    def nano(self) -> int:
+        """Return what all runs have spent or set aside, as it is stored."""
+
+
+class OwnFile:
+    """The file of one judge process."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def execute(self, statement: str) -> list[Any]:
+        """Run one statement."""
+        with closing(sqlite3.connect(self._path, isolation_level=None, timeout=60)) as connection:
+            return connection.execute(statement).fetchall()
+
+    def refuse(self, writes: str) -> None:
+        """Refuse some writes."""
+        self.execute(f"CREATE TRIGGER refused BEFORE {writes} BEGIN SELECT RAISE(ABORT, 'the disk is full'); END")
+
+    def refuse_reordering(self) -> None:
+        """Refuse each write that orders a request again."""
+        self.refuse("DELETE ON orders WHEN OLD.outcome IS NULL")
+
+    def accept(self) -> None:
+        """Refuse nothing any more."""
+        self.execute("DROP TRIGGER refused")
+
+    def nano(self) -> int:
+        """Return what all runs have spent or set aside, as it is stored."""
+        return int(self.execute("SELECT sum(nano) FROM spending")[0][0])
+
+
+class SharedDatabase:
+    """The database of all replicas."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+
+    def execute(self, statement: str) -> psycopg.Cursor[Any]:
+        """Run one statement."""
+        with psycopg.connect(self._url, autocommit=True) as connection:
+            return connection.execute(statement.encode())
+
+    def refuse_reordering(self) -> None:
+        """Refuse each write that orders a request again."""
+        self.execute(
+            "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'the disk is full'; END $$"
+        )
+        self.execute(
+            "CREATE TRIGGER refused BEFORE UPDATE ON judge_orders FOR EACH ROW "
+            "WHEN (OLD.batch_id <> '' AND NEW.batch_id = '') EXECUTE FUNCTION refuse()"
+        )
+
+    def accept(self) -> None:
+        """Refuse nothing any more."""
+        self.execute("DROP TRIGGER refused ON judge_orders")
+
+    def nano(self) -> int:
+        """Return what all runs have spent or set aside, as it is stored."""
+        amounts = "SELECT nano FROM judge_spending UNION ALL SELECT nano FROM judge_reservations"
+        with psycopg.connect(self._url) as connection:
+            found = connection.execute(f"SELECT sum(nano) FROM ({amounts}) AS amounts".encode()).fetchone()
+        assert found is not None
+        return int(found[0])
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def database(request: pytest.FixtureRequest, tmp_path: Path) -> Database:
+    """The judge's database: a file of its own, or that of all replicas."""
+    if request.param == "sqlite":
+        return OwnFile(tmp_path / "state" / "judge.db")
+    return SharedDatabase(request.getfixturevalue("postgres_url"))
+
+
+@pytest.fixture
+def start_on(request: pytest.FixtureRequest, start: Start, tmp_path: Path, database: Database) -> Start:
+    """Start a judge on the database."""
+    if isinstance(database, OwnFile):
+        return partial(start, state_dir=tmp_path / "state", **QUICK)
+    return partial(start, database_url=request.getfixturevalue("postgres_url"), **QUICK)
+
+
+own_file = pytest.mark.parametrize("database", ["sqlite"], indirect=True)
+
+
+async def order(judge: Any, answer: str = "Paris", run_id: str = "r") -> None:
+    """Order a verdict, whose batch the provider holds back."""
+    judge.provider.batches.is_held = True
+    asked = {"batch": True, "run_id": run_id, "spend_cap_usd": 1.0, "timeout_ms": 1}
+    assert (await judge.grade(answer, **asked)).verdict.reason == "batch_pending"
+
+
+async def settled(judge: Any, answer: str = "Paris", run_id: str = "r") -> pb.Verdict:
+    """Return the verdict that was ordered, once it is not pending any more."""
+
+    async def grade() -> pb.Verdict:
+        asked = {"batch": True, "run_id": run_id, "spend_cap_usd": 1.0, "timeout_ms": 1_000}
+        verdict: pb.Verdict = (await judge.grade(answer, **asked)).verdict
+        return verdict
+
+    found: pb.Verdict = await until(grade, lambda verdict: verdict.reason != "batch_pending")
+    return found
+
+
+async def spending(judge: Any, run_id: str = "r") -> tuple[float, float]:
+    """Return what a run has spent and set aside."""
+    found = (await judge.grade("", run_id=run_id)).spending
+    return round(found.spent_usd, 9), round(found.reserved_usd, 9)
+
+
+async def failures(caplog: pytest.LogCaptureFixture, said: str, count: int = 3) -> None:
+    """Wait until so many failures are logged."""
+    await until(lambda: caplog.text.count(said), lambda seen: seen >= count)
+
+
+@own_file
+async def test_a_verdict_does_not_wait_until_its_cost_can_be_written(
+    start_on: Start, database: OwnFile, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is delivered and counted; the file has the whole amount that was set aside until it can be written."""
+    judge = await start_on(says(GOOD))
+    await order(judge)
+    reserved = database.nano()
+    database.refuse("UPDATE ON spending")
+    judge.provider.batches.is_held = False
+    assert dict((await settled(judge)).scores) == {"score": 4.0}
+    assert await spending(judge) == (HALF_PRICE, 0)
+    await failures(caplog, "cannot settle reservations", 2)
+    assert database.nano() == reserved
+    database.accept()
+    await until(database.nano, lambda nano: nano == round(HALF_PRICE * NANO))
+    assert len(judge.provider.batches.paid) == 1
