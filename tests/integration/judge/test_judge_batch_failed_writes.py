@@ -11,16 +11,21 @@ import psycopg
 import pytest
 from tests.waiting import until
 
+from assay.errors import StorageError
 from assay.testing.judges import says
 from assay.v1 import judge_pb2 as pb
+from assay_judge.batches.shared_store import SharedBatchStore
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
+
+    from assay_judge.batches.store import BatchRecord, Finished
 
     Start = Callable[..., Any]
 
 GOOD = {"reasoning": "It is right.", "score": 4}
+NO_VERDICT = {"nonsense": 1}
 QUICK: dict[str, Any] = {"batch_base_urls": ("http://127.0.0.1:*",), "batch_wait_s": 0.05, "batch_poll_s": 0.02}
 HALF_PRICE = 0.000975
 NANO = 1_000_000_000
@@ -148,6 +153,64 @@ async def spending(judge: Any, run_id: str = "r") -> tuple[float, float]:
 async def failures(caplog: pytest.LogCaptureFixture, said: str, count: int = 3) -> None:
     """Wait until so many failures are logged."""
     await until(lambda: caplog.text.count(said), lambda seen: seen >= count)
+
+
+async def test_an_order_that_cannot_be_stored_again_leaves_no_money_set_aside(
+    start_on: Start, database: Database, caplog: pytest.LogCaptureFixture
+) -> None:
+    """However often the write fails: in the end both turns are paid, and nothing is set aside."""
+    judge = await start_on(says(NO_VERDICT), says(GOOD))
+    await order(judge)
+    database.refuse_reordering()
+    judge.provider.batches.is_held = False
+    await failures(caplog, "batch call failed, retrying")
+    database.accept()
+    assert dict((await settled(judge)).scores) == {"score": 4.0}
+    assert await spending(judge) == (round(2 * HALF_PRICE, 9), 0)
+    await until(database.nano, lambda nano: nano == round(2 * HALF_PRICE * NANO))
+
+
+@own_file
+async def test_money_that_a_later_order_cannot_have_is_returned_by_the_earlier_one(
+    start_on: Start, database: OwnFile, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Two orders of one batch need another turn, and the money of one of them cannot be stored."""
+    judge = await start_on(says(NO_VERDICT), says(NO_VERDICT), says(GOOD), batch_requests=2, batch_wait_s=60.0)
+    for run_id in ("a", "b"):
+        await order(judge, f"answer of {run_id}", run_id)
+    enough = database.nano() * 7 // 4  # another turn of one of them, not of both
+    database.refuse(
+        f"UPDATE ON spending WHEN NEW.nano + (SELECT sum(nano) FROM spending WHERE run_id <> NEW.run_id) > {enough}"
+    )
+    judge.provider.batches.is_held = False
+    await failures(caplog, "batch call failed, retrying")
+    database.accept()
+    for run_id in ("a", "b"):
+        assert dict((await settled(judge, f"answer of {run_id}", run_id)).scores) == {"score": 4.0}
+        assert await spending(judge, run_id) == (round(2 * HALF_PRICE, 9), 0)
+
+
+@pytest.mark.parametrize("database", ["postgres"], indirect=True)
+async def test_an_order_that_is_stored_though_its_write_failed_keeps_its_money(
+    start_on: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A connection may break after the commit: the second turn is paid from what was set aside for it."""
+    committed = SharedBatchStore.finish
+    broken: list[BatchRecord] = []
+
+    async def finish(self: SharedBatchStore, record: BatchRecord, finished: Sequence[Finished], now: float) -> None:
+        await committed(self, record, finished, now)
+        if not broken:
+            broken.append(record)
+            raise StorageError("the connection broke")
+
+    monkeypatch.setattr(SharedBatchStore, "finish", finish)
+    judge = await start_on(says(NO_VERDICT), says(GOOD))
+    await order(judge)
+    judge.provider.batches.is_held = False
+    assert dict((await settled(judge)).scores) == {"score": 4.0}
+    assert await spending(judge) == (round(2 * HALF_PRICE, 9), 0)
+    assert len(broken) == 1
 
 
 @own_file

@@ -22,7 +22,7 @@ from assay.runtime.failpoints import failpoint
 from assay_judge.batches.lifecycle import BatchLifecycle
 from assay_judge.batches.orders import Order, OrderName, new_id, outcome_from_text, outcome_text
 from assay_judge.batches.settlements import Settlement, Settlements, run_to_end
-from assay_judge.batches.store import Finished, LeaseLostError
+from assay_judge.batches.store import Finished
 from assay_judge.calls.provider_client import BudgetHandle, CallFailedError, too_little_left
 from assay_judge.state.account import SpendCapReachedError
 from assay_judge.verdicts.outcome import Outcome, Status
@@ -384,25 +384,24 @@ class BatchDispatcher:
         await self._store.renew(record)
         reordered: list[Reordered | None] = []
         finished: list[Finished] = []
-        for order, step in steps:
-            again = None if step.again is None else await self._afford(step.again)
-            reordered.append(again)
-            outcome = dataclasses.replace(step.outcome, message=self._registry.redact(step.outcome.message))
-            if again is None:
-                await self._cache.keep(order.run.team, order.key, order.rubric, order.judge, outcome)
-            finished.append(
-                Finished(order, outcome_text(outcome, order.round), step.cost, None if again is None else again.order)
-            )
-        failpoint("judge.batch_before_settle")
         try:
+            for order, step in steps:
+                again = None if step.again is None else await self._afford(step.again)
+                reordered.append(again)
+                outcome = dataclasses.replace(step.outcome, message=self._registry.redact(step.outcome.message))
+                if again is None:
+                    await self._cache.keep(order.run.team, order.key, order.rubric, order.judge, outcome)
+                text = outcome_text(outcome, order.round)
+                finished.append(Finished(order, text, step.cost, None if again is None else again.order))
+            failpoint("judge.batch_before_settle")
             await self._store.finish(record, finished, self._clock.now())
-        except LeaseLostError:
+        except BaseException:
             await self._settlements.write([self._release(again) for again in reordered if again is not None])
             raise
         await self._settled(finished, reordered)
 
     def _release(self, again: Reordered) -> Settlement:
-        """Return the settlement of an order that is not stored."""
+        """Return the settlement of an order whose write has failed."""
         return Settlement(again.order.run, partial(again.reservation.settle, 0), again.close)
 
     async def _settled(self, finished: Sequence[Finished], reordered: Sequence[Reordered | None]) -> None:

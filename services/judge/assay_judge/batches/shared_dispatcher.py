@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from functools import partial
 from typing import TYPE_CHECKING
 
 from assay.errors import StorageError
@@ -12,6 +13,7 @@ from assay.model.agent_response import clean_text
 from assay.runtime.failpoints import failpoint
 from assay_judge.batches.dispatcher import MOST_CHARS, BatchDispatcher, Ordered, release_reservation
 from assay_judge.batches.orders import OrderName, outcome_text
+from assay_judge.batches.settlements import Settlement
 from assay_judge.verdicts.outcome import Outcome, Status
 
 if TYPE_CHECKING:
@@ -143,17 +145,27 @@ class SharedBatchDispatcher(BatchDispatcher):
     def _collect(self, client_key: str, chars: int, count: int = 1) -> None:
         """Do nothing: the first replica that polls forms a batch of due orders."""
 
+    def _release(self, again: Reordered) -> Settlement:
+        """Return the settlement of an order whose write has failed, unless it is stored all the same."""
+        if not again.order.reservation:  # no run pays, no account in the database has it
+            return super()._release(again)
+        return Settlement(again.order.run, partial(self._shared.withdraw, again.order), again.close)
+
     async def _settled(self, finished: Sequence[Finished], reordered: Sequence[Reordered | None]) -> None:
         """Deliver outcomes to callers that wait here; their cost is settled."""
+        unpaid: list[Settlement] = []
         for one, again in zip(finished, reordered, strict=True):
-            if again is not None:
+            if again is not None and again.order.reservation:
                 again.close()
+            elif again is not None:  # as of an order that is accepted: no run pays
+                unpaid.append(self._release(again))
             ordered = self._open.get(one.order.name)
             if ordered is not None and one.again is not None:
                 ordered.batch_id = ""
             elif ordered is not None and not ordered.done.done():
                 ordered.done.set_result(one.outcome)
                 self._drop(one.order.name, ordered)
+        await self._settlements.write(unpaid)
 
     async def _poll(self) -> None:
         while True:
