@@ -17,8 +17,10 @@ from assay.model.scope import LOCAL, Scope
 from assay.rpc.channel import open_channel
 from assay.rpc.server import RpcServer
 from assay.storage import revisions
-from assay.testing.judges import says
+from assay.testing.judges import says, user_of
 from assay.v1 import judge_pb2, judge_pb2_grpc
+from assay_judge.batches.shared_store import SharedBatchStore
+from assay_judge.batches.store import BatchStore
 from assay_judge.judges import JudgeChoice
 from assay_judge.model import RunKey
 from assay_judge.resources import open_service
@@ -34,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
     from pathlib import Path
 
-    from assay.testing.providers import ScriptedProvider
+    from assay.testing.providers import Reply, ScriptedProvider
 
     StartTeams = Callable[..., Any]
 
@@ -147,6 +149,51 @@ async def test_nothing_of_a_deleted_team_is_left(start_teams: StartTeams, tmp_pa
     cached = [(await judge.grade(f"answer of {judge.scope}-team")).verdict.cached for judge in (first, second)]
     assert cached == [False, True]
     assert len(first.provider.requests) == asked + 1
+
+
+@pytest.mark.parametrize("asks_again", [False, True])
+async def test_the_deletion_of_a_team_leaves_no_order_of_another_without_its_verdict(
+    start_teams: StartTeams, database_url: str, monkeypatch: pytest.MonkeyPatch, asks_again: bool
+) -> None:
+    """One team is deleted as results of a batch are stored, which holds orders of both: nothing comes back of it.
+
+    What its order was answered is no verdict, so that it would be ordered again. An order that the team makes after
+    its deletion is another one, which these results do not touch.
+    """
+
+    def script(request: Any) -> Reply:
+        return says({**GOOD, "score": 9} if "answer of a" in user_of(request) else GOOD)(request)
+
+    kind: Any = SharedBatchStore if database_url else BatchStore
+    stored, is_about_to_store, may_store = kind.finish, asyncio.Event(), asyncio.Event()
+
+    async def finish(*arguments: Any) -> None:
+        is_about_to_store.set()
+        await may_store.wait()
+        await stored(*arguments)
+
+    monkeypatch.setattr(kind, "finish", finish)
+    first, second = await start_teams(script, **{**QUICK, "batch_wait_s": 60.0}, batch_requests=2)
+    deleted, asking = (
+        asyncio.ensure_future(judge.grade(f"answer of {judge.scope}", run_id=f"of {judge.scope}", batch=True))
+        for judge in (first, second)
+    )
+    await is_about_to_store.wait()
+    request = judge_pb2.JudgeServiceDeleteScopeRequest(scope=A.team)
+    assert (await first.stub.DeleteScope(request)).deleted_counts["orders"] == 1
+    if asks_again:
+        anew = await first.grade("answer of a", run_id="of a", batch=True, timeout_ms=1)
+        assert anew.verdict.reason == "batch_pending"
+    may_store.set()
+    assert dict((await asking).verdict.scores) == {"score": 4.0}
+    assert (await deleted).verdict.reason == "batch_pending"
+    assert (await second.grade("", run_id="of b")).spending.spent_usd == pytest.approx(COST_USD / 2)
+    if asks_again:
+        spending = (await first.grade("", run_id="of a")).spending
+        assert (spending.spent_usd, spending.reserved_usd > 0) == (0, True)
+    found = (await first.stub.DeleteScope(request)).deleted_counts
+    assert found["orders"] == asks_again
+    assert any(found.values()) == asks_again
 
 
 def files_of(folder: Path) -> list[bytes]:

@@ -411,7 +411,11 @@ class BatchDispatcher:
         """
         settlements: list[Settlement] = []
         for one, again in zip(finished, reordered, strict=True):
-            ordered = self._open[one.order.name]
+            ordered = self._open.get(one.order.name)
+            if ordered is None or ordered.item_id != one.order.item_id:  # its team was deleted, its account as well
+                if again is not None:
+                    again.close()
+                continue
             paid, close = ordered.reservation, ordered.close
             if again is not None:
                 ordered.item_id, ordered.reservation, ordered.batch_id = again.order.item_id, again.reservation, ""

@@ -228,7 +228,10 @@ class SharedBatchStore:
         return [Order.from_row(*row) for row in rows]
 
     async def finish(self, record: BatchRecord, finished: Sequence[Finished], now: float) -> None:
-        """Store the results of some orders and settle their cost, all or nothing; delete their requests."""
+        """Store the results of some orders and settle their cost, all or nothing; delete their requests.
+
+        An order that is gone was deleted with its team, as its account was, or a repetition finds it ordered again.
+        """
 
         def work(connection: sa.Connection) -> None:
             self._hold(connection, record)
@@ -236,8 +239,8 @@ class SharedBatchStore:
                 order = one.order
                 values = {"outcome": one.outcome, "request": "", "size": 0, "changed_at": _NOW}
                 changed = _values(one.again) if one.again is not None else values
-                connection.execute(_orders.update().where(_orders.c.item_id == order.item_id).values(**changed))
-                if order.reservation:
+                update = _orders.update().where(_orders.c.item_id == order.item_id).values(**changed)
+                if connection.execute(update).rowcount and order.reservation:
                     spending.settle(connection, order.run, order.reservation, one.cost)
 
         await self._database.write(work)

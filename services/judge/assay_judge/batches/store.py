@@ -224,7 +224,10 @@ class BatchStore:
         return await self._store.run(work)
 
     async def finish(self, record: BatchRecord, finished: Sequence[Finished], now: float) -> None:
-        """Store the results of some orders, all or nothing, and delete their requests."""
+        """Store the results of some orders, all or nothing, and delete their requests.
+
+        An order that is gone was deleted with its team, and is not ordered again.
+        """
 
         def work(connection: sqlite3.Connection) -> None:
             for one in finished:
@@ -233,8 +236,7 @@ class BatchStore:
                         "UPDATE orders SET outcome = ?, request = '', changed_at = ? WHERE item_id = ?",
                         (one.outcome, now, one.order.item_id),
                     )
-                else:
-                    connection.execute("DELETE FROM orders WHERE item_id = ?", (one.order.item_id,))
+                elif connection.execute("DELETE FROM orders WHERE item_id = ?", (one.order.item_id,)).rowcount:
                     _insert(connection, one.again, now)
 
         await self._store.run(work, surely=True)
