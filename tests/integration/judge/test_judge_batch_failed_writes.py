@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 from contextlib import closing
 from functools import partial
@@ -12,9 +13,11 @@ import pytest
 from tests.waiting import until
 
 from assay.errors import StorageError
+from assay.rpc.status import translated
 from assay.testing.judges import says
 from assay.v1 import judge_pb2 as pb
 from assay_judge.batches.shared_store import SharedBatchStore
+from assay_judge.batches.store import BatchStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -36,6 +39,9 @@ class Database(Protocol):
 
     def refuse_reordering(self) -> None:
         """Refuse each write that orders a request again."""
+
+    def refuse_release(self) -> None:
+        """Refuse each write that returns money."""
 
     def accept(self) -> None:
         """Refuse nothing any more."""
@@ -63,6 +69,10 @@ class OwnFile:
         """Refuse each write that orders a request again."""
         self.refuse("DELETE ON orders WHEN OLD.outcome IS NULL")
 
+    def refuse_release(self) -> None:
+        """Refuse each write that returns money."""
+        self.refuse("UPDATE ON spending WHEN NEW.nano < OLD.nano")
+
     def accept(self) -> None:
         """Refuse nothing any more."""
         self.execute("DROP TRIGGER refused")
@@ -83,19 +93,25 @@ class SharedDatabase:
         with psycopg.connect(self._url, autocommit=True) as connection:
             return connection.execute(statement.encode())
 
+    def refuse(self, writes: str, condition: str = "true") -> None:
+        """Refuse some writes."""
+        fails = "RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'the disk is full'; END $$"
+        self.execute(f"CREATE FUNCTION refuse() {fails}")
+        self.execute(
+            f"CREATE TRIGGER refused BEFORE {writes} FOR EACH ROW WHEN ({condition}) EXECUTE FUNCTION refuse()"
+        )
+
     def refuse_reordering(self) -> None:
         """Refuse each write that orders a request again."""
-        self.execute(
-            "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'the disk is full'; END $$"
-        )
-        self.execute(
-            "CREATE TRIGGER refused BEFORE UPDATE ON judge_orders FOR EACH ROW "
-            "WHEN (OLD.batch_id <> '' AND NEW.batch_id = '') EXECUTE FUNCTION refuse()"
-        )
+        self.refuse("UPDATE ON judge_orders", "OLD.batch_id <> '' AND NEW.batch_id = ''")
+
+    def refuse_release(self) -> None:
+        """Refuse each write that returns money."""
+        self.refuse("DELETE ON judge_reservations")
 
     def accept(self) -> None:
         """Refuse nothing any more."""
-        self.execute("DROP TRIGGER refused ON judge_orders")
+        self.execute("DROP FUNCTION refuse CASCADE")
 
     def nano(self) -> int:
         """Return what all runs have spent or set aside, as it is stored."""
@@ -211,6 +227,60 @@ async def test_an_order_that_is_stored_though_its_write_failed_keeps_its_money(
     assert dict((await settled(judge)).scores) == {"score": 4.0}
     assert await spending(judge) == (round(2 * HALF_PRICE, 9), 0)
     assert len(broken) == 1
+
+
+async def test_an_order_that_cannot_be_stored_answers_all_who_wait_for_it(
+    start_on: Start, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The request that made it fails, a request of another run has a reason, and nothing is set aside.
+
+    The release of its money cannot be written at first: no answer waits for that.
+    """
+    is_about_to_store, may_fail = asyncio.Event(), asyncio.Event()
+
+    async def add(*_: Any) -> None:
+        is_about_to_store.set()
+        await may_fail.wait()
+        raise StorageError("the disk is full")
+
+    for kind in (BatchStore, SharedBatchStore):
+        monkeypatch.setattr(kind, "add", add)
+    judge = await start_on()
+    asked = {"batch": True, "spend_cap_usd": 1.0}
+    first = asyncio.ensure_future(judge.grade(run_id="r", **asked))
+    await is_about_to_store.wait()
+    second = asyncio.ensure_future(judge.grade(run_id="other", **asked))
+    await until(lambda: judge.grade(""), lambda response: response.cache.joined)
+    database.refuse_release()
+    may_fail.set()
+    assert (await second).verdict.reason == "batch_failed"
+    with pytest.raises(StorageError), translated():
+        await first
+    database.accept()
+    await until(database.nano, lambda nano: nano == 0)
+    assert await spending(judge) == (0, 0)
+
+
+@own_file
+async def test_an_order_that_cannot_be_stored_may_be_of_a_deleted_team(
+    start_on: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its request fails for the database, as without the deletion."""
+    is_about_to_store, may_fail = asyncio.Event(), asyncio.Event()
+
+    async def add(*_: Any) -> None:
+        is_about_to_store.set()
+        await may_fail.wait()
+        raise StorageError("the disk is full")
+
+    monkeypatch.setattr(BatchStore, "add", add)
+    judge = await start_on()
+    asking = asyncio.ensure_future(judge.grade(run_id="r", batch=True))
+    await is_about_to_store.wait()
+    await judge.stub.DeleteScope(pb.JudgeServiceDeleteScopeRequest())
+    may_fail.set()
+    with pytest.raises(StorageError), translated():
+        await asking
 
 
 @own_file

@@ -87,12 +87,16 @@ class Ordered:
 
 
 @dataclass(frozen=True, slots=True)
-class Reordered:
-    """An order in place of an earlier one, the money that is set aside for it, and what closes its account."""
+class PaidOrder:
+    """An order that is not stored yet, the money that is set aside for it, and what closes its account."""
 
     order: Order
     reservation: Reservable
     close: Callable[[], None]
+
+    def unused(self) -> Settlement:
+        """Return the settlement that returns the money."""
+        return Settlement(self.order.run, partial(self.reservation.settle, 0), self.close)
 
 
 class _Ordering:
@@ -291,29 +295,45 @@ class BatchDispatcher:
             close()
             raise
         ordering.is_paid = True
-        other = self._find_open(grading.scope, prepared.key)
-        if other is not None:
-            await release_reservation(reservation, close)
-            return other
         order = _order_of(prepared, account.run, prompt, sent, most, reservation.name)
-        ordered = self._open[order.name] = Ordered(order.item_id, order.run, reservation, close)
-        await self._accept(order, ordered, reservation)
+        return await run_to_end(self._place(PaidOrder(order, reservation, close), grading.scope))
+
+    async def _place(self, paid: PaidOrder, scope: Scope) -> Ordered:
+        """Return an order once it is stored, or the one that its key has already."""
+        order = paid.order
+        other = self._find_open(scope, order.key)
+        if other is not None:
+            await self._settlements.write([paid.unused()])
+            return other
+        ordered = self._open[order.name] = Ordered(order.item_id, order.run, paid.reservation, paid.close)
+        await self._accept(paid, ordered)
         return ordered
 
-    async def _accept(self, order: Order, ordered: Ordered, reservation: Reservable) -> None:
+    async def _accept(self, paid: PaidOrder, ordered: Ordered) -> None:
         """Store an order."""
+        order = paid.order
         try:
             await self._store.add(order, self._clock.now())
-        except StorageError:
-            del self._open[order.name]
-            await release_reservation(reservation, ordered.close)
-            message = "the judge's state cannot be written"
-            failed = Outcome(Status.UNAVAILABLE, reason="batch_failed", message=message)
-            ordered.done.set_result(outcome_text(failed, order.round))
+        except BaseException:
+            await self._refuse(paid, ordered, "the judge's state cannot be written")
             raise
         failpoint("judge.order_after_commit")
         ordered.is_kept.set()
         self._collect(order.client_key, len(order.text))
+
+    async def _refuse(self, paid: PaidOrder, ordered: Ordered, message: str) -> None:
+        """Answer those that wait for an order which cannot be stored, then release what was set aside for it."""
+        if self._drop(paid.order.name, ordered):  # else they have an answer: another order's, or its team was deleted
+            failed = Outcome(Status.UNAVAILABLE, reason="batch_failed", message=message)
+            ordered.done.set_result(outcome_text(failed, paid.order.round))
+        await self._settlements.write([self._release(paid)])
+
+    def _drop(self, name: OrderName, ordered: Ordered) -> bool:
+        """Remove an order from those that are open; return whether it was there."""
+        is_open = self._open.get(name) is ordered
+        if is_open:
+            del self._open[name]
+        return is_open
 
     def _collect(self, client_key: str, chars: int, count: int = 1) -> None:
         collecting = self._collecting.get(client_key)
@@ -382,7 +402,7 @@ class BatchDispatcher:
 
     async def _finish(self, record: BatchRecord, steps: Sequence[tuple[Order, Step]]) -> None:
         await self._store.renew(record)
-        reordered: list[Reordered | None] = []
+        reordered: list[PaidOrder | None] = []
         finished: list[Finished] = []
         try:
             for order, step in steps:
@@ -400,11 +420,11 @@ class BatchDispatcher:
             raise
         await self._settled(finished, reordered)
 
-    def _release(self, again: Reordered) -> Settlement:
+    def _release(self, paid: PaidOrder) -> Settlement:
         """Return the settlement of an order whose write has failed."""
-        return Settlement(again.order.run, partial(again.reservation.settle, 0), again.close)
+        return paid.unused()
 
-    async def _settled(self, finished: Sequence[Finished], reordered: Sequence[Reordered | None]) -> None:
+    async def _settled(self, finished: Sequence[Finished], reordered: Sequence[PaidOrder | None]) -> None:
         """Deliver stored outcomes to waiting callers, then settle their cost.
 
         The lifecycle does not read a stored outcome again: a failed write must not leave its order open.
@@ -430,7 +450,7 @@ class BatchDispatcher:
                 settlements.append(Settlement(ordered.run, partial(paid.settle, one.cost), close))
         await self._settlements.write(settlements)
 
-    async def _afford(self, again: Order) -> Reordered | None:
+    async def _afford(self, again: Order) -> PaidOrder | None:
         """Set money aside for another turn, unless that would have to wait for other verdicts."""
         client = await self._registry.client(again.judge)
         most = client.price.most_nano(again.prompt, again.sent.max_tokens, batched=True) if client.price else 0
@@ -444,7 +464,7 @@ class BatchDispatcher:
             close()
             return None
         order = dataclasses.replace(again, reserved=most, reservation=reservation.name)
-        return Reordered(order, reservation, close)
+        return PaidOrder(order, reservation, close)
 
     async def _handed_out(self, ordered: Ordered, prepared: PreparedGrading) -> Outcome | None:
         """Return an outcome: with its usage to the first row of its run, without usage to all others."""
@@ -527,11 +547,3 @@ def _is_lower(limit: int | None, other: int | None) -> bool:
 
 def _until(prepared: PreparedGrading) -> float:
     return asyncio.get_running_loop().time() + prepared.grading.timeout_s
-
-
-async def release_reservation(reservation: Reservable, close: Callable[[], None]) -> None:
-    """Release a reservation that is not needed."""
-    try:
-        await reservation.settle(0)
-    finally:
-        close()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from functools import partial
 from typing import TYPE_CHECKING
@@ -11,24 +10,22 @@ from typing import TYPE_CHECKING
 from assay.errors import StorageError
 from assay.model.agent_response import clean_text
 from assay.runtime.failpoints import failpoint
-from assay_judge.batches.dispatcher import MOST_CHARS, BatchDispatcher, Ordered, release_reservation
-from assay_judge.batches.orders import OrderName, outcome_text
+from assay_judge.batches.dispatcher import MOST_CHARS, BatchDispatcher, Ordered
+from assay_judge.batches.orders import OrderName
 from assay_judge.batches.settlements import Settlement
-from assay_judge.verdicts.outcome import Outcome, Status
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from assay.model.scope import Scope
-    from assay_judge.batches.dispatcher import BatchRules, Reordered
-    from assay_judge.batches.orders import Order
+    from assay_judge.batches.dispatcher import BatchRules, PaidOrder
     from assay_judge.batches.shared_store import SharedBatchStore
     from assay_judge.batches.store import Finished
     from assay_judge.calls.provider_registry import ProviderRegistry
     from assay_judge.clock import Clock
-    from assay_judge.state.account import Reservable
     from assay_judge.state.ledger import Ledger
     from assay_judge.verdicts.cache import VerdictCache
+    from assay_judge.verdicts.outcome import Outcome
     from assay_judge.verdicts.prepared_grading import PreparedGrading
 
 logger = logging.getLogger("assay_judge")
@@ -120,45 +117,38 @@ class SharedBatchDispatcher(BatchDispatcher):
     def _backlog(self) -> int:
         return self._order_count
 
-    async def _accept(self, order: Order, ordered: Ordered, reservation: Reservable) -> None:
+    async def _accept(self, paid: PaidOrder, ordered: Ordered) -> None:
         """Store an order, or wait for the one that its key has already."""
         try:
-            winner = await self._shared.add(order, self._clock.now())
-        except StorageError:
-            self._drop(order.name, ordered)
-            ordered.close()
-            with contextlib.suppress(StorageError):  # else it stays set aside
-                await self._shared.withdraw(order)
-            failed = Outcome(Status.UNAVAILABLE, reason="batch_failed", message="the database cannot be written")
-            ordered.done.set_result(outcome_text(failed, order.round))
+            winner = await self._shared.add(paid.order, self._clock.now())
+        except BaseException:
+            await self._refuse(paid, ordered, "the database cannot be written")
             raise
-        if winner is not None:
-            ordered.run = winner
-            await release_reservation(reservation, ordered.close)
-        elif order.reservation:
-            ordered.close()
-        else:  # no run pays, no account in the database has it
-            await release_reservation(reservation, ordered.close)
         failpoint("judge.order_after_commit")
+        ordered.run = winner or ordered.run
         ordered.is_kept.set()
+        if winner is None and paid.order.reservation:
+            ordered.close()
+        else:  # another order has it, or no run pays and no account in the database has it
+            await self._settlements.write([paid.unused()])
 
     def _collect(self, client_key: str, chars: int, count: int = 1) -> None:
         """Do nothing: the first replica that polls forms a batch of due orders."""
 
-    def _release(self, again: Reordered) -> Settlement:
+    def _release(self, paid: PaidOrder) -> Settlement:
         """Return the settlement of an order whose write has failed, unless it is stored all the same."""
-        if not again.order.reservation:  # no run pays, no account in the database has it
-            return super()._release(again)
-        return Settlement(again.order.run, partial(self._shared.withdraw, again.order), again.close)
+        if not paid.order.reservation:  # no run pays, no account in the database has it
+            return paid.unused()
+        return Settlement(paid.order.run, partial(self._shared.withdraw, paid.order), paid.close)
 
-    async def _settled(self, finished: Sequence[Finished], reordered: Sequence[Reordered | None]) -> None:
+    async def _settled(self, finished: Sequence[Finished], reordered: Sequence[PaidOrder | None]) -> None:
         """Deliver outcomes to callers that wait here; their cost is settled."""
         unpaid: list[Settlement] = []
         for one, again in zip(finished, reordered, strict=True):
             if again is not None and again.order.reservation:
                 again.close()
             elif again is not None:  # as of an order that is accepted: no run pays
-                unpaid.append(self._release(again))
+                unpaid.append(again.unused())
             ordered = self._open.get(one.order.name)
             if ordered is not None and one.again is not None:
                 ordered.batch_id = ""
@@ -217,10 +207,6 @@ class SharedBatchDispatcher(BatchDispatcher):
             elif not ordered.done.done():
                 ordered.done.set_result("" if own is None else own.outcome)
                 self._drop(name, ordered)
-
-    def _drop(self, name: OrderName, ordered: Ordered) -> None:
-        if self._open.get(name) is ordered:
-            del self._open[name]
 
 
 def _nothing() -> None:
