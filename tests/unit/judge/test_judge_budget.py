@@ -139,6 +139,21 @@ def test_a_call_waits_where_those_under_way_may_leave_enough() -> None:
     run_in_virtual_time(main)
 
 
+def test_a_reservation_that_is_cancelled_while_the_disk_is_full_ends_cancelled() -> None:
+    """The failure to write its release does not take the place of the cancellation, and nothing is set aside."""
+
+    async def main() -> None:
+        account, journal = Account(RUN), Journal(failures=2)
+        asking = asyncio.ensure_future(account.reserve(1_000, 10_000, journal))
+        await asyncio.sleep(0)
+        asking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asking
+        assert (account.spent, account.reserved) == (0, 0)
+
+    run_in_virtual_time(main)
+
+
 def test_an_amount_that_cannot_fit_is_refused_at_once() -> None:
     """Neither those who wait nor calls under way keep it: what is spent already decides."""
 

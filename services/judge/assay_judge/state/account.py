@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
+
+from assay.errors import StorageError
 
 if TYPE_CHECKING:
     from assay.model.scope import Scope
@@ -120,7 +123,8 @@ class Account:
         try:
             await self._keep(journal)
         except BaseException:
-            await asyncio.shield(reservation.settle(0))
+            with contextlib.suppress(StorageError):  # the account's next write corrects the journal
+                await asyncio.shield(reservation.settle(0))
             raise
         return reservation
 
