@@ -21,6 +21,7 @@ from assay_orchestrator.store.lifecycle import (
     Command,
     Effect,
     Phase,
+    ended_refusal,
     phase_of,
     refusal,
 )
@@ -142,6 +143,20 @@ def test_conditions_of_queries_agree_with_the_table(connection: sa.Connection, p
     assert holds(run_conditions.is_at_rest()) is (phase in PHASES_AT_REST)
     assert holds(run_conditions.is_runnable()) is (phase in RUNNABLE_PHASES)
     assert holds(run_conditions.waits_for_storage()) is (phase is Phase.WAITING_FOR_STORAGE)
+
+
+@pytest.mark.parametrize(
+    ("phase", "said"),
+    [
+        (Phase.SUCCEEDED, "run r has already succeeded"),
+        (Phase.FAILED, "run r has already failed"),
+        (Phase.CANCELLED, "run r was already cancelled"),
+    ],
+)
+def test_a_refusal_names_how_a_run_ended(phase: Phase, said: str) -> None:
+    """The sentence fits each state in which a run ends, whether it is paused or a client wants to host its agent."""
+    assert refusal("r", phase, Command.PAUSE).message == said
+    assert ended_refusal("r", RunState(phase.value)).message == said
 
 
 def test_the_guide_shows_the_table() -> None:

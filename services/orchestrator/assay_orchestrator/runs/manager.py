@@ -11,7 +11,7 @@ import uuid
 from functools import partial
 from typing import TYPE_CHECKING
 
-from assay.errors import AssayError, NotFoundError, SpecError, StorageError, WrongStateError
+from assay.errors import AssayError, NotFoundError, SpecError, StorageError
 from assay.model.run import Run, RunSettings, RunState
 from assay.model.scope import Scope
 from assay.runtime.failpoints import failpoint
@@ -54,6 +54,8 @@ from assay_orchestrator.store.lifecycle import (
     Command,
     Phase,
     client_view,
+    ended_refusal,
+    ended_text,
     phase_of,
     require_transition,
 )
@@ -339,7 +341,7 @@ class RunManager:
             WrongStateError: The run has ended.
         """
         if run.finished:
-            raise WrongStateError(f"run {run.run_id} has already {run.state.value}", reason="RUN_FINISHED")
+            raise ended_refusal(run.run_id, run.state)
         with contextlib.suppress(StorageError):  # a host may come back before the store takes writes again
             if await self._database.write(lambda c: attendance.attend(c, scope, run.run_id)):
                 await self._resume(scope, run.run_id)
@@ -424,7 +426,7 @@ class RunManager:
             return
         if status.phase in PHASES_AT_REST:
             self._pausing.discard(run_id)
-            self._hosts.forget(run_id, f"the run has {status.phase.value}")
+            self._hosts.forget(run_id, f"the run {ended_text(RunState(status.phase.value))}")
             self._worker.cancel_soon(run_id)
         elif status.phase is Phase.PAUSING:
             self._pausing.add(run_id)
@@ -599,6 +601,6 @@ class RunManager:
         if state is None:
             return False
         failpoint("summary.after_commit")
-        self._hosts.forget(run_id, f"the run has {state.value}")
+        self._hosts.forget(run_id, f"the run {ended_text(state)}")
         self.notifier.notify(run_id)
         return True

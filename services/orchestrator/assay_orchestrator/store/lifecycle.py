@@ -176,7 +176,7 @@ def refusal(run_id: str, phase: Phase, command: Command) -> WrongStateError:
             f"run {run_id} is cancelled and cannot be resumed: start a new one", reason="RUN_FINISHED"
         )
     if phase in _ENDED_PHASES:
-        return WrongStateError(f"run {run_id} has already {phase.value}", reason="RUN_FINISHED")
+        return ended_refusal(run_id, RunState(phase.value))
     remedy = {
         Command.RETRY: "pause it, or wait for its end, before its errors are retried",
         Command.CHANGE_CAP: "pause it before its spend cap is changed",
@@ -209,3 +209,13 @@ def is_shown_waiting(state: RunState, cause: PauseCause | None, storage_problem:
     """Return whether clients see a run as waiting for storage; see `client_view`."""
     phase = phase_of(state, cause)
     return phase is Phase.WAITING_FOR_STORAGE or (bool(storage_problem) and phase in RUNNABLE_PHASES)
+
+
+def ended_refusal(run_id: str, state: RunState) -> WrongStateError:
+    """Return the error of a request to a run that has ended in a state."""
+    return WrongStateError(f"run {run_id} {ended_text(state, 'already ')}", reason="RUN_FINISHED")
+
+
+def ended_text(state: RunState, adverb: str = "") -> str:
+    """Return how a run ended, e.g. "has succeeded" or "was cancelled"; an adverb ends with a space."""
+    return f"{'was' if state is RunState.CANCELLED else 'has'} {adverb}{state.value}"
