@@ -6,6 +6,7 @@ import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from assay.client.group_progress import GroupProgress
 from assay.client.progress import make_progress
 from assay.model.agent_response import AgentStatus
 from assay.model.run import AgentSettings, CaseResult, DatasetRef, MetricSettings, Run, RunCounts, RunSettings, RunState
@@ -111,6 +112,28 @@ def test_a_run_with_repeats_counts_rows(capsys: pytest.CaptureFixture[str]) -> N
                 CaseResult(f"c{index // 3}", index // 3, index % 3, "", AgentStatus.SUCCESS, True, (), 1.0, "")
             )
     assert capsys.readouterr().err.splitlines()[-1] == "96/96 rows  100.0% passed"
+
+
+def test_a_row_that_is_replaced_is_counted_once(capsys: pytest.CaptureFixture[str]) -> None:
+    """Where errors are retried, rows come again with another outcome: none is counted twice, and the last holds."""
+    run = going(8)
+    run = replace(run, settings=replace(run.settings, repeats=2))
+    with make_progress(run, hidden=False, clock=lambda: 0.0) as progress:
+        for index in (*range(8), 2, 5, 5):
+            passed = True if index not in (2, 5) else None
+            progress.take(CaseResult("c", index // 2, index % 2, "", AgentStatus.SUCCESS, passed, (), 1.0, ""))
+        progress.take(CaseResult("c", 1, 0, "", AgentStatus.SUCCESS, True, (), 1.0, ""))
+        progress.take(CaseResult("c", 2, 1, "", AgentStatus.SUCCESS, False, (), 1.0, ""))
+    assert capsys.readouterr().err.splitlines()[1:] == ["8/8 rows  100.0% passed", "8/8 rows  87.5% passed"]
+
+
+def test_variants_count_a_row_once() -> None:
+    """The rows of each variant are counted by case and repeat, whatever its watch brings again."""
+    progress = GroupProgress({"a": going(3)}, hidden=True)
+    take = progress.taker("r1")
+    for index in (0, 1, 1, 2, 2):
+        take(CaseResult("c", index, 0, "", AgentStatus.SUCCESS, True, (), 1.0, ""))
+    assert progress.line() == "a 3/3"
 
 
 def test_the_live_line_never_wraps(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any, Protocol
 
+from assay.client.row_outcomes import RowOutcomes
 from assay.model.run import CaseResult, Run, RunState, StateChange
 from assay.reports.judging_text import judge_line, judging_cost
 from assay.reports.run_description import cases_over_dataset
@@ -78,11 +79,12 @@ class _Hidden:
         self._run = run
         self._clock = clock
         self._total = run.counts.total
-        self._done = self._passed = self._failed = 0
+        self._rows = RowOutcomes(run.settings.repeats)
         self._judging_usd: float | None = None
         self._done_before = 0  # rows that were stored when this began to watch
         self._begun_with = 0
         self._begun_at = self._shown_at = clock()
+        self._is_stale = False  # whether a row was replaced since the line was shown
         self._unsaid = ""
         self._starting = ""
         self._starting_since: float | None = None
@@ -102,17 +104,17 @@ class _Hidden:
             self.say(self._unsaid)
             self._unsaid = ""
         if isinstance(event, CaseResult):
-            self._done += 1
-            if self._done <= self._done_before + 1:
+            is_new = self._rows.take(event)
+            self._is_stale = self._is_stale or not is_new
+            if is_new and self._done <= self._done_before + 1:
                 # Neither the time that services take to start nor rows of an earlier hour say how fast cases go.
                 self._begun_at = self._shown_at = self._clock()
                 self._begun_with = self._done
-            self._passed += event.passed is True
-            self._failed += event.passed is False
             if (cost := judging_cost(event)) is not None:
                 self._judging_usd = (self._judging_usd or 0.0) + cost
-            if self._clock() - self._shown_at >= self.every_s or self._done == self._total:
+            if self._clock() - self._shown_at >= self.every_s or (is_new and self._done == self._total):
                 self._shown_at = self._clock()
+                self._is_stale = False
                 self.show()
         elif isinstance(event, Run):
             self._done_before = event.counts.finished
@@ -121,6 +123,10 @@ class _Hidden:
         elif event.reason:
             # Printed when the run continues; a run that stays paused ends with a sentence of its own.
             self._unsaid = f"{event.state.value}: {event.reason}"
+
+    @property
+    def _done(self) -> int:
+        return self._rows.done
 
     def wait_for(self, services: Sequence[str]) -> None:
         """Take the names of the services that are still starting."""
@@ -148,8 +154,8 @@ class _Hidden:
             return f"{self._done}/{self._total} {self._unit}  {self._starting} {_duration(seconds)}"
         seconds = self._clock() - self._begun_at
         rate = (self._done - self._begun_with) / seconds if seconds >= _LEAST_SPAN_S else 0.0
-        decided = self._passed + self._failed
-        passed = f"{self._passed / decided:.1%} passed" if decided else "no row has a verdict"
+        decided = self._rows.passed + self._rows.failed
+        passed = f"{self._rows.passed / decided:.1%} passed" if decided else "no row has a verdict"
         speed = ""
         if rate > 0:
             speed = f"  {rate:.0f} {self._unit}/s" if rate >= 10 else f"  {rate:.1f} {self._unit}/s"
@@ -178,8 +184,9 @@ class PlainProgress(_Hidden):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._judging_usd is not None and self._done < self._total:
-            self.show()  # what was paid before the run ended early
+        # What was paid before the run ended early, and what became of rows that were replaced.
+        if self._is_stale or (self._judging_usd is not None and self._done < self._total):
+            self.show()
 
     def show_start(self) -> None:
         if self._starting:
