@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from assay.errors import AssayError, ConflictError, InvalidInputError, NotFoundError, WrongStateError
+from assay.errors import AssayError, ConflictError, InvalidInputError, NotFoundError, WrongStateError, count_problems
 from assay.text.unsafe_text import clean
 from assay_cli.exit_status import EXIT_INFRASTRUCTURE, EXIT_INTERRUPTED, EXIT_USAGE
 from assay_cli.output.streams import discard_unwritten, is_output_error
@@ -67,7 +67,7 @@ def _show(error: AssayError) -> None:
 
     problems = error.problems if isinstance(error, InvalidInputError) else []
     if len(problems) > 1:
-        click.echo(f"{len(problems)} problems:", err=True)
+        click.echo(f"{count_problems(problems):,} problems:", err=True)
         for problem in problems:
             click.echo(f"  {clean(str(problem))}", err=True)
     else:

@@ -23,7 +23,7 @@ Domain code raises these; `assay.rpc.status` maps them to status codes and back.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from assay.records import dataclass
 
@@ -46,6 +46,8 @@ __all__ = [
     "UnavailableError",
     "WatchBehindError",
     "WrongStateError",
+    "count_problems",
+    "further_problems",
 ]
 
 
@@ -58,16 +60,33 @@ class Problem:
         field: Path of the field, e.g. "metrics[1].threshold"; empty for the whole input.
         file: The file, as the user named it; empty where there is none.
         line: 1-based line in the file; None where unknown.
+        count: How many problems it stands for: more than one where it ends a list that was cut.
     """
 
     message: str
     field: str = ""
     file: str = ""
     line: int | None = None
+    count: int = 1
 
     def __str__(self) -> str:
         place = self.file + (f":{self.line}" if self.line is not None else "")
         return ": ".join(part for part in (place, self.field, self.message) if part)
+
+
+def further_problems(count: int, *, file: str = "") -> list[Problem]:
+    """Return the last entry of a list of problems that was cut; none where nothing was left out.
+
+    Args:
+        count: How many problems were left out.
+        file: The file, as the user named it.
+    """
+    return [Problem(f"... and {count:,} more", file=file, count=count)] if count else []
+
+
+def count_problems(problems: Iterable[Problem]) -> int:
+    """Return how many problems a list names or counts."""
+    return sum(problem.count for problem in problems)
 
 
 class AssayError(Exception):

@@ -9,7 +9,9 @@ import click
 import pytest
 from click.testing import CliRunner
 
+from assay.client.variants import check_variants
 from assay.comparison.model import ComparisonSettings
+from assay.datasets import records_dataset
 from assay.errors import InvalidInputError
 from assay_cli.commands.compare_variants import (
     VariantOptions,
@@ -169,3 +171,23 @@ def test_a_spec_with_variants_is_validated(folder: Path) -> None:
     assert done.return_value == 2
     assert "toned: case" in done.output
     assert "warm: case" not in done.output
+
+
+def test_a_problem_of_several_variants_names_each_of_them(folder: Path) -> None:
+    """A variable that no case has is a problem of both prompts; fifty are listed, and all are counted."""
+    (folder / "eval" / "cases.jsonl").write_text('{"input": "q", "expected_output": "a"}\n' * 60)
+    spec = folder / "eval" / "assay.yaml"
+    variants = "[{name: a, set: {agent.prompt: '{{tone}}'}}, {name: b, set: {agent.prompt: '{{tone}} {{input}}'}}]"
+    spec.write_text(f"{SPEC}variants: {variants}\n")
+    done = CliRunner().invoke(validate, [str(spec), "--server", "127.0.0.1:1"], standalone_mode=False)
+    lines = done.output.partition("60 problems:\n")[2].splitlines()
+    assert lines[0].startswith("  cases.jsonl: a, b: case "), done.output
+    assert lines[50:] == ["  cases.jsonl: a, b: ... and 10 more"]
+
+
+def test_a_problem_of_the_dataset_names_no_variant(folder: Path) -> None:
+    """What is wrong with the dataset itself is listed once, whatever is asked."""
+    specs = variant_specs(VariantOptions(prompts=("terse.md", "long.md"), spec=folder / "eval"))
+    with pytest.raises(InvalidInputError) as caught:
+        check_variants(specs, records_dataset([{"input": ["q"]}]))
+    assert [problem.field for problem in caught.value.problems] == ["record 1, input"]

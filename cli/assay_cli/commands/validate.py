@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from assay.datasets.choices import FORMAT_NAMES
-from assay.errors import AssayError, InvalidInputError, Problem
+from assay.errors import AssayError, InvalidInputError, Problem, count_problems
 from assay.model.command_options import command_line
 from assay.model.run_settings import AgentSettings
 from assay.reports.metric_text import count_text
@@ -305,7 +305,7 @@ def _finish(found: _Findings, as_json: bool) -> int:
     for line in found.lines:
         click.echo(clean(line))
     if problems:
-        click.echo(f"{len(problems)} problem{'s' if len(problems) > 1 else ''}:", err=True)
+        click.echo(f"{count_text(count_problems(problems), 'problem')}:", err=True)
         for problem in problems:
             click.echo(f"  {clean(str(problem))}", err=True)
         if found.agent_traceback:

@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING
 
 from assay.client.shuffled_cases import shuffled_cases
 from assay.datasets.unused_fields import unscored_turns, unused_fields
-from assay.errors import AssayError, DatasetError, NotFoundError, Problem, SpecError, UnavailableError
+from assay.errors import (
+    AssayError,
+    DatasetError,
+    NotFoundError,
+    Problem,
+    SpecError,
+    UnavailableError,
+    further_problems,
+)
 from assay.judging.recorded_verdicts import CasesWithVerdicts
 from assay.metrics.assertions import why_unmade
 from assay.metrics.checks.unmade_checks import NO_JUDGE_FOR_IT, not_made
@@ -89,18 +97,19 @@ def _check_repeats(spec: Spec, dataset: Dataset, info: DatasetInfo) -> list[Prob
     repeats = spec.settings.repeats
     if spec.settings.agent.adapter != "replay" or repeats == 1:
         return []
-    single = 0
+    single = short = 0
     problems: list[Problem] = []
     for case in dataset.cases():
         count = len(case.recorded_repeats) + 1
         single += count == 1
-        if 1 < count < repeats and len(problems) < _MOST_PROBLEMS:
+        short += 1 < count < repeats
+        if 1 < count < repeats and short <= _MOST_PROBLEMS:
             message = (
                 f"holds {count} recorded answers, and the run has {repeats} repeats: record as many, or one for all"
             )
             problems.append(Problem(message, f"case {case.case_id}", file=info.name))
     if problems:
-        raise DatasetError(problems)
+        raise DatasetError([*problems, *further_problems(short - len(problems), file=info.name)])
     is_compared = any(metric.kind == "consistency" for metric in spec.settings.metrics)
     if not single or not is_compared:
         return []
@@ -123,7 +132,7 @@ def _check_prompts(spec: Spec, dataset: Dataset, info: DatasetInfo) -> None:
         for message in case_problems(templates, case)
     )
     if found := list(itertools.islice(problems, _MOST_PROBLEMS)):
-        raise DatasetError(found)
+        raise DatasetError([*found, *further_problems(sum(1 for _ in problems), file=info.name)])
 
 
 async def wait_for_stack(

@@ -15,7 +15,7 @@ from assay.comparison.stopping_settings import planned_stopping
 from assay.errors import AssayError, InvalidInputError, NotFoundError, Problem, SpecError
 from assay.filters.run_filter import RunFilter
 from assay.model.labels import VARIANT_LABEL
-from assay.spec.variants import MAX_VARIANTS, shared_first
+from assay.spec.variants import MAX_VARIANTS
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Sequence
@@ -41,19 +41,23 @@ def check_variants(specs: Sequence[Spec], dataset: Dataset) -> DatasetInfo:
     Raises:
         InvalidInputError: It is wrong, or does not fit a variant; holds every problem, with the variants it is of.
     """
-    found: list[Sequence[Problem]] = []
+    dataset.check()  # what is wrong with the dataset itself is of no variant
+    variants_of: dict[Problem, list[str]] = {}
     infos: list[DatasetInfo] = []
     for spec in specs:
         try:
             infos.append(check_inputs(spec, dataset))
-            found.append(())
         except InvalidInputError as error:
-            found.append(error.problems)
-    names = [name_of(spec) for spec in specs]
-    if problems := shared_first(found, lambda i, one: dataclasses.replace(one, field=f"{names[i]}: {one.field}")):
-        raise InvalidInputError(problems)
+            for problem in error.problems:
+                variants_of.setdefault(problem, []).append(name_of(spec))
+    if variants_of:
+        raise InvalidInputError([_of_variants(problem, names) for problem, names in variants_of.items()])
     warnings = tuple(dict.fromkeys(warning for info in infos for warning in info.warnings))
     return dataclasses.replace(infos[0], warnings=warnings)
+
+
+def _of_variants(problem: Problem, names: Sequence[str]) -> Problem:
+    return dataclasses.replace(problem, field=": ".join(filter(None, (", ".join(names), problem.field))))
 
 
 def name_of(spec: Spec) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from assay.datasets.fields import is_blank
 from assay.datasets.records import shown
-from assay.errors import DatasetError, Problem
+from assay.errors import DatasetError, Problem, further_problems
 
 if TYPE_CHECKING:
     from assay.datasets.fields import Layout
@@ -50,6 +50,7 @@ class Diagnostics:
     _problems: list[Problem] = field(default_factory=list)
     _left_out: list[Problem] = field(default_factory=list)
     _last_left_out: int = 0
+    _unlisted_count: int = 0
     _warnings: dict[str, tuple[Problem, int]] = field(default_factory=dict)
 
     def report(self, message: str, *, record: Record | None = None, name: str = "", line: int | None = None) -> None:
@@ -63,6 +64,8 @@ class Diagnostics:
             self.problem_count += 1
         if len(listed) < _MAX_PROBLEMS:
             listed.append(self._problem(message, record, name, line))
+        else:
+            self._unlisted_count += 1
 
     def left_out(self) -> tuple[Problem, ...]:
         """Return what is wrong with the records that are left out; only the first fifty problems."""
@@ -84,11 +87,7 @@ class Diagnostics:
 
     def error(self) -> DatasetError:
         """Return the error with every problem."""
-        more = self.problem_count - len(self._problems)
-        listed = [*self._problems, *self._left_out]
-        if more:
-            listed.append(Problem(f"... and {more} more", file=self.file))
-        return DatasetError(listed)
+        return DatasetError([*self._problems, *self._left_out, *further_problems(self._unlisted_count, file=self.file)])
 
     def warnings(self) -> tuple[Problem, ...]:
         """Return one warning of each kind."""

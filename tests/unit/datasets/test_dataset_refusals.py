@@ -9,11 +9,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 
 from assay.datasets import open_dataset
 from assay.errors import DatasetError
 from assay.model.run_settings import CaseSelection
+from assay_cli.failures import exit_status
 
 Write = Callable[..., str]
 Refusal = Callable[..., list[str]]
@@ -190,6 +192,18 @@ def test_the_fiftieth_problem_is_the_last_one_listed(write: Write, refusal: Refu
     problems = refusal(write("x.jsonl", [{"input": [n]} for n in range(60)]))
     assert len(problems) == 51
     assert problems[-1] == "x.jsonl: ... and 10 more"
+
+
+def test_a_command_counts_the_problems_that_it_does_not_list(
+    write: Write, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The first line has the number of all problems, and the last line the number of those that are not listed."""
+    path = write("x.jsonl", [{"input": [n]} for n in range(60)])
+    monkeypatch.setattr("sys.argv", ["assay"])
+    assert exit_status(click.Command("check", callback=open_dataset(path).check)) == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert (lines[0], lines[-1]) == ("60 problems:", "  x.jsonl: ... and 10 more")
+    assert len(lines) == 52
 
 
 @pytest.mark.parametrize(
