@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.report_documents import HOSTILE, agent_error, document, failed, gate, row, score, written
+from tests.report_documents import HOSTILE, agent_error, document, failed, gate, metric, row, score, written
 
 from assay.reports.junit_document import write_junit
 from assay.reports.report import report_of_file
@@ -137,6 +137,26 @@ def test_each_reader_gets_every_case_once(tmp_path: Path) -> None:
     assert ("data/cases.json", "assay.manual", "r", 3.704) in publisher(tree)
     assert ("assay.yaml", "assay.manual.gates", "mrr > 0.5", 0.0) in publisher(tree)
     assert flaky(tree) == set()
+
+
+@pytest.mark.parametrize(
+    ("verdict", "source", "errors", "status"),
+    [
+        ("PASS", "threshold", 0, "skipped"),
+        ("FAIL", "threshold", 0, "skipped"),
+        ("FAIL", "threshold", 2, "error"),
+        ("INCOMPLETE", "threshold", 0, "error"),
+        ("INCOMPLETE", "gate", 0, "error"),
+    ],
+)
+def test_a_threshold_without_data_is_no_error_of_a_run_that_others_decide(
+    tmp_path: Path, verdict: str, source: str, errors: int, status: str
+) -> None:
+    """The file agrees with the verdict: what it skips is skipped, and what keeps a run from one is an error."""
+    none = gate("judge_score > 0.75", "incomplete", actual=None, reason="computed on no row", source=source)
+    results = {"similarity": metric(), "judge_score": metric(n_error=errors)}
+    found = document([row()], results, gates=[gate(source=source), none], overall_status=verdict)
+    assert gitlab(tree_of(tmp_path, found))["judge_score > 0.75"][1] == status
 
 
 def test_suites_and_their_properties(tmp_path: Path) -> None:

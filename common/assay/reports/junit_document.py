@@ -208,7 +208,7 @@ def _gate_cases(head: Head) -> Sequence[tuple[Outcome, str]]:
     place = f" file={xml_attribute(head['run']['spec_path'])}" if head["run"].get("spec_path") else ""
     named = Counter[str]()
     for gate in head["summary"]["gates"]:
-        outcome, expression = _GATES[gate["outcome"]], gate["expression"]
+        outcome, expression = _gate_outcome(head, gate), gate["expression"]
         named[expression] += 1
         name = expression if named[expression] == 1 else f"{expression} ({named[expression]})"
         actual = "not computed" if gate["actual"] is None else f"actual {gate['actual']:.4g}"
@@ -216,6 +216,16 @@ def _gate_cases(head: Head) -> Sequence[tuple[Outcome, str]]:
         inside = "" if outcome is Outcome.PASSED else _complaint(outcome, message, "")
         found.append((outcome, _testcase(_class(head, "gates"), name, place, 0.0, inside)))
     return found
+
+
+def _gate_outcome(head: Head, gate: Mapping[str, Any]) -> Outcome:
+    """Return the outcome of a gate; a threshold without data is skipped where the others decide the run."""
+    if gate["outcome"] == "incomplete" and gate["source"] == "threshold":
+        verdict = head["summary"]["overall_status"]
+        found = head["results"].get(gate["expression"].split()[0], {})
+        if verdict == "PASS" or (verdict == "FAIL" and found.get("n_error") == 0):
+            return Outcome.NO_VERDICT
+    return _GATES[gate["outcome"]]
 
 
 def _properties(report: Report, plan: _Plan) -> str:
