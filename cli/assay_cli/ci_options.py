@@ -38,6 +38,12 @@ def ci_options(command: F) -> F:
         help="Name of the comment, of which a pull request has one per spec and key; default: default.",
     )
     @click.option("--annotations", is_flag=True, help="Print what failed as annotations of a GitHub job.")
+    @click.option(
+        "--annotations-file",
+        type=_FILE,
+        metavar="FILE",
+        help="File for these annotations, to be printed later; is replaced; default: none.",
+    )
     @functools.wraps(command)
     def with_ci(
         *args: Any,
@@ -46,13 +52,14 @@ def ci_options(command: F) -> F:
         comment_file: Path | None,
         comment_key: str,
         annotations: bool,
+        annotations_file: Path | None,
         **kwargs: Any,
     ) -> Any:
         ci = None
-        if annotations or junit or summary or comment_file:
+        if annotations or annotations_file or junit or summary or comment_file:
             from assay.reports.ci_outputs import CiOutputs  # imported here: it writes every format that CI servers take
 
-            ci = CiOutputs(junit, summary, comment_file, comment_key, annotations)
+            ci = CiOutputs(junit, summary, comment_file, comment_key, annotations, annotations_file)
             ci.check()
         return command(*args, ci=ci, **kwargs)
 

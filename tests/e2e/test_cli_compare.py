@@ -146,7 +146,9 @@ def test_a_run_against_a_baseline(two_runs: Path, shared_cli: Cli) -> None:
     assert "PASS" in done.stdout
     assert "significantly worse" in done.stdout
     assert "::error title=regression::" in done.stdout
-    assert "significantly worse" in (cli.folder / "comment.md").read_text("utf-8")
+    comment = (cli.folder / "comment.md").read_text("utf-8")
+    assert "significantly worse" in comment
+    assert comment.splitlines()[1] == "## REGRESSION: `small`"
     assert 'classname="assay.small.comparison"' in (cli.folder / "junit.xml").read_text("utf-8")
     assert cli.run("run", "--no-progress", "--quiet", *against, "--max-drop", "1", "--fail-on", "never").returncode == 0
     other = cli.run("run", "--no-progress", "--report", "json", *against, "--primary", "exact_mach", status=3)

@@ -11,6 +11,7 @@ import pytest
 from markdown_it import MarkdownIt
 from tests.report_documents import HOSTILE, document, failed, gate, row
 
+from assay.comparison.decision import NOT_COMPARABLE, REGRESSION, UNDECIDED, Decision
 from assay.errors import InvalidInputError, SetupError
 from assay.reports.annotations import MOST_ANNOTATIONS, annotation_lines
 from assay.reports.ci_outputs import MAX_SUMMARY_BYTES, CiOutputs
@@ -28,14 +29,14 @@ MISSED: dict[str, Any] = {
 }
 
 
-def made(folder: Path, found: Mapping[str, Any], outputs: CiOutputs) -> str:
-    """Write the outputs of a document; return what is printed."""
+def made(folder: Path, found: Mapping[str, Any], outputs: CiOutputs, decision: Decision | None = None) -> str:
+    """Write the outputs of a document, compared or not; return what is printed."""
     source = folder / "source.json"
     source.write_text(json.dumps(found), encoding="utf-8")
     printed = io.StringIO()
     outputs.check()
     with report_of_file(source) as report:
-        outputs.write(report, printed)
+        outputs.write(report, printed, decision=decision)
     return printed.getvalue()
 
 
@@ -114,6 +115,42 @@ def test_only_what_is_asked_for_is_written(tmp_path: Path) -> None:
     assert sorted(path.name for path in folder.iterdir()) == ["c.md", "j.xml", "s.md"]
     comment = (folder / "c.md").read_text("utf-8")
     assert comment.startswith("<!-- assay:manual:linux -->\n## FAIL: `manual`\n")
+
+
+@pytest.mark.parametrize(
+    ("status", "word", "title", "element"),
+    [
+        (REGRESSION, "REGRESSION", "regression", "failure"),
+        (NOT_COMPARABLE, "NOT COMPARABLE", "not comparable", "error"),
+        (UNDECIDED, "UNDECIDED", "undecided", "error"),
+    ],
+)
+def test_a_comparison_that_fails_the_job_is_said_first(
+    tmp_path: Path, status: int, word: str, title: str, element: str
+) -> None:
+    """A run that passes by itself has no PASS in the first line of what CI shows where its comparison fails the job."""
+    wanted = CiOutputs(tmp_path / "j.xml", tmp_path / "s.md", tmp_path / "c.md", annotations=True)
+    decision = Decision(status, ("it is worse",))
+    printed = made(tmp_path, document([row()]), wanted, decision)
+    assert printed == f"::error title={title}::it is worse\n"
+    for file in ("s.md", "c.md"):
+        lines = (tmp_path / file).read_text("utf-8").splitlines()
+        assert lines[1] == f"## {word}: `manual`"
+        assert lines[3] == f"Against the baseline: {word} (it is worse). The run by itself: PASS."
+    assert f'<{element} message="it is worse"' in (tmp_path / "j.xml").read_text("utf-8")
+    made(tmp_path, document([failed("a")], **MISSED), wanted, decision)
+    assert (tmp_path / "c.md").read_text("utf-8").splitlines()[1] == "## FAIL: `manual`"
+
+
+def test_annotations_in_a_file_are_those_that_are_printed(tmp_path: Path) -> None:
+    """A job that may not print them at once prints the file later; of a run that passed it is empty."""
+    path = tmp_path / "annotations"
+    found = document([failed("a")], **MISSED)
+    printed = made(tmp_path, found, CiOutputs(annotations=True))
+    assert made(tmp_path, found, CiOutputs(annotations_file=path)) == ""
+    assert path.read_text("utf-8") == printed
+    made(tmp_path, document([row()]), CiOutputs(annotations_file=path))
+    assert path.read_text("utf-8") == ""
 
 
 def test_the_marker_of_a_comment_is_hidden_whatever_its_names_are(tmp_path: Path) -> None:

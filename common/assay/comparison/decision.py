@@ -14,6 +14,12 @@ if TYPE_CHECKING:
     from assay.comparison.model import Comparison, MetricComparison, PairComparison
 
 NO_REGRESSION, FAILED, NOT_COMPARABLE, UNDECIDED = 0, 1, 3, 4
+_WORDS = {
+    NO_REGRESSION: "no regression",
+    FAILED: "undecided",
+    NOT_COMPARABLE: "not to be compared",
+    UNDECIDED: "undecided",
+}
 _UNDECIDED = frozenset({Verdict.INCONCLUSIVE, Verdict.NO_DATA, Verdict.WITHHELD})
 
 
@@ -49,6 +55,11 @@ class Decision:
     exit_status: int
     reasons: tuple[str, ...]
     is_regression: bool = False
+
+    @property
+    def word(self) -> str:
+        """The decision in a word or a few, such as "regression"."""
+        return "regression" if self.is_regression else _WORDS[self.exit_status]
 
 
 def decide(comparison: Comparison, rules: DecisionRules) -> Decision:

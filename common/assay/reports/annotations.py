@@ -34,9 +34,9 @@ def annotation_lines(report: Report, environ: Mapping[str, str] = os.environ) ->
     return [*gates, *_cases(report, MOST_ANNOTATIONS - len(gates), environ)]
 
 
-def comparison_line(title: str, sentence: str, environ: Mapping[str, str] = os.environ) -> str:
-    """Return the workflow command that says what a comparison with a baseline came to."""
-    return _line("", None, title, sentence, environ)
+def comparison_line(title: str, message: str, environ: Mapping[str, str] = os.environ) -> str:
+    """Return the workflow command that says why a run fails beside its baseline."""
+    return _line("", None, title, message, environ)
 
 
 def _gates(head: Mapping[str, Any], environ: Mapping[str, str]) -> Iterator[str]:

@@ -13,7 +13,7 @@ from assay.reports.annotations import annotation_lines, comparison_line
 from assay.reports.atomic import atomic_writer, check_folder
 from assay.reports.case_outcomes import Outcome
 from assay.reports.comparison.markdown import comparison_section
-from assay.reports.comparison.sentences import decision_word, verdict_sentence
+from assay.reports.comparison.sentences import verdict_sentence
 from assay.reports.junit_document import ComparedWithBaseline, write_junit
 from assay.reports.markdown_document import markdown_document
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from assay.comparison.decision import Decision
     from assay.reports.comparison.comparison_report import ComparisonReport
     from assay.reports.report import Report
 
@@ -38,6 +39,7 @@ class CiOutputs:
         comment_file: The text of a comment, which is replaced; its first line names spec and key.
         comment_key: Distinguishes the comments of one spec.
         annotations: Whether annotations are printed.
+        annotations_file: The file for annotations, which is replaced.
     """
 
     junit: Path | None = None
@@ -45,6 +47,7 @@ class CiOutputs:
     comment_file: Path | None = None
     comment_key: str = "default"
     annotations: bool = False
+    annotations_file: Path | None = None
 
     def __bool__(self) -> bool:
         return bool(self.annotations or list(self._files()))
@@ -63,33 +66,82 @@ class CiOutputs:
         if problems := [said for option, path in self._files() if (said := _problem(option, path))]:
             raise SetupError("\n".join(problems))
 
-    def write(self, report: Report, out: IO[str], compared: ComparisonReport | None = None) -> None:
+    def write(
+        self,
+        report: Report,
+        out: IO[str],
+        compared: ComparisonReport | None = None,
+        decision: Decision | None = None,
+    ) -> None:
         """Write the files, and print annotations.
 
         Args:
             report: The report.
             out: Takes annotations, a line each.
             compared: The run's comparison with its baseline; None without one.
+            decision: What the comparison comes to, also where it could not be made; None for that of `compared`.
 
         Raises:
             SetupError: A file cannot be written.
         """
+        against = _Against(compared, compared.decision if compared is not None else decision)
         if self.junit is not None:
             with atomic_writer(self.junit, option="--junit") as file:
-                write_junit(report, file, _as_test_case(compared))
+                write_junit(report, file, against.as_test_case())
         if self.comment_file is not None:
             with atomic_writer(self.comment_file, option="--comment-file") as file:
-                file.write(f"{comment_marker(report, self.comment_key)}\n{_markdown(report, compared)}")
+                file.write(f"{comment_marker(report, self.comment_key)}\n{_markdown(report, against)}")
         if self.summary is not None:
-            _add_summary(report, self.summary, compared)
+            _add_summary(report, self.summary, against)
+        if not self.annotations and self.annotations_file is None:
+            return
+        lines = [f"{line}\n" for line in (*annotation_lines(report), *against.annotation_lines())]
         if self.annotations:
-            out.writelines(f"{line}\n" for line in annotation_lines(report))
-            if compared is not None and compared.decision.exit_status == FAILED:
-                out.write(f"{comparison_line(decision_word(compared), verdict_sentence(compared))}\n")
+            out.writelines(lines)
+        if self.annotations_file is not None:
+            with atomic_writer(self.annotations_file, option="--annotations-file") as file:
+                file.writelines(lines)
 
     def _files(self) -> Iterator[tuple[str, Path]]:
-        given = (("--junit", self.junit), ("--summary", self.summary), ("--comment-file", self.comment_file))
+        given = (
+            ("--junit", self.junit),
+            ("--summary", self.summary),
+            ("--comment-file", self.comment_file),
+            ("--annotations-file", self.annotations_file),
+        )
         yield from ((option, path) for option, path in given if path is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class _Against:
+    """A run's comparison with its baseline; None in both where there is no baseline.
+
+    Args:
+        compared: The comparison; None where it could not be made.
+        decision: What it comes to.
+    """
+
+    compared: ComparisonReport | None
+    decision: Decision | None
+
+    def as_test_case(self) -> ComparedWithBaseline | None:
+        """Return the comparison as a test case of a JUnit file; None without a baseline."""
+        if self.decision is None:
+            return None
+        status = self.decision.exit_status
+        outcome = Outcome.PASSED if status == NO_REGRESSION else Outcome.FAILED if status == FAILED else Outcome.ERROR
+        name = self.compared.comparison.variants[0].run_id if self.compared is not None else "the baseline"
+        return ComparedWithBaseline(name, outcome, self._message(self.decision))
+
+    def annotation_lines(self) -> list[str]:
+        """Return the annotation of a comparison that fails the job; none of another."""
+        if self.decision is None or self.decision.exit_status == NO_REGRESSION:
+            return []
+        return [comparison_line(self.decision.word, self._message(self.decision))]
+
+    def _message(self, decision: Decision) -> str:
+        said = [verdict_sentence(self.compared)] if self.compared is not None else []
+        return " ".join((*said, *decision.reasons))
 
 
 def comment_marker(report: Report, key: str) -> str:
@@ -114,31 +166,22 @@ def _problem(option: str, path: Path) -> str:
     return ""
 
 
-def _markdown(report: Report, compared: ComparisonReport | None, max_bytes: int | None = None) -> str:
+def _markdown(report: Report, against: _Against, max_bytes: int | None = None) -> str:
     """Return a report as Markdown, behind it the comparison with a baseline, which comes first where room is short."""
-    section = "" if compared is None else f"\n{comparison_section(compared)}"
+    section = "" if against.compared is None else f"\n{comparison_section(against.compared)}"
     room = None if max_bytes is None else max_bytes - len(section.encode())
     if room is not None and room < 0:
         section, room = "", max_bytes
-    return markdown_document(report, max_bytes=room) + section
+    return markdown_document(report, against.decision, max_bytes=room) + section
 
 
-def _as_test_case(compared: ComparisonReport | None) -> ComparedWithBaseline | None:
-    if compared is None:
-        return None
-    status = compared.decision.exit_status
-    outcome = Outcome.PASSED if status == NO_REGRESSION else Outcome.FAILED if status == FAILED else Outcome.ERROR
-    message = " ".join((verdict_sentence(compared), *compared.decision.reasons))
-    return ComparedWithBaseline(compared.comparison.variants[0].run_id, outcome, message)
-
-
-def _add_summary(report: Report, path: Path, compared: ComparisonReport | None) -> None:
+def _add_summary(report: Report, path: Path, against: _Against) -> None:
     """Add the report to a summary that other commands may have written to, as far as there is room."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("ab") as file:
             room = MAX_SUMMARY_BYTES - file.tell() - 2
-            text = _markdown(report, compared, max(0, room))
+            text = _markdown(report, against, max(0, room))
             # Blank lines around it: it ends with HTML, which Markdown that follows at once would belong to.
             file.write(f"\n{text}\n".encode() if text else b"")
     except OSError as error:

@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from assay.comparison.decision import NO_REGRESSION
 from assay.metrics.core.embedding import vectors_text
 from assay.reports.case_outcomes import CaseOutcome, Outcome, case_outcomes, worst_first
 from assay.reports.metric_text import count_text, partial_text, value_text
@@ -15,6 +16,7 @@ from assay.text.markdown_text import markdown_code, markdown_prose
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from assay.comparison.decision import Decision
     from assay.reports.report import Report
 
     Head = Mapping[str, Any]
@@ -36,17 +38,18 @@ _SIGNS = {"at_least": "≥", "more_than": ">", "at_most": "≤"}
 _URGENCY = ("fail", "incomplete", "pass")
 
 
-def markdown_document(report: Report, *, max_bytes: int | None = None) -> str:
+def markdown_document(report: Report, decision: Decision | None = None, *, max_bytes: int | None = None) -> str:
     """Return a report as Markdown.
 
     Args:
         report: The report.
+        decision: What the run's comparison with its baseline comes to; None without one.
         max_bytes: Of the text in UTF-8 at most, which is cut at rows; None for the limit of comments alone.
     """
     findings = _Findings()
     worst = worst_first(findings.pass_on(case_outcomes(report.rows())), _MOST_WORST)
     head = report.head
-    start = [*_opening(report), *_gates(head), *_metrics(head)]
+    start = [*_opening(report, decision), *_gates(head), *_metrics(head)]
     end = [*_errors(findings), *_recommendations(head), *_effort(head), *_details(head)]
     room = max(0, _MAX_LINES - len(start) - len(end) - _WORST_LINES)
     for count in range(min(len(worst), room), -1, -1):
@@ -85,11 +88,17 @@ class _Findings:
                     self.more_errors += 1
 
 
-def _opening(report: Report) -> Iterator[str]:
+def _opening(report: Report, decision: Decision | None) -> Iterator[str]:
     head, summary = report.head, report.head["summary"]
     partial = partial_text(report.row_count, summary["total"]) + ", " if summary.get("partial") else ""
-    yield f"## {partial}{summary['overall_status']}: {markdown_code(head['run']['name'], _NAME_CHARS) or 'run'}"
+    verdict = summary["overall_status"]
+    against = decision.word.upper() if decision is not None and decision.exit_status != NO_REGRESSION else ""
+    word = against if against and summary["exit_status"] == 0 else verdict  # what the exit status comes from
+    yield f"## {partial}{word}: {markdown_code(head['run']['name'], _NAME_CHARS) or 'run'}"
     yield ""
+    if decision is not None and against:
+        yield f"Against the baseline: {against} ({_sentences(decision.reasons)}). The run by itself: {verdict}."
+        yield ""
     counts = [_pass_rate(summary)]
     if summary["agent_errors"]:
         counts.append(count_text(summary["agent_errors"], "agent error"))

@@ -241,9 +241,10 @@ async def _releasing(rows: AsyncIterator[CaseResult], stack: LocalStack) -> Asyn
 
 def _compare_and_write(options: OutputOptions, report: Report) -> None:
     """Compare a run with its baseline, where there is one, and write what a CI server takes."""
-    compared = options.against.compare(report) if options.against is not None else None
+    against = options.against
+    compared = against.compare(report) if against is not None else None
     if options.ci is not None:
-        options.ci.write(report, options.out, compared)
+        options.ci.write(report, options.out, compared, against.decision if against is not None else None)
 
 
 async def read_for(console: ConsoleSummary, client: Client, run: Run) -> None:

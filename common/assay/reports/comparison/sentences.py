@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 _ADJUSTMENTS = {"holm": "Holm", "bh": "Benjamini-Hochberg"}
 _CLASSICAL = {"chi_square": "chi-square", "fisher_exact": "Fisher's exact", "t_test": "t-test"}
 _OMNIBUS = {"cochran_q": "Cochran's Q", "friedman": "Friedman"}
-_DECISIONS = {0: "no regression", 1: "undecided", 3: "not to be compared", 4: "undecided"}
 _MOST_LISTED = 8
 _NO_LETTERS = re.compile("[^0-9A-Za-z]")
 
@@ -308,15 +307,8 @@ def _batch_cost(report: ComparisonReport) -> str:
 def decision_sentence(report: ComparisonReport) -> str:
     """Return what the comparison means for a pipeline."""
     reasons = "; ".join(report.decision.reasons)
-    said = f"decision: {decision_word(report)}, exit status {report.decision.exit_status}"
+    said = f"decision: {report.decision.word}, exit status {report.decision.exit_status}"
     return f"{said}: {reasons}" if reasons else said
-
-
-def decision_word(report: ComparisonReport) -> str:
-    """Return the decision in a word or a few, such as "regression"."""
-    if report.decision.is_regression:
-        return "regression"
-    return _DECISIONS.get(report.decision.exit_status, "failed")
 
 
 def effort_texts(report: ComparisonReport) -> list[str]:
