@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -76,6 +77,32 @@ def test_what_a_run_prints_is_no_command(shared_project: Cli) -> None:
     assert any(line.startswith("verdict  FAIL") for line in lines[:end])
     assert lines[end + 1].startswith("::error file=assay.yaml,line=5,title=gate FAIL")
     assert not any(line.startswith("::") for line in lines[1:end])
+
+
+def test_arguments_stand_on_several_lines(shared_project: Cli) -> None:
+    """Each word of each line is one argument, whatever it holds: none is code, none is a pattern of files."""
+    (shared_project.folder / "a-file").touch()
+    done, outputs = run_step(shared_project, ARGUMENTS="--quick\n  --label a=*\n--label\tb=$(touch${IFS}made)`id`\n")
+    assert outputs["status"] == "0", done.stderr
+    run = json.loads((shared_project.folder / "runner" / "assay-report" / "results.json").read_text("utf-8"))["run"]
+    assert run["labels"] == {"a": "*", "b": "$(touch${IFS}made)`id`"}
+    assert run["selection"]["limit"] == 10
+    assert not (shared_project.folder / "made").exists()
+
+
+def test_a_regression_is_an_annotation(shared_project: Cli) -> None:
+    """A run that passes by itself, and is worse than its baseline, has the annotation that says so."""
+    cases = [{"id": f"c{number}", "question": str(number), "answer": str(number)} for number in range(40)]
+    shared_project.write("cases.json", json.dumps(cases))
+    shared_project.write("agent.py", "def answer(request):\n    return request.input\n")
+    common = '--dataset cases.json --set gates=["pass_rate>=0"]'
+    run_step(shared_project, ARGUMENTS=common)
+    (shared_project.folder / "runner" / "assay-report" / "results.json").rename(shared_project.folder / "main.json")
+    shared_project.write("agent.py", "def answer(request):\n    return 'no'\n")
+    done, outputs = run_step(shared_project, ARGUMENTS=f"{common}\n--against main.json")
+    assert (outputs["verdict"], outputs["status"]) == ("PASS", "1"), done.stdout
+    assert "\n::error title=regression::" in done.stdout
+    assert "## REGRESSION: `small`" in (shared_project.folder / "summary.md").read_text("utf-8")
 
 
 def test_a_wrong_spec_is_the_status_of_the_job(project: Cli) -> None:
