@@ -32,8 +32,15 @@ def report_option(*names: str, default: str) -> Callable[[F], F]:
     )
 
 
-def chosen_reports(names: Sequence[str], default: tuple[ReportSettings, ...]) -> tuple[ReportSettings, ...]:
+def chosen_reports(
+    names: Sequence[str], default: tuple[ReportSettings, ...], *, option: str = "--report"
+) -> tuple[ReportSettings, ...]:
     """Return the reports that an option names; the default where it is not given.
+
+    Args:
+        names: Its values.
+        default: The reports without it.
+        option: The option, for what is said about its values.
 
     Raises:
         InvalidInputError: A name or an option is wrong; holds every problem.
@@ -45,28 +52,30 @@ def chosen_reports(names: Sequence[str], default: tuple[ReportSettings, ...]) ->
     found = default
     if names:
         problems: list[Problem] = []
-        items = [_item(name.strip(), problems) for each in names for name in each.split(",") if name.strip()]
+        items = [_item(name.strip(), option, problems) for each in names for name in each.split(",") if name.strip()]
         found = read_reports(items, problems)
         if problems:
-            raise InvalidInputError([Problem(problem.message, _shown(problem.field, items)) for problem in problems])
+            raise InvalidInputError(
+                [Problem(problem.message, _shown(problem.field, option, items)) for problem in problems]
+            )
     check_formats(found)
     return found
 
 
-def _item(text: str, problems: list[Problem]) -> str | dict[str, dict[str, Any]]:
+def _item(text: str, option: str, problems: list[Problem]) -> str | dict[str, dict[str, Any]]:
     """Return what a spec would list for "NAME" or "NAME:KEY=VALUE"."""
-    name, colon, option = text.partition(":")
+    name, colon, setting = text.partition(":")
     if not colon:
         return name
-    key, equals, value = option.partition("=")
+    key, equals, value = setting.partition("=")
     if not equals:
-        problems.append(Problem(f"must be FORMAT or FORMAT:OPTION=VALUE, not {text!r}", "--report"))
+        problems.append(Problem(f"must be FORMAT or FORMAT:OPTION=VALUE, not {text!r}", option))
     return {name: {key: {"true": True, "false": False}.get(value, value)}}
 
 
-def _shown(field: str, items: Sequence[object]) -> str:
+def _shown(field: str, option: str, items: Sequence[object]) -> str:
     """Return how a user knows a field of the list: by the format's name."""
     for index, item in enumerate(items):
         if field.startswith(f"reports[{index}]"):
-            return f"--report {item if isinstance(item, str) else next(iter(item))}"  # type: ignore[call-overload]
-    return "--report"
+            return f"{option} {item if isinstance(item, str) else next(iter(item))}"  # type: ignore[call-overload]
+    return option

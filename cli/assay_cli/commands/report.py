@@ -46,7 +46,7 @@ def report(
     from assay.model.report_settings import DEFAULT_REPORTS
     from assay.reports.atomic import check_folder
 
-    wanted = chosen_reports(report_names, () if ci else DEFAULT_REPORTS)
+    wanted = chosen_reports(report_names, () if ci else DEFAULT_REPORTS, option="--format")
     path = Path(run)
     if path.suffix == ".json" or path.is_file():
         folder = output_dir or path.parent
