@@ -6,6 +6,7 @@ import functools
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from assay.records import dataclass
 
@@ -80,12 +81,38 @@ _OPTIONS = (
 )
 
 
+_NAMES = frozenset(
+    ("primary", "margin", "cluster", "adjust", "alpha", "seed", "fail_on", "max_drop", "strict", "allow_mismatch")
+)
 _WHERE = click.option(
     "--where",
     metavar="FILTER",
     default="",
     help="Only cases that meet this filter; the figures have no verdict then; default: all cases.",
 )
+
+
+def check_against(context: click.Context, against: str) -> None:
+    """Raise where options say how a run is compared, and nothing names what it is compared with.
+
+    Args:
+        context: Of the command.
+        against: What --against names; empty without it.
+
+    Raises:
+        click.UsageError: Such an option has no effect.
+    """
+    given = [
+        parameter.opts[0]
+        for parameter in context.command.params
+        if parameter.name in _NAMES and context.get_parameter_source(parameter.name) is ParameterSource.COMMANDLINE
+    ]
+    if given and not against:
+        says = "says" if len(given) == 1 else "say"
+        raise click.UsageError(
+            f"{' and '.join(given)} {says} how a run is compared: name the baseline with --against, or leave "
+            f"{'it' if len(given) == 1 else 'them'} out"
+        )
 
 
 def compare_options(command: F) -> F:

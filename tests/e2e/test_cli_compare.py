@@ -154,6 +154,8 @@ def test_a_run_against_a_baseline(two_runs: Path, shared_cli: Cli) -> None:
     other = cli.run("run", "--no-progress", "--report", "json", *against, "--primary", "exact_mach", status=3)
     assert "PASS" in other.stdout
     assert "not compared with the baseline" in other.stdout
+    alone = cli.run("run", "--no-progress", "--max-drop", "0.02", "--strict", status=2)
+    assert "--max-drop and --strict say how a run is compared: name the baseline with --against" in alone.stderr
     missing = cli.run("run", "--no-progress", "--against", "missing.json", status=2)
     assert "missing.json cannot be read" in missing.stderr
 

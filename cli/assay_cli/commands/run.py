@@ -16,7 +16,7 @@ from assay.text.unsafe_text import clean
 from assay_cli.ci_options import ci_options
 from assay_cli.command_again import command_again
 from assay_cli.command_traces import traced_command
-from assay_cli.compare_options import CompareOptions, against_options
+from assay_cli.compare_options import CompareOptions, against_options, check_against
 from assay_cli.options import (
     bad_case_option,
     connect,
@@ -148,6 +148,7 @@ def run(
     machine for as long as the run takes. Progress goes to stderr, results to stdout.
     """
     form = _form(as_json=as_json, quiet=quiet, verbose=verbose, annotations=ci is not None and ci.annotations)
+    check_against(click.get_current_context(), against)
     if repeats is not None:
         overrides = (*overrides, f"repeats={repeats}")
     overrides = (*overrides, *dataset_overrides(dataset_format, mapping, on_bad_case), *marks.overrides)
