@@ -65,12 +65,21 @@ def test_columns_of_the_preset_sql_agent(tmp_path: Path) -> None:
     assert ",".join(rows[0]) == SQL_COLUMNS + ",extra"
     assert rows[1] == [
         "1", "2026-11-23T16:41:11.687Z", "What is it?", "count", "tenders, projects", "success", "SELECT 1", "3",
-        "It is that.", "1", "0", "1.23", "False", "0.25",
+        "It is that.", "1", "0", "1.2345", "False", "0.25",
     ]  # fmt: skip
     assert [name for name, _ in summary] == ["Metric", *NINE, "Agent Errors", "No Verdict", "extra"]
     assert [value for _, value in summary[1:]] == [
         "1", "0", "1", "0.0%", "50.0%", "50.0%", "1.23", "1.20", "1.50", "0", "0", "0.5"
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("latency_ms", "shown"), [(0.0, "0"), (0.05, "0.00005"), (2000.0, "2"), (1234.5678, "1.2345678"), (None, "")]
+)
+def test_a_row_has_its_latency_in_full(tmp_path: Path, latency_ms: float | None, shown: str) -> None:
+    """No two latencies that differ look alike, and none has an exponent."""
+    rows, _ = tables(tmp_path, document([row(latency_ms=latency_ms)]))
+    assert rows[1][rows[0].index("Latency (s)")] == shown
 
 
 def test_columns_of_other_runs(tmp_path: Path) -> None:

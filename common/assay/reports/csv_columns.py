@@ -92,7 +92,10 @@ def _plain(value: float | None) -> float | int | None:
 
 
 def _seconds(row: Row) -> str | None:
-    return None if row["latency_ms"] is None else f"{row['latency_ms'] / 1000:.2f}"
+    """Return the row's latency to the nanosecond, without needless zeros and without an exponent."""
+    if row["latency_ms"] is None:
+        return None
+    return f"{row['latency_ms'] / 1000:.9f}".rstrip("0").rstrip(".")
 
 
 def _passed(row: Row) -> str | None:
