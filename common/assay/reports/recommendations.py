@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from assay.model.run import GroupSummary, MetricSummary, Run, RunSummary
 
+_REPORTED = ("cost", "latency")
 _SIGNS = {"at_least": "at least", "more_than": "more than", "at_most": "at most"}
 
 
@@ -53,10 +54,17 @@ def _of_agent(run: Run) -> Iterator[str]:
 
 def _of_own_errors(run: Run, summary: RunSummary) -> Iterator[str]:
     for metric in summary.metrics:
-        if metric.n_own_error:
-            failed = (
-                f"{metric.metric} could not be computed on {_rows(metric.n_own_error)} through no fault of the agent"
+        invalid = metric.detail.get("invalid_answers", 0)
+        if invalid:
+            answers = "answer reports" if invalid == 1 else "answers report"
+            kind = next((each.kind for each in run.settings.metrics if each.name == metric.metric), "")
+            yield (
+                f"{metric.metric} could not be computed on {_rows(invalid)}, whose {answers} an invalid "
+                f"{kind if kind in _REPORTED else ' or '.join(_REPORTED)} (negative, or not finite): correct what the "
+                "agent reports, and run these cases again."
             )
+        if own := metric.n_own_error - invalid:
+            failed = f"{metric.metric} could not be computed on {_rows(own)} through no fault of the agent"
             if run.settings.judge is not None and run.settings.judge.recorded_file and _is_judged(run, metric.metric):
                 yield f"{failed}: add the missing verdicts to the recorded file, or run with a judge."
             else:

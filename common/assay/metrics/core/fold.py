@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from assay.model.run import CaseResult
 
 _AGENT_ERROR = "agent_error"
+_INVALID_ANSWER = frozenset(
+    ("invalid_cost", "invalid_latency", "invalid_cost_usd", "invalid_latency_ms", "invalid_latency_s")
+)
+"""Reasons of errors that lie in what the agent reports."""
 
 
 class MeanFold:
@@ -33,7 +37,7 @@ class MeanFold:
         self.target = target
         self.rule = rule
         self.values = ExactSum()
-        self.n_skipped = self.n_error = self.n_own_error = 0
+        self.n_skipped = self.n_error = self.n_own_error = self.n_invalid = 0
         self.passed = self.failed = 0
         self._has_turns = False
 
@@ -47,6 +51,7 @@ class MeanFold:
         else:
             self.n_error += 1
             self.n_own_error += score.reason != _AGENT_ERROR
+            self.n_invalid += score.reason in _INVALID_ANSWER
         self.passed += score.passed is True
         self.failed += score.passed is False
 
@@ -82,5 +87,5 @@ class MeanFold:
             target=self.target,
             meets_target=self.reaches(value, self.target),
             rule=self.rule,
-            detail=self.detail(value),
+            detail={**self.detail(value), **({"invalid_answers": self.n_invalid} if self.n_invalid else {})},
         )
