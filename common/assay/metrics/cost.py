@@ -46,6 +46,9 @@ INFO = MetricInfo(
 )
 
 
+_MISPLACED = "the answer has cost_usd beside usage, and it is read as usage.cost_usd"
+
+
 def cost_usd(
     usage: Usage,
     input_price: float,
@@ -90,18 +93,24 @@ class Cost:
         """Return the row's cost."""
         usage = row.response.usage
         if usage is None:
-            return Score(self.name, ScoreStatus.SKIPPED, reason="no_tokens")
+            return self._skipped("no_tokens", row)
         value, source = usage.cost_usd, "reported"
         if value is None:
             if self._input_price is None or self._output_price is None:
-                return Score(self.name, ScoreStatus.SKIPPED, reason="no_price")
+                return self._skipped("no_price", row)
             value, source = cost_usd(usage, self._input_price, self._output_price, **self._ratios), "prices"
         if value is None:
-            return Score(self.name, ScoreStatus.SKIPPED, reason="no_tokens")
+            return self._skipped("no_tokens", row)
         detail: dict[str, Any] = {"version": self.version, "source": source}
         if value < 0:
             return not_computed(self.name, "invalid_cost", decides=self._threshold is not None, **detail)
         return scored_by_threshold(self, value, self._threshold, detail=detail)
+
+    def _skipped(self, reason: str, row: Row) -> Score:
+        """Return the score of a row without a cost; it says where the agent reports one that is not read."""
+        is_misplaced = "cost_usd" in row.response.metadata
+        detail = {"message": f"{reason.replace('_', ' ')}: {_MISPLACED}"} if is_misplaced else {}
+        return Score(self.name, ScoreStatus.SKIPPED, reason=reason, detail=detail)
 
     def aggregate(self) -> _Fold:
         """Return an empty fold."""

@@ -18,6 +18,7 @@ from assay.metrics.cost import cost_usd
 from assay.model.agent_response import AgentError, AgentErrorKind, AgentResponse, AgentStatus, Usage
 from assay.model.case import Assertion, Case, Turn
 from assay.model.run import ScoreStatus
+from assay.reports.metric_text import reason_text
 from assay.text.edit_distance import edit_distance
 
 if TYPE_CHECKING:
@@ -304,6 +305,22 @@ def test_cost_of_rows(metric: Callable[..., Metric], fold: Callable[..., Any]) -
     assert found.detail["total_usd"] == pytest.approx(0.00595)
     assert metric("cost").score(rows[0]).reason == "no_price"
     assert metric("cost").score(answered(usage=Usage(cost_usd=-1.0))).status is ScoreStatus.ERROR
+
+
+def test_an_invalid_cost_is_counted(metric: Callable[..., Metric], fold: Callable[..., Any]) -> None:
+    """The summary knows which of the errors lie in what the agent reports."""
+    found = fold(metric("cost"), [answered(usage=Usage(cost_usd=cost)) for cost in (-1.0, 0.5)])
+    assert (found.n_own_error, found.detail) == (1, {"total_usd": 0.5, "invalid_answers": 1})
+
+
+def test_a_cost_that_is_not_read_is_named(metric: Callable[..., Metric]) -> None:
+    """An agent that returns cost_usd beside its usage learns where it belongs."""
+    tokens = Usage(input_tokens=1, output_tokens=1)
+    for usage, reason in ((None, "no_tokens"), (tokens, "no_price")):
+        score = metric("cost").score(answered(usage=usage, metadata={"cost_usd": 0.1}))
+        assert (score.status, score.reason) == (ScoreStatus.SKIPPED, reason)
+        assert reason_text(score).endswith("the answer has cost_usd beside usage, and it is read as usage.cost_usd")
+        assert metric("cost").score(answered(usage=usage)).detail == {}
 
 
 def test_tokens_of_rows(metric: Callable[..., Metric], fold: Callable[..., Any]) -> None:
