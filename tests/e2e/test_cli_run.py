@@ -160,6 +160,23 @@ def test_hostile_text_reaches_neither_terminal_nor_report_as_control(shared_proj
     assert "evil" in done.stdout
 
 
+def test_a_run_that_is_resumed_keeps_what_it_was_started_with(shared_project: Cli) -> None:
+    """Options that differ are refused by name, those that agree are taken, and a spec that differs is said to."""
+    shared_project.write("agent.py", "def answer(request):\n    return request.input.upper()\n")
+    options = ("--limit", "5", "--set", "agent.timeout=5s")
+    shared_project.run("run", ".", "--no-progress", *options)
+    run_id = json.loads(shared_project.run("runs", "list", "--json").stdout)[0]["run_id"]
+    again = ("run", ".", "--no-progress", "--resume", run_id)
+    assert "note:" not in shared_project.run(*again, *options).stderr
+    assert "differs from this spec in agent.timeout, selection\n" in shared_project.run(*again).stderr
+    refused = shared_project.run(*again, *options, "--repeats", "2", "--set", 'gates=["pass_rate > 0.2"]', status=2)
+    assert "--repeats and --set have no effect on run" in refused.stderr
+    assert "other values of gates, repeats: leave out what differs" in refused.stderr
+    cases = shared_project.folder / "others.json"
+    cases.write_text('[{"question": "q", "answer": "Q"}]')
+    assert "--dataset has no effect" in shared_project.run(*again, *options, "--dataset", cases, status=2).stderr
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
 def test_an_interrupted_run_is_resumed_without_asking_again(project: Cli, number: signal.Signals) -> None:
     """Ctrl-C and SIGTERM exit with 130 and say how to go on; what was answered is not asked again."""

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from assay.errors import SpecError
 from assay.local.early_start import EarlyStart, early_start
 from assay.records import dataclass
 from assay.text.unsafe_text import clean
@@ -47,6 +46,7 @@ if TYPE_CHECKING:
     from assay.reports.ci_outputs import CiOutputs
     from assay.spec.model import Spec
     from assay_cli.commands.runs.follow import OutputOptions, Recording
+    from assay_cli.resumption import Resumption
 
 _REPORTS = Path("assay-reports")
 
@@ -170,6 +170,12 @@ def run(
             from assay.client.comparing import check_packages
 
             check_packages()
+        resumption = None
+        if resume_id is not None:
+            from assay_cli.resumption import resumption_of
+
+            plain = partial(_load_spec, spec, (), None, None, start)
+            resumption = resumption_of(click.get_current_context(), resume_id, checked, info, plain)
         output = OutputOptions(
             server,
             output_dir,
@@ -183,7 +189,9 @@ def run(
             ci=ci,
         )
         with agent_stdout():  # what the agent prints: stdout is for results
-            work = _Work(checked, cases, info, resume_id, _Baseline(against, options), _load_code(checked), start.stack)
+            work = _Work(
+                checked, cases, info, resumption, _Baseline(against, options), _load_code(checked), start.stack
+            )
             with traced_command("assay run"):
                 return run_async(_run(work, output))
     finally:
@@ -205,7 +213,7 @@ class _Work:
     spec: Spec
     dataset: Dataset
     info: DatasetInfo
-    resume_id: str | None
+    resumption: Resumption | None
     baseline: _Baseline
     code: UserCode
     stack: LocalStack | None
@@ -308,11 +316,11 @@ async def _run(work: _Work, options: OutputOptions) -> int:
                 models,
                 judge_keys=judge_keys,
                 stack=work.stack,
-                on_listening=upload.begin if work.resume_id is None else None,
+                on_listening=upload.begin if work.resumption is None else None,
             ) as (client, stack),
             read_baseline(client, baseline.reference, baseline.options) as against,
         ):
-            run = await _start(client, spec, upload, info, work.resume_id)
+            run = await _start(client, spec, upload, info, work.resumption)
             place = options.output_dir or _REPORTS / run.run_id
             options = dataclasses.replace(options, output_dir=place, against=against)
             return await follow_to_end(client, run, options, code=work.code, stack=stack)
@@ -321,18 +329,16 @@ async def _run(work: _Work, options: OutputOptions) -> int:
         await asyncio.gather(preparing, return_exceptions=True)
 
 
-async def _start(client: Client, spec: Spec, upload: DatasetUpload, info: DatasetInfo, resume_id: str | None) -> Run:
+async def _start(
+    client: Client, spec: Spec, upload: DatasetUpload, info: DatasetInfo, resumption: Resumption | None
+) -> Run:
     from assay.client.run_driver import start_run
     from assay_cli.commands.runs.follow import check_functions
 
-    if resume_id is None:
+    if resumption is None:
         return await start_run(client, spec, upload, info)
-    stored = await client.get_run(await find_run(client, resume_id), partial=False)
-    if stored.settings.agent.target != spec.settings.agent.target:
-        raise SpecError(
-            f"run {stored.run_id} asks the agent {stored.settings.agent.target!r}, and this spec names "
-            f"{spec.settings.agent.target!r}: resume it with the spec that started it"
-        )
+    stored = await client.get_run(await find_run(client, resumption.reference), partial=False)
+    resumption.check(stored)
     check_functions(stored, spec)
     return stored if stored.finished else await client.resume_run(stored.run_id)
 

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from assay.datasets import Dataset, DatasetInfo
     from assay.local.stack import LocalStack
     from assay.model.case import Case
+    from assay.model.run_settings import RunSettings
     from assay.spec.model import Spec
 
 STARTUP_TIMEOUT_S = 120.0
@@ -204,7 +205,7 @@ async def _create_runs(
     try:
         for spec in specs:
             request_id = str(uuid.uuid4())
-            settings = dataclasses.replace(spec.settings, dataset=_reading(info), selection=info.selection)
+            settings = settings_of_run(spec, info)
             try:
                 run = await client.create_run(settings, stored.dataset_id, request_id=request_id)
             except NotFoundError:
@@ -219,6 +220,11 @@ async def _create_runs(
         raise
     failpoint("client.run_created")
     return runs
+
+
+def settings_of_run(spec: Spec, info: DatasetInfo) -> RunSettings:
+    """Return the settings of a run of a spec over its dataset."""
+    return dataclasses.replace(spec.settings, dataset=_reading(info), selection=info.selection)
 
 
 def _reading(info: DatasetInfo) -> DatasetReading:

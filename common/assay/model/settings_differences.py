@@ -1,0 +1,57 @@
+"""Where the settings of two runs differ, by the names that a spec has for them."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from assay.model.run_settings import AgentSettings, RunSettings
+
+_PLAIN = ("name", "gates", "repeats", "preset", "weight", "max_agent_errors", "max_metric_errors", "turns", "note")
+_SELECTED_BY = ("cases", "tags", "categories", "failed_of", "limit")
+_SPEC_NAMES = {"timeout_s": "timeout", "spend_cap_usd": "spend_cap", "canary_rate": "canaries", "rubric_yaml": "rubric"}
+_MISSING = object()
+
+
+def differing_settings(one: RunSettings, other: RunSettings) -> list[str]:
+    """Return the names of the settings that differ, such as "gates", "agent.timeout" and "metrics.rouge".
+
+    The team and the group are not compared: they are of the run, and no part of a spec. Of the dataset, its content and
+    how it was read count; "selection" stands for what selects cases.
+    """
+    ours, theirs = dict(_named(one)), dict(_named(other))
+    names = dict.fromkeys([*ours, *theirs])
+    return [name for name in names if ours.get(name, _MISSING) != theirs.get(name, _MISSING)]
+
+
+def _named(settings: RunSettings) -> Iterator[tuple[str, Any]]:
+    """Yield each setting with its value as JSON has it."""
+    yield from ((name, _json(getattr(settings, name))) for name in _PLAIN)
+    yield "labels", _json(dict(settings.labels))
+    yield from _of_agent(settings.agent)
+    for metric in settings.metrics:
+        yield f"metrics.{metric.name}", _json([metric.kind, dict(metric.parameters)])
+    if settings.judge is not None:
+        for name, value in dataclasses.asdict(settings.judge).items():
+            yield f"judge.{_SPEC_NAMES.get(name, name)}", _json(value)
+    if settings.dataset is not None:
+        read = settings.dataset
+        yield "dataset", _json([read.file, read.format, read.sha256, dict(read.mapping)])
+    chosen = settings.selection
+    found = {name: value for name in _SELECTED_BY if (value := getattr(chosen, name, None))}
+    yield "selection", _json(found)
+
+
+def _of_agent(agent: AgentSettings) -> Iterator[tuple[str, Any]]:
+    for name in ("adapter", "target", "timeout_s", "concurrency", "retries"):
+        yield f"agent.{_SPEC_NAMES.get(name, name)}", _json(getattr(agent, name))
+    yield from ((f"agent.{name}", _json(value)) for name, value in agent.options.items())
+
+
+def _json(value: Any) -> Any:
+    """Return a value as JSON has it: lists and tuples are alike, and so are keys."""
+    return json.loads(json.dumps(value, default=str))
