@@ -11,7 +11,7 @@ import pytest
 from markdown_it import MarkdownIt
 from tests.report_documents import HOSTILE, document, failed, gate, row
 
-from assay.comparison.decision import NOT_COMPARABLE, REGRESSION, UNDECIDED, Decision
+from assay.comparison.decision import FAILED, NOT_COMPARABLE, UNDECIDED, Decision
 from assay.errors import InvalidInputError, SetupError
 from assay.reports.annotations import MOST_ANNOTATIONS, annotation_lines
 from assay.reports.ci_outputs import MAX_SUMMARY_BYTES, CiOutputs
@@ -118,19 +118,18 @@ def test_only_what_is_asked_for_is_written(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "word", "title", "element"),
+    ("status", "title", "element"),
     [
-        (REGRESSION, "REGRESSION", "regression", "failure"),
-        (NOT_COMPARABLE, "NOT COMPARABLE", "not comparable", "error"),
-        (UNDECIDED, "UNDECIDED", "undecided", "error"),
+        (FAILED, "regression", "failure"),
+        (NOT_COMPARABLE, "not to be compared", "error"),
+        (UNDECIDED, "undecided", "error"),
     ],
 )
-def test_a_comparison_that_fails_the_job_is_said_first(
-    tmp_path: Path, status: int, word: str, title: str, element: str
-) -> None:
+def test_a_comparison_that_fails_the_job_is_said_first(tmp_path: Path, status: int, title: str, element: str) -> None:
     """A run that passes by itself has no PASS in the first line of what CI shows where its comparison fails the job."""
     wanted = CiOutputs(tmp_path / "j.xml", tmp_path / "s.md", tmp_path / "c.md", annotations=True)
-    decision = Decision(status, ("it is worse",))
+    decision = Decision(status, ("it is worse",), is_regression=status == FAILED)
+    word = title.upper()
     printed = made(tmp_path, document([row()]), wanted, decision)
     assert printed == f"::error title={title}::it is worse\n"
     for file in ("s.md", "c.md"):
