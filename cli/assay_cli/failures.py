@@ -62,6 +62,11 @@ def exit_status(command: click.Command, start: EarlyStart | None = None) -> int:
     return status if isinstance(status, int) else 0
 
 
+def _without_commands(text: str) -> str:
+    """Return a text none of whose lines is a command to GitHub Actions, which reads them in all output."""
+    return "\n".join(f"| {line}" if line.lstrip().startswith("::") else line for line in text.split("\n"))
+
+
 def _show(error: AssayError) -> None:
     from assay.agent_host.loader import AgentImportError
 
@@ -71,6 +76,6 @@ def _show(error: AssayError) -> None:
         for problem in problems:
             click.echo(f"  {clean(str(problem))}", err=True)
     else:
-        click.echo(f"error: {clean(error.message, keep_lines=True)}", err=True)
+        click.echo(_without_commands(f"error: {clean(error.message, keep_lines=True)}"), err=True)
     if isinstance(error, AgentImportError):
         click.echo(clean(error.user_traceback, keep_lines=True), err=True)

@@ -17,6 +17,7 @@ from assay.client.evaluate import evaluate
 from assay.datasets import open_dataset
 from assay.errors import AssayError, SpecError
 from assay.local.stack import environment_for
+from assay.parsing.names import folder_name
 from assay.reports.folder import ReportFolder
 from assay.reports.report import report_of_file
 from assay.reports.writing import write_formats
@@ -133,7 +134,8 @@ class MarkedEvaluation:
                 raise
         if output_dir is not None:
             with report_of_file(self._folder / "results.json") as report:
-                folder = ReportFolder(Path(output_dir) / self.name, report.run_id, option="--assay-output-dir")
+                place = Path(output_dir) / folder_name(self.name)
+                folder = ReportFolder(place, report.run_id, option="--assay-output-dir")
                 write_formats(report, self._reports, folder)
 
     def case(self, case_id: str, report: Report) -> Case | None:

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from assay.errors import SetupError
+from assay.errors import InvalidInputError, SetupError
+from assay.parsing.names import folder_name
 from assay.reports.atomic import check_folder
+from assay.reports.folder import ReportFolder
 
 
 def test_a_folder_that_can_be_made_is_taken_and_left_alone(tmp_path: Path) -> None:
@@ -22,6 +24,30 @@ def test_a_folder_below_a_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(SetupError, match=r"file is not a folder\): choose another place with --output-dir"):
         check_folder(tmp_path / "file" / "out")
+
+
+def test_an_id_that_is_a_path_makes_no_folder(tmp_path: Path) -> None:
+    """Names of files carry the id of their run: one that leads elsewhere is refused before anything is written."""
+    for run_id in ("x/../../PWNED", "/x", "..", ""):
+        with pytest.raises(InvalidInputError, match="a run's id has 1 to 128 letters"):
+            ReportFolder(tmp_path / "out", run_id)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "folder"),
+    [
+        ("answers of v1", "answers of v1"),
+        ("../x", "-.-x"),
+        ("a/b\\c", "a-b-c"),
+        ("/etc", "-etc"),
+        (".", "-"),
+        ("..", "-."),
+    ],
+)
+def test_a_name_is_one_folder(name: str, folder: str) -> None:
+    """The name of an evaluation is a folder of the reports of pytest, and never a path."""
+    assert folder_name(name) == folder
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="/proc is Linux's")

@@ -113,6 +113,11 @@ def test_a_file_that_is_cut_off_anywhere_is_refused(written: Path, tmp_path: Pat
         (lambda document: document["rows"][1].pop("case_id"), "rows[1].case_id is missing"),
         (lambda document: document["rows"][0].update(passed="yes"), "rows[0].passed: must be boolean or null"),
         (lambda document: document["summary"].update(pass_rate="high"), "summary.pass_rate: must be number or null"),
+        (
+            lambda document: document["run"].update(run_id="x/../../PWNED"),
+            "run.run_id: a run's id has 1 to 128 letters",
+        ),
+        (lambda document: document["run"].update(run_id="x\n::stop-commands::t"), r"not 'x\n::stop-commands::t'"),
     ],
 )
 def test_a_file_of_another_form_is_refused(written: Path, tmp_path: Path, change: Any, said: str) -> None:

@@ -6,9 +6,12 @@ import json
 import sys
 import unicodedata
 
+import click
 import pytest
 
+from assay.errors import SetupError
 from assay.text.unsafe_text import UNSAFE, clean, json_text, shorten
+from assay_cli.failures import exit_status
 from assay_cli.output.terminal import table
 
 # Signs and joiners of scripts, with which people write; all other format characters are unsafe.
@@ -69,6 +72,22 @@ def test_every_cell_of_a_table_is_clean(hostile: str) -> None:
     assert len(lines) == 2
     for line in lines:
         assert not UNSAFE.search(line.replace("\x1b[32m", "").replace("\x1b[0m", ""))
+
+
+def test_no_line_of_an_error_is_a_command_to_a_ci(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """GitHub Actions takes lines that begin with two colons, after spaces as well, for its own commands."""
+
+    @click.command()
+    def failing() -> None:
+        raise SetupError("the server says:\n::stop-commands::x\n  ::set-output name=a::b\nrun::1 is lost")
+
+    monkeypatch.setattr(sys, "argv", ["assay"])
+    assert exit_status(failing) == 3
+    assert capsys.readouterr().err.splitlines() == [
+        "error: the server says:", "| ::stop-commands::x", "|   ::set-output name=a::b", "run::1 is lost"
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("hostile", HOSTILE, ids=ascii)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from assay.errors import DatasetError
+from assay.errors import DatasetError, SetupError
 from assay.model import run as results
 from assay.model.agent_response import (
     AgentError,
@@ -283,7 +283,7 @@ SUMMARY = st.builds(
 DATASET = st.builds(results.DatasetRef, TEXT, TEXT, TEXT, SMALL)
 RUN = st.builds(
     results.Run,
-    run_id=TEXT,
+    run_id=st.from_regex(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}", fullmatch=True),
     settings=SETTINGS,
     dataset=DATASET,
     state=st.sampled_from(results.RunState),
@@ -468,4 +468,13 @@ def test_a_state_of_a_newer_version_does_not_break_reading() -> None:
     """Numbers that this version does not know are read as something, not refused."""
     message = agent_pb2.AgentResponse(status=99, text="t")  # type: ignore[arg-type]  # wrong on purpose
     assert response_from_wire(message).text == "t"
-    assert wire.RUN.from_wire(pb.Run(state=99)).state is results.RunState.PENDING  # type: ignore[arg-type]  # wrong on purpose
+    assert wire.RUN.from_wire(pb.Run(run_id="r", state=99)).state is results.RunState.PENDING  # type: ignore[arg-type]  # wrong on purpose
+
+
+@pytest.mark.parametrize("run_id", ["", "/tmp/x", "../x", "a/b", "a\\b", ".x", "-x", "a\nb", "a\n", "x" * 129, "é"])
+def test_an_id_of_a_run_that_is_none_is_refused(run_id: str) -> None:
+    """A client makes names of folders of ids: those of a server's runs and baselines have the form of ids."""
+    for convert, message in ((wire.RUN, pb.Run(run_id=run_id)), (wire.BASELINE, pb.Baseline(run_id=run_id))):
+        with pytest.raises(SetupError, match="a run's id has 1 to 128 letters, digits") as caught:
+            convert.from_wire(message)  # type: ignore[attr-defined]  # a converter for each message
+        assert "\n" not in caught.value.message

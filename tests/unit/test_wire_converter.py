@@ -35,14 +35,14 @@ def test_what_is_absent_is_the_default() -> None:
     assert Converter(CaseSelection, pb.CaseSelection).from_wire(pb.CaseSelection(total_count=0)) == CaseSelection(
         total_count=0
     )
-    assert (RUN.from_wire(pb.Run()).summary, RUN.from_wire(pb.Run()).created_at) == (None, "")
+    assert (RUN.from_wire(pb.Run(run_id="r")).summary, RUN.from_wire(pb.Run(run_id="r")).created_at) == (None, "")
 
 
 def test_members_of_enums_that_this_version_does_not_know() -> None:
     """They stand for what their converter says, and are left out of sets."""
     unknown: Any = 99
-    assert RUN.from_wire(pb.Run(state=unknown, pause_cause=unknown)).pause_cause is None
-    assert RUN.from_wire(pb.Run(pause_cause=pb.PAUSE_CAUSE_JUDGE)).pause_cause is PauseCause.JUDGE
+    assert RUN.from_wire(pb.Run(run_id="r", state=unknown, pause_cause=unknown)).pause_cause is None
+    assert RUN.from_wire(pb.Run(run_id="r", pause_cause=pb.PAUSE_CAUSE_JUDGE)).pause_cause is PauseCause.JUDGE
     assert STATES.known([unknown, pb.RUN_STATE_PAUSED]) == {RunState.PAUSED}
     with pytest.raises(ValueError, match="no value defined for name"):
         EnumConverter(RunState, pb.PauseCause, unknown=None)

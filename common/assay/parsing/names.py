@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _METRIC_NAME = re.compile(r"[A-Za-z]\w{0,63}", re.ASCII)
+_RUN_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}", re.ASCII)
 _KINDS: dict[type | tuple[type, ...], str] = {
     str: "a string", bool: "a boolean", (int, float): "a number", dict: "an object", list: "a list", tuple: "a tuple"
 }  # fmt: skip
@@ -37,6 +38,22 @@ def name_problem(name: str, max_chars: int, *, required: bool = True) -> str:
 def metric_name_problem(name: str) -> str:
     """Return why a text cannot name a metric, in formulas, gates and reports, or the empty text."""
     return "" if _METRIC_NAME.fullmatch(name) else "a metric's name has letters, digits and _, and starts with a letter"
+
+
+def run_id_problem(run_id: str) -> str:
+    """Return why a text cannot be the id of a run, or the empty text.
+
+    Ids name folders and files, and are printed and logged as they are.
+    """
+    if _RUN_ID.fullmatch(run_id):
+        return ""
+    return f"a run's id has 1 to 128 letters, digits and . _ -, and starts with none of . and -; not {run_id[:60]!a}"
+
+
+def folder_name(name: str) -> str:
+    """Return a name as that of one folder: its slashes as hyphens, and no dot at its beginning."""
+    found = re.sub(r"[/\\\x00]+", "-", name)
+    return f"-{found[1:]}" if found.startswith(".") else found
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:

@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
+from assay.errors import InvalidInputError
+from assay.parsing.names import run_id_problem
 from assay.reports.atomic import atomic_binary_writer, atomic_writer, remove_leftovers
 
 if TYPE_CHECKING:
@@ -29,10 +31,13 @@ class ReportFolder:
         option: The option that names another folder, for messages.
 
     Raises:
+        InvalidInputError: The id has not the form of ids.
         SetupError: The folder cannot be written.
     """
 
     def __init__(self, path: Path, run_id: str, *, option: str = "--output-dir") -> None:
+        if problem := run_id_problem(run_id):
+            raise InvalidInputError(problem)
         self.path = path
         self.written: list[Path] = []
         self.notes: list[str] = []

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import IO, TYPE_CHECKING, Any
 
 from assay.errors import InvalidInputError, Problem, SetupError
+from assay.parsing.names import run_id_problem
 from assay.parsing.strict_json import DECODER
 from assay.reports.document import SCHEMA, head_document
 from assay.reports.metric_intervals import MetricIntervals
@@ -220,7 +221,10 @@ def _head_problems(document: Any) -> Sequence[str]:
         other = shorten(document["schema"], 60)
         again = "write it again from the stored run with `assay report RUN --format json`"
         return [f"this is a report of the form {other!r}, and this version of Assay reads {SCHEMA!r}: {again}"]
-    return problems_of_head(document)
+    if problems := problems_of_head(document):
+        return problems
+    problem = run_id_problem(document["run"]["run_id"])
+    return [f"run.run_id: {problem}"] if problem else []
 
 
 def _check(path: Path, problems: Sequence[str]) -> None:

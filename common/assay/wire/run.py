@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
+from assay.errors import SetupError
 from assay.model.baseline import Baseline
 from assay.model.by_metric import ByMetric
 from assay.model.run import (
@@ -32,6 +33,7 @@ from assay.model.run import (
     TurnResult,
 )
 from assay.model.stopping import StoppingSettings
+from assay.parsing.names import run_id_problem
 from assay.v1 import orchestrator_pb2 as pb
 from assay.wire.agent import STATUSES, response_from_wire, response_to_wire
 from assay.wire.converter import Converter, EnumConverter, Functions, Spread
@@ -91,12 +93,25 @@ def timestamp_from_wire(stamp: Timestamp) -> str:
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
+def _run_id_from_wire(run_id: str) -> str:
+    """Return the id of a run; clients make names of folders of it.
+
+    Raises:
+        SetupError: It has not the form of ids.
+    """
+    if problem := run_id_problem(run_id):
+        raise SetupError(f"the server's answer is not used: {problem}", reason="INVALID_RUN_ID")
+    return run_id
+
+
 _TIMES = Functions(timestamp_to_wire, timestamp_from_wire)
+_RUN_ID = Functions(str, _run_id_from_wire)
 RUN = Converter(
     Run,
     pb.Run,
     renamed={"settings": "spec", "created_at": "create_time", "started_at": "start_time", "ended_at": "end_time"},
     parts={
+        "run_id": _RUN_ID,
         "settings": SETTINGS,
         "dataset": DATASET,
         "state": STATES,
@@ -190,7 +205,7 @@ def result_from_wire(result: pb.CaseResult, sequence: int = 0) -> CaseResult:
     )
 
 
-BASELINE = Converter(Baseline, pb.Baseline)
+BASELINE = Converter(Baseline, pb.Baseline, parts={"run_id": _RUN_ID})
 ATTEMPT = Converter(
     RowAttempt,
     pb.RowAttempt,
