@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import ipaddress
 import secrets
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -28,7 +29,7 @@ class Certificate:
 
 
 def certificate_for(host: str) -> Certificate:
-    """Return a certificate of a host's name; a client has to trust it as an authority."""
+    """Return a certificate of a host's name or IPv4 address; a client has to trust it as an authority."""
     key = secrets.randbelow(_N - 1) + 1
     point = _times(key, _G)
     public = b"\x00\x04" + point[0].to_bytes(32, "big") + point[1].to_bytes(32, "big")
@@ -37,7 +38,7 @@ def certificate_for(host: str) -> Certificate:
     name = _der(_SEQUENCE, _der(_SET, _der(_SEQUENCE, _oid("550403"), _der(_TEXT, host.encode()))))
     today = datetime.now(UTC)
     times = [_der(_TIME, f"{today + timedelta(days=days):%Y%m%d%H%M%SZ}".encode()) for days in (-1, 30)]
-    names = _der(_SEQUENCE, _der(0x82, host.encode()))  # a DNS name among the alternatives
+    names = _der(_SEQUENCE, _alternative(host))
     is_authority = _der(_SEQUENCE, b"\x01\x01\xff")
     content = _der(
         _SEQUENCE,
@@ -54,6 +55,14 @@ def certificate_for(host: str) -> Certificate:
     secret = _der(_SEQUENCE, _integer(1), _der(_OCTETS, key.to_bytes(32, "big")))
     packed = _der(_SEQUENCE, _integer(0), curve, _der(_OCTETS, secret))
     return Certificate(_pem("CERTIFICATE", signed), _pem("PRIVATE KEY", packed))
+
+
+def _alternative(host: str) -> bytes:
+    """Return a host as one of a certificate's alternative names: an address, or a DNS name."""
+    try:
+        return _der(0x87, ipaddress.IPv4Address(host).packed)
+    except ValueError:
+        return _der(0x82, host.encode())
 
 
 def _signature(key: int, content: bytes) -> bytes:

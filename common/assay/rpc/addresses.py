@@ -1,8 +1,15 @@
-"""Which addresses never leave this machine."""
+"""Addresses of servers: which never leave this machine, and which stands for a list of them."""
 
 from __future__ import annotations
 
 import ipaddress
+
+
+def first_of_list(address: str) -> str:
+    """Return the first host and port of a list of addresses, "ipv4:10.0.0.1:7070,10.0.0.2:7070"; empty for no list."""
+    scheme, _, rest = address.partition(":")
+    first, comma, _ = rest.partition(",")
+    return first if comma and scheme in ("ipv4", "ipv6") else ""
 
 
 def is_local(address: str) -> bool:

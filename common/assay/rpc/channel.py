@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from collections.abc import AsyncIterator, Awaitable, Callable
 from types import TracebackType
 from typing import Any, Generic, TypeVar
@@ -12,7 +13,7 @@ import grpc.aio
 from grpc_health.v1 import health_pb2
 
 from assay.errors import SetupError, UnavailableError
-from assay.rpc.addresses import is_local
+from assay.rpc.addresses import first_of_list, is_local
 from assay.rpc.methods import service_config
 from assay.rpc.options import VERSION_KEY, ChannelOptions, channel_arguments
 from assay.telemetry.tracing import is_tracing
@@ -28,12 +29,15 @@ def open_channel(address: str, options: ChannelOptions = ChannelOptions()) -> gr
 
     Args:
         address: "unix:/path", "host:port", or "dns:///host:port" for all servers behind a name:
-            calls then go in turn to those that are healthy.
+            calls then go in turn to those that are healthy. "ipv4:host:port,host:port" and "ipv6:..." are a list, of
+            which the first that answers is used; over TLS the certificate of each is one for the first address.
         options: How the client behaves.
 
     Raises:
         SetupError: The files of TLS cannot be used.
     """
+    if not options.authority and (first := first_of_list(address)):
+        options = dataclasses.replace(options, authority=first)  # else gRPC looks for the whole list in certificates
     config = service_config(options, pool=address.startswith("dns:///"))
     arguments = channel_arguments(options, config)
     interceptors = [_DefaultDeadline(options.default_timeout_s), *options.interceptors]

@@ -86,6 +86,8 @@ async def test_a_team_is_deleted_by_the_name_that_they_know(tmp_path: Path) -> N
 async def test_the_replicas_of_a_name_are_all_asked() -> None:
     """A name stands for its addresses, each with the name for its certificate; another address for itself."""
     assert ("ipv4:127.0.0.1:7071", "localhost:7071") in await replicas("dns:///localhost:7071")
+    listed = await replicas("ipv4:10.0.0.1:1,10.0.0.2:2")
+    assert listed == [("ipv4:10.0.0.1:1", "10.0.0.1:1"), ("ipv4:10.0.0.2:2", "10.0.0.1:1")]
     assert await replicas("unix:/e.sock") == [("unix:/e.sock", "")]
     assert await replicas("embedder:7071") == [("embedder:7071", "")]
     with pytest.raises(UnavailableError, match="cannot be resolved"):

@@ -70,6 +70,31 @@ async def test_a_server_proves_its_identity_and_takes_a_token(wire: Wire, tmp_pa
         assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
 
 
+async def test_a_list_of_addresses_is_reached_over_tls(wire: Wire, tmp_path: Path) -> None:
+    """The first address stands for the list: each server has a certificate for it, and one of another is refused."""
+    certificate, key = stored(tmp_path, "first", certificate_for("127.0.0.1"))
+    other, other_key = stored(tmp_path, "second", certificate_for("127.0.0.2"))
+    trusted = tmp_path / "trusted.pem"
+    trusted.write_bytes(certificate.read_bytes() + other.read_bytes())
+
+    async def on(host: str, files: ServerFiles) -> str:
+        server = wire.server({"M": ("unary_unary", echo)}, options=ServerOptions(tls=files))
+        address = await server.start(f"{host}:0")
+        server.set_serving(True)
+        return address
+
+    first = await on("127.0.0.1", ServerFiles(certificate, key))
+    second = await on("127.0.0.2", ServerFiles(certificate, key))
+    wrong = await on("127.0.0.2", ServerFiles(other, other_key))
+    gone = "127.0.0.1:1"  # no port of a server: the next address is used
+    options = ChannelOptions(tls=ClientFiles(trusted), token=TOKEN, attempts=1)
+    for listed in (first, f"{first},{second}", f"{gone},{second}", f"{gone},{wrong},{second}"):
+        assert await asked(wire, f"ipv4:{listed}", options) == f"('Bearer {TOKEN}', [])"
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await asked(wire, f"ipv4:{gone},{wrong}", options)
+    assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
+
+
 async def test_a_new_certificate_is_used_without_a_restart(wire: Wire, tmp_path: Path) -> None:
     """New connections get it once both files are replaced; a half-replaced pair leaves the old one in use."""
     first, second = certificate_for("localhost"), certificate_for("localhost")

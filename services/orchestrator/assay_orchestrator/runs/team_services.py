@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from assay.errors import UnavailableError
 from assay.model.scope import LOCAL
+from assay.rpc.addresses import first_of_list
 from assay.rpc.channel import open_channel
 from assay.rpc.options import ChannelOptions
 from assay.rpc.status import translated
@@ -106,7 +107,7 @@ async def replicas(address: str) -> list[tuple[str, str]]:
     """
     scheme, _, rest = address.partition(":")
     if scheme in ("ipv4", "ipv6"):
-        return [(f"{scheme}:{each}", "") for each in rest.split(",")]
+        return [(f"{scheme}:{each}", first_of_list(address)) for each in rest.split(",")]
     if not address.startswith("dns:///"):
         return [(address, "")]
     name = address.removeprefix("dns:///")
