@@ -30,12 +30,19 @@ _NOT_PUBLIC = tuple(
     map(ipaddress.ip_network, ("192.0.0.0/24", "192.88.99.0/24", "240.0.0.0/4", "224.0.0.0/4", "fec0::/10", "ff00::/8",
                                "64:ff9b:1::/48", "2001::/23", "5f00::/16", "100::/64", "3fff::/20"))
 )  # fmt: skip
-_METADATA = frozenset(map(ipaddress.ip_address, ("169.254.169.254", "fd00:ec2::254", "100.100.100.200")))
-"""Where clouds give a machine its credentials: never an agent's address, whatever network the operator allows."""
+_METADATA = frozenset(
+    map(ipaddress.ip_address, ("169.254.169.254", "fd00:ec2::254", "fd20:ce::254", "100.100.100.200",
+                               "169.254.170.2", "169.254.170.23", "fd00:ec2::23", "168.63.129.16"))
+)  # fmt: skip
+"""Where clouds give a machine its credentials: never an agent's address, whatever network the operator allows.
+
+Those of AWS, GCP and Alibaba, of containers in ECS and EKS, and of Azure's WireServer, which is a public address.
+"""
 
 # An IPv6 address that stands for an IPv4 address: by its network, how many bits follow the embedded address.
 _EMBEDDING = {
     ipaddress.IPv6Network("::ffff:0:0/96"): 0,
+    ipaddress.IPv6Network("::ffff:0:0:0/96"): 0,  # IPv4-translated: ::ffff:0:a.b.c.d
     ipaddress.IPv6Network("::/96"): 0,
     ipaddress.IPv6Network("64:ff9b::/96"): 0,
     ipaddress.IPv6Network("2002::/16"): 80,

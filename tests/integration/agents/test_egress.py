@@ -249,6 +249,11 @@ def test_networks_of_the_operator_are_allowed_but_for_metadata() -> None:
     """An operator who allows a whole private range does not hand out the credentials of the machine."""
     egress = Egress(read_networks("10.0.0.0/8,169.254.0.0/16,fd00::/8,100.64.0.0/10"))
     assert [egress.allows(each) for each in ("10.1.2.3", "fd00::7", "169.254.1.1", "8.8.8.8")] == [True] * 4
-    forbidden = ("169.254.169.254", "::ffff:169.254.169.254", "fd00:ec2::254", "100.100.100.200", "192.168.1.1")
-    assert not any(egress.allows(each) for each in forbidden)
+    forbidden = (
+        "169.254.169.254", "::ffff:169.254.169.254", "::ffff:0:169.254.169.254", "fd00:ec2::254", "fd20:ce::254",
+        "100.100.100.200", "169.254.170.2", "169.254.170.23", "fd00:ec2::23", "168.63.129.16", "::ffff:0:168.63.129.16",
+        "192.168.1.1", "::ffff:0:192.168.1.1",
+    )  # fmt: skip
+    assert [each for each in forbidden if egress.allows(each)] == []
+    assert egress.allows("::ffff:0:8.8.8.8")
     assert read_networks("10.0.0.0/8, *") is None
