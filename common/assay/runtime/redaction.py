@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
 RECOGNISABLE_CHARS = 8
 """A value of fewer characters may be an ordinary word as well."""
-_REDACTED = "[redacted]"
+REDACTED = "[redacted]"
+"""What stands in place of a value."""
 _HTML = {"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#x27;"}
 _SECRET_NAME = re.compile(r"(?i)(?:^|_)(?:key|apikey|token|secret|password|passwd|passphrase|credentials?)$")
 
@@ -97,10 +98,10 @@ class _Value:
 
     def redact(self, text: str) -> str:
         if self._core in text:
-            text = self._pattern.sub(_REDACTED, text)
+            text = self._pattern.sub(REDACTED, text)
         for encoded in self._encoded:
             if encoded in text:
-                text = text.replace(encoded, _REDACTED)
+                text = text.replace(encoded, REDACTED)
         return text
 
 
@@ -131,8 +132,8 @@ def _without_beginnings(text: str, spellings: set[str]) -> str:
     while found := [at for each in long if (at := text.find(each[:RECOGNISABLE_CHARS], after)) >= 0]:
         start = min(found)
         end = start + max(_shared_chars(text, start, each) for each in long)
-        text = text[:start] + _REDACTED + text[end:]
-        after = start + len(_REDACTED)
+        text = text[:start] + REDACTED + text[end:]
+        after = start + len(REDACTED)
     return text
 
 
@@ -150,13 +151,13 @@ def _without_parts(text: str, secret: str) -> str:
     if len(text) < RECOGNISABLE_CHARS or len(secret) <= RECOGNISABLE_CHARS:
         return text
     if text in secret:
-        return _REDACTED
+        return REDACTED
     start = text.find(secret[:RECOGNISABLE_CHARS], max(0, len(text) - len(secret)))
     while start >= 0 and not secret.startswith(text[start:]):
         start = text.find(secret[:RECOGNISABLE_CHARS], start + 1)
     if start >= 0:
-        text = text[:start] + _REDACTED
+        text = text[:start] + REDACTED
     end = text.rfind(secret[-RECOGNISABLE_CHARS:], 0, len(secret)) + RECOGNISABLE_CHARS
     while end >= RECOGNISABLE_CHARS and not secret.endswith(text[:end]):
         end = text.rfind(secret[-RECOGNISABLE_CHARS:], 0, end - 1) + RECOGNISABLE_CHARS
-    return _REDACTED + text[end:] if end >= RECOGNISABLE_CHARS else text
+    return REDACTED + text[end:] if end >= RECOGNISABLE_CHARS else text

@@ -8,6 +8,7 @@ import pytest
 
 from assay.errors import InvalidInputError, Problem
 from assay.http.addresses import NOWHERE
+from assay.model.agent_response import AgentResponse, Source, Usage
 from assay.model.run import AgentSettings
 from assay.spec.agents import check_agent
 from assay_orchestrator.agents.access import AgentAccess
@@ -87,6 +88,27 @@ def test_other_text_is_left_alone() -> None:
     one = secrets([])
     one.resolve("${AGENT_KEY}", "agent.target")
     assert one.redact("HTTP 500: sk-other") == "HTTP 500: sk-other"
+
+
+def test_numbers_and_names_that_hold_a_secret_are_taken_out_of_answers() -> None:
+    """A key of digits may come back as a number, one too large for a float with its last digits lost, or as a name."""
+    pin = "4815162342108"
+    one = Secrets(AgentAccess([], ["AGENT_*"], {"AGENT_KEY": pin}), NOWHERE, [])
+    one.resolve("${AGENT_KEY}", "agent.target")
+    numbers: list[object] = [int(pin), -int(pin), int(f"7{pin}7"), float(pin), float(f"{pin}e9"), float(f"0.{pin}")]
+    kept: list[object] = [True, 0, 4815162, 4.5, None, 10**40]
+    found = one.redact_answer(
+        AgentResponse(
+            text="t",
+            output={"found": numbers, "kept": kept, f"n{pin}": 1},
+            data_rows=int(pin),
+            usage=Usage(input_tokens=int(pin), output_tokens=7),
+            sources=(Source(score=float(pin), metadata={pin: int(pin)}),),
+        )
+    )
+    assert found.output == {"found": ["[redacted]"] * len(numbers), "kept": kept, "n[redacted]": 1}
+    assert (found.data_rows, found.usage) == (None, Usage(output_tokens=7))
+    assert found.sources == (Source(metadata={"[redacted]": "[redacted]"}),)
 
 
 @pytest.mark.parametrize(

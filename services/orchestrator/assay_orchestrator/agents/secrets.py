@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from assay.errors import InvalidInputError, Problem
 from assay.parsing.secret_references import REFERENCE, SecretReference, form_problem, parse_path
 from assay.runtime.logs import keep_out_of_logs
-from assay.runtime.redaction import Redactor, is_secret_name
+from assay.runtime.redaction import REDACTED, Redactor, is_secret_name
 from assay.runtime.secret_stores import REREAD_S
 from assay.spec.variables import NAMED, named_texts
 from assay_orchestrator.agents.targets import agent_address
@@ -125,9 +125,26 @@ class Secrets:
         if isinstance(value, list | tuple):
             return type(value)(map(self._redact_tree, value))
         if dataclasses.is_dataclass(value) and not isinstance(value, type):
-            names = [field.name for field in dataclasses.fields(value)]
-            return dataclasses.replace(value, **{name: self._redact_tree(getattr(value, name)) for name in names})
-        return value
+            return dataclasses.replace(
+                value, **{each.name: self._redact_field(value, each) for each in dataclasses.fields(value)}
+            )
+        return REDACTED if self._is_secret_number(value) else value
+
+    def _redact_field(self, holder: Any, declared: dataclasses.Field[Any]) -> Any:
+        value = getattr(holder, declared.name)
+        if declared.default is None and self._is_secret_number(value):
+            return None  # a field for numbers holds no text
+        return self._redact_tree(value)
+
+    def _is_secret_number(self, value: Any) -> bool:
+        """Return whether the digits of a number hold a secret; large ones that JSON read as a float are cut off."""
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            return False
+        try:
+            texts = {str(value), format(value, "f")} if isinstance(value, float) else {str(value)}
+        except ValueError:  # Python writes no integer of more than 4,300 digits
+            return True
+        return any(self._redactor.redact_line(text) != text for text in texts)
 
     def _variable(self, name: str, where: str) -> str:
         problem = self._access.variable_problem(name, self._called)
