@@ -197,7 +197,7 @@ def test_the_command_line_of_a_server_shows_no_password(
     user = role("")
     with psycopg.connect(postgres_url, autocommit=True) as admin:
         admin.execute(f"GRANT ALL ON SCHEMA {schema_of(postgres_url)} TO {user}".encode())
-    with serving(cli, "--database", cli.home / "unused.db", ASSAY_DATABASE_URL=url_of(postgres_url, user)):
+    with serving(cli, ASSAY_DATABASE_URL=url_of(postgres_url, user)):
         shown = " ".join(part for server in cli.services() for part in server.cmdline())
     assert f"{cli.folder}/orchestrator.sock" in shown
     assert quote(PASSWORD) not in shown

@@ -25,6 +25,14 @@ def test_flags_go_before_variables() -> None:
     assert (settings.database, settings.database_url) == (Path("/state/assay.db"), "postgresql://a@b/c")
     assert (settings.http_hosts, settings.grace_s, settings.reflection) == (("one", "two"), 7.0, False)
     assert Settings.read(["--database-url", ""], environment).database_url == ""
+    own = Settings.read(
+        ["--database", "own.db"], {**environment, "ASSAY_ORCHESTRATOR_DATABASE_URL": "postgresql://d/e"}
+    )
+    assert (own.database, own.database_url) == (Path("own.db"), "")
+    empty = Settings.read(["--database", "own.db", "--database-url", ""], environment)
+    assert (empty.database, empty.database_url) == (Path("own.db"), "")
+    with pytest.raises(InvalidInputError, match="--database: stands in place of --database-url: give one of the two"):
+        Settings.read(["--database", "own.db", "--database-url", "postgresql://a@b/c"], {})
     assert Settings.read(["--no-reflection"], {}).reflection is False
 
 

@@ -32,7 +32,8 @@ _database_option = click.option(
     "--database",
     metavar="FILE",
     type=click.Path(path_type=Path),
-    help="SQLite file of the orchestrator, which must not run; default: $ASSAY_ORCHESTRATOR_DATABASE.",
+    help="SQLite file of the orchestrator, which must not run; default: $ASSAY_ORCHESTRATOR_DATABASE. It goes before "
+    "$ASSAY_DATABASE_URL.",
 )
 _database_url_option = click.option(
     "--database-url",

@@ -38,6 +38,7 @@ class _Declaration:
     metavar: str
     also: str
     home: str
+    in_place_of: str
     is_secret: bool
 
     def problem(self, value: Any) -> str:
@@ -72,6 +73,7 @@ def setting(
     metavar: str = "",
     also: str = "",
     home: str = "",
+    in_place_of: str = "",
     is_secret: bool = False,
 ) -> Any:
     """Return a field of a service's settings.
@@ -90,11 +92,12 @@ def setting(
         metavar: What a repeated flag takes, for the help.
         also: A further environment variable that is read.
         home: Its default as a path below ASSAY_HOME (~/.assay), for a process; a Settings made in code has `default`.
+        in_place_of: The setting whose variables are not read where this one has a flag; both flags are refused.
         is_secret: Whether neither help nor repr may show it.
     """
     metadata = _Declaration(
         text=text, read=read, flag=flag, least=least, above=above, most=most, choices=choices, metavar=metavar,
-        also=also, home=home, is_secret=is_secret,
+        also=also, home=home, in_place_of=in_place_of, is_secret=is_secret,
     )  # fmt: skip
     given: dict[str, Any] = {"default_factory": dict} if default == {} else {"default": default}
     return field(**given, repr=not is_secret, metadata={_Declaration: metadata})
@@ -295,7 +298,7 @@ class _Reader:
         """Return the values that are given, by field, and what is wrong; a value that cannot be read is left out."""
         known, unknown = self._parser.parse_known_args(arguments)
         given = vars(known)
-        problems = self._unknown(unknown)
+        problems = self._unknown(unknown) + self._replace(given)
         values: dict[str, Any] = {}
         for name, each, declared in self._settings:
             where, text = flag_of(name), given.get(name)
@@ -311,6 +314,16 @@ class _Reader:
                 if declared.home:
                     values[each.name] = self._default(each, declared)
         return values, problems
+
+    def _replace(self, given: dict[str, Any]) -> list[Problem]:
+        """Empty the settings in whose place another one has a flag; return where both have one."""
+        problems = []
+        for name, _, declared in self._settings:
+            if name in given and (other := declared.in_place_of):
+                if given.get(other):
+                    problems.append(Problem(f"stands in place of {flag_of(other)}: give one of the two", flag_of(name)))
+                given[other] = ""
+        return problems
 
     def _text_of(self, name: str, declared: _Declaration) -> str | None:
         names = (self._variable(name), declared.also)

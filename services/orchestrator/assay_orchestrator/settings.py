@@ -75,7 +75,13 @@ class Settings(ServiceSettings):
     description = "Accepts runs, asks agents, computes metrics, stores and streams results."
 
     listen: str = setting("127.0.0.1:7070", "address to serve at: unix:/path or host:port")
-    database: Path = setting(MISSING, "SQLite file that holds everything", read=path, home="assay.db")
+    database: Path = setting(
+        MISSING,
+        "SQLite file that holds everything; as a flag it goes before ASSAY_DATABASE_URL",
+        read=path,
+        home="assay.db",
+        in_place_of="database_url",
+    )
     database_url: str = setting(
         "",
         "PostgreSQL that holds everything, in place of the file: postgresql://user@host/name, with any parameters of "
