@@ -390,6 +390,32 @@ async def test_a_killed_deletion_continues_with_the_next_start(
         assert "-of-alpha" not in stored_texts(connection)
 
 
+async def test_a_team_whose_retention_fails_holds_up_no_other(tmp_path: Path, settings_of: SettingsOf) -> None:
+    """The database refuses the entry of one team: its runs stay, and those of the team after it go all the same."""
+    async with shared_installation(tmp_path) as shared:
+        members = {team: await fill(shared, team, settings_of()) for team in ("alpha", "beta")}
+        operator = await shared.member("ops", Role.OPERATOR)
+        for team in members:
+            await admin.set_team_retention(operator, team, keep_runs_days=90)
+
+        def age(connection: sa.Connection) -> None:
+            connection.execute(
+                sa.text(
+                    "CREATE TRIGGER refuse BEFORE INSERT ON audit_entries WHEN NEW.team = 'alpha' "
+                    "BEGIN SELECT RAISE(ABORT, 'refused'); END"
+                )
+            )
+            old = schema.runs.c.state == RunState.SUCCEEDED.value
+            connection.execute(schema.runs.update().where(old).values(ended_at="2020-01-01T00:00:00.000Z"))
+
+        before = {team: len(await member.list_runs()) for team, member in members.items()}
+        await shared.database.write(age)
+        await admin.set_team_retention(operator, "beta", keep_runs_days=91)  # wakes it
+        left = await until(members["beta"].list_runs, lambda found: len(found) < before["beta"])
+        assert left
+        assert len(await members["alpha"].list_runs()) == before["alpha"]
+
+
 async def test_retention_deletes_runs_that_ended_long_ago(
     tmp_path: Path, database_url: str, settings_of: SettingsOf, engine: sa.Engine
 ) -> None:

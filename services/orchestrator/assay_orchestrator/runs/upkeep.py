@@ -16,7 +16,7 @@ from assay_orchestrator.identity.scopes import scope_of
 from assay_orchestrator.store import audit, deletions, erasure, retention
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Awaitable, Sequence
 
     import sqlalchemy as sa
 
@@ -83,21 +83,25 @@ class Upkeep:
         while True:
             self._woken.clear()
             self._pause_s = self._interval_s
-            try:
-                await self._look()
-            except AssayError as problem:
-                _log.warning("upkeep of teams interrupted, retrying: %s", problem.message)
-            except Exception:  # noqa: BLE001 - the boundary of a task: the loop must not end
-                _log.exception("upkeep of teams failed, retrying")
+            await self._supervise("all", self._look())
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._pause_s):
                     await self._woken.wait()
 
+    async def _supervise(self, team: str, work: Awaitable[None]) -> None:
+        """Wait for work whose failure ends neither the loop nor the work on other teams: the next look repeats it."""
+        try:
+            await work
+        except AssayError as problem:
+            _log.warning("upkeep of teams interrupted, retrying: team=%s: %s", team, problem.message)
+        except Exception:  # noqa: BLE001 - the boundary of a task: the loop must not end
+            _log.exception("upkeep of teams failed, retrying: team=%s", team)
+
     async def _look(self) -> None:
         for record in await self._database.read(erasure.list_unfinished):
-            await self._erase(record)
+            await self._supervise(record.team, self._erase(record))
         for record in await self._database.read(retention.list_teams):
-            await self._retain(record)
+            await self._supervise(record.team, self._retain(record))
 
     async def _erase(self, record: TeamRecord) -> None:
         """Delete what a deleted team has; finished once nothing is left and none of its tokens is taken any more."""
