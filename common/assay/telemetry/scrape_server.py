@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import io
+import logging
 import socket
+import sys
 import threading
 from socketserver import TCPServer, ThreadingMixIn
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TextIO
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 from prometheus_client import make_wsgi_app
@@ -15,6 +18,10 @@ if TYPE_CHECKING:
 
 _STOP_S = 0.05
 _IDLE_S = 10.0
+MOST_REQUESTS = 16
+"""Requests at once; further connections are closed."""
+
+_log = logging.getLogger(__name__)
 
 
 class ScrapeServer:
@@ -46,6 +53,34 @@ class ScrapeServer:
 class _Server(ThreadingMixIn, WSGIServer):
     daemon_threads = True
 
+    def __init__(self, *arguments: Any) -> None:
+        self._slots = threading.BoundedSemaphore(MOST_REQUESTS)
+        super().__init__(*arguments)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Answer in a thread, of which there are not more than a few."""
+        if not self._slots.acquire(blocking=False):
+            self.shutdown_request(request)
+            return
+        try:
+            super().process_request(request, client_address)
+        except BaseException:  # no thread could be started
+            self._slots.release()
+            raise
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """Answer, and give the slot back."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._slots.release()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Log a request that failed: one whose client went away is no event for people."""
+        problem = sys.exc_info()[1]
+        level = logging.DEBUG if isinstance(problem, OSError) else logging.ERROR
+        _log.log(level, "request for metrics failed", exc_info=problem)
+
     def server_bind(self) -> None:
         """Bind without asking the resolver for the name of the address, which may take seconds."""
         TCPServer.server_bind(self)
@@ -57,8 +92,23 @@ class _Server6(_Server):
     address_family = socket.AF_INET6
 
 
+class _LoggedErrors(io.StringIO):
+    """Logs the exception in hand in place of the traceback that is written here."""
+
+    def flush(self) -> None:
+        """Log it."""
+        if self.getvalue():
+            _log.error("request for metrics failed", exc_info=True)
+            self.seek(0)
+            self.truncate()
+
+
 class _Handler(WSGIRequestHandler):
     timeout = _IDLE_S
+
+    def get_stderr(self) -> TextIO:
+        """Return where a request that fails is reported: the log."""
+        return _LoggedErrors()
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name of the base class
         """Log nothing: a scrape is no event for people."""

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import logging
+import socket
+import struct
 from typing import TYPE_CHECKING, Any
 
 import grpc
 import pytest
+from prometheus_client import CollectorRegistry
 from tests.scraped_metrics import scraped
 from tests.waiting import until
 
 from assay.errors import NotFoundError, SetupError
 from assay.telemetry.exporter import exporting
 from assay.telemetry.instruments import MAX_LABEL_VALUES, bounded_label, is_exporting, team_label
+from assay.telemetry.scrape_server import MOST_REQUESTS, ScrapeServer
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Iterator
 
     from tests.integration.rpc.conftest import Wire
 
@@ -111,3 +117,57 @@ async def test_labels_of_callers_are_bounded_and_teams_named_on_request_alone() 
         assert bounded_label("model", "m0") == "m0"
     async with exporting("127.0.0.1:0", service="test", names_teams=True):
         assert team_label("red") == "red"
+
+
+class Broken:
+    """A collector that fails."""
+
+    def collect(self) -> Iterator[Any]:
+        """Raise."""
+        raise RuntimeError("no figures")
+
+
+def received(server: ScrapeServer, request: bytes) -> bytes:
+    """Return all that a server sends after a request on a connection of its own."""
+    with socket.create_connection(("127.0.0.1", server.port), timeout=60) as connection:
+        connection.sendall(request)
+        with contextlib.suppress(ConnectionError):
+            return b"".join(iter(lambda: connection.recv(65_536), b""))
+    return b""
+
+
+def test_a_request_that_fails_is_a_record_of_the_log(
+    caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """No traceback is written beside the log, whose records are JSON; a client that goes away is in no record."""
+    registry = CollectorRegistry(auto_describe=False)
+    server = ScrapeServer("127.0.0.1", 0, registry)
+    try:
+        assert b"200 OK" in received(server, b"GET / HTTP/1.0\r\n\r\n")
+        registry.register(Broken())
+        assert b"500 Internal Server Error" in received(server, b"GET / HTTP/1.0\r\n\r\n")
+        with socket.create_connection(("127.0.0.1", server.port)) as gone:
+            gone.sendall(b"GET /")
+            gone.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # a reset
+        assert b"500 Internal Server Error" in received(server, b"GET / HTTP/1.0\r\n\r\n")
+    finally:
+        server.close()
+    shown = [record for record in caplog.records if record.levelno >= logging.INFO]
+    assert [(record.getMessage(), record.exc_info is not None) for record in shown] == [
+        ("request for metrics failed", True)
+    ] * 2
+    assert "Traceback" not in capfd.readouterr().err
+
+
+def test_requests_for_metrics_at_once_are_bounded() -> None:
+    """Connections that say nothing hold a few threads and no more; once one ends, the next request is answered."""
+    server = ScrapeServer("127.0.0.1", 0, CollectorRegistry())
+    with contextlib.ExitStack() as silent:
+        silent.callback(server.close)
+        held = [
+            silent.enter_context(socket.create_connection(("127.0.0.1", server.port))) for _ in range(MOST_REQUESTS)
+        ]
+        assert received(server, b"GET / HTTP/1.0\r\n\r\n") == b""
+        held[0].close()
+        answers = iter(lambda: received(server, b"GET / HTTP/1.0\r\n\r\n"), None)
+        assert b"200 OK" in next(filter(None, answers))
