@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import hashlib
 import hmac
@@ -177,12 +178,28 @@ async def test_keys_are_rotated_and_outlive_an_issuer_that_is_away(tmp_path: Pat
     assert await keys.find("one") is not None
 
 
-@pytest.mark.parametrize("content", ["", "{", "[]", '{"keys": 1}', '{"keys": [1]}', "x" * (2 << 20)])
+@pytest.mark.parametrize(
+    "content", ["", "{", "[]", '{"keys": 1}', '{"keys": [1]}', '{"keys": ["kid"]}', "[" * 99_999, "x" * (2 << 20)]
+)
 async def test_a_damaged_key_set_is_no_key_set(tmp_path: Path, content: str) -> None:
     """It is UNAVAILABLE, and no defect."""
     (tmp_path / "keys").write_text(content)
     with pytest.raises(UnavailableError):
         await KeySet(str(tmp_path / "keys"), Clock()).find("one")
+
+
+@pytest.mark.parametrize("reply", [b"garbage\r\n\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{", b""])
+async def test_a_garbled_reply_is_no_key_set(reply: bytes) -> None:
+    """What speaks no HTTP at the address of the keys, or ends too soon, is UNAVAILABLE, and no defect."""
+
+    async def answer(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(reply)
+        writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        with pytest.raises(UnavailableError, match="the keys of the token's issuer cannot be fetched"):
+            await KeySet(f"http://127.0.0.1:{port}/keys", Clock()).find("one")
 
 
 def test_a_wrong_file_of_issuers_names_every_problem(tmp_path: Path) -> None:

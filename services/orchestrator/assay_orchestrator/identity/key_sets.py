@@ -7,9 +7,9 @@ import json
 import logging
 import time
 import urllib.request
+from http.client import HTTPException
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.error import URLError
 
 from assay.errors import UnavailableError
 
@@ -23,6 +23,8 @@ KEPT_S = 86_400.0
 """How long keys are used while newer ones cannot be fetched."""
 _MAX_BYTES = 1 << 20
 _TIMEOUT_S = 10.0
+_NO_KEYS = (OSError, HTTPException, ValueError, KeyError, TypeError, AttributeError, RecursionError)
+"""What reading a key set raises: the URL does not answer, its reply is garbled, or what it holds is no key set."""
 
 _log = logging.getLogger(__name__)
 
@@ -73,8 +75,8 @@ class KeySet:
         self._tried_s = self._monotonic_s()
         try:
             self._keys = await asyncio.to_thread(_read_keys, self._source)
-        except (OSError, URLError, ValueError, KeyError, TypeError) as problem:
-            _log.warning("cannot fetch keys of issuer: source=%s: %s", self._source, problem)
+        except _NO_KEYS as problem:
+            _log.warning("cannot fetch keys of issuer: source=%s: %r", self._source, problem)
             return
         self._fetched_s = self._tried_s
 
