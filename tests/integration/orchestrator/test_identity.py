@@ -27,7 +27,7 @@ from assay.identity.rights import RIGHTS, Right, Role
 from assay.identity.tokens import new_token
 from assay.model.agent_response import AgentResponse, AgentStatus
 from assay.model.case import Case, Turn
-from assay.model.run import RunState
+from assay.model.run import PauseCause, RunState
 from assay.rpc.channel import open_channel, wait_for_ready
 from assay.rpc.methods import METHODS
 from assay.rpc.status import translated
@@ -292,7 +292,9 @@ async def test_a_disabled_team_works_no_more_until_it_is_enabled(
         changed, paused = await admin.disable_team(operator, "search")
         assert changed.disabled_at
         assert paused == 1
-        assert (await client.get_run(runs[0].run_id)).state is RunState.PAUSED  # the token is still remembered
+        found = await client.get_run(runs[0].run_id)  # the token is still remembered
+        assert (found.state, found.pause_cause) == (RunState.PAUSED, PauseCause.OWNER)
+        assert found.state_reason == "the operator has disabled the team; stored rows are kept"
         dataset = await client.upload_dataset(CASES, name="d")
         for call in (client.create_run(settings_of(), dataset.dataset_id), client.resume_run(runs[0].run_id)):
             with pytest.raises(PermissionDeniedError) as denied:

@@ -226,7 +226,7 @@ class RunManager:
         self.notifier.notify(run_id)
         return await self.get(scope, run_id)
 
-    async def pause(self, scope: Scope, run_id: str) -> Run:
+    async def pause(self, scope: Scope, run_id: str, *, reason: str = runs.PAUSED_BY_OWNER) -> Run:
         """Let a run's questions in flight end and ask nothing more; the run is then PAUSED.
 
         Returns:
@@ -237,11 +237,11 @@ class RunManager:
         """
         moved = self.notifier.subscribe(run_id)
         try:
-            state = await self._database.write(lambda c: control.pause(c, scope, run_id))
+            state = await self._database.write(lambda c: control.pause(c, scope, run_id, reason=reason))
             if state is None:
                 raise self._catalogue.not_found(run_id)
             if state is RunState.PAUSED:
-                self.on_paused(run_id, runs.PAUSED_BY_OWNER)
+                self.on_paused(run_id, reason)
             else:
                 _log.info("pausing run once its questions in flight have ended: run=%s", run_id)
                 self._pausing.add(run_id)

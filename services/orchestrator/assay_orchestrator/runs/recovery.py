@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from assay.storage.database import Database
     from assay_orchestrator.store.runs import RunRecord
 
-_DISABLED = "the operator has disabled the team; stored rows are kept"
 _INTERRUPTED = "the orchestrator stopped while the run was running; stored rows are kept"
 
 _log = logging.getLogger(__name__)
@@ -45,7 +44,8 @@ async def recover_runs(database: Database, resume: Callable[[Scope, str], Awaita
         elif resumes and record.team not in disabled:
             await resume(Scope(record.team), record.run_id)
         else:
-            await _interrupt(database, record.run_id, _DISABLED if record.team in disabled else _INTERRUPTED)
+            reason = runs.PAUSED_TEAM_DISABLED if record.team in disabled else _INTERRUPTED
+            await _interrupt(database, record.run_id, reason)
         failpoint("recovery.run_continued")
 
 

@@ -29,9 +29,9 @@ class TeamRuns:
         self._manager = manager
 
     async def pause_active(self, scope: Scope) -> int:
-        """Pause the pending and running runs that a scope reaches; return how many."""
+        """Pause the pending and running runs of a team that was disabled; return how many."""
         active = await self._database.read(lambda c: runs.list_active_ids(c, scope))
-        pauses = (self._manager.pause(scope, run_id) for run_id in active)
+        pauses = (self._manager.pause(scope, run_id, reason=runs.PAUSED_TEAM_DISABLED) for run_id in active)
         ended = await asyncio.gather(*pauses, return_exceptions=True)
         failures = [each for each in ended if isinstance(each, BaseException)]
         for failure in failures:

@@ -65,8 +65,16 @@ def cancel(connection: sa.Connection, scope: Scope, run_id: str, *, reason: str 
     return True
 
 
-def pause(connection: sa.Connection, scope: Scope, run_id: str) -> RunState | None:
+def pause(
+    connection: sa.Connection, scope: Scope, run_id: str, *, reason: str = runs.PAUSED_BY_OWNER
+) -> RunState | None:
     """Pause a run: at once where no shard of it is queued or taken, else with the last of them.
+
+    Args:
+        connection: The transaction.
+        scope: Whose run it is.
+        run_id: The run.
+        reason: PAUSED_BY_OWNER or PAUSED_TEAM_DISABLED.
 
     Returns:
         Its state now; None where there is no such run.
@@ -78,15 +86,15 @@ def pause(connection: sa.Connection, scope: Scope, run_id: str) -> RunState | No
     if run is None:
         return None
     require_transition(run_id, run.phase, Command.PAUSE)
-    state = _pause(connection, run)
+    state = _pause(connection, run, reason)
     audit.record(connection, scope.call, team=scope.team, resource=run_id)
     return state
 
 
-def _pause(connection: sa.Connection, run: RunRecord) -> RunState:
+def _pause(connection: sa.Connection, run: RunRecord, reason: str) -> RunState:
     run_id = run.run_id
     if run.pause_cause is not PauseCause.OWNER:
-        runs.apply_command(connection, run_id, Command.PAUSE, reason=runs.PAUSED_BY_OWNER)
+        runs.apply_command(connection, run_id, Command.PAUSE, reason=reason)
     if run.phase is Phase.PAUSED:
         return RunState.PAUSED
     shards.release_queued(connection, run_id)

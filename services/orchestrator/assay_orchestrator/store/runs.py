@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 PAUSED_BY_OWNER = "paused with `assay runs pause`"
+PAUSED_TEAM_DISABLED = "the operator has disabled the team; stored rows are kept"
 
 _CREATION_LOCK = 0x41535352
 
@@ -275,7 +276,8 @@ def _store_transition(
     table, cause = schema.runs, transition.cause
     if transition.effect is Effect.CAUSE:
         assert cause is not None, "only a cause is stored"
-        why = {"state_reason": reason} if cause is PauseCause.QUOTA else {}  # it is not known by then
+        # It is not known by then; that of a client's pause is always the same.
+        why = {"state_reason": reason} if cause is PauseCause.QUOTA or reason == PAUSED_TEAM_DISABLED else {}
         connection.execute(table.update().where(table.c.run_id == run_id).values(pause_cause=cause.value, **why))
     elif transition.effect is not Effect.EVENT:
         return
@@ -291,7 +293,8 @@ def drain(connection: sa.Connection, run_id: str) -> str:
     """Pause a run that is pausing and of which no worker has a shard; return why, empty where it is not pausing."""
     run = load_run(connection, run_id)
     is_quota = run is not None and run.pause_cause is PauseCause.QUOTA
-    reason = run.state_reason if run is not None and is_quota else PAUSED_BY_OWNER
+    is_stored = run is not None and (is_quota or run.state_reason == PAUSED_TEAM_DISABLED)
+    reason = run.state_reason if run is not None and is_stored else PAUSED_BY_OWNER
     command = Command.DRAIN_QUOTA if is_quota else Command.DRAIN
     return reason if apply_command(connection, run_id, command, reason=reason) is not None else ""
 
