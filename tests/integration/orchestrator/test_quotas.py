@@ -298,7 +298,23 @@ async def test_a_burst_is_paced_and_what_is_beyond_it_refused(
         refused = [each for each in found if isinstance(each, OverloadedError)]
         assert len(refused) == refused_count
         assert all(each.retry_after_s > 0 for each in refused)
+        for each in refused:
+            assert f"come faster than its quota requests-per-minute allows: {quota:,} a minute" in each.message
+            assert f"{quota:,} of" not in each.message
         assert sorted(waits) == pytest.approx(paced)
+
+
+async def test_a_minute_that_is_used_up_is_said_without_a_count_of_calls(tmp_path: Path) -> None:
+    """What processes have taken for a minute is not what they have admitted: the sentence says no other thing."""
+    seconds = [0.0]
+    async with shared_installation(tmp_path) as shared:
+        await limit(shared, "search", REQUESTS_PER_MINUTE=40)
+        requests = TeamRequests(shared.database, monotonic_s=lambda: seconds[0], clock_s=lambda: 1e9)
+        for _ in range(40):
+            await requests.admit("search")
+            seconds[0] += 1.5
+        said = (await refusal(requests.admit("search"))).message
+        assert "its quota requests-per-minute: the 40 of this minute are given out to the processes" in said
 
 
 async def test_a_lowered_quota_holds_from_its_own_pace(tmp_path: Path) -> None:

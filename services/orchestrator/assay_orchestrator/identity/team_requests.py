@@ -119,7 +119,7 @@ class TeamRequests:
         level = max(floor - 1, known.level + (now_s - known.at_s) * per_s)
         known.level, known.at_s = min(_at_once(limit), level), now_s
         if known.level < floor:
-            raise self._refusal(team, limit, (floor - known.level) / per_s if per_s else 60.0)
+            raise _refusal(quotas.too_fast(team, limit), team, (floor - known.level) / per_s if per_s else 60.0)
         return max(0.0, (1 - known.level) / per_s)
 
     async def _look_up(self, team: str, known: _Team, now_s: float) -> None:
@@ -137,7 +137,7 @@ class TeamRequests:
                 if known.taken > 0:
                     return  # another call has just taken some
                 if known.taken < 0:
-                    raise self._refusal(team, known.limit or 0, known.ends_s - self._clock_s())
+                    raise _refusal(quotas.minute_used_up(team, known.limit or 0), team, known.ends_s - self._clock_s())
             limit = known.limit or 0
             minute_s = self._clock_s() // 60 * 60
             try:
@@ -147,13 +147,11 @@ class TeamRequests:
             known.ends_s = minute_s + 60
             known.taken = count or -1
             if not count:
-                raise self._refusal(team, limit, known.ends_s - self._clock_s())
+                raise _refusal(quotas.minute_used_up(team, limit), team, known.ends_s - self._clock_s())
 
-    def _refusal(self, team: str, limit: int, after_s: float) -> TeamRefusedError:
-        use = quotas.Use(Quota.REQUESTS_PER_MINUTE, limit, limit)
-        return TeamRefusedError(
-            quotas.sentence(team, use), team=team, retry_after_s=max(0.01, after_s), reason=quotas.REASON
-        )
+
+def _refusal(sentence: str, team: str, after_s: float) -> TeamRefusedError:
+    return TeamRefusedError(sentence, team=team, retry_after_s=max(0.01, after_s), reason=quotas.REASON)
 
 
 def _burst(limit: int) -> int:

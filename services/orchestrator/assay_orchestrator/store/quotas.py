@@ -193,6 +193,27 @@ def sentence(team: str, use: Use) -> str:
     )
 
 
+def too_fast(team: str, limit: int) -> str:
+    """Return that requests come faster than the pace of their quota, and what helps."""
+    return (
+        f"requests of the team {team!r} come faster than its quota {Quota.REQUESTS_PER_MINUTE.value} allows: "
+        f"{Quota.REQUESTS_PER_MINUTE.shown(limit)} a minute, at a steady pace; send them more slowly, or ask the "
+        "operator of this server for more"
+    )
+
+
+def minute_used_up(team: str, limit: int) -> str:
+    """Return that the processes of an installation have taken all requests of a minute, and what helps.
+
+    A process takes them in parts: how many calls it has admitted of its last one is not known to the others.
+    """
+    return (
+        f"the team {team!r} has reached its quota {Quota.REQUESTS_PER_MINUTE.value}: the "
+        f"{Quota.REQUESTS_PER_MINUTE.shown(limit)} of this minute are given out to the processes of this server; "
+        f"{_HELPS[Quota.REQUESTS_PER_MINUTE]}, or ask the operator of this server for more"
+    )
+
+
 def help_with(quota: Quota) -> str:
     """Return what a team may do that has reached a quota."""
     return _HELPS[quota]
