@@ -54,7 +54,9 @@ async def open_service(
     prices, limits = PriceTable(settings.prices), read_limits(settings.limits)
     recording = Recording.read(settings.replay) if settings.replay else None
     async with AsyncExitStack() as stack:
-        store = await JudgeStore.open(settings.state_dir, max_verdicts=settings.cache_entries)
+        # With a database it keeps nothing: replicas may then have one --state-dir, or none that can be written.
+        folder = None if settings.database_url else settings.state_dir
+        store = await JudgeStore.open(folder, max_verdicts=settings.cache_entries)
         stack.push_async_callback(store.aclose)
         shared = await _open_shared(settings)
         if shared is not None:

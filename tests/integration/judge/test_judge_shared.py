@@ -52,6 +52,14 @@ def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> Open:
     return lambda: SharedStore.open(url, path=tmp_path / "judge.db", max_verdicts=600)
 
 
+@pytest.mark.parametrize("folder", ["/proc/judge", "judge"])
+async def test_replicas_with_a_database_use_no_folder(postgres_url: str, tmp_path: Path, folder: str) -> None:
+    """They may have the same --state-dir, or one that cannot be made, as its default in a container."""
+    own = Settings(database_url=postgres_url, state_dir=tmp_path / folder)
+    async with open_service(own, {}, asyncio.Event()), open_service(own, {}, asyncio.Event()):
+        assert await asyncio.to_thread(lambda: list(tmp_path.iterdir())) == []
+
+
 async def test_verdicts_are_kept(open_store: Open) -> None:
     """By their key; the first one stays, surplus ones go, least recently used first."""
     store = await open_store()
