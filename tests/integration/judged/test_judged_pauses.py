@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import sqlite3
 from typing import TYPE_CHECKING
 
 import pytest
@@ -69,6 +71,29 @@ async def test_a_judge_that_cannot_be_reached(set_up: SetUp, case_of: CaseOf) ->
             done = await resumed(stage, client, run)
     assert (done.state, done.counts.passed, done.state_reason) == (RunState.SUCCEEDED, 40, "")
     assert len(set(stage.agent.asked)) == len(stage.agent.asked) == 40
+
+
+async def test_a_judge_that_cannot_keep_its_state(
+    set_up: SetUp, case_of: CaseOf, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The reason says so, and not that it cannot be reached; its log has a line of the cause."""
+    stage = set_up()
+    async with stage.judge(), stage.orchestrator(patience_s=6) as client:
+        with contextlib.closing(sqlite3.connect(stage.folder / "judge" / "judge.db")) as state:
+            state.execute(
+                "CREATE TRIGGER disk BEFORE INSERT ON spending "
+                "BEGIN SELECT RAISE(ABORT, 'database or disk is full'); END"
+            )
+            run = await stage.follow(
+                client, await stage.create(client, stage.settings(), [case_of(n) for n in range(4)])
+            )
+            assert_waits(run, 4, "the judge's state cannot be read or written: database or disk is full")
+            assert "cannot be reached" not in run.state_reason
+            said = {record.getMessage() for record in caplog.records if record.name == "assay_judge.state.store"}
+            assert said == {"cannot read or write state: database or disk is full"}
+            state.execute("DROP TRIGGER disk")
+        done = await resumed(stage, client, run)
+    assert (done.state, done.counts.passed) == (RunState.SUCCEEDED, 4)
 
 
 async def test_runs_wait_in_postgresql_too(set_up: SetUp, case_of: CaseOf, postgres_url: str) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import json
+import logging
 import os
 import sqlite3
 import time
@@ -26,7 +27,10 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+_log = logging.getLogger(__name__)
+
 _PRUNE_EVERY = 500
+_LOG_EVERY_S = 60.0
 _MOST_NANO = 2**63 - 1  # of SQLite's integers
 _SPENDING_KEPT_S = 90 * 24 * 3600.0
 
@@ -48,6 +52,7 @@ class JudgeStore:
         self._lock = lock
         self._max_verdicts = max_verdicts
         self._puts = 0
+        self._quiet_until_s = 0.0
         self.verdict_count = 0
 
     @classmethod
@@ -140,6 +145,9 @@ class JudgeStore:
         try:
             return await asyncio.get_running_loop().run_in_executor(self._thread, work)
         except (sqlite3.Error, OverflowError) as error:
+            if time.monotonic() >= self._quiet_until_s:  # not for each of the requests that fail
+                _log.warning("cannot read or write state: %s", error)
+                self._quiet_until_s = time.monotonic() + _LOG_EVERY_S
             raise StorageError(f"the judge's state cannot be read or written: {error}") from error
 
     def _count(self) -> int:

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 import grpc
 
-from assay.errors import InvalidInputError, OverloadedError, SetupError, UnavailableError, WrongStateError
+from assay.errors import InvalidInputError, OverloadedError, SetupError, StorageError, UnavailableError, WrongStateError
 from assay.model.agent_response import clean_text
 from assay.rpc.status import from_rpc_error
 from assay.telemetry.context import fields
@@ -358,7 +358,9 @@ class RunJudge:
                         raise problem from None
                     raise _FailedError(problem) from None
                 elif loop.time() - max(begun, self._heard_at) >= self._patience_s:
-                    raise self._stopped(f"the judge service cannot be reached: {problem.message}") from None
+                    is_there = isinstance(problem, StorageError)  # it answers, and cannot keep what it is asked for
+                    why = problem.message if is_there else f"the judge service cannot be reached: {problem.message}"
+                    raise self._stopped(why) from None
             else:
                 self._heard_at = loop.time()
                 return found
