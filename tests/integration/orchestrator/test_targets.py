@@ -361,6 +361,8 @@ def test_the_key_of_a_judge_goes_to_a_target() -> None:
     ))  # fmt: skip
     access = AgentAccess((), (), team="alpha", targets=[Target("models", "https://api.openai.com", ("openai",))])
     assert [problem.field for problem in judge_key_problems(judge, access)] == ["judge.jury[1].key_variable"]
+    [problem] = judge_key_problems(judge, access)
+    assert "a file TEAM/NAME below --secrets of the judge service, or a variable" in problem.message
     assert [one.key_variable for one in with_team(judge, "alpha").judges] == [
         "secret://alpha/openai", "secret://beta/key", ""
     ]  # fmt: skip

@@ -87,10 +87,16 @@ class AgentAccess:
             return f"${{{name}}} may not be sent to {called.host}: the operator binds names to hosts with --agent-env"
         return f"${{{name}}} may not be used here: the operator allows names with --agent-env"
 
-    def secret_problem(self, reference: SecretReference, called: Address) -> str:
-        """Return why a secret may not be sent to an address, whatever its value is; empty where it may."""
+    def secret_problem(self, reference: SecretReference, called: Address, where: str = _WHERE) -> str:
+        """Return why a secret may not be sent to an address, whatever its value is; empty where it may.
+
+        Args:
+            reference: The secret.
+            called: The address.
+            where: Which process reads it, for messages.
+        """
         if reference.team not in ("", self.team):
-            return value_problem(None, str(reference), _WHERE)
+            return value_problem(None, str(reference), where)
         if self.targets is None:
             return ""
         covered = covering(self.targets, called)

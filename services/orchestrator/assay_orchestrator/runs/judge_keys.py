@@ -13,13 +13,15 @@ if TYPE_CHECKING:
     from assay.model.run import JudgeSettings
     from assay_orchestrator.agents.access import AgentAccess
 
+_WHERE = "of the judge service, or a variable with --secret-variables"
+
 
 def judge_key_problems(judge: JudgeSettings, access: AgentAccess) -> list[Problem]:
     """Return why the secrets that are the keys of judges may not be sent to them, as far as this process knows."""
     problems = []
     for place, one in enumerate(judge.judges):
         reference = parse_path(one.key_variable.removeprefix(SCHEME)) if _is_secret(one) else None
-        if reference is not None and (problem := access.secret_problem(reference, judge_address(one))):
+        if reference is not None and (problem := access.secret_problem(reference, judge_address(one), _WHERE)):
             where = f"judge.jury[{place}]" if judge.others else "judge"
             problems.append(Problem(problem, f"{where}.key_variable"))
     return problems
