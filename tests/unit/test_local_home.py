@@ -9,6 +9,7 @@ import pytest
 
 from assay.errors import SetupError
 from assay.local.home import Home
+from assay.local.service_logs import MOST_BYTES, last_words, open_log
 
 
 @pytest.mark.parametrize("mode", [0o755, 0o777, 0o1777, 0o710, 0o701, 0o740])
@@ -78,6 +79,24 @@ def test_what_an_earlier_version_kept_is_found(tmp_path: Path) -> None:
     home.log("judge").write_text("")
     assert (tmp_path / "logs" / "judge.log").exists()
     assert Home.open(tmp_path) == home
+
+
+def test_a_start_appends_to_the_log_of_its_service(tmp_path: Path) -> None:
+    """What was logged before stays, within a bound; why a service ended is looked for in its own start."""
+    path = tmp_path / "judge.log"
+    for start, text in ((0, b"assay judge: old\nmore\n"), (22, b"line\nassay judge: new\n")):
+        with open_log(path) as log:
+            assert log.tell() == start
+            log.write(text)
+    assert last_words(path, 22, "judge") == "assay judge: new"
+    assert last_words(path, path.stat().st_size, "judge") == ""
+    assert path.stat().st_mode & 0o777 == 0o600
+    with open_log(path) as log:
+        log.truncate(MOST_BYTES + 1)
+    with open_log(path) as log:
+        assert log.tell() == 0
+    assert (tmp_path / "judge.log.1").read_bytes().startswith(b"assay judge: old\n")
+    assert last_words(tmp_path / "none", 0, "judge") == "(no log)"
 
 
 def test_a_long_path_has_its_sockets_elsewhere() -> None:

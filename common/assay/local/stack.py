@@ -19,6 +19,7 @@ from assay.local.install_hint import install_hint
 from assay.local.lease import Lease
 from assay.local.model_files import is_on_disk, model_problem
 from assay.local.service_environment import KEY_VARIABLES, changed_variables, record_variables
+from assay.local.service_logs import last_words, open_log
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -29,7 +30,6 @@ _PACKAGES = {"orchestrator": "assay_orchestrator", "embedder": "assay_embedder",
 _NEEDS = {"orchestrator": "sqlalchemy", "embedder": "sentence_transformers", "judge": "httpx2"}
 _RENEWED = ("judge", "embedder")
 """Services that are restarted where another command needs other settings of them."""
-_LOG_TAIL_LINES = 12
 _STOP_TIMEOUT_S = 15.0
 _MOST_RESTARTS = 3
 _LEASED, _STAYING = b"ends with its last user", b"stays"
@@ -52,6 +52,7 @@ class LocalStack:
         # The same shares on a file that services never lock: it shows whether other commands are left.
         self._user = Lease(home.sockets / "users")
         self._children: dict[str, subprocess.Popen[bytes]] = {}
+        self._log_starts: dict[str, int] = {}
         self._leased: set[str] = set()  # those of them that end when unused
         self._models: tuple[str, ...] = ()
         self._judge_keys: tuple[str, ...] = KEY_VARIABLES
@@ -165,7 +166,7 @@ class LocalStack:
             if child.poll() == 0:
                 raise _stopped(service)
             if child.poll() is not None:
-                tail = _last_words(self._home.log(service), service)
+                tail = last_words(self._home.log(service), self._log_starts[service], service)
                 raise SetupError(
                     f"the local {service} exited with status {child.returncode}; the end of its log:\n{tail}",
                     reason="SERVICE_ENDED",
@@ -258,7 +259,8 @@ class LocalStack:
 
     def _spawn(self, service: str, *, stays: bool | None = None) -> None:
         stays = self._stay if stays is None else stays
-        with open(self._home.log(service), "wb", opener=_private) as log, _held(_life(self._home, service)) as life:
+        with open_log(self._home.log(service)) as log, _held(_life(self._home, service)) as life:
+            self._log_starts[service] = log.tell()
             child = subprocess.Popen(  # noqa: S603 - our own module, no shell
                 # -P: the current folder must not shadow a module of the service.
                 [sys.executable, "-P", "-m", _PACKAGES[service], *self._arguments(service, stays)],
@@ -444,13 +446,3 @@ def _pid(home: Home, service: str) -> int:
 
 def _private(path: str, flags: int) -> int:
     return os.open(path, flags, 0o600)
-
-
-def _last_words(log: Path, service: str) -> str:
-    """Return why a service ended: what it has said itself, or whatever stands last in its log."""
-    try:
-        lines = log.read_text(errors="replace").splitlines()[-_LOG_TAIL_LINES:]
-    except OSError:
-        return "(no log)"
-    said = [line for line in lines if line.startswith(f"assay {service}: ")]
-    return "\n".join(said or lines)

@@ -1,0 +1,42 @@
+"""The logs of the local services: each start appends to its service's, and what it says of an end is found there."""
+
+from __future__ import annotations
+
+import os
+from typing import IO, TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+MOST_BYTES = 4 << 20
+"""A log that has grown beyond this is set aside with the next start, in place of the one that was set aside before."""
+_TAIL_LINES = 12
+
+
+def open_log(path: Path) -> IO[bytes]:
+    """Open a log to append to it, for its owner alone; an error that names a log is found there after later starts."""
+    if path.exists() and path.stat().st_size > MOST_BYTES:
+        path.replace(path.with_name(f"{path.name}.1"))
+    return open(path, "ab", opener=_private)
+
+
+def last_words(path: Path, start: int, service: str) -> str:
+    """Return why a service ended: what it has said itself, or whatever stands last in its log.
+
+    Args:
+        path: The log.
+        start: Where in it this start of the service begins, in bytes.
+        service: Its name, with which it begins what it says.
+    """
+    try:
+        with path.open("rb") as log:
+            log.seek(start)
+            lines = log.read().decode(errors="replace").splitlines()[-_TAIL_LINES:]
+    except OSError:
+        return "(no log)"
+    said = [line for line in lines if line.startswith(f"assay {service}: ")]
+    return "\n".join(said or lines)
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
