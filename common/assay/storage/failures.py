@@ -13,6 +13,10 @@ _REPEATED_AFTER_S = 10.0
 _log = logging.getLogger(__name__)
 
 
+class UnstorableValueError(ValueError):
+    """A value does not fit the database: a defect of what stores it, which no wait and no operator removes."""
+
+
 class FailureLog:
     """Makes the errors of one database.
 

@@ -21,9 +21,9 @@ from psycopg.conninfo import conninfo_to_dict
 from assay.errors import StorageError
 from assay.storage import revisions
 from assay.storage.changes import Change, introduce
-from assay.storage.failures import FailureLog
+from assay.storage.failures import FailureLog, UnstorableValueError
 from assay.storage.outages import Outages
-from assay.storage.postgres_errors import client_sentence, sentence
+from assay.storage.postgres_errors import client_sentence, is_data_exception, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -94,10 +94,18 @@ class PostgresDatabase:
         self._shown = f"the {tables.service}'s database"
         self._failures = FailureLog()
         self._engine = sa.create_engine(
-            "postgresql+psycopg://", creator=self._connect, pool_size=_WRITER_COUNT, max_overflow=0
+            "postgresql+psycopg://",
+            creator=self._connect,
+            pool_size=_WRITER_COUNT,
+            max_overflow=0,
+            hide_parameters=True,  # the log has no answers in it, whatever the statement that fails
         )
         self._reading = sa.create_engine(
-            "postgresql+psycopg://", creator=self._connect_reader, pool_size=_READER_COUNT, max_overflow=0
+            "postgresql+psycopg://",
+            creator=self._connect_reader,
+            pool_size=_READER_COUNT,
+            max_overflow=0,
+            hide_parameters=True,
         ).execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
         self._outages = Outages(patience_s, self._sentence)
         self._readers = ThreadPoolExecutor(_READER_COUNT, thread_name_prefix="store-read")
@@ -253,6 +261,8 @@ class PostgresDatabase:
         try:
             yield
         except (sa.exc.DBAPIError, psycopg.Error) as problem:
+            if is_data_exception(_original(problem)):
+                raise UnstorableValueError(self._sentence(problem)) from problem
             shown = client_sentence(self._shown, _original(problem))
             raise self._failures.error(shown, self._sentence(problem)) from problem
         except sa.exc.TimeoutError as problem:

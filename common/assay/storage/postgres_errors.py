@@ -57,6 +57,11 @@ def is_passing(problem: BaseException) -> bool:
     return state == "57P" or state.startswith(_PASSING)
 
 
+def is_data_exception(problem: BaseException | None) -> bool:
+    """Return whether a value is at fault: it is out of the range of its column, or no value of its type."""
+    return (getattr(problem, "sqlstate", None) or "").startswith("22") or isinstance(problem, psycopg.DataError)
+
+
 def sentence(place: str, problem: BaseException | None, password: str) -> str:
     """Return what is wrong with the database and what to do.
 

@@ -18,7 +18,7 @@ import sqlalchemy as sa
 from assay.errors import StorageError
 from assay.runtime.failpoints import failpoint
 from assay.storage import revisions
-from assay.storage.failures import FailureLog
+from assay.storage.failures import FailureLog, UnstorableValueError
 from assay.storage.sqlite_check import check_after_a_kill, log_of
 
 if TYPE_CHECKING:
@@ -60,6 +60,7 @@ class SqliteDatabase:
             f"sqlite+pysqlite:///{path}",
             poolclass=sa.NullPool,
             connect_args={"check_same_thread": False, "factory": _Connection},
+            hide_parameters=True,  # the log has no answers in it, whatever the statement that fails
         )
         sa.event.listen(self._engine, "connect", _configure)
         sa.event.listen(self._engine, "begin", _begin)
@@ -164,6 +165,8 @@ class SqliteDatabase:
     def _translated(self) -> Iterator[None]:
         try:
             yield
+        except (sa.exc.DataError, sqlite3.DataError) as problem:
+            raise UnstorableValueError(_sentence(str(self._path), problem)) from problem
         except (sa.exc.DatabaseError, sqlite3.DatabaseError) as problem:
             shown, full = (_sentence(place, problem) for place in (self._shown, str(self._path)))
             raise self._failures.error(shown, full) from problem

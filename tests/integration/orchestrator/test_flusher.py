@@ -13,6 +13,7 @@ from assay.model.agent_response import AgentResponse, AgentStatus
 from assay.model.case import Case, Turn
 from assay.model.run import CaseResult, DatasetRef
 from assay.model.scope import LOCAL
+from assay.storage.failures import UnstorableValueError
 from assay_orchestrator.pipeline.flusher import Flusher
 from assay_orchestrator.pipeline.storage_pauses import Backoff, StoragePauses
 from assay_orchestrator.store import attempts, datasets, fairness, results, runs, shards
@@ -156,6 +157,20 @@ async def test_an_attempt_that_came_to_its_result_is_over(store: Database) -> No
     await broken_off.aclose()
     assert counting.count == before + 1
     assert await store.read(lambda c: attempts.count_attempts(c, "r", 0, _CASES)) == {}
+
+
+async def test_a_value_that_does_not_fit_fails_its_batch_and_is_no_fault_of_the_storage(store: Database) -> None:
+    """Its rows get the error and the run is not paused: stored again, the value would not fit either."""
+    shard = await store.write(lambda c: shards.start_shard(c, "r", 0, 1))
+    assert shard is not None
+    pauses = StoragePauses(store, lambda _: None, _resumed, backoff=Backoff(0.0, 0.0))
+    flusher = Flusher(pauses.of("r"), "r", lambda _: None, lambda since, slots: None)
+    with pytest.raises((OverflowError, UnstorableValueError)):
+        await _put(flusher, shard, 2**63)
+    assert pauses.reason("r") == ""
+    await _put(flusher, shard, 0)
+    assert await store.read(lambda c: results.count_finished(c, "r")) == 1
+    await flusher.aclose()
 
 
 async def _resumed(run_id: str) -> None:
