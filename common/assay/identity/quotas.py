@@ -59,6 +59,11 @@ class Quota(enum.Enum):
         return amount
 
 
+def nano_from_usd(dollars: float) -> int:
+    """Return dollars in billionths, from 0 to the largest quota: neither more nor less is an amount."""
+    return min(round(min(dollars, MAX_AMOUNT / NANO) * NANO), MAX_AMOUNT) if dollars > 0 else 0
+
+
 def _nano(text: str) -> int:
     try:
         dollars = Decimal(text.removeprefix("$"))

@@ -23,6 +23,7 @@ from assay.metrics.core.score import not_computed, scored
 from assay.metrics.core.source_matching import first_match, matching_work, usable_sources
 from assay.metrics.core.turn_scores import turn_details
 from assay.model.agent_response import AgentStatus
+from assay.model.possible_usage import possible_tokens
 from assay.model.run import Score, ScoreStatus
 from assay.statistics.exact_sum import ExactSum
 
@@ -125,6 +126,8 @@ class CombinedScore:
         if hit is None or judge is None or tokens is None:
             reason = "no_expected_sources" if hit is None else "no_verdict" if judge is None else "no_tokens"
             return Score(self.name, ScoreStatus.SKIPPED, reason=reason, detail=detail)
+        if possible_tokens(tokens) is None:
+            return not_computed(self.name, "invalid_tokens", decides=False, **{**detail, "num_tokens": None})
         value = combined_score(hit, judge, tokens, **self._exponents)
         assert value is not None  # there are tokens
         return scored(self.name, value, detail=detail)

@@ -4,9 +4,9 @@
            (plain · p_in + cache_read · p_in · r + cache_write · p_in · w + output · p_out) / 10^6
 
 Prices are per million tokens. Cached tokens are part of input_tokens, so plain = input_tokens - cache_read -
-cache_write. Without a reported cost and without prices or tokens the row is skipped, never 0. An agent error
-costs what it reports. The aggregate is the mean; the detail has the sum. A threshold is the most that a row
-may cost, and that the mean may be.
+cache_write. Without a reported cost and without prices or tokens the row is skipped, never 0. A cost that is
+negative or above a million dollars is an error. An agent error costs what it reports. The aggregate is the mean;
+the detail has the sum. A threshold is the most that a row may cost, and that the mean may be.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from assay.metrics.core.fold import MeanFold
 from assay.metrics.core.info import MetricInfo, Parameter
 from assay.metrics.core.score import not_computed, scored_by_threshold
 from assay.model.model_price import ModelPrice
+from assay.model.possible_usage import possible_cost
 from assay.model.run import Score, ScoreStatus
 
 if TYPE_CHECKING:
@@ -102,7 +103,7 @@ class Cost:
         if value is None:
             return self._skipped("no_tokens", row)
         detail: dict[str, Any] = {"version": self.version, "source": source}
-        if value < 0:
+        if possible_cost(value) is None:
             return not_computed(self.name, "invalid_cost", decides=self._threshold is not None, **detail)
         return scored_by_threshold(self, value, self._threshold, detail=detail)
 

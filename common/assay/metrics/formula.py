@@ -37,6 +37,7 @@ from assay.metrics.core.score import not_computed, scored_by_threshold
 from assay.metrics.expression.expression_nodes import EvaluationError
 from assay.metrics.expression.expressions import FUNCTIONS, WORDS, parse_expression
 from assay.model.agent_response import AgentStatus
+from assay.model.possible_usage import MAX_COST_USD, MAX_TOKENS
 from assay.model.run import Score, ScoreStatus
 from assay.parsing.names import nearest
 
@@ -87,6 +88,7 @@ FIELDS: Mapping[str, Callable[[AgentResponse], float | None]] = {
 }
 """Fields of the answer that a formula may read; None where the answer does not have it."""
 
+_MOST = {"input_tokens": MAX_TOKENS, "output_tokens": MAX_TOKENS, "total_tokens": MAX_TOKENS, "cost_usd": MAX_COST_USD}
 _OWN_NAME = re.compile(r"[A-Za-z_]\w{0,63}", re.ASCII)
 _MAX_NUMBERS = 200
 _WORK = 10_000  # 200 parts
@@ -206,7 +208,7 @@ class _Inputs:
             value = float(given)
         except OverflowError:  # a whole number beyond what a float holds
             value = math.inf
-        if not math.isfinite(value) or value < 0:
+        if not math.isfinite(value) or not 0 <= value <= _MOST.get(name, math.inf):
             raise EvaluationError(f"invalid_{name}")
         return value
 

@@ -3,9 +3,9 @@
     tokens = total_tokens, or input_tokens + output_tokens where both are known
 
 Cached and reasoning tokens are parts of input and output and are not added again. An answer without usage is
-skipped, and so is one of 0 tokens: that means not counted, not free. An agent error counts where its usage is
-known. The aggregate is the mean; the detail has the sums. A threshold is the most tokens with which a row
-passes, and the most that the mean may be.
+skipped, and so is one of 0 tokens: that means not counted, not free. More than 10^12 are an error. An agent error
+counts where its usage is known. The aggregate is the mean; the detail has the sums. A threshold is the most tokens
+with which a row passes, and the most that the mean may be.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 from assay.metrics.combined_score import tokens_used
 from assay.metrics.core.fold import MeanFold
 from assay.metrics.core.info import MetricInfo, Parameter
-from assay.metrics.core.score import scored_by_threshold
+from assay.metrics.core.score import not_computed, scored_by_threshold
+from assay.model.possible_usage import possible_tokens
 from assay.model.run import Score, ScoreStatus
 
 if TYPE_CHECKING:
@@ -66,6 +67,8 @@ class Tokens:
             return Score(self.name, ScoreStatus.SKIPPED, reason="no_tokens")
         known = {name: getattr(usage, name) for name in _BUCKETS if getattr(usage, name) is not None}
         detail = {"version": self.version, **known}
+        if possible_tokens(total) is None:
+            return not_computed(self.name, "invalid_tokens", decides=self._threshold is not None, **detail)
         return scored_by_threshold(self, total, self._threshold, detail=detail)
 
     def aggregate(self) -> _Fold:

@@ -7,6 +7,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from assay.model.possible_usage import possible_tokens
 from assay.model.response_fields import clean_text
 
 if TYPE_CHECKING:
@@ -20,7 +21,6 @@ NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 
 _NAME_CHARS = 200
 _EXPLANATION_CHARS = 500
-_MOST_TOKENS = 2**63  # no store or wire takes as many
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,11 +175,14 @@ def token_usage(
     cache_write: int | None,
     reasoning: int | None,
 ) -> TokenUsage | None:
-    """Return usage from inclusive counts, each part cut to its whole; None where nothing is known."""
+    """Return usage from inclusive counts, each part cut to its whole; None where nothing is known.
+
+    A count that no call can have is not known.
+    """
     read = _part(cache_read, input)
     written = _part(cache_write, None if input is None else input - (read or 0))
     counts = (input, output, total, read, written, _part(reasoning, output))
-    known = [None if count is None or count >= _MOST_TOKENS else count for count in counts]
+    known = [possible_tokens(count) for count in counts]
     return None if all(count is None for count in known) else TokenUsage(*known)
 
 

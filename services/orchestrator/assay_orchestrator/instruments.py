@@ -6,6 +6,7 @@ import collections
 from typing import TYPE_CHECKING
 
 from assay.model.agent_response import AgentStatus
+from assay.model.possible_usage import possible_cost, possible_tokens
 from assay.telemetry.instruments import SLOW_S, Counter, Gauge, Histogram, team_label
 
 if TYPE_CHECKING:
@@ -89,12 +90,12 @@ class ObservedRun:
         QUESTIONS.series(self._adapter, self._team, outcome).inc()
         for attempt in response.attempts:
             self._retried(attempt.error)
-        if response.latency_ms is not None:
+        if response.latency_ms is not None and response.latency_ms >= 0:
             self._answer_seconds.observe(response.latency_ms / 1000)
         if (usage := response.usage) is not None:
-            self._input.inc(max(0, usage.input_tokens or 0))
-            self._output.inc(max(0, usage.output_tokens or 0))
-            self._cost.inc(max(0.0, usage.cost_usd or 0.0))
+            self._input.inc(possible_tokens(usage.input_tokens) or 0)
+            self._output.inc(possible_tokens(usage.output_tokens) or 0)
+            self._cost.inc(possible_cost(usage.cost_usd) or 0.0)
 
     def stored(self, rows: Iterable[CaseResult]) -> None:
         """Count rows that have become durable."""

@@ -181,6 +181,36 @@ async def test_a_run_pauses_where_the_tokens_of_its_team_are_used_up(
         assert ended.counts.finished == len(CASES)
 
 
+@pytest.mark.parametrize(
+    "usage",
+    [
+        {"cost_usd": 1e300},
+        {"cost_usd": 1e10},
+        {"cost_usd": -100.0},
+        {"total_tokens": 2**62},
+        {"input_tokens": 2**62, "output_tokens": 2**62},
+    ],
+)
+async def test_usage_that_cannot_be_ends_no_run_and_gives_no_quota(
+    usage: dict[str, float], tmp_path: Path, database_url: str, settings_of: SettingsOf
+) -> None:
+    """Rows with it are stored like all others and are in no quota, and the team's use can be read."""
+    possible = {"input_tokens": 60, "output_tokens": 40, "cost_usd": 0.25}
+
+    async def answer(request: Any) -> dict[str, Any]:
+        return {"text": "yes", "usage": usage if request.case_id != "c0" else possible}
+
+    async with shared_installation(tmp_path, database_url=database_url) as shared:
+        client = await shared.member("search")
+        dataset = await client.upload_dataset(CASES, name="d")
+        run = await client.create_run(settings_of(*WAITING, concurrency=4), dataset.dataset_id)
+        async with hosting(client, run, answer):
+            ended = await until(client, run.run_id, RunState.SUCCEEDED, RunState.FAILED, RunState.PAUSED)
+        assert (ended.state, ended.counts.finished) == (RunState.SUCCEEDED, len(CASES))
+        assert await used(client, Quota.TOKENS_PER_DAY) == 100
+        assert await used(client, Quota.MONEY_PER_MONTH) == 250_000_000
+
+
 async def test_stored_bytes_are_counted_and_given_back(
     tmp_path: Path, database_url: str, settings_of: SettingsOf
 ) -> None:

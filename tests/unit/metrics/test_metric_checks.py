@@ -304,7 +304,30 @@ def test_cost_of_rows(metric: Callable[..., Metric], fold: Callable[..., Any]) -
     assert (found.n_scored, found.n_skipped, found.passed, found.failed) == (2, 2, 1, 1)
     assert found.detail["total_usd"] == pytest.approx(0.00595)
     assert metric("cost").score(rows[0]).reason == "no_price"
-    assert metric("cost").score(answered(usage=Usage(cost_usd=-1.0))).status is ScoreStatus.ERROR
+
+
+@pytest.mark.parametrize("cost_usd", [-100.0, -1e-9, 1_000_001.0, 1e300])
+def test_a_cost_that_cannot_be_is_an_error_and_meets_no_check(metric: Callable[..., Metric], cost_usd: float) -> None:
+    """No prices stand in for it, and a check against a limit is not made: a negative cost would meet each."""
+    case = Case("case", (Turn("q"),), assertions=(Assertion("cost", threshold=0.01),))
+    row = answered(case=case, usage=Usage(input_tokens=10, output_tokens=1, cost_usd=cost_usd))
+    found = metric("cost", input_price=1.0, output_price=5.0).score(row)
+    assert (found.status, found.reason) == (ScoreStatus.ERROR, "invalid_cost")
+    assert metric("assertions").score(row).reason == f"not made: cost (a cost of {cost_usd:g} USD was reported)"
+
+
+def test_a_negative_latency_meets_no_check(metric: Callable[..., Metric]) -> None:
+    """A check against a limit is not made."""
+    case = Case("case", (Turn("q"),), assertions=(Assertion("latency", threshold=500.0),))
+    found = metric("assertions").score(answered(case=case, latency_ms=-1.0))
+    assert found.reason == "not made: latency (a latency of -1 ms was reported)"
+
+
+@pytest.mark.parametrize("usage", [Usage(total_tokens=2**62), Usage(input_tokens=10**12, output_tokens=1)])
+def test_tokens_that_cannot_be_are_an_error(metric: Callable[..., Metric], usage: Usage) -> None:
+    """The sums of a run hold what was measured alone."""
+    found = metric("tokens").score(answered(usage=usage))
+    assert (found.status, found.reason) == (ScoreStatus.ERROR, "invalid_tokens")
 
 
 def test_an_invalid_cost_is_counted(metric: Callable[..., Metric], fold: Callable[..., Any]) -> None:

@@ -207,6 +207,14 @@ def test_tokens_and_cost_are_sums_and_latency_is_not(metric: Callable[..., Metri
     )
 
 
+def test_a_cost_that_cannot_be_is_not_hidden_in_the_sum_of_the_turns(metric: Callable[..., Metric]) -> None:
+    """A conversation's cost is an error where one turn's is, whatever the other turns cost."""
+    answers = [said("a", usage=Usage(cost_usd=-0.5)), said("b", usage=Usage(cost_usd=2.0))]
+    metrics = [metric("cost")]
+    (found,) = score_row(metrics, talk([turn(), turn()], answers, *metrics))
+    assert found.reason == "invalid_cost"
+
+
 def test_a_judge_sees_the_turns_with_a_reference_and_the_last(metric: Callable[..., Metric]) -> None:
     """Each with its own case; none of an earlier turn where the row fails in any case."""
     quality = metric("quality")

@@ -18,6 +18,7 @@ from assay.metrics.checks.patterns import MAX_TEXT_CHARS, compile_pattern, patte
 from assay.metrics.checks.schema_validation import schema_complaints, schema_problem, schema_validator, validation_work
 from assay.metrics.core.call_matching import json_equal
 from assay.metrics.rouge import rouge, rouge_work
+from assay.model.possible_usage import possible_cost
 from assay.records import dataclass
 from assay.statistics.thresholds import exceeds, meets
 from assay.text.edit_distance import edit_distance, edit_work
@@ -237,11 +238,16 @@ def _overlaps(assertion: Assertion, response: AgentResponse) -> Outcome:
 
 
 def _is_fast(assertion: Assertion, response: AgentResponse) -> Outcome:
-    return _within(response.latency_ms, assertion.threshold, "no latency was measured", "ms")
+    latency_ms = response.latency_ms
+    if latency_ms is not None and latency_ms < 0:
+        return _outcome(None, f"a latency of {latency_ms:g} ms was reported")
+    return _within(latency_ms, assertion.threshold, "no latency was measured", "ms")
 
 
 def _is_cheap(assertion: Assertion, response: AgentResponse) -> Outcome:
     cost = response.usage.cost_usd if response.usage is not None else None
+    if cost is not None and possible_cost(cost) is None:
+        return _outcome(None, f"a cost of {cost:g} USD was reported")
     return _within(cost, assertion.threshold, "no cost was reported", "USD")
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from assay.comparison.cases import CaseScores
 from assay.comparison.compare import ComparedRun
 from assay.comparison.facts import facts_of
+from assay.model.possible_usage import possible_cost, possible_tokens
 from assay.reports.row_matching import row_predicate
 
 if TYPE_CHECKING:
@@ -63,14 +64,17 @@ def values_of(row: Mapping[str, Any], names: Iterable[str]) -> dict[str, float |
 
 
 def implied_values(row: Mapping[str, Any]) -> dict[str, float | None]:
-    """Return latency, tokens and cost of a row, by status, latency and the usage of its response."""
+    """Return latency, tokens and cost of a row, by status, latency and the usage of its response.
+
+    What no answer can have used is absent, as where the metric of that name is an error.
+    """
     usage = (row.get("response") or {}).get("usage") or {}
     tokens = usage.get("total_tokens")
     if tokens is None and usage.get("input_tokens") is not None and usage.get("output_tokens") is not None:
         tokens = usage["input_tokens"] + usage["output_tokens"]
     latency_ms = row["latency_ms"] if row["status"] != "error" else None
     return {
-        "latency": None if latency_ms is None else latency_ms / 1_000,
-        "tokens": tokens or None,
-        "cost": usage.get("cost_usd"),
+        "latency": None if latency_ms is None or latency_ms < 0 else latency_ms / 1_000,
+        "tokens": possible_tokens(tokens) or None,
+        "cost": possible_cost(usage.get("cost_usd")),
     }

@@ -6,6 +6,7 @@ import json
 import math
 from typing import TYPE_CHECKING
 
+from assay.identity.quotas import NANO, nano_from_usd
 from assay.providers.prices import cost_of
 from assay_orchestrator.store.allotments import Amount
 
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
     from assay.spec.prompt_options import PromptOptions
     from assay_orchestrator.agents.prompt_template import Conversation
 
-_NANO = 10**9
 _FRAME_TOKENS = 2_000
 """More than what a protocol puts around a request."""
 
@@ -34,7 +34,7 @@ def most_of(conversation: Conversation, options: PromptOptions, price: ModelPric
     if price is None:
         return Amount(tokens=read + written)
     cached = read if price.cache_write > 1 else 0
-    return Amount(math.ceil(price.dollars(read, written, cache_write=cached) * _NANO), read + written)
+    return Amount(math.ceil(price.dollars(read, written, cache_write=cached) * NANO), read + written)
 
 
 def cost_of_reply(reply: Reply, price: ModelPrice | None, most: Amount) -> Amount:
@@ -50,4 +50,4 @@ def cost_of_reply(reply: Reply, price: ModelPrice | None, most: Amount) -> Amoun
     if price is None:
         return Amount(tokens=total)
     dollars = cost_of(price, tokens)
-    return Amount(most.nano_usd if dollars is None else round(dollars * _NANO), total)
+    return Amount(most.nano_usd if dollars is None else nano_from_usd(dollars), total)

@@ -9,6 +9,7 @@ from assay.metrics.core.evidence import wanted_rubrics, wanted_texts
 from assay.metrics.core.score import Row, has_reference
 from assay.metrics.core.turn_scores import scores_turns
 from assay.model.agent_response import AgentResponse, AgentStatus, Message, Usage
+from assay.model.possible_usage import possible_cost
 from assay.records import dataclass
 from assay.statistics.exact_sum import exact_mean
 
@@ -121,6 +122,9 @@ def _whole_answer(answers: Sequence[AgentResponse], turn_score: str) -> AgentRes
     total: dict[str, Any] = {
         field.name: _sum(getattr(usage, field.name) for usage in usages) for field in dataclasses.fields(Usage)
     }
+    impossible = [usage.cost_usd for usage in usages if usage.cost_usd != possible_cost(usage.cost_usd)]
+    if impossible:
+        total["cost_usd"] = impossible[0]  # in a sum another turn's cost could hide it
     usage = Usage(**total) if any(value is not None for value in total.values()) else None
     whole = dataclasses.replace(last, usage=usage, cold=any(answer.cold for answer in answers))
     if last.status is AgentStatus.ERROR:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
-from assay.identity.quotas import ALL_TEAMS, NANO, Quota
+from assay.identity.quotas import ALL_TEAMS, MAX_AMOUNT, NANO, Quota
 from assay.records import dataclass
 from assay.storage.times import now
 from assay_orchestrator.store import quotas, schema, spending
@@ -163,7 +163,7 @@ def take(
 
 def record(connection: sa.Connection, holder: Holder, recorded: Amount) -> None:
     """Note what of an allotment is stored as spent, in the transaction that stores it."""
-    values = {f"recorded_{name}": getattr(recorded, name) for name in _QUOTAS}
+    values = {f"recorded_{name}": _storable(getattr(recorded, name)) for name in _QUOTAS}
     connection.execute(_table.update().where(_is_of(holder)).values(values))
 
 
@@ -207,7 +207,7 @@ def take_judging(connection: sa.Connection, holder: Holder, worker: Holder, need
     if row is None:
         _insert(connection, holder, Amount(taken), Amount(recorded))
     else:
-        values = {"nano_usd": taken, "expires_at": _later(LEASE_S)}
+        values = {"nano_usd": _storable(taken), "expires_at": _later(LEASE_S)}
         connection.execute(_table.update().where(_is_of(holder)).values(values))
     if connection.execute(sa.select(_table.c.holder).where(_is_of(worker))).one_or_none() is None:
         _insert(connection, worker, NOTHING, NOTHING)
@@ -232,7 +232,7 @@ def record_judging(connection: sa.Connection, holder: Holder, spent: int) -> int
         return None
     new = max(0, spent - int(row.recorded_nano_usd))
     if new:
-        connection.execute(_table.update().where(_is_of(holder)).values(recorded_nano_usd=spent))
+        connection.execute(_table.update().where(_is_of(holder)).values(recorded_nano_usd=_storable(spent)))
     return new
 
 
@@ -246,7 +246,7 @@ def end_judging(connection: sa.Connection, holder: Holder, worker: Holder, spent
     if connection.execute(sa.select(_table.c.holder).where(others).limit(1)).one_or_none() is not None:
         return
     # The row stays: the next worker counts from what is recorded there.
-    values = {"nano_usd": spent + reserved, "expires_at": _later(_ORDERS_LAST_S) if reserved else now()}
+    values = {"nano_usd": _storable(spent + reserved), "expires_at": _later(_ORDERS_LAST_S) if reserved else now()}
     connection.execute(_table.update().where(_is_of(holder)).values(values))
 
 
@@ -298,7 +298,7 @@ def _sums(connection: sa.Connection, teams: Sequence[str], holder: Holder) -> di
 def _held(name: str, where: sa.ColumnElement[bool]) -> sa.ScalarSelect[int]:
     left = _table.c[name] - _table.c[f"recorded_{name}"]
     positive = sa.case((left > 0, left), else_=0)
-    query = sa.select(sa.func.coalesce(sa.func.sum(positive), 0)).where(where, _table.c.expires_at > now())
+    query = sa.select(spending.total(positive)).where(where, _table.c.expires_at > now())
     return query.scalar_subquery()
 
 
@@ -312,10 +312,15 @@ def _is_forgotten(teams: Sequence[str]) -> sa.ColumnElement[bool]:
 
 
 def _insert(connection: sa.Connection, holder: Holder, taken: Amount, recorded: Amount) -> None:
-    values = {name: getattr(taken, name) for name in _QUOTAS}
-    values |= {f"recorded_{name}": getattr(recorded, name) for name in _QUOTAS}
+    values = {name: _storable(getattr(taken, name)) for name in _QUOTAS}
+    values |= {f"recorded_{name}": _storable(getattr(recorded, name)) for name in _QUOTAS}
     who = {"run_id": holder.run_id, "holder": holder.name, "team": holder.team}
     connection.execute(_table.insert().values(**who, **values, expires_at=_later(LEASE_S)))
+
+
+def _storable(amount: int) -> int:
+    """Return an amount as it is stored: a price may make calls cost more than the database's integers hold."""
+    return min(amount, 2 * MAX_AMOUNT - 1)
 
 
 def _lock(connection: sa.Connection, team: str) -> None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
+from assay.identity.quotas import MAX_AMOUNT
 from assay.records import dataclass
 from assay.storage.texts import CleanString
 from assay.storage.times import now
@@ -36,11 +37,12 @@ class Spent:
 
 
 def add_spent(connection: sa.Connection, run_id: str, spent: Spent) -> None:
-    """Add to what a run has spent and stored today."""
+    """Add to what a run has spent and stored today; nothing below 0, and up to the largest amount in all."""
     if spent == Spent():
         return
     runs = schema.runs.c
-    amounts = [sa.literal(getattr(spent, name), sa.BigInteger) for name in _SUMS]
+    given = {name: max(0, min(getattr(spent, name), MAX_AMOUNT)) for name in _SUMS}
+    amounts = [sa.literal(given[name], sa.BigInteger) for name in _SUMS]
     new = sa.select(runs.team, sa.literal(now()[:10]), runs.run_id, *amounts).where(runs.run_id == run_id)
     _add(connection, new)
 
@@ -50,7 +52,7 @@ def forget_run(connection: sa.Connection, run_id: str) -> None:
     own = _spending.c.run_id == run_id
     kept = sa.select(
         _spending.c.team, _spending.c.day, sa.literal(_DELETED, CleanString(120)),
-        _spending.c.tokens, _spending.c.nano_usd, sa.literal(0, sa.BigInteger),
+        _counted(_spending.c.tokens), _counted(_spending.c.nano_usd), sa.literal(0, sa.BigInteger),
     )  # fmt: skip
     _add(connection, kept.where(own))
     connection.execute(_spending.delete().where(own))
@@ -58,12 +60,12 @@ def forget_run(connection: sa.Connection, run_id: str) -> None:
 
 def tokens_of_day(connection: sa.Connection, teams: Collection[str]) -> int:
     """Return the tokens that teams have used today."""
-    return int(connection.execute(sa.select(tokens_query(teams))).scalar_one())
+    return _amount(connection, tokens_query(teams))
 
 
 def money_of_month(connection: sa.Connection, teams: Collection[str]) -> int:
     """Return what teams have spent this month, in billionths of a dollar."""
-    return int(connection.execute(sa.select(money_query(teams))).scalar_one())
+    return _amount(connection, money_query(teams))
 
 
 def tokens_query(teams: Collection[str]) -> sa.ScalarSelect[int]:
@@ -87,11 +89,26 @@ def bytes_stored(connection: sa.Connection, teams: Collection[str]) -> int:
 
 
 def _sum(connection: sa.Connection, column: sa.Column[int], *where: sa.ColumnElement[bool]) -> int:
-    return int(connection.execute(sa.select(_sum_query(column, *where))).scalar_one())
+    return _amount(connection, _sum_query(column, *where))
+
+
+def _amount(connection: sa.Connection, query: sa.ScalarSelect[int]) -> int:
+    return min(int(connection.execute(sa.select(query)).scalar_one()), MAX_AMOUNT)
 
 
 def _sum_query(column: sa.Column[int], *where: sa.ColumnElement[bool]) -> sa.ScalarSelect[int]:
-    return sa.select(sa.func.coalesce(sa.func.sum(column), 0)).where(*where).scalar_subquery()
+    return sa.select(total(_counted(column))).where(*where).scalar_subquery()
+
+
+def total(column: sa.ColumnElement[int]) -> sa.ColumnElement[int]:
+    """Return the sum of a column; it is exact up to 2⁵³, and beyond that never too large for the database."""
+    # SQLite's sum of integers fails where it passes 64 bits; that of floats does not.
+    return sa.func.coalesce(sa.func.sum(column * sa.literal(1.0, sa.Float)), 0)
+
+
+def _counted(column: sa.ColumnElement[int]) -> sa.ColumnElement[int]:
+    """Return a stored amount; earlier versions stored also those below 0, or larger than any, which agents reported."""
+    return sa.case((column < 0, 0), (column > MAX_AMOUNT, MAX_AMOUNT), else_=column)
 
 
 def _add(connection: sa.Connection, rows: sa.Select[Any]) -> None:
@@ -101,5 +118,10 @@ def _add(connection: sa.Connection, rows: sa.Select[Any]) -> None:
     else:
         from sqlalchemy.dialects.sqlite import insert
     statement = insert(_spending).from_select([column.name for column in _spending.c], rows)
-    sums = {name: _spending.c[name] + statement.excluded[name] for name in _SUMS}
+    sums = {name: _added(_counted(_spending.c[name]), statement.excluded[name]) for name in _SUMS}
     connection.execute(statement.on_conflict_do_update(index_elements=["team", "day", "run_id"], set_=sums))
+
+
+def _added(stored: sa.ColumnElement[int], more: sa.ColumnElement[int]) -> sa.ColumnElement[int]:
+    """Return a sum of two amounts, at most the largest one: the database's integers would end soon after it."""
+    return sa.case((stored > MAX_AMOUNT - more, MAX_AMOUNT), else_=stored + more)

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from assay.identity.quotas import nano_from_usd
+from assay.model.possible_usage import counted_tokens, possible_cost
 from assay_orchestrator.store.spending import Spent
 from assay_orchestrator.summary.judging import JudgingFold
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from assay.model.agent_response import Usage
     from assay.model.run import CaseResult
     from assay_orchestrator.store.results import AnswerRecord
-
-_NANO = 10**9
 
 
 def spent_on(
@@ -28,6 +27,8 @@ def spent_on(
 ) -> Spent:
     """Return what some answers of agents, and the verdicts that some rows rest on, have taken.
 
+    What no answer can have used counts as not reported.
+
     Args:
         answers: The answers.
         rows: The rows.
@@ -38,7 +39,8 @@ def spent_on(
         counts_verdict_tokens: Whether their tokens count: not where the run's budget knows them.
     """
     used = [answer.response.usage for answer in answers if answer.response.usage is not None and counts_answers]
-    tokens, dollars = sum(map(_tokens, used)), sum(usage.cost_usd or 0.0 for usage in used)
+    tokens = sum(map(counted_tokens, used))
+    dollars = sum(possible_cost(usage.cost_usd) or 0.0 for usage in used)
     if is_judged:
         fold = JudgingFold()
         for row in rows:
@@ -49,10 +51,4 @@ def spent_on(
             dollars += (judging.cost_usd or 0.0) if counts_verdicts else 0.0
             if judging.canaries is not None and counts_verdicts:
                 dollars += judging.canaries.cost_usd or 0.0
-    return Spent(tokens, round(dollars * _NANO))
-
-
-def _tokens(usage: Usage) -> int:
-    if usage.total_tokens is not None:
-        return usage.total_tokens
-    return (usage.input_tokens or 0) + (usage.output_tokens or 0)
+    return Spent(tokens, nano_from_usd(dollars))

@@ -1,0 +1,35 @@
+"""What an answer can have used: a number beyond that was not measured, and counts in no sum, quota or figure.
+
+The answer keeps what was reported. Metrics name it an error, as they do with a time below 0.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from assay.model.agent_response import Usage
+
+MAX_TOKENS = 10**12
+"""The most tokens of one answer. Sums of it over the rows of a run fit the integers of databases and messages."""
+
+MAX_COST_USD = 1_000_000.0
+"""The most that one answer costs, in US dollars."""
+
+
+def possible_tokens(count: int | None) -> int | None:
+    """Return a number of tokens; None where no answer can have as many."""
+    return count if count is not None and 0 <= count <= MAX_TOKENS else None
+
+
+def possible_cost(cost_usd: float | None) -> float | None:
+    """Return a cost in US dollars; None where no answer can cost that: it is negative, too large or no number."""
+    return cost_usd if cost_usd is not None and 0 <= cost_usd <= MAX_COST_USD else None
+
+
+def counted_tokens(usage: Usage) -> int:
+    """Return the tokens of an answer that count as used: its total, or else what is known of input and output."""
+    total = possible_tokens(usage.total_tokens)
+    if total is not None:
+        return total
+    return (possible_tokens(usage.input_tokens) or 0) + (possible_tokens(usage.output_tokens) or 0)
