@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
 import sqlalchemy as sa
+from tests import waiting
 from tests.integration.orchestrator.test_run_pause import until
 from tests.shared_installation import SharedInstallation, shared_installation
 
 from assay.client import admin
 from assay.identity.quotas import Quota
+from assay.model.agent_request import AgentRequest
 from assay.model.case import Case, Turn
-from assay.model.run import PauseCause, RunState
+from assay.model.run import AgentSettings, PauseCause, RunState
 from assay.testing.providers import Reply, ScriptedProvider, Tokens
+from assay_orchestrator.agents.access import AgentAccess
+from assay_orchestrator.agents.prompt import PromptAgent
+from assay_orchestrator.budgets.budget_store import BudgetExhaustedError
 from assay_orchestrator.budgets.run_budget import RunBudget
 from assay_orchestrator.store import allotments, quotas, schema
 from assay_orchestrator.store.allotments import NOTHING, UNLIMITED, Amount, Holder, Shortage
+from assay_orchestrator.store.shards import FencedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -203,3 +211,114 @@ async def test_a_call_settled_while_the_database_answers_leaves_its_rest(open_st
         assert budget.used == Amount(3)
     finally:
         database.close()
+
+
+class Asked:
+    """A database whose changes are counted once they are made."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self.count = 0
+
+    async def write(self, change: Callable[[sa.Connection], T]) -> T:
+        """Make a change."""
+        found = await self._database.write(change)
+        self.count += 1
+        return found
+
+    write_once = write
+
+
+async def test_calls_that_wait_are_given_up_when_the_run_is_being_paused(open_store: Callable[[], Database]) -> None:
+    """All of them, while a call that may leave enough is in flight; those that need not wait are made."""
+    database = open_store()
+    store, budget = Asked(database), RunBudget("search", "r")
+    budget.attach(store)
+    budget.limit(frozenset({"nano_usd"}))
+    try:
+        await limit(database, Quota.MONEY_PER_MONTH, 100)
+        first = await budget.reserve(lambda: Amount(60))
+        calls = [asyncio.ensure_future(budget.reserve(lambda: Amount(60))) for _ in range(3)]
+        await waiting.until(lambda: store.count, lambda count: count >= 2)
+        budget.pausing.set()
+        ends = await asyncio.gather(*calls, return_exceptions=True)
+        assert [type(end) for end in ends] == [BudgetExhaustedError] * 3
+        with first:
+            first.cost = Amount(10)
+        with await budget.reserve(lambda: Amount(20)) as small:
+            small.cost = Amount(20)
+        assert (first.has_waited, small.has_waited) == (True, False)
+        assert budget.used == Amount(30)
+    finally:
+        database.close()
+
+
+async def test_a_call_that_has_waited_says_so(open_store: Callable[[], Database]) -> None:
+    """Whether for the database, for a call in flight or for its turn: what was true before may not be."""
+    database = open_store()
+    store, budget = Asked(database), RunBudget("search", "r")
+    budget.attach(store)
+    budget.limit(frozenset({"nano_usd"}))
+    try:
+        await limit(database, Quota.MONEY_PER_MONTH, 100)
+        first = await budget.reserve(lambda: Amount(60))
+        calls = [asyncio.ensure_future(budget.reserve(lambda: Amount(40))) for _ in range(2)]
+        await waiting.until(lambda: calls[0].done())
+        with first:
+            first.cost = NOTHING
+        assert [call.has_waited for call in await asyncio.gather(*calls)] == [True, True]
+    finally:
+        database.close()
+
+
+async def test_a_call_that_must_not_go_out_after_its_wait_takes_nothing(
+    provider: ScriptedProvider, open_store: Callable[[], Database]
+) -> None:
+    """Its shard went to another worker meanwhile: no model is asked, and what was set aside is free again."""
+    database, budget = open_store(), RunBudget("search", "r")
+    budget.attach(Asked(database))
+    budget.limit(frozenset({"nano_usd"}))
+    options = {"base_url": provider.openai_url, "max_tokens": 100, "prices": PRICES}
+    agent = PromptAgent(AgentSettings("openai", "m", options=options), AgentAccess(("127.0.0.1",), ()), budget)
+
+    async def before() -> None:
+        raise FencedError("another worker has it")
+
+    try:
+        await limit(database, Quota.MONEY_PER_MONTH, 4_000_000)
+        for _ in range(3):
+            with pytest.raises(FencedError):
+                await agent.answer_after_waiting(AgentRequest("r#0", "r", "c", "q"), CASES[0], before)
+            budget.limit(frozenset())  # so that the next call asks the database again
+            budget.limit(frozenset({"nano_usd"}))
+        assert (provider.requests, budget.used) == ([], NOTHING)
+    finally:
+        await agent.aclose()
+        database.close()
+
+
+async def test_a_pause_stops_calls_that_wait_for_money(tmp_path: Path, settings_of: SettingsOf) -> None:
+    """Only the call in flight ends: the quota has room for one at a time, and seven others wait for what it leaves."""
+    may_answer = threading.Event()
+
+    def answer(request: object) -> Reply:
+        may_answer.wait()
+        return Reply("yes", usage=Tokens(10, 1))
+
+    with ScriptedProvider(answer) as provider:
+        try:
+            async with shared_installation(tmp_path, http_hosts=("127.0.0.1",), egress_networks=None) as shared:
+                await limit(shared.database, Quota.MONEY_PER_MONTH, 4_000_000)
+                client = await shared.member("search")
+                options = {"base_url": provider.openai_url, "max_tokens": 100, "prices": PRICES}
+                dataset = await client.upload_dataset(CASES, name="d")
+                settings = settings_of("openai", "m", concurrency=8, options=options)
+                run = await client.create_run(settings, dataset.dataset_id)
+                await waiting.until(lambda: provider.requests)
+                await client.pause_run(run.run_id)
+                may_answer.set()
+                paused = await until(client, run.run_id, RunState.PAUSED, RunState.SUCCEEDED)
+                assert (paused.state, paused.pause_cause) == (RunState.PAUSED, PauseCause.OWNER)
+                assert (len(provider.requests), paused.counts.finished) == (1, 1)
+        finally:
+            may_answer.set()

@@ -8,10 +8,12 @@ import pytest
 
 from assay.model.agent_response import AgentErrorKind, AgentRequest, AgentResponse, Attempt, error_response
 from assay.model.case import Case, Turn
+from assay_orchestrator.agents.protocol import NotAskedError
 from assay_orchestrator.agents.retrying import RetryingAgent
+from assay_orchestrator.store.shards import FencedError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
 CASE = Case("c", (Turn("q"),))
 REQUEST = AgentRequest(request_id="run/0/0#0", run_id="run", case_id="c", input="q", idempotency_key="run/0/0")
@@ -39,6 +41,16 @@ class Script:
         self.closed = True
 
 
+class Waiting(Script):
+    """An agent whose questions wait before they go out."""
+
+    async def answer_after_waiting(
+        self, request: AgentRequest, case: Case, before: Callable[[], Awaitable[None]]
+    ) -> AgentResponse:
+        await before()
+        return await self.answer(request, case)
+
+
 async def ask(script: Script, retries: int, *, jitter: float = 1.0) -> tuple[AgentResponse, list[float]]:
     """Ask with a given jitter; return the answer and the waits in seconds."""
     waits: list[float] = []
@@ -48,6 +60,23 @@ async def ask(script: Script, retries: int, *, jitter: float = 1.0) -> tuple[Age
 
     agent = RetryingAgent(script, retries, sleep=sleep, jitter=lambda: jitter)
     return await agent.answer(REQUEST, CASE), waits
+
+
+@pytest.mark.parametrize("error", [FencedError("another worker has it"), NotAskedError()])
+async def test_a_question_that_has_waited_is_checked_again(error: Exception) -> None:
+    """It does not go out where its shard has gone to another worker meanwhile, and is no failure of the agent."""
+    script, checks = Waiting([AgentResponse(text="yes")] * 2), list[int]()
+
+    async def before() -> None:
+        checks.append(len(script.seen))
+        if len(checks) == 4:
+            raise error
+
+    agent = RetryingAgent(script, 3)
+    assert (await agent.answer(REQUEST, CASE, before)).text == "yes"
+    with pytest.raises(type(error)):
+        await agent.answer(REQUEST, CASE, before)
+    assert (checks, len(script.seen)) == ([0, 0, 1, 1], 1)
 
 
 async def test_a_good_answer_is_asked_for_once() -> None:

@@ -31,7 +31,7 @@ from assay_orchestrator.budgets.run_budget import RunBudget
 from assay_orchestrator.store.allotments import NOTHING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Awaitable, Callable, Mapping
 
     from assay.model.agent_response import AgentRequest
     from assay.model.case import Case
@@ -113,8 +113,28 @@ class PromptAgent:
         """Return the model's answer to a filled prompt.
 
         Raises:
-            NotAskedError: The run's team has too little money or tokens left for the call.
+            NotAskedError: The run's team has too little money or tokens left for the call, or the run is being paused.
         """
+        return await self._answer(request, case, None)
+
+    async def answer_after_waiting(
+        self, request: AgentRequest, case: Case, before: Callable[[], Awaitable[None]]
+    ) -> AgentResponse:
+        """Return what `answer` does; a call that had to wait for its team's quota goes out after `before`.
+
+        Raises:
+            NotAskedError: As in `answer`.
+        """
+        return await self._answer(request, case, before)
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        for client in (*self._earlier, *filter(None, (self._client,))):
+            await client.aclose()
+
+    async def _answer(
+        self, request: AgentRequest, case: Case, before: Callable[[], Awaitable[None]] | None
+    ) -> AgentResponse:
         try:
             conversation = build_conversation(self._options, request, case)
         except ConversationError as problem:
@@ -128,8 +148,12 @@ class PromptAgent:
             reservation = await self._budget.reserve(lambda: most_of(conversation, self._options, self._price))
         except BudgetExhaustedError:
             raise NotAskedError from None
-        started = _Stopwatch()
         with reservation:
+            if before is not None and reservation.has_waited:
+                most, reservation.cost = reservation.cost, NOTHING  # nothing goes out where `before` raises
+                await before()
+                reservation.cost = most
+            started = _Stopwatch()
             response = await self._answered(client, conversation, request.timeout_s, started, reservation)
         return dataclasses.replace(self._secrets.redact_answer(response), latency_ms=started.elapsed_ms())
 
@@ -159,11 +183,6 @@ class PromptAgent:
                 type=problem.type,
                 retryable=problem.may_pass,
             )
-
-    async def aclose(self) -> None:
-        """Close the connections."""
-        for client in (*self._earlier, *filter(None, (self._client,))):
-            await client.aclose()
 
     def _fill(self) -> None:
         key = self._secrets.resolve(self._key_name, "agent.api_key") if self._key_name else ""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from assay.errors import InvalidInputError
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from assay.model.agent_response import AgentRequest, AgentResponse
     from assay.model.case import Case
 
@@ -33,3 +35,19 @@ class Agent(Protocol):
 
     async def aclose(self) -> None:
         """Let go of connections."""
+
+
+@runtime_checkable
+class WaitingAgent(Protocol):
+    """An agent whose questions may wait before they go out, for what calls in flight leave of their team's quota."""
+
+    async def answer_after_waiting(
+        self, request: AgentRequest, case: Case, before: Callable[[], Awaitable[None]]
+    ) -> AgentResponse:
+        """Return the answer, as `Agent.answer` does.
+
+        Args:
+            request: The question.
+            case: Its case.
+            before: Called once the question has waited, before it goes out; what it raises ends the question.
+        """

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from assay.model.agent_response import AgentErrorKind, Attempt, error_response
 from assay.telemetry.tracing import span, traceparent
-from assay_orchestrator.agents.protocol import NotAskedError
+from assay_orchestrator.agents.protocol import NotAskedError, WaitingAgent
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -76,7 +76,7 @@ class RetryingAgent:
 
         Args:
             request: The question.
-            before: Called before each attempt; what it raises ends the question.
+            before: Called before each attempt, and again once it has waited; what it raises ends the question.
 
         Raises:
             NotAskedError: Nothing more is to be asked.
@@ -104,12 +104,15 @@ class RetryingAgent:
             async with asyncio.timeout(seconds):
                 await self._pausing.wait()
 
-    async def _traced_attempt(self, request: AgentRequest, case: Case) -> AgentResponse:
+    async def _traced_attempt(self, request: AgentRequest, case: Case, recheck: _Recheck | None) -> AgentResponse:
         """Return the answer of one attempt, in a span that the agent's own spans have for their parent."""
         with span("agent call", kind="client") as recorded:
             if (parent := traceparent()) != request.traceparent:
                 request = dataclasses.replace(request, traceparent=parent)
-            response = await self._agent.answer(request, case)
+            if recheck is not None and isinstance(self._agent, WaitingAgent):
+                response = await self._agent.answer_after_waiting(request, case, recheck)
+            else:
+                response = await self._agent.answer(request, case)
             if response.error is not None:
                 recorded.fail(response.error.kind.value)
             return response
@@ -129,15 +132,31 @@ class RetryingAgent:
     ) -> AgentResponse:
         if before is not None:  # after a wait, in which the shard may have gone to another worker
             await before()
+        recheck = _Recheck(before) if before is not None else None
         is_cold, self._is_cold = self._is_cold, False
         try:
-            response = await self._traced_attempt(request, case)
+            response = await self._traced_attempt(request, case, recheck)
             return dataclasses.replace(response, cold=True) if is_cold else response
         except NotAskedError:
             raise
-        except Exception as problem:  # noqa: BLE001 - the boundary of a case
+        except Exception as problem:
+            if recheck is not None and recheck.is_failing:
+                raise
             _log.exception("asking the agent failed: case=%s", case.case_id)
             # The exception's text may hold anything, a key among it: it stays in this process.
             return error_response(
                 AgentErrorKind.RAISED, f"internal error while the agent was asked ({type(problem).__name__})"
             )
+
+
+class _Recheck:
+    """`before`, called again by the agent: what it raises is no defect of the adapter."""
+
+    def __init__(self, before: Callable[[], Awaitable[None]]) -> None:
+        self._before = before
+        self.is_failing = False
+
+    async def __call__(self) -> None:
+        self.is_failing = True
+        await self._before()
+        self.is_failing = False

@@ -25,4 +25,4 @@ class BudgetStore(Protocol):
 
 
 class BudgetExhaustedError(Exception):
-    """The call is not to be made: the team has too little left, and the run is being paused for that."""
+    """The call is not to be made: the run is being paused, as its team has too little left or for another reason."""

@@ -32,10 +32,13 @@ class Reservation:
 
     Attributes:
         cost: What the call takes: the most that it may, until more is known.
+        has_waited: Whether time may have passed until it was set aside, in which the run may have been paused, or its
+            shard gone to another worker.
     """
 
-    def __init__(self, budget: RunBudget, most: Amount) -> None:
+    def __init__(self, budget: RunBudget, most: Amount, *, has_waited: bool = False) -> None:
         self.cost = most
+        self.has_waited = has_waited
         self._budget = budget
         self._most = most
 
@@ -74,6 +77,8 @@ class RunBudget:
         self.recorded = NOTHING
         """What of that is stored as spent."""
         self.has_allotment = False
+        self.pausing = asyncio.Event()
+        """Set when the run is being paused: no call waits then."""
         self._in_flight = NOTHING
         self._allotted = NOTHING
         self._held_until = 0.0
@@ -118,14 +123,16 @@ class RunBudget:
             most: Returns it; called only where the team is limited.
 
         Raises:
-            BudgetExhaustedError: The team has too little left, or that cannot be seen, as the process stops.
+            BudgetExhaustedError: The team has too little left, or that cannot be seen, as the process stops; or the
+                call had to wait, and the run is being paused.
         """
         if not self.is_limited or self._store is None:
             return Reservation(self, NOTHING)
-        wanted = most()
+        wanted, has_waited = most(), self._taking.locked()
         async with self._taking:  # first come, first served
             while not self._fits(wanted):
-                if self._is_exhausted:
+                has_waited = True
+                if self._is_exhausted or self.pausing.is_set():
                     raise BudgetExhaustedError
                 self._settled.clear()
                 shortage = await self._take(self._store, wanted)
@@ -133,9 +140,11 @@ class RunBudget:
                     continue  # a call that was settled meanwhile may have left enough
                 if self._in_flight == NOTHING:
                     await self._exhausted(shortage)
-                await self._settled.wait()
+                await self._until_settled()
+            if has_waited and self.pausing.is_set():
+                raise BudgetExhaustedError
             self._in_flight += wanted
-        return Reservation(self, wanted)
+        return Reservation(self, wanted, has_waited=has_waited)
 
     def settle(self, most: Amount, cost: Amount) -> None:
         """Replace what was set aside for a call by what it took."""
@@ -180,6 +189,15 @@ class RunBudget:
     def _fits(self, wanted: Amount) -> bool:
         is_held = self._allotted == UNLIMITED or monotonic() < self._held_until
         return is_held and (self.used + self._in_flight + wanted).fits(self._allotted)
+
+    async def _until_settled(self) -> None:
+        """Wait until a call was settled, or the run is being paused."""
+        waits = [asyncio.ensure_future(event.wait()) for event in (self._settled, self.pausing)]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
 
     async def _take(self, store: BudgetStore, wanted: Amount) -> Shortage | None:
         """Take what the next calls may need; return why that cannot be."""

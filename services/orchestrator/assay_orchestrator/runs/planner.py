@@ -92,6 +92,7 @@ class Planner:
         wanted = run.settings
         self.check_access(wanted, access)
         pausing = asyncio.Event()
+        budget.pausing = pausing
         budget.is_metered = wanted.agent.fills_prompt
         host = self.hosted_agent(run.run_id) if wanted.needs_host else None
         metrics = [build_metric(metric) for metric in wanted.metrics]
