@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import threading
 from contextlib import AsyncExitStack
+from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
@@ -23,8 +25,9 @@ from assay_orchestrator.agents.access import AgentAccess
 from assay_orchestrator.agents.prompt import PromptAgent
 from assay_orchestrator.budgets.budget_store import BudgetExhaustedError
 from assay_orchestrator.budgets.run_budget import RunBudget
+from assay_orchestrator.runs.budget_watch import BudgetWatch
 from assay_orchestrator.store import allotments, quotas, schema
-from assay_orchestrator.store.allotments import NOTHING, UNLIMITED, Amount, Holder, Shortage
+from assay_orchestrator.store.allotments import NOTHING, UNLIMITED, Amount, Holder, JudgingNeed, Shortage
 from assay_orchestrator.store.shards import FencedError
 
 if TYPE_CHECKING:
@@ -229,6 +232,18 @@ class Asked:
     write_once = write
 
 
+class Owner:
+    """Pauses no run: none is over its quota."""
+
+    def on_pausing(self, run_id: str) -> None:
+        """Fail."""
+        raise AssertionError(f"{run_id} is being paused")
+
+    def on_paused(self, run_id: str, reason: str) -> None:
+        """Fail."""
+        raise AssertionError(f"{run_id} is paused: {reason}")
+
+
 async def test_calls_that_wait_are_given_up_when_the_run_is_being_paused(open_store: Callable[[], Database]) -> None:
     """All of them, while a call that may leave enough is in flight; those that need not wait are made."""
     database = open_store()
@@ -322,3 +337,89 @@ async def test_a_pause_stops_calls_that_wait_for_money(tmp_path: Path, settings_
                 assert (len(provider.requests), paused.counts.finished) == (1, 1)
         finally:
             may_answer.set()
+
+
+@pytest.mark.parametrize("judges", [False, True])
+async def test_a_lease_ends_while_the_machine_is_suspended(
+    judges: bool, open_store: Callable[[], Database], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that was away for longer than its lease takes anew: others may have spent what it held."""
+    database, asleep_s = open_store(), [0.0]
+    for module in ("run_budget", "judge_budget"):
+        monkeypatch.setattr(f"assay_orchestrator.budgets.{module}.boot_time", lambda: monotonic() + asleep_s[0])
+    store, budget = Asked(database), RunBudget("search", "r")
+    budget.attach(store)
+    budget.limit(frozenset({"nano_usd"}))
+
+    async def use() -> None:
+        if judges:
+            assert await budget.judge.allowance()
+        else:
+            with await budget.reserve(lambda: Amount(10)) as reservation:
+                reservation.cost = NOTHING
+
+    try:
+        await limit(database, Quota.MONEY_PER_MONTH, 1_000)
+        if judges:
+            await budget.judge.grow(0, 10)
+        await use()
+        await use()
+        assert store.count == 1
+        asleep_s[0] = 2 * allotments.LEASE_S
+        await use()
+        assert store.count == 2
+    finally:
+        database.close()
+
+
+async def test_a_lease_that_cannot_be_renewed_is_used_no_longer(open_store: Callable[[], Database]) -> None:
+    """Where the clock that ends leases was set forward, others may have what it held."""
+    database = open_store()
+    watch = BudgetWatch(database, Owner(), check_s=3600.0)
+    watch.start()
+    try:
+        await limit(database, Quota.MONEY_PER_MONTH, 1_000)
+        budget = await watch.open("search", "r")
+        store = Asked(database)
+        budget.attach(store)
+        with await budget.reserve(lambda: Amount(10)) as reservation:
+            reservation.cost = NOTHING
+        past = sa.update(schema.allotments).values(expires_at="2020")
+        await database.write(lambda c: c.execute(past))
+        await watch.check()
+        with await budget.reserve(lambda: Amount(10)) as reservation:
+            reservation.cost = NOTHING
+        assert store.count == 2
+    finally:
+        await watch.aclose()
+        database.close()
+
+
+@pytest.mark.parametrize("database_url", ["postgres"], indirect=True)
+@pytest.mark.parametrize("offset_s", [-3600.0, 3600.0])
+async def test_leases_end_by_the_clock_of_the_server(
+    offset_s: float, open_store: Callable[[], Database], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A host whose clock is wrong neither takes what others hold nor keeps what it holds longer or shorter."""
+    database, call = open_store(), Amount(60)
+    right, wrong = Holder("search", "r", "right"), Holder("search", "r", "wrong")
+    judging = Holder("search", "r", "judging")
+    try:
+        await limit(database, Quota.MONEY_PER_MONTH, 100)
+        await database.write(lambda c: allotments.take(c, right, NOTHING, NOTHING, Amount(30)))
+        monkeypatch.setattr("assay.storage.times.clock_offset_s", lambda: offset_s)
+        found = await database.write(lambda c: allotments.take(c, wrong, NOTHING, NOTHING, Amount(80)))
+        assert isinstance(found, Shortage)
+        await database.write(lambda c: allotments.take(c, wrong, NOTHING, NOTHING, Amount(20)))
+        need = JudgingNeed(0, 0, 10, 10)
+        assert await database.write(lambda c: allotments.take_judging(c, judging, wrong, need)) == 10
+        monkeypatch.setattr("assay.storage.times.clock_offset_s", lambda: 0.0)
+        names = {holder.name for holder in (right, wrong, judging)}
+        assert await database.write(lambda c: allotments.renew(c, names)) == names
+        assert await database.read(lambda c: allotments.held_by_runs(c, ["search"])) == Amount(30 + 20 + 10)
+        ends = sa.select(schema.allotments.c.expires_at)
+        found_at = await database.read(lambda c: c.execute(ends).scalars().all())
+        assert all(re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", each) for each in found_at)
+        assert isinstance(await database.write(lambda c: allotments.take(c, right, NOTHING, NOTHING, call)), Amount)
+    finally:
+        database.close()

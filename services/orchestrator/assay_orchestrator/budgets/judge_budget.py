@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from time import monotonic
 from typing import TYPE_CHECKING
 
+from assay.agent_host.suspension import boot_time
 from assay.errors import StorageError
 from assay_orchestrator.budgets.budget_store import BudgetExhaustedError
 from assay_orchestrator.store import allotments
@@ -73,8 +73,8 @@ class JudgeBudget:
                 if self._is_low():
                     found = await self._take(self.store, self._most)
                     if isinstance(found, Shortage) or self._is_low():
-                        self._short_until = monotonic() + _SHORT_S
-        return self._taken if monotonic() < self._held_until else 0
+                        self._short_until = boot_time() + _SHORT_S
+        return self._taken if boot_time() < self._held_until else 0
 
     async def grow(self, sent: int, needed: int) -> None:
         """Take what the judge misses for a call.
@@ -89,7 +89,7 @@ class JudgeBudget:
         assert self.store is not None, "an allowance was sent"
         self._most = max(self._most, needed)
         async with self._taking:
-            if self._taken > sent and monotonic() < self._held_until:
+            if self._taken > sent and boot_time() < self._held_until:
                 return
             found = await self._take(self.store, needed)
         if isinstance(found, Shortage):
@@ -109,9 +109,9 @@ class JudgeBudget:
         """Note what the judge says of the run's account."""
         self.spent, self.reserved, self._is_known = max(self.spent, spent), reserved, True
 
-    def renewed(self, at: float) -> None:
-        """Note that the lease was renewed, at a moment (`monotonic`) before that."""
-        self._held_until = at + LEASE_S
+    def renewed(self, at: float | None) -> None:
+        """Note that the lease was renewed, at a moment (`boot_time`) before that; at no moment where it had ended."""
+        self._held_until = 0.0 if at is None else at + LEASE_S
 
     def record(self, connection: sa.Connection) -> int | None:
         """Store what the judge has spent.
@@ -134,7 +134,7 @@ class JudgeBudget:
         return self._most * (self._in_flight + 1)
 
     def _is_low(self) -> bool:
-        now = monotonic()
+        now = boot_time()
         left = self._taken - self.spent - self.reserved
         return now >= self._short_until and (now >= self._held_until or left < self._room)
 
@@ -144,7 +144,7 @@ class JudgeBudget:
         Raises:
             BudgetExhaustedError: That cannot be seen, as the process stops.
         """
-        begun, need = monotonic(), JudgingNeed(self.spent, self.reserved, wanted, max(wanted, self._room))
+        begun, need = boot_time(), JudgingNeed(self.spent, self.reserved, wanted, max(wanted, self._room))
         try:
             found = await store.write(lambda c: allotments.take_judging(c, self.holder, self._worker, need))
         except StorageError as problem:

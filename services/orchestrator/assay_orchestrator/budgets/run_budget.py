@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from time import monotonic
 from typing import TYPE_CHECKING
 
+from assay.agent_host.suspension import boot_time
 from assay.errors import StorageError
 from assay_orchestrator.budgets.budget_store import BudgetExhaustedError
 from assay_orchestrator.budgets.judge_budget import JudgeBudget
@@ -107,9 +107,9 @@ class RunBudget:
         return "tokens" in self._limited
 
     @property
-    def holders(self) -> dict[str, Callable[[float], None]]:
-        """What notes that the lease of an allotment was renewed, by the name of its holder."""
-        found: dict[str, Callable[[float], None]] = {}
+    def holders(self) -> dict[str, Callable[[float | None], None]]:
+        """What notes that the lease of an allotment was renewed, or had ended, by the name of its holder."""
+        found: dict[str, Callable[[float | None], None]] = {}
         if self.has_allotment or self.judge.has_allotment:
             found[self.holder.name] = self.renewed
         if self.judge.has_allotment:
@@ -152,9 +152,9 @@ class RunBudget:
         self.used += cost
         self._settled.set()
 
-    def renewed(self, at: float) -> None:
-        """Note that the lease was renewed, at a moment (`monotonic`) before that."""
-        self._held_until = at + LEASE_S
+    def renewed(self, at: float | None) -> None:
+        """Note that the lease was renewed, at a moment (`boot_time`) before that; at no moment where it had ended."""
+        self._held_until = 0.0 if at is None else at + LEASE_S
 
     def record(self, connection: sa.Connection, used: Amount) -> int | None:
         """Store what was used up to a moment as spent; the caller adds it to the run's spending.
@@ -187,7 +187,7 @@ class RunBudget:
         self.recorded, self.has_allotment, self.judge.has_allotment = self.used, False, False
 
     def _fits(self, wanted: Amount) -> bool:
-        is_held = self._allotted == UNLIMITED or monotonic() < self._held_until
+        is_held = self._allotted == UNLIMITED or boot_time() < self._held_until
         return is_held and (self.used + self._in_flight + wanted).fits(self._allotted)
 
     async def _until_settled(self) -> None:
@@ -201,7 +201,7 @@ class RunBudget:
 
     async def _take(self, store: BudgetStore, wanted: Amount) -> Shortage | None:
         """Take what the next calls may need; return why that cannot be."""
-        used, recorded, begun = self.used + self._in_flight, self.recorded, monotonic()
+        used, recorded, begun = self.used + self._in_flight, self.recorded, boot_time()
         try:
             found = await store.write(lambda c: allotments.take(c, self.holder, used, recorded, wanted))
         except StorageError as problem:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
-from time import monotonic
 from typing import TYPE_CHECKING, Protocol
 from weakref import WeakSet
 
+from assay.agent_host.suspension import boot_time
 from assay.model.run import RunState
 from assay_orchestrator.budgets.run_budget import RunBudget
 from assay_orchestrator.runs.periodic_check import PeriodicCheck
@@ -96,14 +96,15 @@ class BudgetWatch:
 
     async def _renew(self) -> None:
         limits = await self._database.read(allotments.limits_by_team)
-        held: dict[str, Callable[[float], None]] = {}
+        held: dict[str, Callable[[float | None], None]] = {}
         for budget in self._open:
             budget.limit(allotments.limits_of(budget.holder.team, limits))
             held |= budget.holders
         if held:
-            begun = monotonic()
-            for name in await self._database.write(lambda c: allotments.renew(c, held)):
-                held[name](begun)
+            begun = boot_time()
+            renewed = await self._database.write(lambda c: allotments.renew(c, held))
+            for name, note in held.items():
+                note(begun if name in renewed else None)
 
     async def _pause(self, run_id: str, reason_of: Callable[[sa.Connection], str]) -> None:
         def pause(connection: sa.Connection) -> tuple[RunState | None, str]:

@@ -154,7 +154,7 @@ def take(
         if asked > free:
             return Shortage(quota, limit, found[f"spent_{name}"], held, asked)
         granted[name] = getattr(used, name) + max(asked, min(asked * CALLS_AT_ONCE, free // _SHARE))
-    connection.execute(_table.delete().where(_is_of(holder) | _is_forgotten(owners)))
+    connection.execute(_table.delete().where(_is_of(holder) | _is_forgotten(connection, owners)))
     if not granted:
         return UNLIMITED
     _insert(connection, holder, Amount(**{name: granted.get(name, 0) for name in _QUOTAS}), recorded)
@@ -191,10 +191,11 @@ def take_judging(connection: sa.Connection, holder: Holder, worker: Holder, need
     owners = quotas.owners(holder.team)
     _lock(connection, owners[0])
     # Locked before the sums: rows that are being stored move their cost from here to what is spent.
-    row = connection.execute(sa.select(_table).where(_is_of(holder)).with_for_update()).one_or_none()
+    own = sa.select(_table, _is_held(connection).label("is_held")).where(_is_of(holder)).with_for_update()
+    row = connection.execute(own).one_or_none()
     recorded = need.spent if row is None else int(row.recorded_nano_usd)
     taken = need.spent + need.reserved
-    if row is not None and row.expires_at > now():
+    if row is not None and row.is_held:
         taken = max(taken, int(row.nano_usd))
     found = _sums(connection, owners, holder)
     held = found["held_nano_usd"] + max(0, taken - recorded)
@@ -207,7 +208,7 @@ def take_judging(connection: sa.Connection, holder: Holder, worker: Holder, need
     if row is None:
         _insert(connection, holder, Amount(taken), Amount(recorded))
     else:
-        values = {"nano_usd": _storable(taken), "expires_at": _later(LEASE_S)}
+        values = {"nano_usd": _storable(taken), "expires_at": _moment(connection, LEASE_S)}
         connection.execute(_table.update().where(_is_of(holder)).values(values))
     if connection.execute(sa.select(_table.c.holder).where(_is_of(worker))).one_or_none() is None:
         _insert(connection, worker, NOTHING, NOTHING)
@@ -242,24 +243,29 @@ def end_judging(connection: sa.Connection, holder: Holder, worker: Holder, spent
     While another worker is there, its calls in flight may spend what was taken: it gives the rest back itself.
     """
     _lock(connection, quotas.owners(holder.team)[0])
-    others = (_table.c.run_id == holder.run_id) & ~_is_of(holder) & ~_is_of(worker) & (_table.c.expires_at > now())
+    others = (_table.c.run_id == holder.run_id) & ~_is_of(holder) & ~_is_of(worker) & _is_held(connection)
     if connection.execute(sa.select(_table.c.holder).where(others).limit(1)).one_or_none() is not None:
         return
     # The row stays: the next worker counts from what is recorded there.
-    values = {"nano_usd": _storable(spent + reserved), "expires_at": _later(_ORDERS_LAST_S) if reserved else now()}
+    values = {
+        "nano_usd": _storable(spent + reserved),
+        "expires_at": _moment(connection, _ORDERS_LAST_S if reserved else 0),
+    }
     connection.execute(_table.update().where(_is_of(holder)).values(values))
 
 
 def renew(connection: sa.Connection, names: Collection[str]) -> set[str]:
     """Renew the leases of some holders, by their names; return those that had not ended."""
-    is_held = _table.c.holder.in_(names) & (_table.c.expires_at > now())
-    renewed = _table.update().where(is_held).values(expires_at=_later(LEASE_S)).returning(_table.c.holder)
+    is_held = _table.c.holder.in_(names) & _is_held(connection)
+    moment = _moment(connection, LEASE_S)
+    renewed = _table.update().where(is_held).values(expires_at=moment).returning(_table.c.holder)
     return set(connection.execute(renewed).scalars())
 
 
 def held_by_runs(connection: sa.Connection, teams: Sequence[str]) -> Amount:
     """Return what the allotments of teams hold."""
-    row = connection.execute(sa.select(*(_held(name, _table.c.team.in_(teams)).label(name) for name in _QUOTAS))).one()
+    held = _table.c.team.in_(teams) & _is_held(connection)
+    row = connection.execute(sa.select(*(_left(name, held).label(name) for name in _QUOTAS))).one()
     return Amount(int(row.nano_usd), int(row.tokens))
 
 
@@ -285,8 +291,8 @@ def _sums(connection: sa.Connection, teams: Sequence[str], holder: Holder) -> di
 
     One statement: between two, a row that is stored may move its cost from an allotment to what is spent.
     """
-    others = _table.c.team.in_(teams) & ~_is_of(holder)
-    held = [_held(name, others).label(f"held_{name}") for name in _QUOTAS]
+    others = _table.c.team.in_(teams) & ~_is_of(holder) & _is_held(connection)
+    held = [_left(name, others).label(f"held_{name}") for name in _QUOTAS]
     spent = [
         spending.money_query(teams).label("spent_nano_usd"),
         spending.tokens_query(teams).label("spent_tokens"),
@@ -295,10 +301,10 @@ def _sums(connection: sa.Connection, teams: Sequence[str], holder: Holder) -> di
     return {name: int(value) for name, value in row._mapping.items()}  # noqa: SLF001 - the public name of a row's columns
 
 
-def _held(name: str, where: sa.ColumnElement[bool]) -> sa.ScalarSelect[int]:
+def _left(name: str, where: sa.ColumnElement[bool]) -> sa.ScalarSelect[int]:
     left = _table.c[name] - _table.c[f"recorded_{name}"]
     positive = sa.case((left > 0, left), else_=0)
-    query = sa.select(spending.total(positive)).where(where, _table.c.expires_at > now())
+    query = sa.select(spending.total(positive)).where(where)
     return query.scalar_subquery()
 
 
@@ -306,16 +312,20 @@ def _is_of(holder: Holder) -> sa.ColumnElement[bool]:
     return (_table.c.run_id == holder.run_id) & (_table.c.holder == holder.name)
 
 
-def _is_forgotten(teams: Sequence[str]) -> sa.ColumnElement[bool]:
+def _is_held(connection: sa.Connection) -> sa.ColumnElement[bool]:
+    return _table.c.expires_at > _moment(connection)
+
+
+def _is_forgotten(connection: sa.Connection, teams: Sequence[str]) -> sa.ColumnElement[bool]:
     # What judging has spent since a worker was lost is counted from its row, once the run continues.
-    return _table.c.team.in_(teams) & (_table.c.expires_at <= _later(-_KEPT_S))
+    return _table.c.team.in_(teams) & (_table.c.expires_at <= _moment(connection, -_KEPT_S))
 
 
 def _insert(connection: sa.Connection, holder: Holder, taken: Amount, recorded: Amount) -> None:
     values = {name: _storable(getattr(taken, name)) for name in _QUOTAS}
     values |= {f"recorded_{name}": _storable(getattr(recorded, name)) for name in _QUOTAS}
     who = {"run_id": holder.run_id, "holder": holder.name, "team": holder.team}
-    connection.execute(_table.insert().values(**who, **values, expires_at=_later(LEASE_S)))
+    connection.execute(_table.insert().values(**who, **values, expires_at=_moment(connection, LEASE_S)))
 
 
 def _storable(amount: int) -> int:
@@ -328,6 +338,17 @@ def _lock(connection: sa.Connection, team: str) -> None:
     if connection.dialect.name == "postgresql":  # SQLite writes one transaction at a time
         key = sa.func.hashtext(sa.func.current_schema() + sa.literal(f" {team}"))
         connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCK, key)))
+
+
+def _moment(connection: sa.Connection, seconds: float = 0) -> sa.ColumnElement[str]:
+    """Return the moment in some seconds by the one clock that all processes have: their hosts' clocks differ.
+
+    That is the clock of the PostgreSQL server; the processes of a SQLite file are on one machine.
+    """
+    if connection.dialect.name != "postgresql":
+        return sa.literal(_later(seconds))
+    began = sa.func.statement_timestamp(type_=sa.DateTime(timezone=True)) + sa.literal(timedelta(seconds=seconds))
+    return sa.func.to_char(sa.func.timezone("UTC", began), sa.literal('YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'))
 
 
 def _later(seconds: float) -> str:
