@@ -166,7 +166,7 @@ def run_async(main: Coroutine[Any, Any, T]) -> T:
     import asyncio
     import signal
 
-    from assay.agent_host.executor import AgentExecutor
+    from assay.agent_host.event_loop import run_event_loop
     from assay_cli.agent_process.forks import isolate_forks
 
     gc.freeze()  # what is imported stays
@@ -180,13 +180,12 @@ def run_async(main: Coroutine[Any, Any, T]) -> T:
             if task is not None:
                 task.cancel()
 
-        loop.set_default_executor(AgentExecutor())
         loop.add_signal_handler(signal.SIGTERM, stop)
         return await main
 
     isolate_forks()
     try:
-        return asyncio.run(stoppable())
+        return run_event_loop(stoppable())
     except asyncio.CancelledError:
         raise KeyboardInterrupt from None
 

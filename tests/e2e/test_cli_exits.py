@@ -39,6 +39,22 @@ def answer(request):
     return request.input.upper()
 """
 
+EXITING_AGENT = """
+import asyncio, sys
+async def answer(question):
+    asyncio.get_running_loop().call_soon(HOW)
+    await asyncio.Event().wait()
+"""
+DEAF_AGENT = """
+import asyncio
+async def answer(question):
+    while True:
+        try:
+            await asyncio.sleep(60)
+        except BaseException:
+            pass
+"""
+
 
 def at_start(cli: Cli, code: str) -> None:
     """Run code in every process of the command before anything else."""
@@ -160,3 +176,23 @@ def test_an_agent_that_ends_the_process_is_no_success(shared_project: Cli) -> No
     shared_project.run("runs", "resume", run["run_id"], "--spec", "assay.yaml", status=3)
     shared_project.write("agent.py", "def answer(request):\n    return request.input.upper()\n")
     shared_project.run("run", "assay.yaml", "--resume", run["run_id"])
+
+
+@pytest.mark.parametrize("how", ["sys.exit", "asyncio.get_running_loop().stop"])
+def test_an_exit_in_a_callback_of_an_agent_is_no_success(shared_project: Cli, how: str) -> None:
+    """The command ends with 3, says what the agent did, and how the run is continued, which it can be."""
+    shared_project.write("agent.py", EXITING_AGENT.replace("HOW", how))
+    done = shared_project.run("run", "assay.yaml", status=3)
+    assert "asked this process to exit" in done.stderr
+    assert "Traceback" not in done.stderr
+    command = done.stderr.strip().rpartition("Continue with: assay ")[2].split()
+    shared_project.write("agent.py", "def answer(request):\n    return request.input.upper()\n")
+    shared_project.run(*command)
+
+
+def test_an_agent_that_ignores_cancellation_keeps_no_command(shared_project: Cli) -> None:
+    """The verdict is printed, and the command ends with its status."""
+    shared_project.write("agent.py", DEAF_AGENT)
+    done = shared_project.run("run", "assay.yaml", "--set", "agent.timeout=10ms", "--set", "agent.retries=0", status=1)
+    assert "FAIL" in done.stdout
+    assert "ignore their cancellation: count=" in done.stderr

@@ -14,7 +14,7 @@ from assay.agent_host.failures import Failures
 from assay.agent_host.pieces import Pieces, StreamedAnswer
 from assay.agent_host.returned import AnswerMap, plain_value
 from assay.agent_host.sessions import AgentSessions
-from assay.agent_host.tasks import guarded_tasks
+from assay.agent_host.tasks import guarded_tasks, is_cancelled_from_outside
 from assay.agent_host.threads import MAX_HUNG, CallThreads
 from assay.agent_host.traces.process_tracing import spans_below
 from assay.model.agent_response import (
@@ -109,7 +109,7 @@ class AgentCaller:
         except GeneratorExit:
             raise
         except BaseException as problem:  # the boundary of a case: agents raise SystemExit and cancel themselves
-            if isinstance(problem, asyncio.CancelledError) and _is_cancelled_from_outside():
+            if isinstance(problem, asyncio.CancelledError) and is_cancelled_from_outside():
                 raise
             response = self._failures.of(problem)
         finally:
@@ -179,9 +179,3 @@ def _text_of(request: AgentRequest) -> str:
     if not request.input and request.variables:
         raise TypeError("the case has variables and no text: name the agent's parameter `request` to receive both")
     return request.input
-
-
-def _is_cancelled_from_outside() -> bool:
-    """Return whether this call was cancelled, and not the agent by itself."""
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0

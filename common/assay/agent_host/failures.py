@@ -75,7 +75,7 @@ class Failures:
                 return dataclasses.replace(problem.answer, status=cause.status, error=error)
             case asyncio.CancelledError():
                 return error_response(AgentErrorKind.RAISED, "the agent cancelled itself", type="CancelledError")
-            case TaskExitError(__cause__=SystemExit() as cause):
+            case TaskExitError(__cause__=BaseException() as cause):
                 return self.of(cause)
         return error_response(
             AgentErrorKind.RAISED,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from assay.agent_host.failures import Failures
 from assay.agent_host.loader import AgentImportError, load_object
 from assay.agent_host.metric_arguments import Binding, MalformedResultError, bind, read_result
-from assay.agent_host.tasks import TaskExitError, guarded_tasks
+from assay.agent_host.tasks import TaskExitError, guarded_tasks, is_cancelled_from_outside
 from assay.agent_host.threads import CallThreads, TooManyHangError
 from assay.agent_host.tracebacks import user_traceback
 from assay.errors import InvalidInputError, Problem
@@ -129,7 +129,7 @@ class MetricFunctions:
         except GeneratorExit:
             raise
         except BaseException as problem:  # the boundary of a case: functions raise SystemExit and cancel themselves
-            if isinstance(problem, asyncio.CancelledError) and _is_cancelled_from_outside():
+            if isinstance(problem, asyncio.CancelledError) and is_cancelled_from_outside():
                 raise
             outcome = self._failed(problem, function.timeout_s, timed_out=limit is not None and limit.expired())
         if os.getpid() != owner:
@@ -149,7 +149,7 @@ class MetricFunctions:
 
     def _failed(self, problem: BaseException, timeout_s: float, *, timed_out: bool) -> MetricOutcome:
         """Return the outcome of a function that gave no value."""
-        if isinstance(problem, TaskExitError) and isinstance(problem.__cause__, SystemExit):
+        if isinstance(problem, TaskExitError) and problem.__cause__ is not None:
             problem = problem.__cause__
         if isinstance(problem, _RaisedError):
             problem = problem.cause
@@ -176,9 +176,3 @@ class _RaisedError(Exception):
     def __init__(self, cause: BaseException) -> None:
         super().__init__()
         self.cause = cause
-
-
-def _is_cancelled_from_outside() -> bool:
-    """Return whether this call was cancelled, and not the function by itself."""
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0

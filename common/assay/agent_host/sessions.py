@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from assay.agent_host.entry import Entry, entry_method, is_asynchronous
 from assay.agent_host.failures import SessionLostError
+from assay.agent_host.tasks import guarded_tasks
 from assay.model.agent_response import AgentErrorKind
 from assay.records import dataclass
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 MAX_IDLE = 1_000
 """Conversations between two turns whose objects are kept; of callers that never say how many turns there are, too."""
 
-_CLOSE_S = 10.0
+_LEAVING_S = 1.0
 
 _log = logging.getLogger(__name__)
 
@@ -52,14 +53,16 @@ class AgentSessions:
         agent: A class with one of `ENTRY_METHODS`; its objects are made without arguments.
         threads: Where synchronous code of theirs runs.
         failures: Shows what closing raises without secrets.
+        close_s: How long closing one may take, in seconds.
     """
 
-    def __init__(self, agent: type, threads: CallThreads, failures: Failures) -> None:
+    def __init__(self, agent: type, threads: CallThreads, failures: Failures, *, close_s: float = 10.0) -> None:
         self._agent = agent
         self._method = entry_method(agent)
         self._is_async = is_asynchronous(getattr(agent, self._method))
         self._threads = threads
         self._failures = failures
+        self._close_s = close_s
         self._idle: dict[str, _Session] = {}
         self._busy: dict[str, _Session] = {}
         self._closing: set[asyncio.Task[None]] = set()
@@ -102,10 +105,11 @@ class AgentSessions:
             self._close(self._idle.pop(next(iter(self._idle))))
 
     async def aclose(self) -> None:
-        """Close every object; each gets ten seconds."""
+        """Close every object; each gets `close_s`, and one that ignores its cancellation then is left behind."""
         while self._idle:
             self._close(self._idle.popitem()[1])
-        await asyncio.gather(*self._closing)
+        if self._closing:
+            await asyncio.wait(self._closing, timeout=self._close_s + _LEAVING_S)
 
     async def _make(self, limit: asyncio.Timeout) -> _Session:
         # An asynchronous agent may need the loop when it is made: clients and locks bind to it.
@@ -131,11 +135,12 @@ class AgentSessions:
         if close is None:
             return
         try:
-            async with asyncio.timeout(_CLOSE_S) as limit:
-                is_async = session.is_async or inspect.iscoroutinefunction(close)
-                closing = close() if is_async else await self._in_thread(close, limit)
-                if inspect.isawaitable(closing):
-                    await closing
+            async with asyncio.timeout(self._close_s) as limit:
+                with guarded_tasks():
+                    is_async = session.is_async or inspect.iscoroutinefunction(close)
+                    closing = close() if is_async else await self._in_thread(close, limit)
+                    if inspect.isawaitable(closing):
+                        await closing
         except (Exception, SystemExit) as problem:  # noqa: BLE001 - the boundary of a case, which is answered already
             said = self._failures.of(problem).error
             _log.warning("closing the agent failed: class=%s: %s", self._agent.__name__, said.message if said else "")

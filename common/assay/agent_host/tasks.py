@@ -1,4 +1,4 @@
-"""Tasks that an agent starts: `sys.exit` in one of them fails the agent's call, not the process that hosts it."""
+"""Tasks that an agent starts: an exit in one of them fails the agent's call, not the process that hosts it."""
 
 from __future__ import annotations
 
@@ -12,23 +12,26 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
 
 _is_agent: ContextVar[bool] = ContextVar("assay_is_agent", default=False)
+_EXITS = (SystemExit, KeyboardInterrupt)
 
 
 class TaskExitError(Exception):
-    """A task of an agent raised SystemExit, the cause of this."""
+    """A task of an agent raised SystemExit or KeyboardInterrupt, the cause of this."""
 
 
 @contextmanager
 def guarded_tasks() -> Iterator[None]:
-    """Let tasks that are started within, or by those tasks, raise TaskExitError in place of SystemExit.
+    """Let tasks that are started within, or by those tasks, raise TaskExitError in place of an exit.
 
-    asyncio ends its event loop with a SystemExit that a task raises, whatever awaits the task: every other call would
-    end with it, and the process as if all were well.
+    asyncio ends its event loop with a SystemExit or KeyboardInterrupt that a task raises, whatever awaits the task:
+    every other call would end with it, and the process as if all were well.
     """
     loop = asyncio.get_running_loop()
     factory = loop.get_task_factory()
     if not isinstance(factory, _TaskFactory):
         loop.set_task_factory(_TaskFactory(factory))
+    if isinstance(task := asyncio.current_task(), OwnTask):
+        task.runs_agent = True
     token = _is_agent.set(True)
     try:
         yield
@@ -39,6 +42,46 @@ def guarded_tasks() -> Iterator[None]:
 def is_agent() -> bool:
     """Return whether the code that calls this is an agent's, or was called by it."""
     return _is_agent.get()
+
+
+def not_as_agent() -> None:
+    """Let what the present context calls be no agent's."""
+    _is_agent.set(False)
+
+
+class OwnTask(asyncio.Task[Any]):
+    """A task of Assay in an event loop of its own: an agent that cancels all tasks of the loop cancels no such task.
+
+    Attributes:
+        runs_agent: Whether it calls an agent, whose code may cancel it, as its time limits do.
+        agent_cancels: How many of the requests to cancel it are that code's.
+    """
+
+    runs_agent = False
+    agent_cancels = 0
+
+    def cancel(self, msg: Any | None = None) -> bool:
+        if is_agent():
+            if not self.runs_agent:
+                return False
+            self.agent_cancels += 1
+        return super().cancel(msg)
+
+    def uncancel(self) -> int:
+        count = super().uncancel()
+        self.agent_cancels = min(self.agent_cancels, count)
+        return count
+
+
+def own_task(loop: asyncio.AbstractEventLoop, coroutine: Any, **options: Any) -> asyncio.Task[Any]:
+    """Return a task of whatever starts it: the factory of tasks of an event loop of Assay's own."""
+    return (asyncio.Task if is_agent() else OwnTask)(coroutine, loop=loop, **options)
+
+
+def is_cancelled_from_outside() -> bool:
+    """Return whether the present task was cancelled, and not the agent's code in it by such code."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > (task.agent_cancels if isinstance(task, OwnTask) else 0)
 
 
 class _TaskFactory:
@@ -54,7 +97,7 @@ def _new_task(loop: asyncio.AbstractEventLoop, coroutine: Any, **options: Any) -
 
 
 class _Guarded(Coroutine[Any, Any, Any]):
-    """A coroutine that raises TaskExitError in place of SystemExit, and is the same otherwise."""
+    """A coroutine that raises TaskExitError in place of an exit, and is the same otherwise."""
 
     def __init__(self, inner: Any) -> None:
         self._inner = inner
@@ -62,13 +105,13 @@ class _Guarded(Coroutine[Any, Any, Any]):
     def send(self, value: Any) -> Any:
         try:
             return self._inner.send(value)
-        except SystemExit as problem:
+        except _EXITS as problem:
             raise TaskExitError(str(problem)) from problem
 
     def throw(self, *problem: Any) -> Any:
         try:
             return self._inner.throw(*problem)
-        except SystemExit as raised:
+        except _EXITS as raised:
             raise TaskExitError(str(raised)) from raised
 
     def close(self) -> None:

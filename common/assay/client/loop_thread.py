@@ -10,7 +10,7 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from assay.agent_host.executor import AgentExecutor
+from assay.agent_host.event_loop import run_event_loop
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterator
@@ -29,14 +29,8 @@ def run_to_end(work: Coroutine[Any, Any, T]) -> T:
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return asyncio.run(_hosting(work))
+        return run_event_loop(work)
     return _run_in_thread(work)
-
-
-async def _hosting(work: Coroutine[Any, Any, T]) -> T:
-    """Await it in an event loop of our own, where agents are called."""
-    asyncio.get_running_loop().set_default_executor(AgentExecutor())
-    return await work
 
 
 def _run_in_thread(work: Coroutine[Any, Any, T]) -> T:
@@ -45,13 +39,13 @@ def _run_in_thread(work: Coroutine[Any, Any, T]) -> T:
 
     async def main() -> T:
         task = asyncio.current_task()
-        assert task is not None, "asyncio.run has made one"
+        assert task is not None, "run_event_loop has made one"
         begun.set_result((asyncio.get_running_loop(), task))
         return await work
 
     def run() -> None:
         try:
-            outcome.set_result(asyncio.run(_hosting(main())))
+            outcome.set_result(run_event_loop(main()))
         except BaseException as problem:  # noqa: BLE001 - the boundary of a task: raised in the thread that waits
             outcome.set_exception(problem)
 
@@ -63,7 +57,7 @@ def _run_in_thread(work: Coroutine[Any, Any, T]) -> T:
         except BaseException:
             if not outcome.done():
                 loop, task = begun.result()
-                loop.call_soon_threadsafe(task.cancel)
+                loop.call_soon_threadsafe(task.cancel, context=contextvars.Context())
             thread.join()
             raise
 

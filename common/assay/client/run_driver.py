@@ -9,6 +9,7 @@ import itertools
 import uuid
 from typing import TYPE_CHECKING
 
+from assay.agent_host.event_loop import until_user_exit
 from assay.client.shuffled_cases import shuffled_cases
 from assay.datasets.unused_fields import unscored_turns, unused_fields
 from assay.errors import (
@@ -267,6 +268,9 @@ async def drive_run(
 
     Returns:
         The run in its state by then.
+
+    Raises:
+        UserExitError: That code asked the process to exit.
     """
     watching = asyncio.ensure_future(
         follow(client, run.run_id, listener, resume=resume, include_answers=include_answers)
@@ -275,7 +279,7 @@ async def drive_run(
     if not code.is_empty:
         concurrency = run.settings.agent.concurrency
         hosting = client.host_agent(run.run_id, code.agent, concurrency=concurrency, metrics=code.metrics)
-        tasks.add(asyncio.ensure_future(hosting))
+        tasks |= {asyncio.ensure_future(hosting), asyncio.ensure_future(until_user_exit(run.run_id))}
     if stack is not None:
         tasks.add(asyncio.ensure_future(guard_stack(stack)))
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import threading
 from typing import TYPE_CHECKING, Any
@@ -11,7 +12,9 @@ import pytest
 from tests.waiting import until
 
 from assay.agent_host.caller import AgentCaller
-from assay.agent_host.sessions import MAX_IDLE
+from assay.agent_host.failures import Failures
+from assay.agent_host.sessions import MAX_IDLE, AgentSessions
+from assay.agent_host.threads import CallThreads
 from assay.model.agent_response import AgentErrorKind, AgentRequest, AgentResponse
 
 if TYPE_CHECKING:
@@ -225,3 +228,28 @@ async def test_a_call_that_is_cancelled_closes_its_object() -> None:
     await asyncio.gather(call, return_exceptions=True)
     await caller.aclose()
     assert Waiting.log == ["closed "]
+
+
+async def test_an_object_whose_closing_ignores_its_cancellation_is_left_behind() -> None:
+    """Closing the rest does not wait for it."""
+    release = asyncio.Event()
+
+    class Deaf(Recorder):
+        async def __call__(self, question: str) -> str:
+            return question
+
+        async def aclose(self) -> None:
+            while not release.is_set():
+                with contextlib.suppress(asyncio.CancelledError):
+                    await release.wait()
+            self.log.append("closed")
+
+    sessions = AgentSessions(Deaf, CallThreads(), Failures(), close_s=0.01)
+    async with asyncio.timeout(60) as limit:
+        await sessions.entry(turn(), limit)
+    sessions.settle(turn(), None)
+    await sessions.aclose()
+    assert Deaf.log == []
+    release.set()
+    await sessions.aclose()
+    assert Deaf.log == ["closed"]
