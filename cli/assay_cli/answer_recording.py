@@ -52,7 +52,7 @@ def check_record_file(path: Path, *, dataset: Path | None, verdicts: Path | None
 
 
 async def answers_on_the_way(
-    rows: AsyncIterator[CaseResult], run: Run, cases: Iterable[Case], path: Path
+    rows: AsyncIterator[CaseResult], run: Run, cases: Iterable[Case], path: Path, shown: Path
 ) -> AsyncIterator[CaseResult]:
     """Yield the rows of a run; after the last one their answers are in a file, with their cases, one case a line.
 
@@ -64,6 +64,7 @@ async def answers_on_the_way(
         run: Theirs.
         cases: The cases of the dataset, in order.
         path: The file, which is replaced.
+        shown: The file as the user named it.
 
     Raises:
         SetupError: The file cannot be written.
@@ -82,7 +83,7 @@ async def answers_on_the_way(
             yield row
         recording.write(case, answers)
         recording.missing = run.dataset.case_count - recording.cases
-    click.echo(f"answers: {recording.summary(path)}", err=True)
+    click.echo(f"answers: {recording.summary(shown)}", err=True)
 
 
 def _answers(row: CaseResult) -> _Answers:

@@ -61,6 +61,7 @@ def ci_options(command: F) -> F:
 
             ci = CiOutputs(junit, summary, comment_file, comment_key, annotations, annotations_file)
             ci.check()
+            ci = ci.in_place()
         return command(*args, ci=ci, **kwargs)
 
     return with_ci  # type: ignore[return-value]  # click passes what the command gets

@@ -44,7 +44,7 @@ def check_recording(spec: Spec, info: DatasetInfo) -> None:
 
 
 async def recorded_on_the_way(
-    rows: AsyncIterator[CaseResult], run: Run, cases: Iterable[Case], path: Path
+    rows: AsyncIterator[CaseResult], run: Run, cases: Iterable[Case], path: Path, shown: Path
 ) -> AsyncIterator[CaseResult]:
     """Yield the rows of a run; after the last one the valid verdicts on them are in a file, one a line.
 
@@ -53,6 +53,7 @@ async def recorded_on_the_way(
         run: Theirs.
         cases: The cases of the dataset, in order.
         path: The file, which is replaced.
+        shown: The file as the user named it.
 
     Raises:
         SetupError: The file cannot be written.
@@ -74,7 +75,7 @@ async def recorded_on_the_way(
                 recorded += 1
             yield row
     lacking = f"; {missing} are not valid and left out" if missing else ""
-    click.echo(f"verdicts: {recorded} recorded in {clean(str(path))}{lacking}", err=True)
+    click.echo(f"verdicts: {recorded} recorded in {clean(str(shown))}{lacking}", err=True)
 
 
 @dataclass(frozen=True, slots=True)

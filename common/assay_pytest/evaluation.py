@@ -104,14 +104,16 @@ class MarkedEvaluation:
             raise self._problem
         if self._report is None:
             try:
-                self._make(config.getoption("assay_output_dir"))
+                output_dir = config.getoption("assay_output_dir")
+                # An agent may change the current folder.
+                self._make(Path(output_dir).absolute() if output_dir is not None else None)
                 self._report = self._closing.enter_context(report_of_file(self._folder / "results.json"))
             except AssayError as error:
                 self._problem = error
                 raise
         return self._report
 
-    def _make(self, output_dir: str | None) -> None:
+    def _make(self, output_dir: Path | None) -> None:
         """Make the evaluation, unless another worker has: the others wait for its report."""
         with (self._folder / ".making").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
@@ -134,7 +136,7 @@ class MarkedEvaluation:
                 raise
         if output_dir is not None:
             with report_of_file(self._folder / "results.json") as report:
-                place = Path(output_dir) / folder_name(self.name)
+                place = output_dir / folder_name(self.name)
                 folder = ReportFolder(place, report.run_id, option="--assay-output-dir")
                 write_formats(report, self._reports, folder)
 

@@ -41,7 +41,7 @@ async def record(path: Path, rows: Sequence[CaseResult], cases: Sequence[Case], 
         for one in rows:
             yield one
 
-    return [one async for one in answers_on_the_way(stored(), run, cases, path)]
+    return [one async for one in answers_on_the_way(stored(), run, cases, path, path)]
 
 
 async def test_what_is_recorded_and_what_is_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -144,10 +144,11 @@ def _reports_of(runs: Sequence[str], server: str | None) -> AbstractAsyncContext
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """Which reports are written: names of formats, and the form of the plots."""
+    """Which reports are written: names of formats, the form of the plots, the folder that relative names start from."""
 
     names: tuple[str, ...]
     plot_format: str
+    start: Path = field(default_factory=Path.cwd)
 
     @property
     def needs_no_rows(self) -> bool:
@@ -233,6 +234,8 @@ def _show(report: ComparisonReport, wanted: _Wanted, output_dir: Path | None, *,
         click.echo("\n".join(comparison_lines(report)))
     if wanted.names:
         folder = output_dir or _REPORTS / report.comparison_id
-        written = write_comparison(report, folder, wanted.names, wanted.plot_format)
+        # An agent of a variant may have changed the current folder.
+        written = write_comparison(report, wanted.start / folder, wanted.names, wanted.plot_format)
+        written.shown = folder
         for line in report_lines(written):
             click.echo(line, err=as_json)

@@ -190,7 +190,7 @@ def run(
         )
         with agent_stdout():  # what the agent prints: stdout is for results
             work = _Work(
-                checked, cases, info, resumption, _Baseline(against, options), _load_code(checked), start.stack
+                checked, cases, info, resumption, _Baseline.of(against, options), _load_code(checked), start.stack
             )
             with traced_command("assay run"):
                 return run_async(_run(work, output))
@@ -204,6 +204,11 @@ class _Baseline:
 
     reference: str
     options: CompareOptions
+
+    @classmethod
+    def of(cls, against: str, options: CompareOptions) -> _Baseline:
+        """Return it with the place of a file, whichever folder the agent makes the current one."""
+        return cls(str(Path(against).absolute()) if against and Path(against).is_file() else against, options)
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,10 +287,10 @@ def _recording(
     if verdicts is not None:
         check_recording(spec, info)
         check_folder(verdicts.parent, option="--record-verdicts")
-        recordings.append(partial(recorded_on_the_way, cases=dataset, path=verdicts))
+        recordings.append(partial(recorded_on_the_way, cases=dataset, path=verdicts.absolute(), shown=verdicts))
     if answers is not None:
         check_record_file(answers, dataset=spec.dataset, verdicts=verdicts)
-        recordings.append(partial(answers_on_the_way, cases=dataset, path=answers))
+        recordings.append(partial(answers_on_the_way, cases=dataset, path=answers.absolute(), shown=answers))
     if not recordings:
         return None
 

@@ -16,14 +16,15 @@ def report_lines(reports: ReportFolder) -> list[str]:
     lines, folders = [], dict[str, int]()
     for path in reports.written:
         if path.parent == reports.path:
-            lines.append(f"report: {clean(str(path))}")
+            lines.append(f"report: {clean(str(reports.shown_path(path)))}")
         else:
-            folders[str(path.parent)] = folders.get(str(path.parent), 0) + 1
+            folder = str(reports.shown_path(path.parent))
+            folders[folder] = folders.get(folder, 0) + 1
     lines += [f"report: {clean(folder)}/ ({count_text(count, 'file')})" for folder, count in folders.items()]
     lines += [f"note: {clean(note)}" for note in reports.notes]
     if reports.other_run is not None:
         lines.append(
-            f"note: {clean(str(reports.path))} has the report of {clean(reports.other_run)}, so these files have the "
+            f"note: {clean(str(reports.shown))} has the report of {clean(reports.other_run)}, so these files have the "
             "id of their run in their names"
         )
     return lines

@@ -159,6 +159,7 @@ def _checked(
             if folder is not None:
                 check_folder(folder, option="output_dir")
                 check_formats(checked.reports)
+                folder = folder.absolute()  # the agent may change the current one
             warn_of_dataset(info)
             code = open_user_code(checked.settings, checked.base_dir, agent=agent, metrics=metrics)
             return _Job(checked, cases, info, code, server, folder, on_event, shown, start.stack)

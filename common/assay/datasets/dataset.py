@@ -258,7 +258,7 @@ def open_dataset(
         on_bad_case: "refuse" the dataset for a record that is wrong, or "skip" the record, count and list it.
         format: The format to read it as, e.g. "deepeval" or "plain"; None means what the records look like.
     """
-    source = FileSource(Path(path), os.fspath(path), encoding)
+    source = FileSource.of(Path(path), os.fspath(path), encoding)
     return Dataset(
         source,
         field_map=field_map or {},

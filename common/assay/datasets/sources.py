@@ -53,30 +53,43 @@ class Source(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class FileSource:
-    """A file of records."""
+    """A file of records.
+
+    Args:
+        path: The file.
+        file: As the user named it.
+        encoding: Of its text; None for what it says itself.
+        place: Where it is read, whichever folder is the current one by then.
+    """
 
     path: Path
     file: str
     encoding: str | None
+    place: Path
+
+    @classmethod
+    def of(cls, path: Path, file: str, encoding: str | None) -> FileSource:
+        """Return a file, found from the current folder."""
+        return cls(path, file, encoding, path.absolute())
 
     @property
     def name(self) -> str:
         return writable(self.path.name)
 
     def open(self) -> tuple[Container | None, Iterator[Record]]:
-        container = recognise_container(self.path, self.encoding)
+        container = recognise_container(self.place, self.encoding)
         return container, container.records()
 
     def signature(self) -> Signature:
         try:
-            status = self.path.stat()
+            status = self.place.stat()
         except (OSError, ValueError):
             return ()  # opening it will say why
         return status.st_size, status.st_mtime_ns, status.st_ino
 
     def sha256(self) -> str:
         try:
-            with self.path.open("rb") as file:
+            with self.place.open("rb") as file:
                 return hashlib.file_digest(file, "sha256").hexdigest()
         except OSError as error:
             raise BadFileError(f"cannot be read: {error.strerror or error}") from None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import IO, TYPE_CHECKING
 from urllib.parse import quote
 
@@ -65,6 +65,12 @@ class CiOutputs:
             raise InvalidInputError([Problem("names the file of another option, too", option) for option in twice])
         if problems := [said for option, path in self._files() if (said := _problem(option, path))]:
             raise SetupError("\n".join(problems))
+
+    def in_place(self) -> CiOutputs:
+        """Return the same outputs with absolute files: an agent may change the current folder."""
+        files = (self.junit, self.summary, self.comment_file, self.annotations_file)
+        junit, summary, comment, annotations = (path and path.absolute() for path in files)
+        return replace(self, junit=junit, summary=summary, comment_file=comment, annotations_file=annotations)
 
     def write(
         self,

@@ -39,6 +39,8 @@ class ReportFolder:
         if problem := run_id_problem(run_id):
             raise InvalidInputError(problem)
         self.path = path
+        self.shown = path
+        """What people are shown of it: the folder as the user named it."""
         self.written: list[Path] = []
         self.notes: list[str] = []
         """Sentences for people on what is not as wanted in what was written."""
@@ -51,6 +53,10 @@ class ReportFolder:
         if owner is None:
             with atomic_writer(path / _OWNER, option=option) as file:
                 file.write(run_id + "\n")
+
+    def shown_path(self, path: Path) -> Path:
+        """Return the path of something in the folder as people are shown it."""
+        return self.shown / path.relative_to(self.path)
 
     @contextmanager
     def text(self, name: str) -> Iterator[IO[str]]:

@@ -60,7 +60,7 @@ def answered_file(
     """
     import os
 
-    source = FileSource(Path(path), shown_as or os.fspath(path), encoding)
+    source = FileSource.of(Path(path), shown_as or os.fspath(path), encoding)
     given = dict(field_map or {})
     return Dataset(_Answered(source, given), field_map=given, on_bad_case=on_bad_case)
 

@@ -268,7 +268,7 @@ class SpecReader:
             dataset_format=self._format(),
             on_bad_case=fields.choice("on_bad_case", ON_BAD_CASE),
             reports=self._reports(preset),
-            base_dir=self._base_dir,
+            base_dir=self._base_dir.absolute(),  # an agent may change the current folder
             recorded_verdicts=self._recorded,
             judge_problems=self._judge_problems,
         )

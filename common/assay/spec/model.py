@@ -34,7 +34,7 @@ class Spec:
         dataset_format: The format to read the dataset as; None means what its records look like.
         on_bad_case: What is done about a record of the dataset that is wrong: "refuse" the dataset, or "skip" it.
         reports: The reports to write.
-        base_dir: Folder that relative names in the spec start from.
+        base_dir: Folder that relative names in the spec start from, absolute.
         source: The spec's file; None where it is not from a file.
         recorded_verdicts: Verdicts that take the place of a judge; None where there are none.
         judge_problems: What keeps the judge from being asked, where only checks of the cases may ask it.

@@ -57,6 +57,7 @@ class OutputOptions:
         ci: What is written for a CI server, beside the reports; None for nothing.
         against: Compares the run with a baseline; None for no comparison.
         out: Where results are printed.
+        start: The folder that `output_dir` starts from, that of the command: agents change the current one.
     """
 
     server: str | None = None
@@ -71,6 +72,7 @@ class OutputOptions:
     ci: CiOutputs | None = None
     against: Against | None = None
     out: TextIO = field(default_factory=lambda: sys.stdout)
+    start: Path = field(default_factory=Path.cwd)
 
     def how_to_continue(self, run: Run) -> str:
         """Return the sentence that says how a run is continued."""
@@ -211,13 +213,14 @@ async def conclude(
                 run,
                 rows,
                 options.reports,
-                options.output_dir,
+                options.start / options.output_dir,
                 spec=options.spec,
                 also=console.take,
                 document=out if form is Form.REPORT else None,
                 ci=partial(_compare_and_write, options),
                 prepared=watched.prepared if watched is not None else None,
             )
+            reports.shown = options.output_dir
         elif form is Form.TEXT:
             await read_for(console, client, run)
     if form is Form.VERDICT:
