@@ -10,7 +10,7 @@ from assay.errors import Problem
 from assay.model.response_expressions import DELTA, RESPONSE_FIELDS, expression_problem
 from assay.parsing.names import unknown_name
 from assay.spec.headers import read_headers, read_texts
-from assay.spec.prompt_template import MAX_FILLED_CHARS, PLACEHOLDER, FilledTooLargeError
+from assay.spec.prompt_template import MAX_FILLED_CHARS, PLACEHOLDER, FilledTooLargeError, as_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -78,7 +78,8 @@ def render(template: Any, request: AgentRequest) -> Any:
     """Return a template with its placeholders filled in from a request.
 
     A text that is exactly one placeholder becomes the value itself, whatever its type; inside a longer text
-    a value is written as text. The tree is filled, never pasted, so quotes and newlines cannot break it.
+    any other value is written as JSON, and a missing one as nothing. The tree is filled, never pasted, so quotes and
+    newlines cannot break it.
 
     Raises:
         FilledTooLargeError: It would be larger than 4 MiB. Nothing that large is built to find that out.
@@ -118,7 +119,7 @@ class _Filling:
 
     def _text(self, name: str) -> str:
         if name not in self._texts:
-            self._texts[name] = _as_text(_value(name, self._request))
+            self._texts[name] = _text(name, self._request)
         return self._texts[name]
 
     def _charge(self, chars: int) -> None:
@@ -140,8 +141,9 @@ def _value(name: str, request: AgentRequest) -> Any:
     return getattr(request, head)
 
 
-def _as_text(value: Any) -> str:
-    return "" if value is None else str(value)
+def _text(name: str, request: AgentRequest) -> str:
+    head, _, key = name.partition(".")
+    return "" if key and key not in getattr(request, head) else as_text(_value(name, request))
 
 
 def _check_template(template: Any, where: str, problems: list[Problem], depth: int = 0) -> None:

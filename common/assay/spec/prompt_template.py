@@ -72,7 +72,7 @@ def fill(template: str, values: Mapping[str, Any]) -> str:
     Raises:
         FilledTooLargeError: It would be larger than 4 MiB. Nothing that large is built to find that out.
     """
-    texts = {name: _as_text(values[name]) for name in variables_of(template)}
+    texts = {name: as_text(values[name]) for name in variables_of(template)}
     used = (found[1].strip() for found in PLACEHOLDER.finditer(template))
     if len(template) + sum(len(texts[name]) for name in used) > MAX_FILLED_CHARS:
         raise FilledTooLargeError(
@@ -92,7 +92,8 @@ def _missing(name: str, values: Mapping[str, Any]) -> str:
     return unknown_name("variable", name, values) if values else f"unknown variable {name!r}; the case has none"
 
 
-def _as_text(value: Any) -> str:
+def as_text(value: Any) -> str:
+    """Return a value as a text holds it: a text as it is, anything else as JSON."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 

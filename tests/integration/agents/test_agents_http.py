@@ -78,7 +78,7 @@ async def test_any_text_passes_through_the_template_whole(listen: Listen, agent_
 
 
 async def test_a_placeholder_alone_keeps_its_type(listen: Listen, agent_of: AgentOf, reply_of: ReplyOf) -> None:
-    """Numbers, lists and absent variables stay what they are; inside a text they are written as text."""
+    """Numbers, lists and absent variables stay what they are; inside a text they are JSON, and absent ones nothing."""
     server = await listen(reply_of(OK))
     agent = agent_of(
         server,
@@ -88,17 +88,20 @@ async def test_a_placeholder_alone_keeps_its_type(listen: Listen, agent_of: Agen
             "none": "{{variables.missing}}",
             "all": "{{variables}}",
             "text": "k={{parameters.k}} {{variables.missing}}",
+            "json": "{{variables.tags}} {{parameters.on}} {{parameters.off}} {{parameters}}",
             "messages": "{{messages}}",
         },
     )
-    request = asked("q", variables={"tags": ["a", {"b": None}]}, parameters={"k": 0}, history=(Message("user", "hi"),))
+    request = asked("q", variables={"tags": ["ä", {"b": None}]}, parameters={"k": 0, "on": True, "off": None})
+    request = dataclasses.replace(request, history=(Message("user", "hi"),))
     await answer(agent, request)
     assert server.received[0].json == {
         "k": 0,
-        "tags": ["a", {"b": None}],
+        "tags": ["ä", {"b": None}],
         "none": None,
-        "all": {"tags": ["a", {"b": None}]},
+        "all": {"tags": ["ä", {"b": None}]},
         "text": "k=0 ",
+        "json": '["ä", {"b": null}] true null {"k": 0, "on": true, "off": null}',
         "messages": [{"role": "user", "content": "hi"}, {"role": "user", "content": "q"}],
     }
 
