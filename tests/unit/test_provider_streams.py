@@ -309,3 +309,25 @@ def test_usage_that_comes_in_pieces_adds_up() -> None:
     reply = anthropic().reply_from(body)
     assert reply.tokens is not None
     assert (reply.tokens.input, reply.tokens.output, reply.finish_reason) == (9, 5, "end_turn")
+
+
+def test_citations_of_several_parts_are_each_once() -> None:
+    """A page that two parts of a text cite is one source, with the passages that are cited of it."""
+    page = {"type": "url_citation", "url": "https://a.example", "title": "A"}
+    file = {"type": "file_citation", "file_id": "f", "filename": "F"}
+    texts = [{"type": "output_text", "text": text, "annotations": [page, file]} for text in "ab"]
+    found = responses.reply_from({"status": "completed", "output": [{"type": "message", "content": texts}]})
+    assert [(cited["uri"], cited["id"]) for cited in found.citations] == [("https://a.example", ""), ("", "f")]
+
+    cited = [
+        {"url": "https://a.example", "title": "A", "cited_text": "one"},
+        {"document_index": 0, "document_title": "D", "cited_text": "x"},
+        {"document_index": 1, "document_title": "D", "cited_text": "y"},
+        {"url": "https://a.example", "title": "A", "cited_text": "two"},
+    ]
+    content = [{"type": "text", "text": text, "citations": cited} for text in "ab"]
+    assert anthropic().reply_from({"content": content, "stop_reason": "end_turn"}).citations == (
+        {"uri": "https://a.example", "title": "A", "content": "one\ntwo"},
+        {"uri": "", "title": "D", "content": "x"},
+        {"uri": "", "title": "D", "content": "y"},
+    )

@@ -233,13 +233,22 @@ def _parts(content: Iterable[object], kind: str) -> Iterator[dict[str, Any]]:
 
 
 def _citations(content: Iterable[object]) -> Iterator[dict[str, Any]]:
+    """Yield the web pages and documents that a text cites, each once, in their order, with the passages cited of it."""
+    passages: dict[tuple[str, str, int | None], dict[str, None]] = {}
     for part in _parts(content, "text"):
         listed = part.get("citations")
         for citation in listed if isinstance(listed, list) else ():
             if isinstance(citation, dict):
-                title = text_in(citation.get("title")) or text_in(citation.get("document_title"))
-                cited = {"uri": text_in(citation.get("url")), "title": title}
-                yield {**cited, "content": text_in(citation.get("cited_text"))}
+                url, title = text_in(citation.get("url")), text_in(citation.get("title"))
+                index = citation.get("document_index")
+                source = (
+                    url,
+                    title or text_in(citation.get("document_title")),
+                    index if isinstance(index, int) else None,
+                )
+                passages.setdefault(source, {})[text_in(citation.get("cited_text"))] = None
+    for (url, title, _), texts in passages.items():
+        yield {"uri": url, "title": title, "content": "\n".join(filter(None, texts))}
 
 
 def _tokens(usage: object) -> TokenUsage | None:

@@ -80,7 +80,7 @@ def reply_from(data: Mapping[str, Any], headers: Mapping[str, str] = NO_HEADERS)
             if isinstance(item, dict) and item.get("type") == "function_call"
         ),
         headers=headers,
-        citations=tuple(citation for part in parts for citation in citations_in(part.get("annotations"))),
+        citations=tuple(citations_in([annotation for part in parts for annotation in _annotations(part)])),
     )
 
 
@@ -116,6 +116,11 @@ def _parts(output: list[Any]) -> Iterator[dict[str, Any]]:
     for item in output:
         content = item.get("content") if isinstance(item, dict) and item.get("type") == "message" else None
         yield from (part for part in content if isinstance(part, dict)) if isinstance(content, list) else ()
+
+
+def _annotations(part: Mapping[str, Any]) -> list[object]:
+    listed = part.get("annotations")
+    return listed if isinstance(listed, list) else []
 
 
 def _stop_of(data: Mapping[str, Any], status: str) -> tuple[Stop, str]:
