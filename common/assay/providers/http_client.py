@@ -148,7 +148,7 @@ class _BoundedTransport(httpx2.AsyncBaseTransport):
             if request.headers.get(name) in (NO_KEY, f"Bearer {NO_KEY}"):
                 del request.headers[name]
         reply = await self._inner.handle_async_request(request)
-        encoding = reply.headers.get("content-encoding", "identity")
+        encoding = reply.headers.get("content-encoding", "identity").strip().lower()
         if encoding not in ("identity", ""):
             await reply.aclose()
             if reply.status_code >= 300:
@@ -158,7 +158,7 @@ class _BoundedTransport(httpx2.AsyncBaseTransport):
             # A few bytes of it may unfold to gigabytes.
             raise MalformedReplyError(f"the reply is compressed as {encoding[:40]!r}, which was not asked for")
         assert isinstance(reply.stream, httpx2.AsyncByteStream)
-        is_stream = EVENT_STREAM in request.headers.get("accept", "")
+        is_stream = EVENT_STREAM in reply.headers.get("content-type", "")
         reply.stream = _BoundedStream(reply.stream, self._max_body_bytes * (_STREAM_FACTOR if is_stream else 1))
         return reply
 

@@ -253,6 +253,18 @@ async def test_every_failure_within_a_stream_says_what_it_is(
     assert len(provider.requests) == 1
 
 
+@every_stream
+async def test_a_large_reply_in_one_piece_is_too_large(
+    adapter: str, options: dict[str, Any], provide: Provide, agent_at: AgentAt, ask: Ask
+) -> None:
+    """A service that knows no streams has the limit of replies, however the reply was asked for."""
+    provider = provide(Reply(raw=b'{"a": "' + b"x" * 5_000_000 + b'"}'))
+    response = await ask(agent_at(adapter, provider, **options))
+    assert response.error is not None
+    assert (response.error.kind, response.error.retryable) == (AgentErrorKind.TOO_LARGE, False)
+    assert "the reply is larger than 4 MiB" in response.error.message
+
+
 @pytest.mark.parametrize(
     ("response", "kind", "type_", "retryable", "words"),
     [
