@@ -285,6 +285,17 @@ async def test_a_redirect_is_not_followed(listen: Listen, agent_of: AgentOf, rep
     assert other.received == []
 
 
+@pytest.mark.parametrize("status", [300, 304, 305])
+async def test_a_status_that_leads_nowhere_is_no_redirect(
+    listen: Listen, agent_of: AgentOf, reply_of: ReplyOf, status: int
+) -> None:
+    """No other URL answers what 304 says."""
+    server = await listen(reply_of(b"", status=status))
+    message = message_of(await answer(agent_of(server)), AgentErrorKind.HTTP_STATUS)
+    assert f"HTTP {status}: " in message
+    assert "URL" not in message
+
+
 async def test_a_huge_body_is_cut_off(listen: Listen, agent_of: AgentOf) -> None:
     """A reply without an end is read up to the limit, and no further."""
     sent = 0

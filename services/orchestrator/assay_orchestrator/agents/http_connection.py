@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from assay.model.run import AgentSettings
     from assay_orchestrator.agents.access import AgentAccess
 
+_REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _RETRYABLE_STATUSES = frozenset({408, 425, 429})
 _KEEPALIVE_S = 60.0
 _THREADED_BYTES = 64 * 1024
@@ -246,7 +247,7 @@ def _decoded(body: bytes) -> Any:
 
 
 def _failed(status: int, beginning: bytes, wait_s: float | None) -> AgentResponse:
-    hint = " (redirects are not followed: use the final URL)" if 300 <= status < 400 else ""
+    hint = " (redirects are not followed: use the final URL)" if status in _REDIRECTS else ""
     return error_response(
         AgentErrorKind.HTTP_STATUS,
         f"HTTP {status}{hint}: {excerpt(beginning)}",

@@ -87,7 +87,7 @@ def refused_status(refusal: ProviderStatusError, model: str, url: str, key_names
             what = f"the service does not accept the key in {key_names}"
         case 404:
             what = f"model {model!r} is not available at {url}: check agent.target and agent.base_url"
-        case _ if 300 <= status < 400:
+        case 301 | 302 | 303 | 307 | 308:
             what = "the service redirects, which is not followed: use its final URL as base_url"
         case _:
             what = ""
