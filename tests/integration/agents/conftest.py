@@ -74,7 +74,8 @@ class LocalServer:
 
 def http_bytes(body: bytes, *, status: int = 200, **headers: str) -> bytes:
     """Return a whole HTTP reply; underscores in header names stand for dashes."""
-    lines = [f"HTTP/1.1 {status} Word", "content-type: application/json"]
+    headers = {"content_type": "application/json", **headers}
+    lines = [f"HTTP/1.1 {status} Word"]
     lines += [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
     if "content_length" not in headers:
         lines.append(f"content-length: {len(body)}")

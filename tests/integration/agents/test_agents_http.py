@@ -9,6 +9,7 @@ import gzip
 import html
 import json
 import logging
+import zlib
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -313,18 +314,37 @@ async def test_a_huge_body_is_cut_off(listen: Listen, agent_of: AgentOf) -> None
     assert sent < 100 * MAX_BODY_BYTES
 
 
-@pytest.mark.parametrize("size", [100_000_000, MAX_BODY_BYTES + 1])
+@pytest.mark.parametrize(
+    "members",
+    [[b" " * 100_000_000], [b" " * (MAX_BODY_BYTES + 1)], [b" " * (MAX_BODY_BYTES // 2)] * 3],
+    ids=["bomb", "one-byte", "members"],
+)
 async def test_a_packed_bomb_is_counted_unpacked(
-    listen: Listen, agent_of: AgentOf, reply_of: ReplyOf, size: int
+    listen: Listen, agent_of: AgentOf, reply_of: ReplyOf, members: list[bytes]
 ) -> None:
-    """A small gzip body that unpacks beyond the limit is too large."""
-    server = await listen(reply_of(gzip.compress(b" " * size, 1), content_encoding="gzip"))
+    """A small gzip body that unpacks beyond the limit is too large, all its members together."""
+    body = b"".join(gzip.compress(member, 1) for member in members)
+    server = await listen(reply_of(body, content_encoding="gzip"))
     assert "4 MiB" in message_of(await answer(agent_of(server)), AgentErrorKind.TOO_LARGE)
 
 
-async def test_a_packed_answer_is_read(listen: Listen, agent_of: AgentOf, reply_of: ReplyOf) -> None:
-    """No packing is asked for, and gzip is understood all the same."""
-    server = await listen(reply_of(gzip.compress(OK), content_encoding="gzip"))
+@pytest.mark.parametrize(
+    ("body", "coding"),
+    [
+        (gzip.compress(OK), "gzip"),
+        (gzip.compress(OK), " GZip"),
+        (OK, "Identity"),
+        (zlib.compress(OK), "deflate"),
+        (b"".join(gzip.compress(OK[at : at + 1]) for at in range(len(OK))), "gzip"),
+        (gzip.compress(OK) + gzip.compress(b" " * 100_000) + gzip.compress(b""), "x-gzip"),
+    ],
+    ids=["gzip", "letters", "identity", "deflate", "members", "large-members"],
+)
+async def test_a_packed_answer_is_read(
+    listen: Listen, agent_of: AgentOf, reply_of: ReplyOf, body: bytes, coding: str
+) -> None:
+    """No packing is asked for, and gzip is understood all the same, with all its members."""
+    server = await listen(reply_of(body, content_encoding=coding))
     assert (await answer(agent_of(server))).text == "yes"
     assert server.received[0].headers["accept-encoding"] == "identity"
 
@@ -336,11 +356,23 @@ async def test_other_packings_are_refused(listen: Listen, agent_of: AgentOf, rep
     assert "not asked for" in message_of(await answer(agent_of(server)), AgentErrorKind.MALFORMED)
 
 
-@pytest.mark.parametrize("body", [b"not gzip", gzip.compress(OK, mtime=0)[:-4]])
-async def test_a_broken_packing_is_an_error(listen: Listen, agent_of: AgentOf, reply_of: ReplyOf, body: bytes) -> None:
-    """A body that is not gzip, or ends early, is no answer."""
-    server = await listen(reply_of(body, content_encoding="gzip"))
-    assert "gzip" in message_of(await answer(agent_of(server)), AgentErrorKind.MALFORMED)
+@pytest.mark.parametrize(
+    ("body", "coding"),
+    [
+        (b"not gzip", "gzip"),
+        (gzip.compress(OK, mtime=0)[:-4], "gzip"),
+        (gzip.compress(OK, mtime=0) + gzip.compress(b"\n", mtime=0)[:-4], "gzip"),
+        (gzip.compress(OK, mtime=0) + b"garbage", "gzip"),
+        (zlib.compress(OK) + zlib.compress(OK), "deflate"),
+    ],
+    ids=["none", "early", "second-early", "garbage", "deflate-twice"],
+)
+async def test_a_broken_packing_is_an_error(
+    listen: Listen, agent_of: AgentOf, reply_of: ReplyOf, body: bytes, coding: str
+) -> None:
+    """A body that is not gzip, ends early, or is followed by something else, is no answer."""
+    server = await listen(reply_of(body, content_encoding=coding))
+    assert coding in message_of(await answer(agent_of(server)), AgentErrorKind.MALFORMED)
 
 
 @pytest.mark.parametrize(
@@ -402,7 +434,7 @@ async def test_nobody_listening_is_unreachable(listen: Listen, agent_of: AgentOf
     [
         (b"<html>Sorry", {}, "not JSON: <html>Sorry"),
         (b"", {}, "not JSON: (empty)"),
-        (b"\xff\xfe\x00", {}, "not JSON"),
+        (b"\xff\xfe\x00", {}, "the reply is not UTF-8: "),
         (b"[" * 100_000, {}, "not JSON"),
         (b'{"text": "a", "text": "b"}', {}, "an object has the same key twice"),
         (b'{"nothing": 1}', {}, "finds nothing in {\"nothing\": 1}; fields found: 'nothing'"),
@@ -433,7 +465,55 @@ async def test_a_reply_that_is_a_text_is_the_answer(
     assert (response.status, response.text) == (AgentStatus.SUCCESS, "Open at nine.")
 
 
-@pytest.mark.parametrize("body", [b"<html>Sorry", b"", b"\xff\xfe\x00", b'{"text": "Open at', b"[1, 2"])
+@pytest.mark.parametrize(
+    ("charset", "body"),
+    [
+        ("iso-8859-1", "café".encode("latin-1")),
+        ('"Windows-1252"; format=flowed', "café".encode("cp1252")),
+        ("UTF-16", "café".encode("utf-16")),
+        ("shift_jis", "カフェ".encode("shift_jis")),
+        ("utf-8", "café".encode()),
+        ("us-ascii", "café".encode()),
+        ("klingon", "café".encode()),
+    ],
+)
+async def test_a_text_is_read_in_its_charset(
+    listen: Listen, agent_of: AgentOf, reply_of: ReplyOf, charset: str, body: bytes
+) -> None:
+    """A charset that a reply declares is heeded where it is known; else the text is taken for UTF-8."""
+    server = await listen(reply_of(body, content_type=f"text/plain; charset={charset}"))
+    response = await answer(agent_of(server, response=None))
+    assert response.text in ("café", "カフェ")
+
+
+@pytest.mark.parametrize(
+    ("content_type", "message"),
+    [
+        ("text/plain", "the reply is not UTF-8: caf"),
+        ("text/plain; charset=klingon", "the reply is not UTF-8: caf"),
+        ("text/plain; charset=hex", "the reply is not UTF-8: caf"),
+        ("text/plain; charset=shift_jis", "the reply is not the shift_jis that it says it is: caf"),
+        ("application/json; charset=iso-8859-1", "the reply is not UTF-8: caf"),
+    ],
+)
+async def test_a_text_in_another_charset_is_an_error(
+    listen: Listen, agent_of: AgentOf, reply_of: ReplyOf, content_type: str, message: str
+) -> None:
+    """The message says what the reply is not; JSON is UTF-8 always."""
+    server = await listen(reply_of("café".encode("latin-1"), content_type=content_type))
+    assert message in message_of(await answer(agent_of(server, response=None)), AgentErrorKind.MALFORMED)
+
+
+async def test_a_text_that_grows_in_utf_8_is_counted_there(
+    listen: Listen, agent_of: AgentOf, reply_of: ReplyOf
+) -> None:
+    """What is read further is not larger than the limit."""
+    body = "é".encode("latin-1") * (MAX_BODY_BYTES // 2 + 1)
+    server = await listen(reply_of(body, content_type="text/plain; charset=latin-1"))
+    assert "4 MiB" in message_of(await answer(agent_of(server, response=None)), AgentErrorKind.TOO_LARGE)
+
+
+@pytest.mark.parametrize("body", [b"<html>Sorry", b"", b'{"text": "Open at', b"[1, 2"])
 async def test_a_page_or_a_broken_reply_is_no_text(
     listen: Listen, agent_of: AgentOf, reply_of: ReplyOf, body: bytes
 ) -> None:

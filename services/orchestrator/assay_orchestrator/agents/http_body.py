@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import zlib
+from encodings import normalize_encoding
+from encodings.aliases import aliases
 from typing import TYPE_CHECKING
 
 from assay.model.agent_response import MalformedAnswerError
+from assay.model.response_fields import excerpt
 from assay.model.response_limits import AnswerTooLargeError
 
 if TYPE_CHECKING:
@@ -13,27 +17,48 @@ if TYPE_CHECKING:
 
 MAX_BODY_BYTES = 4 * 1024 * 1024
 _BEGINNING_BYTES = 4096
+_THREADED_BYTES = 64 * 1024
 _DETECT_GZIP_OR_ZLIB = 32 + zlib.MAX_WBITS
+_CHUNK_BYTES = 4096
+"""What is copied of the rest for each member of a body."""
+_CHARSETS = frozenset({
+    "utf_16", "utf_16_le", "utf_16_be", "utf_32", "gb2312", "gbk", "gb18030", "big5", "big5hkscs", "shift_jis", "cp932",
+    "euc_jp", "iso2022_jp", "euc_kr", "cp949", "koi8_r", "koi8_u", "mac_roman", "cp437", "cp850", "cp852", "cp866",
+    "cp874", "tis_620", "latin_1",
+    *(f"cp{number}" for number in range(1250, 1259)),
+    *(f"iso8859_{number}" for number in (*range(2, 12), 13, 14, 15, 16)),
+})  # fmt: skip
+"""Python's names of encodings of texts, beside UTF-8; others of its codecs unpack, or decode something else."""
 
 
 async def read_body(reply: httpx2.Response) -> bytes:
-    """Return the whole body, decompressed.
+    """Return the whole body, decompressed; a text in UTF-8, whatever known charset it came in.
 
     Raises:
         AnswerTooLargeError: It is larger than 4 MiB, before or after decompression.
-        MalformedAnswerError: It is compressed in a way that was not asked for, or its compression is broken.
+        MalformedAnswerError: It is compressed in a way that was not asked for, its compression is broken, or it is not
+            in its charset.
     """
     body = await _read(reply, MAX_BODY_BYTES + 1)
-    if len(body) <= MAX_BODY_BYTES:
-        body = _decompressed(body, reply.headers.get("content-encoding", "identity"))
+    encoding, charset = content_encoding(reply), _charset(reply)
+    if len(body) <= MAX_BODY_BYTES and (encoding or charset):
+        is_large = len(body) > _THREADED_BYTES
+        args = body, encoding, charset
+        body = await asyncio.to_thread(_in_utf8, *args) if is_large else _in_utf8(*args)
     if len(body) > MAX_BODY_BYTES:
         raise AnswerTooLargeError(f"the reply is larger than {MAX_BODY_BYTES // 1024 // 1024} MiB")
     return body
 
 
+def content_encoding(reply: httpx2.Response) -> str:
+    """Return how a body is compressed, in lower case; the empty text where it is not."""
+    encoding: str = reply.headers.get("content-encoding", "").strip().lower()
+    return "" if encoding == "identity" else encoding
+
+
 async def read_beginning(reply: httpx2.Response) -> bytes:
     """Return the beginning of a body, as an explanation of a failure needs no more."""
-    if reply.headers.get("content-encoding", "identity") != "identity":
+    if content_encoding(reply):
         return b""
     return await _read(reply, _BEGINNING_BYTES)
 
@@ -50,16 +75,54 @@ async def _read(reply: httpx2.Response, max_bytes: int) -> bytes:
     return b"".join(chunks)[:max_bytes]
 
 
-def _decompressed(body: bytes, encoding: str) -> bytes:
-    if encoding in ("identity", ""):
+def _charset(reply: httpx2.Response) -> str:
+    """Return Python's name of the charset that a text says it is in; the empty text for UTF-8, or where none is known.
+
+    JSON is UTF-8 by its standard, whatever else its headers say.
+    """
+    kind, _, parameters = reply.headers.get("content-type", "").partition(";")
+    if not kind.strip().lower().startswith("text/"):
+        return ""
+    for parameter in parameters.split(";"):
+        name, _, value = parameter.partition("=")
+        if name.strip().lower() == "charset":
+            # Without `codecs.lookup`, which tries to import a module of any name and remembers it.
+            charset = normalize_encoding(value.strip().strip("\"'").lower())
+            charset = aliases.get(charset, charset)
+            return charset if charset in _CHARSETS else ""
+    return ""
+
+
+def _in_utf8(body: bytes, encoding: str, charset: str) -> bytes:
+    if encoding:
+        body = _decompressed(body, encoding)
+    if not charset or len(body) > MAX_BODY_BYTES:
         return body
+    try:
+        return body.decode(charset).encode()
+    except UnicodeError:
+        raise MalformedAnswerError(f"the reply is not the {charset} that it says it is: {excerpt(body)}") from None
+
+
+def _decompressed(body: bytes, encoding: str) -> bytes:
+    """Return a body without its compression; of a larger one than is read, a byte too many."""
     if encoding not in ("gzip", "x-gzip", "deflate"):
         raise MalformedAnswerError(f"the reply is compressed as {encoding[:40]!r}, which was not asked for")
+    pieces: list[bytes] = []
+    room, start = MAX_BODY_BYTES + 1, 0
     unpacker = zlib.decompressobj(_DETECT_GZIP_OR_ZLIB)
     try:
-        unpacked = unpacker.decompress(body, MAX_BODY_BYTES + 1)
+        while room and not (unpacker.eof and start == len(body)):
+            if unpacker.eof and encoding == "deflate":
+                raise MalformedAnswerError("more follows after the end of the reply's deflate data")
+            if start == len(body):
+                raise MalformedAnswerError(f"the reply's {encoding} data ends early")
+            if unpacker.eof:  # gzip may have several members, each of which has its own beginning and end
+                unpacker = zlib.decompressobj(_DETECT_GZIP_OR_ZLIB)
+            chunk = body[start : start + _CHUNK_BYTES]
+            pieces.append(unpacker.decompress(chunk, room))
+            start += len(chunk) - len(unpacker.unconsumed_tail) - len(unpacker.unused_data)
+            room -= len(pieces[-1])
     except zlib.error as problem:
         raise MalformedAnswerError(f"the reply is not the {encoding} that it says it is: {problem}") from None
-    if not unpacker.eof and len(unpacked) <= MAX_BODY_BYTES:
-        raise MalformedAnswerError(f"the reply's {encoding} data ends early")
-    return unpacked
+    return b"".join(pieces)

@@ -240,6 +240,8 @@ def ms_since(start: float) -> float:
 def _decoded(body: bytes) -> Any:
     try:
         return REPLY_DECODER.decode(body.decode("utf-8-sig"))
+    except UnicodeDecodeError:
+        raise MalformedAnswerError(f"the reply is not UTF-8: {excerpt(body)}") from None
     except DuplicateKeyError as error:
         raise MalformedAnswerError(f"in the reply {error}: {excerpt(body)}") from None
     except (ValueError, RecursionError):

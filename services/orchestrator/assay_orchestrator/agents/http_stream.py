@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from assay.model.agent_response import AgentErrorKind, MalformedAnswerError, error_response
 from assay.model.response_fields import excerpt
 from assay.model.response_limits import AnswerTooLargeError
-from assay_orchestrator.agents.http_body import MAX_BODY_BYTES
+from assay_orchestrator.agents.http_body import MAX_BODY_BYTES, content_encoding
 from assay_orchestrator.agents.http_connection import FailedRequestError, ms_since
 from assay_orchestrator.scoring.jobs import ReplyEvents
 
@@ -36,8 +36,7 @@ async def read_events(reply: httpx2.Response, form: str, start: float) -> ReplyE
         AnswerTooLargeError: It is larger than 4 MiB, or has more than 100,000 events.
         FailedRequestError: The server sent an event of the type "error".
     """
-    encoding = reply.headers.get("content-encoding", "identity")
-    if encoding not in ("identity", ""):
+    if encoding := content_encoding(reply):
         raise MalformedAnswerError(f"the stream is compressed as {encoding[:40]!r}, which was not asked for")
     events: list[bytes] = []
     arrived_ms: list[float] = []

@@ -70,6 +70,8 @@ class ReplyMapping:
     def _decoded(self, body: bytes) -> Any:
         try:
             return REPLY_DECODER.decode(body.decode("utf-8-sig"))
+        except UnicodeDecodeError:
+            raise MalformedAnswerError(f"the reply is not UTF-8: {excerpt(body)}") from None
         except DuplicateKeyError as error:
             raise MalformedAnswerError(f"in the reply {error}: {excerpt(body)}") from None
         except (ValueError, RecursionError):
@@ -116,10 +118,7 @@ def _event(body: bytes, number: int) -> Any:
 
 def _plain_text(body: bytes) -> str | None:
     """Return a reply that is a text, unchanged; None for broken JSON, a page, or nothing."""
-    try:
-        text = body.decode("utf-8-sig").strip()
-    except UnicodeDecodeError:
-        return None
+    text = body.decode("utf-8-sig").strip()
     return text if text and text[0] not in "{[<" else None
 
 
