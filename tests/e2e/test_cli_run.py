@@ -170,7 +170,7 @@ def test_a_run_that_is_resumed_keeps_what_it_was_started_with(shared_project: Cl
     assert "note:" not in shared_project.run(*again, *options).stderr
     assert "differs from this spec in agent.timeout, selection\n" in shared_project.run(*again).stderr
     refused = shared_project.run(*again, *options, "--repeats", "2", "--set", 'gates=["pass_rate > 0.2"]', status=2)
-    assert "--repeats and --set have no effect on run" in refused.stderr
+    assert "--set and --repeats have no effect on run" in refused.stderr
     assert "other values of gates, repeats: leave out what differs" in refused.stderr
     cases = shared_project.folder / "others.json"
     cases.write_text('[{"question": "q", "answer": "Q"}]')

@@ -139,7 +139,7 @@ class RetryingAgent:
             return dataclasses.replace(response, cold=True) if is_cold else response
         except NotAskedError:
             raise
-        except Exception as problem:
+        except Exception as problem:  # the boundary of a case
             if recheck is not None and recheck.is_failing:
                 raise
             _log.exception("asking the agent failed: case=%s", case.case_id)
