@@ -32,6 +32,7 @@ _OPTIONS = {
     "labels": ("labels", "overrides"),
 }
 """By setting: the parameters of `assay run` that change it; --set alone changes all others."""
+_DATASET_KEYS = frozenset(("dataset", "map", "format", "encoding", "on_bad_case"))
 _NAMES_SHOWN = 12
 
 
@@ -44,12 +45,14 @@ class Resumption:
         settings: Of a run of the spec with the options.
         changed: The names of the settings that the options change; None where that is not known.
         options: The options that are given, by the name of their parameter.
+        keys: The first parts of the keys that --set names.
     """
 
     reference: str
     settings: RunSettings
     changed: frozenset[str] | None
     options: dict[str, str]
+    keys: frozenset[str] = frozenset()
 
     def check(self, stored: Run) -> None:
         """Refuse options that would have no effect; say where the spec differs from what the run was started with.
@@ -79,8 +82,11 @@ class Resumption:
             )
 
     def _options_of(self, name: str) -> list[str]:
-        parameters = _OPTIONS.get(name.partition(".")[0], ("overrides",))
-        return [self.options[parameter] for parameter in parameters if parameter in self.options]
+        root = name.partition(".")[0]
+        given = [one for one in _OPTIONS.get(root, ("overrides",)) if one in self.options]
+        keys = _DATASET_KEYS if root == "dataset" else {root}
+        named = [one for one in given if one != "overrides" or not self.keys.isdisjoint(keys)]
+        return [self.options[one] for one in named or given]  # a key such as preset changes others, too
 
 
 def resumption_of(
@@ -106,7 +112,8 @@ def resumption_of(
         for parameter in context.command.params
         if context.get_parameter_source(str(parameter.name)) is ParameterSource.COMMANDLINE
     }
-    return Resumption(reference, settings, _changed(spec, settings, load_without_options), options)
+    keys = frozenset(str(each).partition("=")[0].strip().partition(".")[0] for each in context.params["overrides"])
+    return Resumption(reference, settings, _changed(spec, settings, load_without_options), options, keys)
 
 
 def _changed(spec: Spec, settings: RunSettings, load_without_options: Callable[[], Spec]) -> frozenset[str] | None:

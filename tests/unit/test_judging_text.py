@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -100,8 +101,8 @@ def test_a_run_says_who_judges_and_what_was_paid_so_far(capsys: pytest.CaptureFi
         settings = RunSettings("test", AgentSettings("replay"), [MetricSettings(metric)], judge=judge)
         run = Run("r1", settings, DatasetRef("d", "qa", "json", 3), RunState.RUNNING, "", RunCounts(3), "now")
         with make_progress(run, hidden=False, clock=lambda: 0.0) as progress:
-            progress.take(row(failed(verdict=verdict())))
-            progress.take(row(failed(verdict=verdict())))
+            for index in range(2):
+                progress.take(replace(row(failed(verdict=verdict())), case_index=index))
         said = capsys.readouterr().err.splitlines()
         assert said[1:-1] == lines
         assert said[-1] == "2/3 cases  0.0% passed  judging $0.5000"

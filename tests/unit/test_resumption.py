@@ -51,9 +51,10 @@ def test_settings_differ_by_the_names_of_a_spec(changes: dict[str, Any], names: 
     assert differing_settings(SETTINGS, replace(SETTINGS, **changes)) == names
 
 
-def resume(settings: RunSettings, changed: frozenset[str] | None, *parameters: str) -> None:
-    """Resume the stored run with options of these parameters."""
-    Resumption("r1", settings, changed, {name: f"--{name}" for name in parameters}).check(STORED)
+def resume(settings: RunSettings, changed: frozenset[str] | None, *parameters: str, keys: str = "") -> None:
+    """Resume the stored run with options of these parameters, and these keys of --set."""
+    options = {name: f"--{name}" for name in parameters}
+    Resumption("r1", settings, changed, options, frozenset(keys.split())).check(STORED)
 
 
 def test_what_agrees_is_taken(capsys: pytest.CaptureFixture[str]) -> None:
@@ -68,7 +69,11 @@ def test_an_option_without_an_effect_is_refused() -> None:
     with pytest.raises(SpecError, match=r"^--repeats has no effect on run r1, .* other values of repeats: "):
         resume(settings, frozenset({"repeats"}), "repeats", "metrics")
     with pytest.raises(SpecError, match=r"^--overrides and --repeats have no effect"):
-        resume(settings, None, "overrides", "repeats")
+        resume(settings, None, "overrides", "repeats", keys="gates")
+    with pytest.raises(SpecError, match=r"^--overrides has no effect"):
+        resume(settings, frozenset({"gates"}), "overrides", "repeats", keys="preset")
+    with pytest.raises(SpecError, match=r"^--repeats has no effect"):
+        resume(settings, frozenset({"repeats"}), "overrides", "repeats", keys="agent")
 
 
 def test_a_spec_that_differs_is_a_note(capsys: pytest.CaptureFixture[str]) -> None:

@@ -21,7 +21,6 @@ from assay_orchestrator.store.lifecycle import (
     Command,
     Effect,
     Phase,
-    ended_refusal,
     phase_of,
     refusal,
 )
@@ -154,9 +153,8 @@ def test_conditions_of_queries_agree_with_the_table(connection: sa.Connection, p
     ],
 )
 def test_a_refusal_names_how_a_run_ended(phase: Phase, said: str) -> None:
-    """The sentence fits each state in which a run ends, whether it is paused or a client wants to host its agent."""
+    """The sentence fits each state in which a run ends."""
     assert refusal("r", phase, Command.PAUSE).message == said
-    assert ended_refusal("r", RunState(phase.value)).message == said
 
 
 def test_the_guide_shows_the_table() -> None:

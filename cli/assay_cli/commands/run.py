@@ -35,7 +35,7 @@ from assay_cli.report_options import chosen_reports, report_option
 from assay_cli.run_options import Marks, find_run, marks_options, selection_options
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
 
     from assay.agent_host.opening import UserCode
     from assay.client.client import Client
@@ -166,16 +166,8 @@ def run(
         cases, info = _open_cases(checked, selection, failed)
         reports = chosen_reports(report_names, checked.reports)
         check_folder(output_dir or _REPORTS)
-        if against:
-            from assay.client.comparing import check_packages
-
-            check_packages()
-        resumption = None
-        if resume_id is not None:
-            from assay_cli.resumption import resumption_of
-
-            plain = partial(_load_spec, spec, (), None, None, start)
-            resumption = resumption_of(click.get_current_context(), resume_id, checked, info, plain)
+        _check_packages(against)
+        resumption = _resumption(resume_id, checked, info, partial(_load_spec, spec, (), None, None, start))
         output = OutputOptions(
             server,
             output_dir,
@@ -332,6 +324,25 @@ async def _run(work: _Work, options: OutputOptions) -> int:
     finally:  # what cannot be imported is reported by the code that needs it
         await upload.aclose()
         await asyncio.gather(preparing, return_exceptions=True)
+
+
+def _check_packages(against: str) -> None:
+    """Raise where a run is to be compared, and a package that this needs is missing."""
+    if against:
+        from assay.client.comparing import check_packages
+
+        check_packages()
+
+
+def _resumption(
+    resume_id: str | None, spec: Spec, info: DatasetInfo, load_without_options: Callable[[], Spec]
+) -> Resumption | None:
+    """Return which run the command resumes; None where it starts one."""
+    if resume_id is None:
+        return None
+    from assay_cli.resumption import resumption_of
+
+    return resumption_of(click.get_current_context(), resume_id, spec, info, load_without_options)
 
 
 async def _start(

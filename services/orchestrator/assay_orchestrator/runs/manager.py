@@ -39,6 +39,7 @@ from assay_orchestrator.store import (
     control,
     datasets,
     deletions,
+    lifecycle,
     quotas,
     results,
     runs,
@@ -54,8 +55,6 @@ from assay_orchestrator.store.lifecycle import (
     Command,
     Phase,
     client_view,
-    ended_refusal,
-    ended_text,
     phase_of,
     require_transition,
 )
@@ -340,8 +339,8 @@ class RunManager:
         Raises:
             WrongStateError: The run has ended.
         """
-        if run.finished:
-            raise ended_refusal(run.run_id, run.state)
+        if run.finished:  # refused as every request is then, such as a pause
+            require_transition(run.run_id, phase_of(run.state, run.pause_cause), Command.PAUSE)
         with contextlib.suppress(StorageError):  # a host may come back before the store takes writes again
             if await self._database.write(lambda c: attendance.attend(c, scope, run.run_id)):
                 await self._resume(scope, run.run_id)
@@ -426,7 +425,7 @@ class RunManager:
             return
         if status.phase in PHASES_AT_REST:
             self._pausing.discard(run_id)
-            self._hosts.forget(run_id, f"the run {ended_text(RunState(status.phase.value))}")
+            self._hosts.forget(run_id, f"the run {lifecycle.ended_text(RunState(status.phase.value))}")
             self._worker.cancel_soon(run_id)
         elif status.phase is Phase.PAUSING:
             self._pausing.add(run_id)
@@ -594,13 +593,12 @@ class RunManager:
             if not stop(connection):
                 return None
             failpoint("summary.before_commit")
-            run = runs.load_run(connection, run_id)
-            return run.state if run is not None else None
+            return run.state if (run := runs.load_run(connection, run_id)) is not None else None
 
         state = await self._database.write(end)
         if state is None:
             return False
         failpoint("summary.after_commit")
-        self._hosts.forget(run_id, f"the run {ended_text(state)}")
+        self._hosts.forget(run_id, f"the run {lifecycle.ended_text(state)}")
         self.notifier.notify(run_id)
         return True

@@ -176,7 +176,7 @@ def refusal(run_id: str, phase: Phase, command: Command) -> WrongStateError:
             f"run {run_id} is cancelled and cannot be resumed: start a new one", reason="RUN_FINISHED"
         )
     if phase in _ENDED_PHASES:
-        return ended_refusal(run_id, RunState(phase.value))
+        return WrongStateError(f"run {run_id} {ended_text(RunState(phase.value), 'already ')}", reason="RUN_FINISHED")
     remedy = {
         Command.RETRY: "pause it, or wait for its end, before its errors are retried",
         Command.CHANGE_CAP: "pause it before its spend cap is changed",
@@ -209,11 +209,6 @@ def is_shown_waiting(state: RunState, cause: PauseCause | None, storage_problem:
     """Return whether clients see a run as waiting for storage; see `client_view`."""
     phase = phase_of(state, cause)
     return phase is Phase.WAITING_FOR_STORAGE or (bool(storage_problem) and phase in RUNNABLE_PHASES)
-
-
-def ended_refusal(run_id: str, state: RunState) -> WrongStateError:
-    """Return the error of a request to a run that has ended in a state."""
-    return WrongStateError(f"run {run_id} {ended_text(state, 'already ')}", reason="RUN_FINISHED")
 
 
 def ended_text(state: RunState, adverb: str = "") -> str:
