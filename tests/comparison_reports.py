@@ -52,7 +52,7 @@ def run_document(name: str, marks: str, *, prefix: str = "", **changes: Any) -> 
     }
     found = document(rows, results, **{"judging": JUDGING, **changes})
     found["prompt_path"] = f"prompts/{name}.md"
-    found["run"]["run_id"] = f"manual-20261123-164111-{name}"
+    found["run"]["run_id"] = f"manual-20261123-164111-{name if name.isascii() else name.encode().hex()[:12]}"
     found["config"]["agent"] = {"adapter": "openai", "target": "model-1", "options": {"prompt_file": f"{name}.md"}}
     found["config"]["judge"] = {"provider": "scripted", "model": "judge-1"}
     return found

@@ -57,8 +57,8 @@ ATTACKS = (
     "<body onpageshow='window.hit = 1'><base href=http://127.0.0.1:9/>",
 )
 PAYLOADS = ["".join(parts) for parts in itertools.product(STARTS, ATTACKS)]
-KEPT = ("schema", "created_at", "started_at", "ended_at", "status", "overall_status", "outcome", "source", "rule",
-        "unit", "timestamp", "metric")  # fmt: skip
+KEPT = ("schema", "run_id", "created_at", "started_at", "ended_at", "status", "overall_status", "outcome", "source",
+        "rule", "unit", "timestamp", "metric")  # fmt: skip
 
 
 def filled(value: Any, payload: str) -> Any:
