@@ -202,16 +202,16 @@ async def test_allowed_model_is_loaded_on_request(
 
 
 class BlindModel:
-    """A model whose vectors are all zero."""
+    """A model whose vectors of single letters are zero."""
 
     description = models.Description("blind", "0", 2, 8, "cpu", "exact", "", False)
     packed = True
 
     def tokenize(self, texts: Sequence[str]) -> list[Tokens]:
-        return [Tokens([1], [0], False) for _ in texts]
+        return [Tokens([len(text)], [0], False) for text in texts]
 
     def encode(self, batch: Sequence[Tokens]) -> NDArray[np.float32]:
-        return np.zeros((len(batch), 2), dtype=np.float32)
+        return np.array([(each.ids[0] - 1, 0) for each in batch], dtype=np.float32)
 
 
 async def test_cosine_of_a_zero_vector_is_absent(start: Callable[..., Any]) -> None:
