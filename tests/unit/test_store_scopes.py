@@ -14,7 +14,15 @@ WITHOUT_SCOPE = {
         "attendance": {"note_attended"},
         "control": {"conclude", "reopen_incomplete", "pause_for_quota"},
         "fairness": {"next_jobs", "top_up", "spread_slots", "reset_tags", "least_served"},
-        "runs": {"load_run", "change_state", "apply_command", "lock_phase", "read_statuses", "take_sequence"}
+        "runs": {
+            "load_run",
+            "change_state",
+            "apply_command",
+            "lock_phase",
+            "read_phase",
+            "read_statuses",
+            "take_sequence",
+        }
         | {"count_pauses", "read_origin", "drain"},
         "spending": {"add_spent"},
         "shards": {"create_shards", "start_shard", "require_epochs", "require_active", "lock_sharing", "finish_pause"}
@@ -50,7 +58,7 @@ WITHOUT_SCOPE = {
 CALLED_WITHIN_A_SCOPE = {
     ("_accept", "shards.create_shards"): "of the run that it has just created",
     ("_add", "datasets.add_cases"): "of the upload that the call has begun",
-    ("aclose", "datasets.discard_upload"): "of the upload that the call has begun",
+    ("_discard", "datasets.discard_upload"): "of the upload that the call has begun",
     ("read_case", "datasets.read_case"): "of the run whose case it has looked up in the same transaction",
     ("_resume", "shards.list_active"): "of the run that its caller has looked up",
 }

@@ -423,6 +423,29 @@ async def test_a_cancel_before_a_worker_has_its_session_is_not_lost(
         await until(ended.is_set)
 
 
+async def test_a_client_that_is_attached_after_its_run_was_cancelled_is_let_go(
+    serve: Serve, settings_of: SettingsOf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The run was active when the client asked for it: a run that has ended must not keep it for ever."""
+    asked, may_go_on = asyncio.Event(), asyncio.Event()
+    attach = RunManager.attach
+
+    async def slowly(manager: RunManager, *arguments: Any) -> Any:
+        asked.set()
+        await may_go_on.wait()
+        return await attach(manager, *arguments)
+
+    monkeypatch.setattr(RunManager, "attach", slowly)
+    async with serve() as client:
+        dataset = await client.upload_dataset(recorded(5), name="d")
+        run = await client.create_run(settings_of("python", "m:f"), dataset.dataset_id)
+        hosting = asyncio.ensure_future(client.host_agent(run.run_id, AgentCaller(str), concurrency=1))
+        await asked.wait()
+        await client.cancel_run(run.run_id)
+        may_go_on.set()
+        await hosting
+
+
 async def test_a_stored_answer_is_never_asked_for_again(serve: Serve, settings_of: SettingsOf) -> None:
     """After a stop in the middle, the next start finishes the run and asks only what has no answer yet."""
     asked: list[str] = []

@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from assay.errors import StorageError
+from assay_orchestrator.store import runs
+from assay_orchestrator.store.lifecycle import PHASES_AT_REST, Phase
+
 if TYPE_CHECKING:
+    from assay.storage.database import Database
     from assay_orchestrator.agents.hosted import Attachment
     from assay_orchestrator.engine.dispatcher import Dispatcher
     from assay_orchestrator.engine.worker import ShardWorker
     from assay_orchestrator.runs.planner import Planner
 
+_ENDED_PHASES = frozenset(PHASES_AT_REST) - {Phase.PAUSED}
 _REATTACH_GRACE_S = 3.0
 """How long the last client of a run may be detached before other processes with clients get its shards."""
+
+_log = logging.getLogger(__name__)
 
 
 class AgentHosts:
@@ -22,25 +32,40 @@ class AgentHosts:
     once where several are.
 
     Args:
+        database: The store.
         planner: Owns the brokers between runs and clients.
         dispatcher: Delivers the jobs of attended runs.
         worker: Works on them.
     """
 
-    def __init__(self, planner: Planner, dispatcher: Dispatcher, worker: ShardWorker) -> None:
+    def __init__(self, database: Database, planner: Planner, dispatcher: Dispatcher, worker: ShardWorker) -> None:
+        self._database = database
         self._planner = planner
         self._dispatcher = dispatcher
         self._worker = worker
         self._leaving: dict[str, asyncio.TimerHandle] = {}
 
-    def attach(self, run_id: str, concurrency: int) -> Attachment:
+    async def attach(self, run_id: str, concurrency: int) -> Attachment:
         """Attach a client that answers up to `concurrency` of a run's questions at once."""
         leaving = self._leaving.pop(run_id, None)
         if leaving is not None:
             leaving.cancel()
         attachment = self._planner.hosted_agent(run_id).attach(concurrency)
         self._dispatcher.attend(run_id)
+        _log.info("client hosts the agent: run=%s concurrency=%d", run_id, concurrency)
+        try:
+            await self._forget_ended(run_id)
+        except BaseException:
+            self.detach(run_id, attachment)
+            raise
         return attachment
+
+    async def _forget_ended(self, run_id: str) -> None:
+        """Detach the clients of a run that has ended before they were attached."""
+        with suppress(StorageError):
+            phase = await self._database.read(lambda c: runs.read_phase(c, run_id))
+            if phase is None or phase in _ENDED_PHASES:
+                self.forget(run_id, "the run has ended")
 
     def detach(self, run_id: str, attachment: Attachment) -> None:
         """Detach a client; where it was the last here, the run may have others in another process."""

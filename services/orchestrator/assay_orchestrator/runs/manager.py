@@ -130,7 +130,7 @@ class RunManager:
             storage_backoff=storage_backoff,
         )
         self._creation = Creation(database, self._worker, settings)
-        self._hosts = AgentHosts(planner, dispatcher, self._worker)
+        self._hosts = AgentHosts(database, planner, dispatcher, self._worker)
         self._unattended = UnattendedRuns(database, self, limit_s=settings.unattended_pause_s)
         self._budgets = BudgetWatch(database, self)
         self._targets = TargetWatch(self.access, planner, self._worker.sessions, self)
@@ -344,9 +344,7 @@ class RunManager:
         with contextlib.suppress(StorageError):  # a host may come back before the store takes writes again
             if await self._database.write(lambda c: attendance.attend(c, scope, run.run_id)):
                 await self._resume(scope, run.run_id)
-        attachment = self._hosts.attach(run.run_id, concurrency)
-        _log.info("client hosts the agent: run=%s concurrency=%d", run.run_id, concurrency)
-        return attachment
+        return await self._hosts.attach(run.run_id, concurrency)
 
     def detach(self, run_id: str, attachment: Attachment) -> None:
         """Detach such a client."""
@@ -362,11 +360,7 @@ class RunManager:
         return client_view(run, self.storage_problem(run.run_id))
 
     async def aclose(self, *, at_once: bool = False) -> None:
-        """Stop work on all runs; stored rows stay, and the next start continues them.
-
-        Args:
-            at_once: Whether questions in flight are given up; else they have half of the grace period.
-        """
+        """Stop work on all runs, `at_once` or after half of the grace period; the next start continues them."""
         for checks in (self._peers, self._unattended, self._budgets, self._targets):
             await checks.aclose()
         self._hosts.aclose()
