@@ -107,7 +107,8 @@ class Stage:
                 seconds to answer on a busy machine; a run whose judge is gone pauses after so long.
         """
         address = f"unix:{self.folder}/o.sock"
-        own = ["--listen", address, "--database", str(self.folder / "assay.db"), "--judge-patience-s", str(patience_s)]
+        own = ["--listen", address, "--judge-patience-s", str(patience_s)]
+        own += [] if "--database-url" in flags else ["--database", str(self.folder / "assay.db")]
         own += ["--judge", f"unix:{self.folder}/j.sock"] if judge else []
         with (self.folder / "o.log").open("ab") as log:
             streams = (0, log.fileno(), log.fileno())
