@@ -437,7 +437,7 @@ class _Upload:
             for _, text in rows:
                 self._hash.update(text.encode() + b"\n")
             first = self._count
-            # A write goes on where its caller has left: what it stores is discarded after it.
+            # A write is finished even where its caller has left: what it stores is discarded after it.
             self._storing = asyncio.ensure_future(self._database.write(functools.partial(self._add, first, rows)))
             await asyncio.shield(self._storing)
             failpoint("dataset.after_commit")

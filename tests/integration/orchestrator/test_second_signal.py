@@ -1,4 +1,4 @@
-"""A process that is told twice to stop: it gives up what it would have waited for."""
+"""A process that gets a second signal to stop: it gives up what it would have waited for."""
 
 from __future__ import annotations
 

@@ -251,7 +251,7 @@ async def test_an_upload_that_begins_while_the_process_starts_is_whole(serve: Se
 async def test_an_upload_that_is_cancelled_while_it_is_stored_leaves_nothing(
     serve: Serve, engine: sa.Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The database goes on storing its cases when nothing waits for them any more: they are discarded after that."""
+    """The database still stores its cases when nothing waits for them any more: they are discarded after that."""
     loop, storing, closing, closed = asyncio.get_running_loop(), asyncio.Event(), asyncio.Event(), asyncio.Event()
     may_commit = threading.Event()
     add_cases, aclose = datasets.add_cases, service._Upload.aclose

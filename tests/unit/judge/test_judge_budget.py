@@ -27,7 +27,7 @@ RUN = RunKey("local", "run")
 
 @dataclass
 class Journal:
-    """Keeps what it is told, slowly, and the most that it was ever told; some writes fail first."""
+    """Keeps what is written, slowly, and the most that was ever written; some writes fail first."""
 
     kept: dict[str, int] = field(default_factory=dict)
     most: int = 0
