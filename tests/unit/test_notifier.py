@@ -6,14 +6,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.model.agent_response import AgentResponse, AgentStatus
-from assay.model.run import CaseResult, RunState, StateChange
+from assay.model.run import CaseResult, RunState, Score, ScoreStatus, StateChange
+from assay.v1 import orchestrator_pb2 as pb
+from assay.wire.run import event_to_wire
 from assay_orchestrator.watch.notifier import Notifier
 
 RUN = "r"
 
 
-def events(*sequences: int) -> list[StateChange]:
-    return [StateChange(sequence, RunState.RUNNING, "", "2026-01-01T00:00:00Z") for sequence in sequences]
+def events(*sequences: int) -> list[pb.RunEvent]:
+    return [
+        event_to_wire(StateChange(sequence, RunState.RUNNING, "", "2026-01-01T00:00:00Z")) for sequence in sequences
+    ]
 
 
 @given(
@@ -59,7 +63,20 @@ def test_rows_are_kept_with_answers_by_the_bytes_that_they_take() -> None:
         answer = AgentResponse(text=character * 2_000)
         row = CaseResult("c", 0, 0, "", AgentStatus.SUCCESS, True, (), None, "", sequence=number, response=answer)
         notifier.publish(RUN, [row])
-    short, long = notifier.recent_events(RUN, 0, 9)
-    assert isinstance(short, CaseResult)
-    assert isinstance(long, CaseResult)
-    assert (short.response is None, long.response is None) == (False, True)
+    short, long = (event.case_finished for event in notifier.recent_events(RUN, 0, 9))
+    assert (short.HasField("response"), long.HasField("response")) == (True, False)
+
+
+def test_a_page_from_memory_fits_in_a_message_whatever_scores_take() -> None:
+    """Rows keep their scores where their answers are too long to be kept: 100 of 80 kB are more than 4 MiB."""
+    notifier = Notifier()
+    notifier.subscribe(RUN)
+    score = Score("m", ScoreStatus.ERROR, reason="\u6570" * 27_000)
+    for number in range(1, 101):
+        row = CaseResult("c", 0, 0, "", AgentStatus.SUCCESS, None, (score,), None, "", sequence=number)
+        notifier.publish(RUN, [row])
+    seen: list[int] = []
+    while page := notifier.recent_events(RUN, len(seen), 500):
+        assert pb.WatchRunResponse(events=page).ByteSize() < 4 * 1024**2
+        seen += [event.sequence for event in page]
+    assert seen == list(range(1, 101))

@@ -125,8 +125,8 @@ RUN = Converter(
 )
 
 
-def result_to_wire(result: CaseResult, *, with_answer: bool = True) -> pb.CaseResult:
-    """Return the message of a row, on demand without its answer, input and references."""
+def result_to_wire(result: CaseResult) -> pb.CaseResult:
+    """Return the message of a row, with its answer, input and references where it has them."""
     return pb.CaseResult(
         case_id=result.case_id,
         case_index=result.case_index,
@@ -151,18 +151,23 @@ def result_to_wire(result: CaseResult, *, with_answer: bool = True) -> pb.CaseRe
         weight=None if result.weight == 1.0 else result.weight,
         start_time=timestamp_to_wire(result.started_at),
         duration_ms=result.duration_ms,
-        **(_answer_fields(result) if with_answer else {}),
+        response=response_to_wire(result.response) if result.response is not None else None,
+        input=result.input,
+        references=result.references,
+        turns=map(turn_to_wire, result.turns),
+        place=result.place,
     )
 
 
-def _answer_fields(result: CaseResult) -> dict[str, Any]:
-    return {
-        "response": response_to_wire(result.response) if result.response is not None else None,
-        "input": result.input,
-        "references": result.references,
-        "turns": map(turn_to_wire, result.turns),
-        "place": result.place,
-    }
+def without_answer(event: pb.RunEvent) -> pb.RunEvent:
+    """Return the message of an event, of a row without its answer, input and references."""
+    if not event.HasField("case_finished"):
+        return event
+    stripped = pb.RunEvent()
+    stripped.CopyFrom(event)
+    for name in ("response", "input", "references", "turns", "place"):
+        stripped.case_finished.ClearField(name)
+    return stripped
 
 
 def turn_to_wire(turn: TurnResult) -> pb.TurnResult:
@@ -214,10 +219,10 @@ ATTEMPT = Converter(
 )
 
 
-def event_to_wire(event: StateChange | CaseResult, *, with_answers: bool = True) -> pb.RunEvent:
-    """Return the message of an event; of a row on demand without its answer, input and references."""
+def event_to_wire(event: StateChange | CaseResult) -> pb.RunEvent:
+    """Return the message of an event."""
     if isinstance(event, CaseResult):
-        return pb.RunEvent(sequence=event.sequence, case_finished=result_to_wire(event, with_answer=with_answers))
+        return pb.RunEvent(sequence=event.sequence, case_finished=result_to_wire(event))
     return pb.RunEvent(
         sequence=event.sequence,
         state_changed=pb.StateChanged(

@@ -62,6 +62,7 @@ class RetryingAgent:
         dry_run: DryRun | None = None,
     ) -> None:
         self._agent = agent
+        self._waiting = agent if isinstance(agent, WaitingAgent) else None  # a slow check, made once
         self._retries = retries
         self._pausing = pausing if pausing is not None else asyncio.Event()
         self._sleep = sleep if sleep is not None else self._wait
@@ -109,8 +110,8 @@ class RetryingAgent:
         with span("agent call", kind="client") as recorded:
             if (parent := traceparent()) != request.traceparent:
                 request = dataclasses.replace(request, traceparent=parent)
-            if recheck is not None and isinstance(self._agent, WaitingAgent):
-                response = await self._agent.answer_after_waiting(request, case, recheck)
+            if recheck is not None and self._waiting is not None:
+                response = await self._waiting.answer_after_waiting(request, case, recheck)
             else:
                 response = await self._agent.answer(request, case)
             if response.error is not None:

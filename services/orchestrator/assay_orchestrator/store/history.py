@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from assay.errors import NotFoundError
 from assay.model.run import CaseResult, TurnResult
@@ -26,8 +26,6 @@ _MAX_PAGE_BYTES = 3_500_000  # beside them a message has room for a run, or for 
 _MAX_ROW_BYTES = 3_500_000
 _CUT_CHARS = 200
 
-E = TypeVar("E", bound="StateChange | CaseResult")
-
 
 def read_events(
     connection: sa.Connection, scope: Scope, run_id: str, after: int, count: int, *, with_answers: bool
@@ -44,7 +42,7 @@ def read_events(
         rows = _complete(connection, run_id, rows)
     events: list[StateChange | CaseResult] = [*rows, *changes]
     events.sort(key=lambda event: event.sequence)
-    return _fitting(events[:count])
+    return events[:count]
 
 
 def read_page(
@@ -74,7 +72,7 @@ def read_page(
         NotFoundError: The scope reaches no such run, or it was deleted; its rows may be there still.
     """
     found = found_rows.find_rows(connection, scope, run_id, query, after, count + 1)
-    rows: Sequence[CaseResult] = [row for row, _ in found[:count]]
+    rows = [row for row, _ in found[:count]]
     page = _fitting(_complete(connection, run_id, rows) if with_answers else rows)
     return page, found[len(page) - 1][1] if len(found) > len(page) else None
 
@@ -147,20 +145,14 @@ def _turns(
     return turns
 
 
-def _fitting(events: Sequence[E]) -> list[E]:
-    """Return the first events or rows, at least one, that fit in one message together."""
-    size = 0
-    for count, event in enumerate(events):
-        size += row_bytes(event) if isinstance(event, CaseResult) else 0
-        if count and size > _MAX_PAGE_BYTES:
-            return list(events[:count])
-    return list(events)
+def _fitting(rows: list[CaseResult]) -> list[CaseResult]:
+    """Return the first rows, at least one, that fit in one message together.
 
-
-def row_bytes(row: CaseResult) -> int:
-    """Return how many bytes a row takes in a message, with its answer where it has that.
-
-    Its characters say little: one of Chinese takes three bytes, one that JSON escapes six.
+    Their characters say little: one of Chinese takes three bytes, one that JSON escapes six.
     """
-    size: int = result_to_wire(row).ByteSize()
-    return size
+    size = 0
+    for count, row in enumerate(rows):
+        size += result_to_wire(row).ByteSize()
+        if count and size > _MAX_PAGE_BYTES:
+            return rows[:count]
+    return rows

@@ -6,7 +6,7 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING, TypeVar
 
 from assay.v1 import orchestrator_pb2 as pb
-from assay.wire.run import RUN, event_to_wire
+from assay.wire.run import RUN, without_answer
 
 if TYPE_CHECKING:
     from assay.model.run import Run
@@ -32,9 +32,9 @@ class WatchMessageCache:
         if not step.events:
             return pb.WatchRunResponse(bookmark_sequence=step.before)
         if with_answers:
-            return _events_message(step, with_answers=True)
+            return pb.WatchRunResponse(events=step.events)
         key = (run_id, step.before, step.events[-1].sequence, len(step.events))
-        made = self._events.pop(key, None) or _events_message(step, with_answers=False)
+        made = self._events.pop(key, None) or pb.WatchRunResponse(events=map(without_answer, step.events))
         _remember(self._events, key, made)
         return made
 
@@ -44,10 +44,6 @@ class WatchMessageCache:
             made = pb.WatchRunResponse(snapshot=RUN.to_wire(run))
         _remember(self._snapshots, run_id, (run, made))
         return made
-
-
-def _events_message(step: Step, *, with_answers: bool) -> pb.WatchRunResponse:
-    return pb.WatchRunResponse(events=[event_to_wire(event, with_answers=with_answers) for event in step.events])
 
 
 def _remember(made: OrderedDict[K, V], key: K, value: V) -> None:

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from assay_orchestrator.store.history import row_bytes
+from assay.wire.run import event_to_wire, without_answer
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from assay.errors import AssayError
-    from assay.model.run import CaseResult, StateChange
+    from assay.model.run import CaseResult
+    from assay.v1 import orchestrator_pb2 as pb
 
 _MAX_RECENT = 2000
 _MAX_BYTES = 4000
-"""Answers of longer rows are not cached: a page of 500 rows fits in a message, and 2,000 in some MiB."""
+"""Answers of longer rows are not cached, so that 2,000 rows take some MiB."""
+_MAX_PAGE_BYTES = 3_500_000
 
 
 class _WatchedRun:
@@ -25,11 +26,11 @@ class _WatchedRun:
 
     def __init__(self) -> None:
         self.flags: set[asyncio.Event] = set()
-        self.recent: deque[StateChange | CaseResult] = deque(maxlen=_MAX_RECENT)
+        self.recent: deque[pb.RunEvent] = deque(maxlen=_MAX_RECENT)
         self.error: AssayError | None = None
         self.version = 0
 
-    def cache(self, events: Sequence[StateChange | CaseResult]) -> None:
+    def cache(self, events: Sequence[pb.RunEvent]) -> None:
         first, last = events[0].sequence, events[-1].sequence
         if last - first != len(events) - 1:
             return  # results between them were archived
@@ -39,20 +40,20 @@ class _WatchedRun:
         elif (new := last - self.recent[-1].sequence) > 0:
             self.recent.extend(events[-new:])
 
-    def after(self, sequence: int, count: int) -> list[StateChange | CaseResult]:
+    def after(self, sequence: int, count: int) -> list[pb.RunEvent]:
         if not self.recent:
             return []
         skipped = sequence + 1 - self.recent[0].sequence
         if not 0 <= skipped < len(self.recent):
             return []
-        return [self.recent[index] for index in range(skipped, min(skipped + count, len(self.recent)))]
+        return fitting(self.recent[index] for index in range(skipped, min(skipped + count, len(self.recent))))
 
 
 class Notifier:
     """Publishes events of runs to their watchers.
 
-    The store holds every event. Watchers that keep up are served from memory: the latest events of a watched run are
-    cached, with answers where these are short.
+    The store holds every event. Watchers that keep up are served from memory: the messages of the latest events of a
+    watched run are cached, with answers where these are short.
     """
 
     def __init__(self) -> None:
@@ -61,17 +62,18 @@ class Notifier:
     def publish(self, run_id: str, rows: Sequence[CaseResult]) -> None:
         """Publish results that are durable, in the order of their sequence."""
         if run_id in self._watched:
-            self.cache_events(run_id, [row if row_bytes(row) <= _MAX_BYTES else _without_answer(row) for row in rows])
+            events = map(event_to_wire, rows)
+            self.cache_events(run_id, [row if row.ByteSize() <= _MAX_BYTES else without_answer(row) for row in events])
         self.notify(run_id)
 
-    def cache_events(self, run_id: str, events: Sequence[StateChange | CaseResult]) -> None:
+    def cache_events(self, run_id: str, events: Sequence[pb.RunEvent]) -> None:
         """Cache events of a watched run, in their order, for its other watchers."""
         watched = self._watched.get(run_id)
         if watched is not None and events:
             watched.cache(events)
 
-    def recent_events(self, run_id: str, after: int, count: int) -> list[StateChange | CaseResult]:
-        """Return up to `count` events after a sequence number; empty where they are not cached."""
+    def recent_events(self, run_id: str, after: int, count: int) -> list[pb.RunEvent]:
+        """Return up to `count` events after a sequence number that fit in one message; empty where none is cached."""
         watched = self._watched.get(run_id)
         return watched.after(after, count) if watched is not None else []
 
@@ -130,5 +132,13 @@ class Notifier:
         return False
 
 
-def _without_answer(row: CaseResult) -> CaseResult:
-    return replace(row, response=None, input="", references=(), place=None)
+def fitting(events: Iterable[pb.RunEvent]) -> list[pb.RunEvent]:
+    """Return the first events, at least one, that fit in one message together."""
+    found: list[pb.RunEvent] = []
+    size = 0
+    for event in events:
+        size += event.ByteSize()
+        if found and size > _MAX_PAGE_BYTES:
+            break
+        found.append(event)
+    return found

@@ -6,17 +6,22 @@ import asyncio
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from assay.errors import ResumeExpiredError, UnavailableError
-from assay.model.run import FINISHED_STATES, CaseResult, Run, StateChange
+from assay.model.run import FINISHED_STATES, Run
 from assay.records import dataclass
 from assay.runtime.failpoints import failpoint
+from assay.wire.run import STATES, event_to_wire
 from assay_orchestrator.store import history
 from assay_orchestrator.store.lifecycle import ACTIVE_STATES, client_view
+from assay_orchestrator.watch.notifier import fitting
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 
+    import sqlalchemy as sa
+
     from assay.model.scope import Scope
     from assay.storage.database import Database
+    from assay.v1 import orchestrator_pb2 as pb
     from assay_orchestrator.watch.notifier import Notifier
 
 _EVENT_PAGE = 500
@@ -36,7 +41,7 @@ class Step:
 
     before: int
     snapshot: Run | None = None
-    events: Sequence[StateChange | CaseResult] = ()
+    events: Sequence[pb.RunEvent] = ()
 
 
 class Watches:
@@ -138,22 +143,18 @@ class Watches:
     async def _read(self, scope: Scope, run_id: str) -> Run:
         return await self._shared(scope, run_id, ("run",), lambda: self._read_run(scope, run_id))
 
-    async def _events(
-        self, scope: Scope, run_id: str, after: int, *, with_answers: bool
-    ) -> Sequence[StateChange | CaseResult]:
+    async def _events(self, scope: Scope, run_id: str, after: int, *, with_answers: bool) -> Sequence[pb.RunEvent]:
         if (run := self._known(scope, run_id)) is not None and run.last_sequence <= after:
             return ()
         recent = self._notifier.recent_events(run_id, after, _EVENT_PAGE)
         if recent and (not with_answers or all(map(_is_complete, recent))):
             return recent
-        events: Sequence[StateChange | CaseResult] = await self._shared(
-            scope,
-            run_id,
-            (after, with_answers),
-            lambda: self._database.read(
-                lambda c: history.read_events(c, scope, run_id, after, _EVENT_PAGE, with_answers=with_answers)
-            ),
-        )
+
+        def read(connection: sa.Connection) -> list[pb.RunEvent]:
+            found = history.read_events(connection, scope, run_id, after, _EVENT_PAGE, with_answers=with_answers)
+            return fitting(map(event_to_wire, found))
+
+        events = await self._shared(scope, run_id, (after, with_answers), lambda: self._database.read(read))
         if not with_answers:
             self._notifier.cache_events(run_id, events)
         return events
@@ -186,9 +187,12 @@ class Watches:
         return True
 
 
-def _is_complete(event: StateChange | CaseResult) -> bool:
-    return isinstance(event, StateChange) or event.response is not None
+def _is_complete(event: pb.RunEvent) -> bool:
+    return not event.HasField("case_finished") or event.case_finished.HasField("response")
 
 
-def _ends(events: Sequence[StateChange | CaseResult]) -> bool:
-    return any(isinstance(event, StateChange) and event.state in FINISHED_STATES for event in events)
+def _ends(events: Sequence[pb.RunEvent]) -> bool:
+    return any(
+        event.HasField("state_changed") and STATES.from_wire(event.state_changed.state) in FINISHED_STATES
+        for event in events
+    )
