@@ -27,7 +27,7 @@ from assay.comparison.model import (
     VariantRecommendation,
     Verdict,
 )
-from assay.comparison.preconditions import Overlap, mismatches, other_thresholds
+from assay.comparison.preconditions import Overlap, mismatches, other_rules_of_rows
 from assay.comparison.stopped import shared_stopping, stopping_outcome
 from assay.comparison.what_changed import changes
 from assay.errors import InvalidInputError
@@ -84,7 +84,7 @@ def compare_runs(runs: Sequence[ComparedRun], settings: ComparisonSettings) -> C
     cases = [run.cases for run in runs]
     joined = [JoinedRuns(a, b, cases, settings) for a, b in itertools.combinations(range(len(runs)), 2)]
     found_mismatches = mismatches(facts, metrics, [_overlap(one, facts) for one in joined])
-    other_rules = other_thresholds(facts, metrics)
+    other_rules = other_rules_of_rows(facts, metrics)
     if other_rules and primary == PASS_RATE:
         found_mismatches.append(Mismatch("metric_version", f"{other_rules}; run both with one, or choose --primary"))
     withheld = _MISMATCH if found_mismatches else _FILTERED if settings.where else ""

@@ -63,6 +63,7 @@ class MetricFacts:
         is_implied: Whether it is compared without being configured.
         measures: The parameters that its values rest on, complete; empty where the run does not say.
         row_threshold: What a row's value must reach for the row to pass; None where there is no such threshold.
+        decides_rows: Whether rows passed or failed by it.
     """
 
     name: str
@@ -79,6 +80,7 @@ class MetricFacts:
     is_implied: bool = False
     measures: Mapping[str, Any] = field(default_factory=dict)
     row_threshold: float | None = None
+    decides_rows: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,6 +232,7 @@ def _metric(name: str, result: Mapping[str, Any], parameters: Mapping[str, Any] 
         scale=info.scale if info is not None else None,
         measures={} if parameters is None else _measures(info, parameters),
         row_threshold=result.get("threshold") if kind in _THRESHOLDS_OF_ROWS else None,
+        decides_rows=bool(result.get("passed") or result.get("failed")),
     )
 
 

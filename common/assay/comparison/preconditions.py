@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 from assay.comparison.model import Mismatch
+from assay.model.run_settings import TURN_SCORES
 from assay.records import dataclass
 from assay.text.unsafe_text import shorten
 
@@ -50,7 +51,13 @@ def mismatches(
         metrics: The metrics that all of them have.
         overlaps: What each pair has in common.
     """
-    return [*_unfinished(runs), *_overlaps(overlaps), *_versions(runs, metrics), *_judges(runs, metrics)]
+    return [
+        *_unfinished(runs),
+        *_overlaps(overlaps),
+        *_conversations(runs),
+        *_versions(runs, metrics),
+        *_judges(runs, metrics),
+    ]
 
 
 def _unfinished(runs: Sequence[RunFacts]) -> Iterator[Mismatch]:
@@ -87,6 +94,16 @@ def _overlaps(overlaps: Sequence[Overlap]) -> Iterator[Mismatch]:
             )
 
 
+def _conversations(runs: Sequence[RunFacts]) -> Iterator[Mismatch]:
+    values = {str(run.config.get("turns") or TURN_SCORES[0]) for run in runs}
+    if len(values) > 1:
+        yield Mismatch(
+            "metric_version",
+            f"the value of a conversation is another in each run: `turns` is {_listed(values)}; score both runs with "
+            "one of them",
+        )
+
+
 def _versions(runs: Sequence[RunFacts], metrics: Mapping[str, MetricFacts]) -> Iterator[Mismatch]:
     for name in metrics:
         versions = {run.metrics[name].version for run in runs} - {""}
@@ -117,14 +134,25 @@ def _parameters(name: str, metrics: Sequence[MetricFacts]) -> Iterator[Mismatch]
             )
 
 
-def other_thresholds(runs: Sequence[RunFacts], metrics: Mapping[str, MetricFacts]) -> str:
-    """Return why the rows' verdicts of runs must not be compared: they pass by other thresholds; empty where not."""
-    found = []
+def other_rules_of_rows(runs: Sequence[RunFacts], metrics: Mapping[str, MetricFacts]) -> str:
+    """Return why the rows' verdicts of runs must not be compared; empty where they may be.
+
+    Rows pass by other thresholds in each run, or a metric decides them that not all of the runs have.
+
+    Args:
+        runs: The runs.
+        metrics: The metrics that all of them have.
+    """
+    thresholds = []
     for name in metrics:
-        thresholds = [run.metrics[name].row_threshold for run in runs]
-        if len(set(thresholds)) > 1:
-            found.append(f"{name} {_listed({'none' if one is None else f'{one:g}' for one in thresholds})}")
-    return f"rows pass by other thresholds in each run: {shorten(', '.join(found), 300)}" if found else ""
+        found = [run.metrics[name].row_threshold for run in runs]
+        if len(set(found)) > 1:
+            thresholds.append(f"{name} {_listed({'none' if one is None else f'{one:g}' for one in found})}")
+    if thresholds:
+        return f"rows pass by other thresholds in each run: {shorten(', '.join(thresholds), 300)}"
+    names = dict.fromkeys(name for run in runs for name, metric in run.metrics.items() if metric.decides_rows)
+    missing = [name for name in names if not all(name in run.metrics for run in runs)]
+    return f"rows pass by other metrics in each run: not all have {shorten(', '.join(missing), 300)}" if missing else ""
 
 
 def _embedders(name: str, metrics: Sequence[MetricFacts]) -> Iterator[Mismatch]:

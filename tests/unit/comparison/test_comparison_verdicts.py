@@ -463,6 +463,34 @@ def test_rows_that_pass_by_other_thresholds_have_no_common_pass_rate() -> None:
     assert _compared_heads(*of_runs).pairs[0].metric("pass_rate").verdict is Verdict.B_BETTER
 
 
+def test_rows_that_pass_by_a_metric_of_one_run_have_no_common_pass_rate() -> None:
+    """A further metric makes rows fail that passed before: the agent got no worse by it."""
+    heads = [_configured(name, "exact_match", {}) for name in "ab"]
+    heads[1]["results"]["length"] = {"metric": "tokens", "version": "1", "value": 1.0, "passed": 3, "failed": 17}
+    found = _compared_heads(*heads)
+    assert found.mismatches == ()
+    assert found.pairs[0].metric("m").verdict is Verdict.B_BETTER
+    rate = found.pairs[0].metric("pass_rate")
+    said = "rows pass by other metrics in each run: not all have length"
+    assert (rate.verdict, rate.reason) == (Verdict.WITHHELD, said)
+    by_rate = _compared_heads(*heads, primary="pass_rate")
+    assert decide(by_rate, DecisionRules()).exit_status == 3
+    assert said in by_rate.mismatches[0].message
+    heads[1]["results"]["length"] |= {"passed": 0, "failed": 0}
+    assert _compared_heads(*heads).pairs[0].metric("pass_rate").verdict is Verdict.B_BETTER
+
+
+def test_conversations_with_another_value_are_not_compared() -> None:
+    """The mean over turns in one run, the worst turn in the other; a run of an older version takes the mean."""
+    heads = [_configured(name, "exact_match", {}) for name in "ab"]
+    heads[1]["config"]["turns"] = "mean"
+    assert _compared_heads(*heads).mismatches == ()
+    heads[1]["config"]["turns"] = "worst"
+    (mismatch,) = _compared_heads(*heads).mismatches
+    assert mismatch.code == "metric_version"
+    assert "`turns` is mean and worst; score both runs with one of them" in mismatch.message
+
+
 @pytest.mark.parametrize("kind", METRIC_KINDS)
 def test_thresholds_of_rows_are_known(kind: str) -> None:
     """A kind whose rows are scored by the threshold is one whose rows pass by it."""
