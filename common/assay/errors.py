@@ -84,6 +84,12 @@ def further_problems(count: int, *, file: str = "") -> list[Problem]:
     return [Problem(f"... and {count:,} more", file=file, count=count)] if count else []
 
 
+def first_problems(problems: Sequence[Problem], most: int) -> list[Problem]:
+    """Return the first problems of a list, with an entry that counts the others where there are any."""
+    left_out = problems[most:]
+    return [*problems[:most], *further_problems(count_problems(left_out), file=left_out[0].file if left_out else "")]
+
+
 def count_problems(problems: Iterable[Problem]) -> int:
     """Return how many problems a list names or counts."""
     return sum(problem.count for problem in problems)

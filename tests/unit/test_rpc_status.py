@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay import errors
-from assay.errors import AssayError, DatasetError, InvalidInputError, OverloadedError, Problem
+from assay.errors import AssayError, DatasetError, InvalidInputError, OverloadedError, Problem, first_problems
 from assay.rpc.status import CODES, DETAILS_KEY, code_of, error_of, from_rpc_error, to_status, translated
 
 
@@ -85,7 +85,15 @@ def test_at_most_twenty_violations_and_the_rest_counted() -> None:
     assert isinstance(rebuilt, InvalidInputError)
     assert [problem.message for problem in rebuilt.problems[:2]] == ["p0", "p1"]
     assert len(rebuilt.problems) == 21
-    assert rebuilt.problems[-1].message == "5 more problems are not shown"
+    assert (rebuilt.problems[-1].message, rebuilt.problems[-1].count) == ("... and 5 more", 5)
+
+
+def test_a_list_that_was_cut_before_is_counted_whole() -> None:
+    """A server that names 30 problems of 2,030 leaves out 2,010."""
+    cut = first_problems([Problem(f"p{n}") for n in range(2_030)], 30)
+    rebuilt = from_rpc_error(arrived(InvalidInputError(cut)))
+    assert isinstance(rebuilt, InvalidInputError)
+    assert rebuilt.problems[-1].message == "... and 2,010 more"
 
 
 @pytest.mark.parametrize(

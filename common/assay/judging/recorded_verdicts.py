@@ -18,7 +18,7 @@ import hashlib
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from assay.errors import InvalidInputError, Problem
+from assay.errors import InvalidInputError, Problem, first_problems
 from assay.judging.rubric_file import read_rubric
 from assay.metrics import METRICS
 from assay.metrics.checks.judged_checks import JUDGED_CHECKS, criterion_of
@@ -234,7 +234,7 @@ class _Reader:
         if not self._seen and not self._problems:
             self._problems.append(Problem("holds no verdict", file=self._file))
         if self._problems:
-            raise InvalidInputError(self._problems[:_MOST_PROBLEMS])
+            raise InvalidInputError(first_problems(self._problems, _MOST_PROBLEMS))
         judges = sorted({line.verdict.judge for lines in self._lines.values() for line in lines})
         return RecordedVerdicts(self._file, tuple(judges), self._structured, self._lines, self._others)
 

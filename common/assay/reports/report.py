@@ -8,7 +8,7 @@ import tempfile
 from contextlib import asynccontextmanager, contextmanager
 from typing import IO, TYPE_CHECKING, Any
 
-from assay.errors import InvalidInputError, Problem, SetupError
+from assay.errors import InvalidInputError, Problem, SetupError, first_problems
 from assay.parsing.names import run_id_problem
 from assay.parsing.strict_json import DECODER
 from assay.reports.document import SCHEMA, head_document
@@ -229,4 +229,5 @@ def _head_problems(document: Any) -> Sequence[str]:
 
 def _check(path: Path, problems: Sequence[str]) -> None:
     if problems:
-        raise InvalidInputError([Problem(problem, file=str(path)) for problem in problems[:_MOST_PROBLEMS]])
+        found = [Problem(problem, file=str(path)) for problem in problems]
+        raise InvalidInputError(first_problems(found, _MOST_PROBLEMS))

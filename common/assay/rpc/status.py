@@ -15,7 +15,15 @@ from google.protobuf.message import DecodeError
 from google.rpc import error_details_pb2, status_pb2
 
 from assay import errors
-from assay.errors import AssayError, InvalidInputError, OverloadedError, Problem, WatchBehindError
+from assay.errors import (
+    AssayError,
+    InvalidInputError,
+    OverloadedError,
+    Problem,
+    WatchBehindError,
+    count_problems,
+    further_problems,
+)
 
 CODES: Mapping[type[AssayError], grpc.StatusCode] = {
     errors.InvalidInputError: grpc.StatusCode.INVALID_ARGUMENT,
@@ -87,7 +95,7 @@ def to_status(error: AssayError, redact: Callable[[str], str] = str) -> Any:
     problems = error.problems if isinstance(error, InvalidInputError) else []
     kept = [dataclasses.replace(each, message=redact(each.message)) for each in problems[:MAX_VIOLATIONS]]
     while True:
-        status = _status(error, kept, omitted=len(problems) - len(kept))
+        status = _status(error, kept, omitted=count_problems(problems[len(kept) :]))
         status.message = redact(status.message)
         if not kept or _wire_bytes(status) < MAX_WIRE_BYTES:
             return status
@@ -196,9 +204,8 @@ def _problems(violations: Any, metadata: Mapping[str, str]) -> list[Problem]:
         line = int(number) if number.isdecimal() else None
         message = violation.description.removeprefix(_place(file, line))
         problems.append(Problem(message, field=violation.field, file=file, line=line))
-    if metadata.get(_OMITTED):
-        problems.append(Problem(f"{metadata[_OMITTED]} more problems are not shown"))
-    return problems
+    omitted = metadata.get(_OMITTED, "")
+    return [*problems, *further_problems(int(omitted) if omitted.isdecimal() else 0)]
 
 
 def _place(file: str, line: int | None) -> str:

@@ -20,6 +20,7 @@ from assay.errors import (
     SpecError,
     WatchBehindError,
     WrongStateError,
+    first_problems,
 )
 from assay.identity.audit import record_export
 from assay.model.baseline import MAX_NAME_CHARS
@@ -431,7 +432,7 @@ class _Upload:
         # In a thread: the schema of one case's check may take half a second to check.
         cases = await asyncio.to_thread(_cases, messages, self._count, problems)
         if problems:
-            raise DatasetError(problems[:_MAX_PROBLEMS])
+            raise DatasetError(first_problems(problems, _MAX_PROBLEMS))
         for start in range(0, len(cases), _UPLOAD_BATCH):
             rows = [(case.case_id, datasets.case_text(case)) for case in cases[start : start + _UPLOAD_BATCH]]
             for _, text in rows:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from assay.errors import InvalidInputError, Problem, StorageError
+from assay.errors import InvalidInputError, Problem, StorageError, first_problems
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -48,7 +48,7 @@ class Recording:
         except (OSError, UnicodeDecodeError) as error:
             problems.append(Problem(f"cannot be read: {error}", file=str(path)))
         if problems:
-            raise InvalidInputError(problems[:_MOST_PROBLEMS], reason="INVALID_SETTINGS")
+            raise InvalidInputError(first_problems(problems, _MOST_PROBLEMS), reason="INVALID_SETTINGS")
         return cls(records)
 
     @property
