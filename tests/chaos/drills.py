@@ -148,8 +148,8 @@ class Drill:
                             self.topology.disturbed("store")
                         await asyncio.sleep(0.1)
                         continue
-                if run.finished:
-                    return run
+                if run.finished and run.last_sequence in history.seen:
+                    return run  # else it ended after a watch that a pause had ended
                 if run.state is RunState.PAUSED and run.pause_cause is PauseCause.STORAGE:
                     await asyncio.sleep(0.1)
                 elif run.state is RunState.PAUSED and run.pause_cause is not PauseCause.OWNER:
