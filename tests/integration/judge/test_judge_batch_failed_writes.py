@@ -300,3 +300,19 @@ async def test_a_verdict_does_not_wait_until_its_cost_can_be_written(
     database.accept()
     await until(database.nano, lambda nano: nano == round(HALF_PRICE * NANO))
     assert len(judge.provider.batches.paid) == 1
+
+
+async def test_a_reply_is_not_lost_where_its_cost_cannot_be_written(
+    start_on: Start, database: Database, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is paid for: its verdict is delivered, and what was set aside for the call stays spent."""
+    judge = await start_on(says(GOOD), says(GOOD))
+    database.refuse_release()
+    first = await judge.grade(run_id="r", spend_cap_usd=1.0)
+    assert dict(first.verdict.scores) == {"score": 4.0}
+    assert caplog.text.count("cannot settle the cost of a call") == 1
+    assert database.nano() > round(2 * HALF_PRICE * NANO)
+    database.accept()
+    second = await judge.grade("another answer", run_id="r", spend_cap_usd=1.0)
+    assert dict(second.verdict.scores) == {"score": 4.0}
+    assert database.nano() >= round(4 * HALF_PRICE * NANO)

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import logging
 import random
 import time
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from assay.errors import StorageError
 from assay.judging.prices import NO_PRICE
 from assay.providers.errors import MalformedReplyError, ProviderStatusError, UnreachableError
 from assay.providers.parameters import LearnedParameters
@@ -43,7 +45,7 @@ if TYPE_CHECKING:
     from assay_judge.providers.batch_api import BatchApi
     from assay_judge.providers.provider import Provider
     from assay_judge.providers.verdict_request import JudgeParameters
-    from assay_judge.state.account import Account, SpendJournal
+    from assay_judge.state.account import Account, Reservable, SpendJournal
 
 _LONGEST_PAUSE_S = 20.0
 _LONGEST_ASKED_S = 60.0
@@ -51,6 +53,8 @@ _CHARS_PER_TOKEN = 3.5
 _SETTLED_S = 60.0  # after its end a call is paid for within this time, or its process is gone
 _DENIED = (401, 402, 403, 404, 429)
 """HTTP statuses of a judge that refuses every request: bad key, no quota, unknown model or URL."""
+
+logger = logging.getLogger("assay_judge")
 
 
 class CallFailedError(Exception):
@@ -272,7 +276,7 @@ class ProviderClient:
                 usage.add_attempt(attempt)
                 self.observed.ended(attempt)
                 self.observed.breaker.set(self.breaker.is_open)
-                await asyncio.shield(reservation.settle(turn.cost))
+                await _settle(reservation, turn.cost)
 
     @asynccontextmanager
     async def _turn(self, account: Account, estimate: float, *, first: bool) -> AsyncIterator[_Turn]:
@@ -349,6 +353,17 @@ class _Turn:
     answered: bool = False
     probes: bool = False
     outcome: str = "broken_off"
+
+
+async def _settle(reservation: Reservable, cost: int) -> None:
+    """Replace what was set aside by what a call has cost; where that cannot be written, all of it stays spent.
+
+    The reply is paid for: it must not be lost with the write.
+    """
+    try:
+        await asyncio.shield(reservation.settle(cost))
+    except StorageError as problem:
+        logger.warning("cannot settle the cost of a call, what was set aside for it stays spent: %s", problem)
 
 
 def refusal_failure(refusal: ProviderStatusError) -> CallFailedError:
