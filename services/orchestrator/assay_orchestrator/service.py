@@ -287,7 +287,7 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
         if asked.with_answers and not (request.case_id or request.page_token):
             await record_export(run.run_id)
         return pb.ListResultsResponse(
-            results=map(result_to_wire, page.results),
+            results=page.results,
             next_page_token=page.next_page_token,
             total_count=page.total_count,
             facets=facets_to_wire(page.facets) if page.facets is not None else None,

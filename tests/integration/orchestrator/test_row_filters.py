@@ -30,6 +30,7 @@ from assay.model.case import Case, Turn
 from assay.model.run import CaseResult, DatasetRef, Score, ScoreStatus
 from assay.model.scope import LOCAL
 from assay.storage.texts import json_text
+from assay.wire.run import result_from_wire
 from assay_orchestrator.store import datasets, found_rows, history, results, runs, schema
 from assay_orchestrator.store.found_rows import Position, RowQuery
 from assay_orchestrator.store.results import AnswerRecord
@@ -148,7 +149,7 @@ def walk(connection: sa.Connection, query: RowQuery, size: int) -> list[CaseResu
     position: Position | None = None
     while True:
         page, position = history.read_page(connection, LOCAL, "r", query, position, size)
-        found += page
+        found += map(result_from_wire, page)
         if position is None:
             return found
 

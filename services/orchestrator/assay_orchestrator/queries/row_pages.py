@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from assay.errors import InvalidInputError
-from assay.filters.found import CaseDetail, ResultPage, RowFacets
+from assay.filters.found import CaseDetail, RowFacets
 from assay.filters.row_filter import RowFilter, RowOrder, unknown_metrics
 from assay.filters.row_text import format_row_filter, format_row_order
 from assay.records import dataclass
@@ -16,19 +16,21 @@ from assay_orchestrator.store import datasets, found_rows, history
 from assay_orchestrator.store.found_rows import Position, RowQuery
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     import sqlalchemy as sa
 
-    from assay.model.run import CaseResult, Run
+    from assay.model.run import Run
     from assay.model.scope import Scope
     from assay.storage.database import Database
+    from assay.v1 import orchestrator_pb2 as pb
     from assay_orchestrator.store.page_tokens import PageTokens
 
 _LIMIT_S = 10.0
 _REMEDY = "search for a longer or rarer text, add conditions, or leave out counts and order"
 
 T = TypeVar("T")
+_Found: TypeAlias = "tuple[list[pb.CaseResult], Position | None, int | None, RowFacets | None]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +72,23 @@ class PageRequest:
         return self.failed_only, self.case_id, format_row_filter(self.wanted), format_row_order(self.order)
 
 
+@dataclass(frozen=True, slots=True)
+class RowPage:
+    """A page.
+
+    Args:
+        results: The messages of its rows, in the order asked for.
+        next_page_token: Continues the same query; empty on the last page.
+        total_count: Rows that meet the conditions; None where it was not asked for.
+        facets: Counts of these rows; None where they were not asked for.
+    """
+
+    results: Sequence[pb.CaseResult]
+    next_page_token: str
+    total_count: int | None
+    facets: RowFacets | None
+
+
 class RowPages:
     """Reads pages.
 
@@ -86,7 +105,7 @@ class RowPages:
         self._tokens = tokens
         self._scan = asyncio.Semaphore(1)
 
-    async def read(self, scope: Scope, run: Run, request: PageRequest) -> ResultPage:
+    async def read(self, scope: Scope, run: Run, request: PageRequest) -> RowPage:
         """Return a page of the rows of a run.
 
         Raises:
@@ -99,7 +118,7 @@ class RowPages:
         bound_to = ("ListResults", run.run_id, *request.binding)
         after = await self._position(scope, bound_to, request)
 
-        def read(connection: sa.Connection) -> tuple[list[CaseResult], Position | None, int | None, RowFacets | None]:
+        def read(connection: sa.Connection) -> _Found:
             query = _query(connection, scope, run.run_id, request)
             size, with_answers = request.page_size, request.with_answers
             page, end = history.read_page(connection, scope, run.run_id, query, after, size, with_answers=with_answers)
@@ -111,7 +130,7 @@ class RowPages:
 
         page, end, total, facets = await self._read(read, is_scan=not request.is_plain)
         token = await self._tokens.make(scope, bound_to, _place(end, request)) if end is not None else ""
-        return ResultPage(page, token, total if request.with_total else None, facets)
+        return RowPage(page, token, total if request.with_total else None, facets)
 
     async def read_case(self, scope: Scope, run: Run, case_id: str, wanted: RowFilter, order: RowOrder) -> CaseDetail:
         """Return a case of a run with its results, and its neighbours under a filter and an order.

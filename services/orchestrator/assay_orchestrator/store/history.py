@@ -7,7 +7,8 @@ import itertools
 from typing import TYPE_CHECKING
 
 from assay.errors import NotFoundError
-from assay.model.run import CaseResult, TurnResult
+from assay.model.run import TurnResult
+from assay.wire.pages import MAX_PAGE_BYTES, first_page
 from assay.wire.run import result_to_wire, turn_to_wire
 from assay_orchestrator.store import attempts, datasets, found_rows, results, runs
 
@@ -17,13 +18,12 @@ if TYPE_CHECKING:
     import sqlalchemy as sa
 
     from assay.model.agent_response import AgentResponse
-    from assay.model.run import RowAttempt, StateChange
+    from assay.model.run import CaseResult, RowAttempt, StateChange
     from assay.model.scope import Scope
+    from assay.v1 import orchestrator_pb2 as pb
     from assay_orchestrator.store.datasets import Questions
     from assay_orchestrator.store.found_rows import Position, RowQuery
 
-_MAX_PAGE_BYTES = 3_500_000  # beside them a message has room for a run, or for what rows can be filtered by
-_MAX_ROW_BYTES = 3_500_000
 _CUT_CHARS = 200
 
 
@@ -54,8 +54,8 @@ def read_page(
     count: int,
     *,
     with_answers: bool = True,
-) -> tuple[list[CaseResult], Position | None]:
-    """Return up to `count` rows of a query, and the position of the last where more follow.
+) -> tuple[list[pb.CaseResult], Position | None]:
+    """Return the messages of up to `count` rows of a query, and the position of the last where more follow.
 
     A page also ends early, so that it fits in one message.
 
@@ -73,7 +73,7 @@ def read_page(
     """
     found = found_rows.find_rows(connection, scope, run_id, query, after, count + 1)
     rows = [row for row, _ in found[:count]]
-    page = _fitting(_complete(connection, run_id, rows) if with_answers else rows)
+    page = first_page(map(result_to_wire, _complete(connection, run_id, rows) if with_answers else rows))
     return page, found[len(page) - 1][1] if len(found) > len(page) else None
 
 
@@ -132,7 +132,7 @@ def _turns(
     row: CaseResult, questions: Sequence[tuple[str, Sequence[str]]], answers: Sequence[AgentResponse]
 ) -> list[TurnResult]:
     """Return the turns of a conversation, those that no longer fit in a message with the row without their texts."""
-    room = _MAX_ROW_BYTES - result_to_wire(row).ByteSize()
+    room = MAX_PAGE_BYTES - result_to_wire(row).ByteSize()
     turns = []
     for (question, references), answer in itertools.zip_longest(questions, answers[: len(questions)]):
         turn = TurnResult(question, references, answer)
@@ -143,16 +143,3 @@ def _turns(
         room -= size
         turns.append(turn)
     return turns
-
-
-def _fitting(rows: list[CaseResult]) -> list[CaseResult]:
-    """Return the first rows, at least one, that fit in one message together.
-
-    Their characters say little: one of Chinese takes three bytes, one that JSON escapes six.
-    """
-    size = 0
-    for count, row in enumerate(rows):
-        size += result_to_wire(row).ByteSize()
-        if count and size > _MAX_PAGE_BYTES:
-            return rows[:count]
-    return rows

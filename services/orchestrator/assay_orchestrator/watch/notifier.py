@@ -6,10 +6,11 @@ import asyncio
 from collections import deque
 from typing import TYPE_CHECKING
 
+from assay.wire.pages import first_page
 from assay.wire.run import event_to_wire, without_answer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from assay.errors import AssayError
     from assay.model.run import CaseResult
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 _MAX_RECENT = 2000
 _MAX_BYTES = 4000
 """Answers of longer rows are not cached, so that 2,000 rows take some MiB."""
-_MAX_PAGE_BYTES = 3_500_000
 
 
 class _WatchedRun:
@@ -46,7 +46,7 @@ class _WatchedRun:
         skipped = sequence + 1 - self.recent[0].sequence
         if not 0 <= skipped < len(self.recent):
             return []
-        return fitting(self.recent[index] for index in range(skipped, min(skipped + count, len(self.recent))))
+        return first_page(self.recent[index] for index in range(skipped, min(skipped + count, len(self.recent))))
 
 
 class Notifier:
@@ -130,15 +130,3 @@ class Notifier:
             return True
         del self._watched[run_id]
         return False
-
-
-def fitting(events: Iterable[pb.RunEvent]) -> list[pb.RunEvent]:
-    """Return the first events, at least one, that fit in one message together."""
-    found: list[pb.RunEvent] = []
-    size = 0
-    for event in events:
-        size += event.ByteSize()
-        if found and size > _MAX_PAGE_BYTES:
-            break
-        found.append(event)
-    return found

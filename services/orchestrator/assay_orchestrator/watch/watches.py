@@ -9,10 +9,10 @@ from assay.errors import ResumeExpiredError, UnavailableError
 from assay.model.run import FINISHED_STATES, Run
 from assay.records import dataclass
 from assay.runtime.failpoints import failpoint
+from assay.wire.pages import first_page
 from assay.wire.run import STATES, event_to_wire
 from assay_orchestrator.store import history
 from assay_orchestrator.store.lifecycle import ACTIVE_STATES, client_view
-from assay_orchestrator.watch.notifier import fitting
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
@@ -152,7 +152,7 @@ class Watches:
 
         def read(connection: sa.Connection) -> list[pb.RunEvent]:
             found = history.read_events(connection, scope, run_id, after, _EVENT_PAGE, with_answers=with_answers)
-            return fitting(map(event_to_wire, found))
+            return first_page(map(event_to_wire, found))
 
         events = await self._shared(scope, run_id, (after, with_answers), lambda: self._database.read(read))
         if not with_answers:
