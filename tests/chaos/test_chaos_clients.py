@@ -74,6 +74,7 @@ async def test_the_orchestrator_is_killed_under_a_command(
 ) -> None:
     """The command attaches again and hosts its agent for the next process; nobody has to do anything."""
     async with commanding(folder, undisturbed) as command:
+        command.drill.agent.delay_s = 0.1  # else all questions may be asked before the third write of results
         kills = ("result.after_commit=kill@3", "agent.before_call=kill@9", "shard.leave_after_commit=kill")
         command.drill.topology.slots["orchestrator"].armed += kills
         command.drill.topology.start()
