@@ -20,6 +20,11 @@ def events(*sequences: int) -> list[pb.RunEvent]:
     ]
 
 
+def large_row(sequence: int, chars: int) -> CaseResult:
+    score = Score("m", ScoreStatus.ERROR, reason="\u6570" * chars)
+    return CaseResult("c", 0, 0, "", AgentStatus.SUCCESS, None, (score,), None, "", sequence=sequence)
+
+
 @given(
     standing=st.sets(st.integers(1, 40), min_size=1),
     pages=st.lists(st.tuples(st.integers(0, 40), st.integers(1, 12))),
@@ -68,15 +73,25 @@ def test_rows_are_kept_with_answers_by_the_bytes_that_they_take() -> None:
 
 
 def test_a_page_from_memory_fits_in_a_message_whatever_scores_take() -> None:
-    """Rows keep their scores where their answers are too long to be kept: 100 of 80 kB are more than 4 MiB."""
+    """Rows keep their scores where their answers are too long to be kept: 90 of 81 kB are more than 4 MiB."""
     notifier = Notifier()
     notifier.subscribe(RUN)
-    score = Score("m", ScoreStatus.ERROR, reason="\u6570" * 27_000)
-    for number in range(1, 101):
-        row = CaseResult("c", 0, 0, "", AgentStatus.SUCCESS, None, (score,), None, "", sequence=number)
-        notifier.publish(RUN, [row])
+    for number in range(1, 91):
+        notifier.publish(RUN, [large_row(number, 27_000)])
     seen: list[int] = []
     while page := notifier.recent_events(RUN, len(seen), 500):
         assert pb.WatchRunResponse(events=page).ByteSize() < 4 * 1024**2
         seen += [event.sequence for event in page]
-    assert seen == list(range(1, 101))
+    assert seen == list(range(1, 91))
+
+
+def test_memory_is_bounded_whatever_scores_take() -> None:
+    """Of rows of 81 kB the last 98 are kept, in all 8 MB; a row that is larger is read from the store."""
+    notifier = Notifier()
+    notifier.subscribe(RUN)
+    for number in range(1, 151):
+        notifier.publish(RUN, [large_row(number, 27_000)])
+    assert notifier.recent_events(RUN, 51, 1) == []
+    assert [event.sequence for event in notifier.recent_events(RUN, 52, 1)] == [53]
+    notifier.publish(RUN, [large_row(151, 3_000_000)])
+    assert notifier.recent_events(RUN, 150, 1) == []

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
 _MAX_RECENT = 2000
 _MAX_BYTES = 4000
-"""Answers of longer rows are not cached, so that 2,000 rows take some MiB."""
+"""Answers of longer rows are not cached."""
+_MAX_RECENT_BYTES = _MAX_RECENT * _MAX_BYTES
+"""Rows have scores, too, whose details may be long."""
 
 
 class _WatchedRun:
@@ -26,7 +28,8 @@ class _WatchedRun:
 
     def __init__(self) -> None:
         self.flags: set[asyncio.Event] = set()
-        self.recent: deque[pb.RunEvent] = deque(maxlen=_MAX_RECENT)
+        self.recent: deque[pb.RunEvent] = deque()
+        self.recent_bytes = 0
         self.error: AssayError | None = None
         self.version = 0
 
@@ -36,9 +39,16 @@ class _WatchedRun:
             return  # results between them were archived
         if not self.recent or first > self.recent[-1].sequence + 1:
             self.recent.clear()  # this process has not read the events between them
-            self.recent.extend(events)
+            self.recent_bytes = 0
+            self._extend(events)
         elif (new := last - self.recent[-1].sequence) > 0:
-            self.recent.extend(events[-new:])
+            self._extend(events[-new:])
+
+    def _extend(self, events: Sequence[pb.RunEvent]) -> None:
+        self.recent.extend(events)
+        self.recent_bytes += sum(event.ByteSize() for event in events)
+        while len(self.recent) > _MAX_RECENT or self.recent_bytes > _MAX_RECENT_BYTES:
+            self.recent_bytes -= self.recent.popleft().ByteSize()
 
     def after(self, sequence: int, count: int) -> list[pb.RunEvent]:
         if not self.recent:
