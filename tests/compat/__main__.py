@@ -42,6 +42,7 @@ class Outcome:
         failed: Those that did not.
         refused: Those that need a feature which the older server does not know, and in which the command said so.
         left_out: Those that say nothing about two versions.
+        skipped: Those that this machine cannot run, each with the reason.
     """
 
     title: str
@@ -49,12 +50,13 @@ class Outcome:
     failed: tuple[str, ...] = ()
     refused: tuple[str, ...] = ()
     left_out: tuple[LeftOut, ...] = ()
+    skipped: tuple[str, ...] = ()
 
     @property
     def line(self) -> str:
         """The outcome in one line."""
         counts = f"{self.passed} passed, {len(self.failed)} failed, {len(self.left_out)} left out"
-        return f"{self.title}: {counts}, {len(self.refused)} refused"
+        return f"{self.title}: {counts}, {len(self.refused)} refused, {len(self.skipped)} skipped"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -134,17 +136,20 @@ def _pytest(
     done = subprocess.run([*command, *arguments], cwd=checkout, env={**os.environ, **environment}, check=False)
     if done.returncode not in (0, 1) or not report.is_file():
         return Outcome(title, 0, (f"pytest ended with status {done.returncode}",))
-    passed, failed, refused = 0, [], []
+    passed, failed, refused, skipped = 0, [], [], []
     for case in ElementTree.parse(report).iter("testcase"):
-        problems = [found for kind in ("failure", "error", "skipped") for found in case.iter(kind)]
+        problems = [found for kind in ("failure", "error") for found in case.iter(kind)]
+        reasons = [found.get("message", "") for found in case.iter("skipped")]
         name = f"{case.get('classname', '').rpartition('.')[2]}.py::{case.get('name')}"
-        if not problems:
+        if reasons and not problems:
+            skipped.append(f"{name}: {'; '.join(reasons)}")
+        elif not problems:
             passed += 1
         elif any(_TOO_OLD.search(problem.text or "") for problem in problems):
             refused.append(name)
         else:
             failed.append(name)
-    return Outcome(title, passed, tuple(failed), tuple(refused))
+    return Outcome(title, passed, tuple(failed), tuple(refused), skipped=tuple(skipped))
 
 
 def _report(outcomes: Sequence[Outcome]) -> str:
@@ -153,6 +158,7 @@ def _report(outcomes: Sequence[Outcome]) -> str:
         lines += ["", outcome.line]
         lines += [f"  failed    {name}" for name in outcome.failed]
         lines += [f"  refused   {name}: the older server was named as too old for it" for name in outcome.refused]
+        lines += [f"  skipped   {name}" for name in outcome.skipped]
         lines += [f"  left out  {each.test}: {each.reason}" for each in outcome.left_out]
     return "\n".join([*lines, ""])
 
