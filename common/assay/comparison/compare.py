@@ -338,7 +338,7 @@ def _estimate(
         is_primary=False,
         higher_is_better=facts.higher_is_better,
         is_binary=cases.is_binary(name),
-        scale=facts.scale,
+        bounds=facts.bounds,
         a=column[known],
         b=column[:0],
         clusters=list(compress(cases.clusters, known)) if settings.cluster else None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, fields
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
@@ -81,6 +82,13 @@ class MetricFacts:
     measures: Mapping[str, Any] = field(default_factory=dict)
     row_threshold: float | None = None
     decides_rows: bool = False
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """The least and the greatest value, infinite where there is none."""
+        if self.scale is not None or self.kind not in METRICS:
+            return self.scale or (-math.inf, math.inf)
+        return METRICS[self.kind].info.bounds
 
 
 @dataclass(frozen=True, slots=True)

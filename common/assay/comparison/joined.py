@@ -86,7 +86,7 @@ class JoinedRuns:
             is_primary=is_primary,
             higher_is_better=facts.higher_is_better,
             is_binary=self._one.is_binary(facts.name) and self._other.is_binary(facts.name),
-            scale=facts.scale,
+            bounds=facts.bounds,
             a=a[known],
             b=b[known],
             n_dropped=len(a) - int(known.sum()),

@@ -54,7 +54,7 @@ class PairedValues:
         is_primary: Whether it decides.
         higher_is_better: Whether more is better.
         is_binary: Whether all values are 0 or 1, from one run of each case.
-        scale: Bounds of the values, where there are any.
+        bounds: The least and the greatest value, infinite where there is none.
         a: Values of A over the cases that both have.
         b: Values of B, in the same order.
         n_dropped: Common cases without a value on at least one side.
@@ -67,7 +67,7 @@ class PairedValues:
     is_primary: bool
     higher_is_better: bool
     is_binary: bool
-    scale: tuple[float, float] | None
+    bounds: tuple[float, float]
     a: NDArray[np.float64]
     b: NDArray[np.float64]
     n_dropped: int = 0
@@ -241,8 +241,9 @@ def estimate(values: NDArray[np.float64], pair: PairedValues, settings: Comparis
         return Estimate(mean, wilson_interval(round(math.fsum(terms)), n, alpha=settings.alpha), n)
     error, count = clustered_error(terms, pair.clusters)
     interval = t_interval(mean, error, count - 1, alpha=settings.alpha)
-    if interval is not None and pair.scale is not None and pair.scale[0] <= mean <= pair.scale[1]:
-        interval = max(pair.scale[0], interval[0]), min(pair.scale[1], interval[1])
+    low, high = pair.bounds
+    if interval is not None and low <= mean <= high:
+        interval = max(low, interval[0]), min(high, interval[1])
     return Estimate(mean, interval, n)
 
 

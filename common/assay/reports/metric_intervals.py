@@ -57,5 +57,5 @@ class MetricIntervals:
         interval = found.result()
         if interval is None:
             return None
-        low, high = METRICS[self._kinds[metric.metric]].info.scale or (-math.inf, math.inf)
+        low, high = METRICS[self._kinds[metric.metric]].info.bounds
         return max(low, interval[0]), min(high, interval[1])

@@ -499,6 +499,17 @@ def test_thresholds_of_rows_are_known(kind: str) -> None:
     assert of_rows is ("scored_by_threshold(" in source)
 
 
+def test_no_interval_of_a_time_begins_below_0() -> None:
+    """One slow answer of twenty makes the interval of the mean wide; a difference of times may well be negative."""
+    runs = [compared(name, {"latency": [0.1] * 19 + [last]}) for name, last in (("a", 30.0), ("b", 20.0))]
+    found = compare_runs(runs, ComparisonSettings(primary="latency"))
+    low, high = found.variants[0].metrics["latency"].interval or (-1.0, -1.0)
+    assert (low, high > 4) == (0.0, True)
+    difference = found.pairs[0].metric("latency").interval
+    assert difference is not None
+    assert difference[0] < 0
+
+
 def test_too_few_common_cases() -> None:
     """The overlap is a share of the smaller run; below one half the runs must not be compared."""
     first = compared("a", {"exact_match": [1.0] * 10})

@@ -1,11 +1,17 @@
-"""Intervals: Wilson's, as its worked examples and its bounds say."""
+"""Intervals: Wilson's, as its worked examples and its bounds say, and those of a run's metrics."""
 
 from __future__ import annotations
+
+import math
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from assay.model.agent_response import AgentStatus
+from assay.model.run import CaseResult, MetricSummary, Score, ScoreStatus
+from assay.model.run_settings import AgentSettings, MetricSettings, RunSettings
+from assay.reports.metric_intervals import MetricIntervals
 from assay.statistics.intervals import wilson
 
 
@@ -47,3 +53,18 @@ def test_the_interval_holds_the_rate_and_lies_in_the_unit_range(counts: tuple[in
     assert 0.0 <= found[0] <= successes / n <= found[1] <= 1.0
     mirrored = wilson(n - successes, n)
     assert mirrored == pytest.approx((1 - found[1], 1 - found[0]), abs=1e-12)
+
+
+@pytest.mark.parametrize("kind", ["latency", "tokens", "cost"])
+def test_no_interval_of_a_metric_that_is_never_negative_begins_below_0(kind: str) -> None:
+    """One value far above nineteen others makes the interval of their mean wide."""
+    settings = RunSettings("run", AgentSettings("replay"), (MetricSettings(kind),))
+    intervals = MetricIntervals(settings)
+    values = [0.1] * 19 + [30.0]
+    for index, value in enumerate(values):
+        score = Score(kind, ScoreStatus.SCORED, value)
+        intervals.take(CaseResult(f"c{index}", index, 0, "", AgentStatus.SUCCESS, None, (score,), None, ""))
+    mean = math.fsum(values) / len(values)
+    summary = MetricSummary(kind, mean, n_scored=20, n_skipped=0, n_error=0)
+    low, high = intervals.result([summary])[kind] or (-1.0, -1.0)
+    assert (low, high > 4) == (0.0, True)

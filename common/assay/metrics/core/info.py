@@ -122,6 +122,11 @@ class MetricInfo:
         return next((bounds for start, bounds in _SCALES.items() if self.values.startswith(start)), None)
 
     @property
+    def bounds(self) -> tuple[float, float]:
+        """The least and the greatest value, infinite where there is none."""
+        return self.scale or (0.0 if self.values.startswith(("from 0", "above 0")) else -math.inf, math.inf)
+
+    @property
     def needs_judge(self) -> bool:
         """Whether it is computed from a judge's verdict."""
         return "verdict" in self.reads
