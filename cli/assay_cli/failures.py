@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from assay.errors import AssayError, ConflictError, InvalidInputError, NotFoundError, WrongStateError, count_problems
-from assay.text.unsafe_text import clean
+from assay.text.unsafe_text import clean, without_commands
 from assay_cli.exit_status import EXIT_INFRASTRUCTURE, EXIT_INTERRUPTED, EXIT_USAGE
 from assay_cli.output.streams import discard_unwritten, is_output_error
 
@@ -62,11 +62,6 @@ def exit_status(command: click.Command, start: EarlyStart | None = None) -> int:
     return status if isinstance(status, int) else 0
 
 
-def _without_commands(text: str) -> str:
-    """Return a text none of whose lines is a command to GitHub Actions, which reads them in all output."""
-    return "\n".join(f"| {line}" if line.lstrip().startswith("::") else line for line in text.split("\n"))
-
-
 def _show(error: AssayError) -> None:
     from assay.agent_host.loader import AgentImportError
 
@@ -74,8 +69,8 @@ def _show(error: AssayError) -> None:
     if len(problems) > 1:
         click.echo(f"{count_problems(problems):,} problems:", err=True)
         for problem in problems:
-            click.echo(f"  {clean(str(problem))}", err=True)
+            click.echo(without_commands(f"  {clean(str(problem))}"), err=True)
     else:
-        click.echo(_without_commands(f"error: {clean(error.message, keep_lines=True)}"), err=True)
+        click.echo(without_commands(f"error: {clean(error.message, keep_lines=True)}"), err=True)
     if isinstance(error, AgentImportError):
-        click.echo(clean(error.user_traceback, keep_lines=True), err=True)
+        click.echo(without_commands(clean(error.user_traceback, keep_lines=True)), err=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -124,3 +125,43 @@ def test_files_may_have_names_that_are_no_text(shared_cli: Cli) -> None:
     assert "Traceback" not in done.stderr
     dataset.write_text("{")
     assert "record 1: is not valid JSON" in shared_cli.run("validate", spec, "--dataset", dataset, status=2).stderr
+
+
+COMMAND = "::error::x\n  ::stop-commands::x\n##[error]y ##vso[task.complete]z"
+"""What a CI server would take for commands, where it stands at the beginning of a line."""
+SHOWN = re.compile(r"^\s*::|##\w*\[", re.MULTILINE)
+
+
+def test_no_text_is_a_command_to_a_ci_server(shared_cli: Cli) -> None:
+    """Servers read all output of a job: an answer could forget the errors of the run, or make some of its own."""
+    cli = shared_cli
+    cases = [
+        {"id": f"::error::{n} ##[error]", "question": COMMAND, "reference": f"r\n{COMMAND}", "category": "::error::c"}
+        | {"tags": ["::error::t"], "recorded": COMMAND if n else {"error": COMMAND}}
+        for n in range(3)
+    ]
+    cli.write("qa.jsonl", "".join(json.dumps(case) + "\n" for case in cases))
+    spec = {**SPEC, "name": "::error::name", "metrics": ["exact_match", {"rouge": {"threshold": 0.1}}]}
+    cli.write("assay.yaml", spec)
+    cli.write("worse.yaml", {**spec, "note": COMMAND, "labels": {"variant": "::error::v"}})
+    runs = [
+        ("run", "assay.yaml", "--output-dir", "a"),
+        ("run", "worse.yaml", "--verbose", "--output-dir", "b"),
+        ("validate", "assay.yaml"),
+        ("dataset", "check", "qa.jsonl"),
+        ("score", "exact_match", "--file", "qa.jsonl"),
+        ("runs", "list"),
+        ("runs", "show", "latest"),
+        ("runs", "show", "latest", "--failed"),
+        ("runs", "show", "latest", "--case", cases[1]["id"]),
+        ("runs", "show", "latest", "--where", "passed"),
+        ("runs", "show", "latest", "--case", "::error::none"),
+        ("compare", "a/results.json", "b/results.json"),
+        ("run", "assay.yaml", "--name", "::error::again", "--against", "a/results.json"),
+        ("run", "::error::none.yaml"),
+    ]
+    for arguments in runs:
+        done = cli.run(*arguments, status=None)
+        assert "Traceback" not in done.stderr
+        for text in (done.stdout, done.stderr):
+            assert SHOWN.search(text) is None, (arguments, text)

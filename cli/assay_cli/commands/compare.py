@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from assay.errors import InvalidInputError, Problem
+from assay.text.unsafe_text import without_commands
 from assay_cli.commands.compare_variants import (
     VariantOptions,
     VariantsCommand,
@@ -231,7 +232,7 @@ def _show(report: ComparisonReport, wanted: _Wanted, output_dir: Path | None, *,
     if as_json:
         print_document(comparison_document(report))
     else:
-        click.echo("\n".join(comparison_lines(report)))
+        click.echo(without_commands("\n".join(comparison_lines(report))))
     if wanted.names:
         folder = output_dir or _REPORTS / report.comparison_id
         # An agent of a variant may have changed the current folder.

@@ -14,7 +14,7 @@ from assay.errors import InvalidInputError
 from assay.metrics.assertions import why_unmade
 from assay.metrics.checks.unmade_checks import not_made
 from assay.model.case import case_to_json
-from assay.text.unsafe_text import clean, json_text, shorten
+from assay.text.unsafe_text import clean, json_text, shorten, without_commands
 from assay_cli.commands import Group
 from assay_cli.exit_status import EXIT_USAGE
 from assay_cli.options import field_map, format_option, json_option, map_option
@@ -71,7 +71,7 @@ def inspect(
     if as_json:
         click.echo(json_text(_document(file, info, counts, first), indent=1))
     else:
-        click.echo("\n\n".join(part for part in _parts(file, info, counts, first) if part))
+        click.echo(without_commands("\n\n".join(part for part in _parts(file, info, counts, first) if part)))
     return 0
 
 

@@ -16,7 +16,7 @@ import click
 from assay.datasets.choices import ON_BAD_CASE
 from assay.errors import InvalidInputError, Problem
 from assay.model.response_limits import MAX_ANSWER_BYTES
-from assay.text.unsafe_text import clean, json_text, shorten
+from assay.text.unsafe_text import clean, json_text, shorten, without_commands
 from assay_cli.exit_status import EXIT_GATE, EXIT_INFRASTRUCTURE, EXIT_USAGE
 from assay_cli.options import bad_case_option, check_address, debug_option, json_option, say_what_is_left_out
 
@@ -205,7 +205,7 @@ def _print_one(scorer: Scorer, found: Score, *, gated: bool, as_json: bool) -> N
     for name, value in found.detail.items():
         if name != "version":
             shown = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-            click.echo(f"  {clean(name)}  {shorten(shown, 200)}")
+            click.echo(without_commands(f"  {clean(name)}  {shorten(shown, 200)}"))
 
 
 @contextmanager
@@ -264,7 +264,8 @@ def _print_rows(scorer: Scorer, dataset: Dataset) -> Sequence[Score]:
     reasons: list[Score] = []
     for row in scorer.rows(dataset):
         name = shorten(row.case_id, _ID_WIDTH)
-        click.echo(f"{name:<{_ID_WIDTH}}  {_value(scorer.info, row.score):>10}  {_verdict(row.score)}".rstrip())
+        line = f"{name:<{_ID_WIDTH}}  {_value(scorer.info, row.score):>10}  {_verdict(row.score)}"
+        click.echo(without_commands(line.rstrip()))
         _keep(reasons, row.score)
     click.echo("\n" + _summary_line(scorer.summary()))
     return reasons

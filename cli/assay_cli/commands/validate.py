@@ -14,7 +14,7 @@ from assay.errors import AssayError, InvalidInputError, Problem, count_problems
 from assay.model.command_options import command_line
 from assay.model.run_settings import AgentSettings
 from assay.reports.metric_text import count_text
-from assay.text.unsafe_text import clean, json_text
+from assay.text.unsafe_text import clean, json_text, without_commands
 from assay_cli.exit_status import EXIT_INFRASTRUCTURE
 from assay_cli.options import (
     bad_case_option,
@@ -303,13 +303,13 @@ def _finish(found: _Findings, as_json: bool) -> int:
         click.echo(json_text(document, indent=1))
         return 2 if problems else EXIT_INFRASTRUCTURE if found.left_out else 0
     for line in found.lines:
-        click.echo(clean(line))
+        click.echo(without_commands(clean(line)))
     if problems:
         click.echo(f"{count_text(count_problems(problems), 'problem')}:", err=True)
         for problem in problems:
-            click.echo(f"  {clean(str(problem))}", err=True)
+            click.echo(without_commands(f"  {clean(str(problem))}"), err=True)
         if found.agent_traceback:
-            click.echo(clean(found.agent_traceback, keep_lines=True), err=True)
+            click.echo(without_commands(clean(found.agent_traceback, keep_lines=True)), err=True)
         return 2
     if found.left_out:
         click.echo("incomplete: a run would leave out the wrong records that are listed above", err=True)

@@ -12,7 +12,7 @@ from assay.reports.judging_text import canary_line, judging_line, jury_lines
 from assay.reports.metric_text import Uncomputed, count_text, partial_text, seconds_text, units_of, value_text
 from assay.reports.recommendations import recommendations
 from assay.reports.run_description import selection_line
-from assay.text.unsafe_text import clean, shorten
+from assay.text.unsafe_text import clean, shorten, without_commands
 from assay.verdict.run_verdict import criteria_of, run_verdict
 from assay_cli.output.failing_rows import FailingRows
 from assay_cli.output.report_files import report_lines
@@ -82,7 +82,7 @@ class ConsoleSummary:
         if reports is not None:
             parts.append("\n".join(report_lines(reports)))
         parts.append(self.verdict())
-        return "\n\n".join(parts) + "\n"
+        return without_commands("\n\n".join(parts)) + "\n"
 
     def _metrics(self, summary: RunSummary) -> list[str]:
         """Return the table of metrics and, below it, why some have no value on rows."""

@@ -9,7 +9,7 @@ from assay.model.agent_response import AgentStatus
 from assay.model.run import ScoreStatus
 from assay.reports.judging_text import judge_reasons
 from assay.reports.metric_text import reason_text, seconds_text, units_of, value_text
-from assay.text.unsafe_text import clean, shorten
+from assay.text.unsafe_text import clean, shorten, without_commands
 from assay_cli.output.row_text import row_lines, row_name, traceback_lines
 from assay_cli.output.terminal import cut_width, painter, table
 
@@ -50,7 +50,7 @@ class RowBlocks:
         took = f"latency {_latency(row, row.latency_ms / 1000)}  " if row.latency_ms is not None else ""
         why = f"  {shorten(row.reason, None)}" if row.reason else ""
         lines.append(f"{took}{self._paint(verdict_word(row))}{why}")
-        self._out.write("\n".join([head, *(f"  {line}".rstrip() for line in lines), ""]) + "\n")
+        self._out.write(without_commands("\n".join([head, *(f"  {line}".rstrip() for line in lines), ""])) + "\n")
         self._out.flush()
 
 

@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 from assay.text.screen import LEAST_WIDTH, columns_of
-from assay.text.unsafe_text import clean
+from assay.text.unsafe_text import clean, without_commands
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -53,4 +53,4 @@ def table(rows: Sequence[tuple[str, ...]], paint: Callable[[str], str] = str) ->
         ]
         cells[-1] = paint(cells[-1].rstrip())
         lines.append("  ".join(cells).rstrip())
-    return "\n".join(lines)
+    return without_commands("\n".join(lines))

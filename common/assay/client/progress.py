@@ -12,7 +12,7 @@ from assay.reports.judging_text import judge_line, judging_cost
 from assay.reports.run_description import cases_over_dataset
 from assay.spec.model import checks_of, wants_verdicts
 from assay.text.screen import can_redraw, columns_of
-from assay.text.unsafe_text import clean
+from assay.text.unsafe_text import clean, without_commands
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -289,7 +289,7 @@ def notebook_display() -> Callable[..., Any] | None:
 
 def _write(text: str) -> None:
     if sys.stderr is not None:  # a process without a console has none
-        sys.stderr.write(text)
+        sys.stderr.write(without_commands(text))
         sys.stderr.flush()
 
 

@@ -20,6 +20,7 @@ UNSAFE = re.compile(
     "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0001\U000e0020-\U000e007f]"
 )
 """One character that is not shown as it is."""
+_COMMANDS = re.compile(r"^\s*(?=::)|##(?=\w*\[)", re.MULTILINE)
 
 
 def escaped(text: str, *, keep_lines: bool = False) -> str:
@@ -54,6 +55,14 @@ def clean(text: str, *, keep_lines: bool = False) -> str:
 
 
 _LINE = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
+
+
+def without_commands(text: str) -> str:
+    """Return a text none of whose lines is a command to a CI server, which reads them in all output of a job.
+
+    GitHub takes lines that begin with `::`, GitHub and Azure what begins with `##[` or `##vso[`, anywhere in a line.
+    """
+    return _COMMANDS.sub(lambda found: "# #" if found[0] == "##" else f"{found[0]}| ", text)
 
 
 def json_text(document: object, *, indent: int | None = None) -> str:

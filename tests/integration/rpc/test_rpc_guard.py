@@ -114,7 +114,7 @@ async def test_hundreds_of_problems_still_arrive(wire: Any, call: Any) -> None:
     rebuilt = from_rpc_error(await failure_of(wire, call, "unary_unary", act))
     assert isinstance(rebuilt, SpecError)
     assert rebuilt.problems[0].field == "cases[0]"
-    assert f"{300 - len(rebuilt.problems) + 1} more problems" in rebuilt.problems[-1].message
+    assert rebuilt.problems[-1].message == f"... and {300 - len(rebuilt.problems) + 1} more"
 
 
 async def test_domain_error_in_a_task_group_arrives_as_itself(wire: Any, call: Any) -> None:

@@ -15,7 +15,7 @@ from assay.errors import AssayError
 from assay.model.report_settings import DEFAULT_REPORTS, ReportSettings
 from assay.model.run import PauseCause
 from assay.records import dataclass
-from assay.text.unsafe_text import clean, shorten
+from assay.text.unsafe_text import clean, shorten, without_commands
 from assay_cli.exit_status import EXIT_INFRASTRUCTURE, EXIT_INTERRUPTED
 from assay_cli.options import print_document, print_line
 from assay_cli.output.form import Form
@@ -231,7 +231,7 @@ async def conclude(
     if options.against is None:
         return status
     if form in (Form.TEXT, Form.VERDICT) and (lines := options.against.lines):
-        click.echo("\n".join(["", *lines] if form is Form.TEXT else lines[:1]), file=out)
+        click.echo(without_commands("\n".join(["", *lines] if form is Form.TEXT else lines[:1])), file=out)
     return status or (decision.exit_status if (decision := options.against.decision) is not None else 0)
 
 

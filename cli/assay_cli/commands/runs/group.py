@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from assay.text.unsafe_text import shorten
+from assay.text.unsafe_text import shorten, without_commands
 from assay_cli.commands import Group
 from assay_cli.commands.runs import control, removal
 from assay_cli.commands.runs.follow import read_for, say_state
@@ -209,9 +209,9 @@ async def _show_run(client: Client, run_id: str, *, as_json: bool) -> None:
     if as_json:
         print_document(full(run))
     elif run.summary is None:
-        click.echo(_standing(run))
+        click.echo(without_commands(_standing(run)))
     else:
-        click.echo(f"{_standing(run)}\n")
+        click.echo(without_commands(f"{_standing(run)}\n"))
         from assay_cli.output.console import ConsoleSummary
 
         console = ConsoleSummary(run)

@@ -14,7 +14,7 @@ from assay.model.run import AttemptOutcome
 from assay.reports.document import row_document
 from assay.reports.formats.json_report import write_rows
 from assay.reports.metric_text import count_text
-from assay.text.unsafe_text import shorten
+from assay.text.unsafe_text import shorten, without_commands
 from assay_cli.options import print_document
 from assay_cli.output.case_view import case_view
 from assay_cli.output.failing_rows import ErrorGroups, FailingCounts, failing_entry, is_error
@@ -93,10 +93,11 @@ async def show_case(client: Client, run_id: str, case_id: str, selection: RowSel
     if not found.results:
         click.echo("this case has no result yet")
     else:
-        click.echo("\n\n".join(case_view(run, row, earlier[row.repeat_index]) for row in found.results))
+        views = [case_view(run, row, earlier[row.repeat_index]) for row in found.results]
+        click.echo(without_commands("\n\n".join(views)))
     around = {"previous": found.previous_case_id, "next": found.next_case_id}
     if named := [f"{label}: {shorten(case, None)}" for label, case in around.items() if case]:
-        click.echo("\n" + "  ".join(named))
+        click.echo(without_commands("\n" + "  ".join(named)))
 
 
 async def show_failed(client: Client, run_id: str, selection: RowSelection, *, as_json: bool) -> None:
@@ -119,9 +120,9 @@ async def show_failed(client: Client, run_id: str, selection: RowSelection, *, a
         if is_error(row):
             errors.take(row)
         else:
-            click.echo("\n".join(failing_entry(run, row, width)))
+            click.echo(without_commands("\n".join(failing_entry(run, row, width))))
     for group in errors.largest_first():
-        click.echo("\n".join(group.lines(run, width, with_traceback=True)))
+        click.echo(without_commands("\n".join(group.lines(run, width, with_traceback=True))))
     meets = " that meets the filter" if selection.wanted != EVERY_ROW else ""
     click.echo(str(counts) if counts.total else f"no row{meets} failed")
 
@@ -157,7 +158,7 @@ async def show_rows(client: Client, run_id: str, selection: RowSelection, *, as_
         print_document(document)
         return
     if rows:
-        click.echo(row_table(run, rows, cut_width(sys.stdout)))
+        click.echo(without_commands(row_table(run, rows, cut_width(sys.stdout))))
     counted = f"{total:,} of {run.counts.finished:,} rows meet the filter"
     if selection.wanted == EVERY_ROW:
         counted = f"{count_text(total, 'row')} stored"
