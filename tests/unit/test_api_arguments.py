@@ -123,11 +123,37 @@ def test_a_dataset_is_a_file_or_a_list_of_cases(dataset: object, sentence: str) 
     assert problem.startswith(f"dataset: {sentence}")
 
 
+@pytest.mark.parametrize(
+    ("selection", "sentence"),
+    [
+        ({"tags": "hard"}, "select.tags: must be a list of texts, not str"),
+        ({"cases": "inv-17"}, "select.cases: must be a list of texts, not str"),
+        ({"categories": 3}, "select.categories: must be a list of texts, not int"),
+        ({"failed_of": ["latest"]}, "select.failed_of: must be a run, a text, not list"),
+        ({"limit": "5"}, "select.limit: must be a whole number, not str"),
+    ],
+)
+def test_a_selection_has_lists_of_texts(selection: dict[str, Any], sentence: str) -> None:
+    """One text alone is a list of its letters to Python, of which each would be a tag of its own."""
+    assert refusals(SPEC, answer, dataset=CASES, select=assay.CaseSelection(**selection)) == [sentence]
+
+
+def test_reports_are_a_list_and_go_into_a_folder(tmp_path: Path) -> None:
+    """A text is not read letter by letter, and without a folder no report would be written."""
+    (problem,) = refusals(SPEC, answer, dataset=CASES, output_dir=tmp_path, reports="json")
+    assert problem == "reports: must be a list such as ['json', 'html'], not str"
+    (problem,) = refusals(SPEC, answer, dataset=CASES, reports=["json"])
+    assert problem == "reports: are written to output_dir: name a folder there, or leave them out"
+
+
 def test_all_problems_come_at_once() -> None:
     """One for each argument that is wrong."""
-    problems = refusals(3, 3, metrics=3, dataset=3, select=3, server=3, on_event=3, progress="no", output_dir=3)
+    problems = refusals(
+        3, 3, metrics=3, dataset=3, select=3, server=3, on_event=3, progress="no", output_dir=3, reports=3
+    )
     assert [problem.partition(":")[0] for problem in problems] == [
         "spec", "agent", "metrics", "dataset", "select", "server", "on_event", "progress", "output_dir",
+        "reports",
     ]  # fmt: skip
 
 

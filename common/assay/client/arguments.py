@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from assay.agent_host.entry import callable_problem
@@ -27,6 +27,7 @@ def check_arguments(
     on_event: object,
     progress: object,
     output_dir: object,
+    reports: object,
 ) -> None:
     """Raise if an argument cannot be what it is for.
 
@@ -38,13 +39,12 @@ def check_arguments(
         *_of_agent(agent),
         *_of_metrics(metrics),
         *_of_dataset(dataset),
-        *_unless(
-            select is None or isinstance(select, CaseSelection), "select", "an assay.model.run.CaseSelection", select
-        ),
+        *_of_selection(select),
         *_unless(server is None or isinstance(server, str), "server", "an orchestrator's address, a text", server),
         *_unless(on_event is None or callable(on_event), "on_event", "a function of one event", on_event),
         *_unless(progress is None or isinstance(progress, bool), "progress", "True or False", progress),
         *_unless(output_dir is None or _is_path(output_dir), "output_dir", "a folder's name", output_dir),
+        *_of_reports(reports, output_dir),
     ]
     if problems:
         raise InvalidInputError(problems, reason="INVALID_ARGUMENT")
@@ -86,6 +86,29 @@ def _of_dataset(dataset: object) -> Iterator[Problem]:
         return
     cases = isinstance(dataset, Iterable) and not isinstance(dataset, Mapping | bytes | bytearray)
     yield from _unless(dataset is None or _is_path(dataset) or cases, "dataset", due, dataset)
+
+
+def _of_selection(select: object) -> Iterator[Problem]:
+    if select is None:
+        return
+    if not isinstance(select, CaseSelection):
+        yield from _unless(False, "select", "such as assay.CaseSelection(tags=['hard'])", select)
+        return
+    for name in ("cases", "tags", "categories"):
+        yield from _unless(_is_list(getattr(select, name)), f"select.{name}", "a list of texts", getattr(select, name))
+    yield from _unless(isinstance(select.failed_of, str), "select.failed_of", "a run, a text", select.failed_of)
+    is_number = isinstance(select.limit, int) and not isinstance(select.limit, bool)
+    yield from _unless(select.limit is None or is_number, "select.limit", "a whole number", select.limit)
+
+
+def _of_reports(reports: object, output_dir: object) -> Iterator[Problem]:
+    yield from _unless(reports is None or _is_list(reports), "reports", "a list such as ['json', 'html']", reports)
+    if reports is not None and output_dir is None:
+        yield Problem("are written to output_dir: name a folder there, or leave them out", "reports")
+
+
+def _is_list(value: object) -> bool:
+    return isinstance(value, Collection) and not isinstance(value, str | bytes | bytearray | Mapping)
 
 
 def _is_path(value: object) -> bool:

@@ -142,6 +142,7 @@ def _checked(
         on_event=on_event,
         progress=progress,
         output_dir=output_dir,
+        reports=reports,
     )
     start = early_start(server, starts=select is None or not select.failed_of)  # else that run is looked for first
     try:
