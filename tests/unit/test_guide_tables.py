@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import re
 import tomllib
@@ -14,7 +15,20 @@ import pytest
 import assay
 from assay.model.frameworks import FRAMEWORKS
 from assay.model.response_expressions import RESPONSE_FIELDS
-from assay.model.run import AgentSettings, DatasetRef, Run, RunCounts, RunSettings, RunState
+from assay.model.run import (
+    AgentSettings,
+    DatasetRef,
+    GateResult,
+    JudgingSummary,
+    LatencySummary,
+    Run,
+    RunCounts,
+    RunSettings,
+    RunState,
+    RunSummary,
+)
+from assay.model.stopping import StoppedEarly
+from assay.reports.document import _FLAT, head_document
 from assay.spec import judging, loader, prompt_options, server_options
 from assay_cli.commands import assay as command_line
 from assay_cli.output import run_documents
@@ -117,6 +131,16 @@ def test_documents_of_runs() -> None:
     assert of_brief == run_documents.brief(run).keys()
     assert of_brief | set(re.findall(r"`(\w+)`", full)) == run_documents.full(run).keys()
     assert tuple(re.findall(r"`(\w+)`", case)) == run_documents._NOT_IN_EVENTS
+
+
+def test_the_summary_of_a_report() -> None:
+    """Every field of `summary` in results.json, and of its parts, is in the table."""
+    (summary,) = re.findall(r"^\| `summary` \| (.*) \|$", section("docs/report.md", "JSON"), re.MULTILINE)
+    empty = RunSummary("PASS", (), (), None, 0, 0, (), LatencySummary())
+    names = {*head_document(dataclasses.replace(finished_run(), summary=empty), None)["summary"], *_FLAT}
+    for part in (LatencySummary, GateResult, JudgingSummary, StoppedEarly):
+        names |= {field.name for field in dataclasses.fields(part)}
+    assert names - set(re.findall(r"\w+", summary)) == set()
 
 
 def test_arguments_of_evaluate() -> None:
