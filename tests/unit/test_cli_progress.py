@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING
 from assay.client.group_progress import GroupProgress
 from assay.client.progress import make_progress
 from assay.model.agent_response import AgentStatus
-from assay.model.run import AgentSettings, CaseResult, DatasetRef, MetricSettings, Run, RunCounts, RunSettings, RunState
+from assay.model.run import (
+    AgentSettings,
+    CaseResult,
+    DatasetRef,
+    MetricSettings,
+    Run,
+    RunCounts,
+    RunSettings,
+    RunState,
+    StateChange,
+)
 
 if TYPE_CHECKING:
     import pytest
@@ -54,6 +64,28 @@ def test_the_time_left_of_a_resumed_run_leaves_out_its_start(capsys: pytest.Capt
             now[0] += 60.0 if index == 16 else 1.0 if index > 16 else 0.0
             progress.take(CaseResult(f"c{index}", index, 0, "", AgentStatus.SUCCESS, True, (), 1.0, ""))
     assert "22/40 cases  100.0% passed  1.0 cases/s  18 s left" in capsys.readouterr().err
+
+
+def test_a_pause_before_a_resume_is_not_told(capsys: pytest.CaptureFixture[str]) -> None:
+    """A resumed run sends its earlier events first; only a state that it is in, or comes to, is told."""
+    run = replace(going(4), last_sequence=3)
+    with make_progress(run, hidden=False) as progress:
+        progress.take(run)
+        progress.take(StateChange(2, RunState.PAUSED, "paused with `assay runs pause`", "now"))
+        progress.take(StateChange(3, RunState.RUNNING, "", "now"))
+        assert "paused" not in capsys.readouterr().err
+        progress.take(StateChange(4, RunState.PAUSED, "the database refuses rows", "now"))
+        progress.take(StateChange(5, RunState.RUNNING, "", "now"))
+    assert "paused: the database refuses rows" in capsys.readouterr().err
+
+
+def test_the_present_state_is_told_where_a_watch_begins_in_it(capsys: pytest.CaptureFixture[str]) -> None:
+    """Its event is as old as the snapshot, and still holds."""
+    run = replace(going(4), last_sequence=2, state_reason="waiting for the embedder")
+    with make_progress(run, hidden=False) as progress:
+        progress.take(run)
+        progress.take(StateChange(2, RunState.RUNNING, "waiting for the embedder", "now"))
+    assert "waiting for the embedder" in capsys.readouterr().err
 
 
 def test_rows_that_come_all_at_once_tell_no_speed(capsys: pytest.CaptureFixture[str]) -> None:

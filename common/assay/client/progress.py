@@ -85,6 +85,7 @@ class _Hidden:
         self._begun_with = 0
         self._begun_at = self._shown_at = clock()
         self._is_stale = False  # whether a row was replaced since the line was shown
+        self._joined: Run | None = None  # as it was when this began to watch
         self._unsaid = ""
         self._starting = ""
         self._starting_since: float | None = None
@@ -118,11 +119,23 @@ class _Hidden:
                 self.show()
         elif isinstance(event, Run):
             self._done_before = event.counts.finished
+            self._joined = self._joined or event
+        elif self._is_over(event):
+            return
         elif event.state is RunState.RUNNING and event.reason:
             self.say(event.reason)  # the run continues, and this may take hours
         elif event.reason:
             # Printed when the run continues; a run that stays paused ends with a sentence of its own.
             self._unsaid = f"{event.state.value}: {event.reason}"
+
+    def _is_over(self, change: StateChange) -> bool:
+        """Whether a run left this state before this began to watch: a resumed one was paused then."""
+        seen = self._joined
+        return (
+            seen is not None
+            and change.sequence <= seen.last_sequence
+            and (change.state, change.reason) != (seen.state, seen.state_reason)
+        )
 
     @property
     def _done(self) -> int:
