@@ -149,6 +149,26 @@ def test_arguments_of_evaluate() -> None:
     assert sorted(named) == sorted(inspect.signature(assay.evaluate).parameters)
 
 
+@pytest.mark.parametrize(
+    ("name", "page"),
+    [
+        ("runs", "python"),
+        ("run", "python"),
+        ("compare", "compare"),
+        ("score", "scoring"),
+        ("score_many", "scoring"),
+        ("score_file", "scoring"),
+        ("agent_server", "agent-service"),
+    ],
+)
+def test_arguments_of_functions(name: str, page: str) -> None:
+    """Every keyword of a public function is on its page, with a value or as code."""
+    text = (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8")
+    known = inspect.signature(getattr(assay, name)).parameters.values()
+    keywords = [each.name for each in known if each.kind is each.KEYWORD_ONLY]
+    assert [each for each in keywords if not re.search(rf"\b{each}=|`{each}`", text)] == []
+
+
 def options(command: click.Command, path: str) -> Iterator[tuple[str, click.Option]]:
     """Yield every option of a command and of the commands below it."""
     context = click.Context(command, info_name=path)
