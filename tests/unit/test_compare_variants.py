@@ -17,6 +17,7 @@ from assay_cli.commands.compare_variants import (
     VariantOptions,
     VariantsCommand,
     reports_of_variants,
+    user_codes,
     variant_options,
     variant_specs,
 )
@@ -183,6 +184,23 @@ def test_a_problem_of_several_variants_names_each_of_them(folder: Path) -> None:
     lines = done.output.partition("60 problems:\n")[2].splitlines()
     assert lines[0].startswith("  cases.jsonl: a, b: case "), done.output
     assert lines[50:] == ["  cases.jsonl: a, b: ... and 10 more"]
+
+
+def test_code_that_cannot_be_loaded_names_its_variants(folder: Path) -> None:
+    """By `assay compare` and by `assay validate`: all of it at once."""
+    (folder / "eval" / "cases.jsonl").write_text('{"input": "q", "expected_output": "a"}\n')
+    spec = folder / "eval" / "assay.yaml"
+    variants = ", ".join(
+        f"{{name: {name}, set: {{agent.target: '{name}:answer'}}}}" for name in ("absent_1", "absent_2")
+    )
+    agent = "agent: {adapter: python, target: 'absent:answer'}"
+    spec.write_text(f"dataset: cases.jsonl\n{agent}\nmetrics: [exact_match]\nvariants: [{variants}]\n")
+    with pytest.raises(InvalidInputError) as caught:
+        user_codes(variant_specs(VariantOptions(spec=spec)))
+    assert [problem.field for problem in caught.value.problems] == ["absent_1: agent.target", "absent_2: agent.target"]
+    assert "absent_2: agent.target: there is no module 'absent_2'" in caught.value.message
+    done = CliRunner().invoke(validate, [str(spec), "--server", "127.0.0.1:1"], standalone_mode=False)
+    assert "absent_1: agent.target: there is no module 'absent_1'" in done.output
 
 
 def test_a_problem_of_the_dataset_names_no_variant(folder: Path) -> None:

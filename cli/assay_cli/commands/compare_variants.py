@@ -317,7 +317,7 @@ async def reports_of_variants(
     for warning in info.warnings:
         click.echo(f"warning: {clean(str(warning))}", err=True)
     say_what_is_left_out(info)
-    codes = [_code(spec) for spec in specs]
+    codes = user_codes(specs)
     judge_keys = specs[0].judge_keys if specs[0].needs_judge(info.checks) else None
     group_id = options.resume or new_group_id()
     async with AsyncExitStack() as stack:
@@ -352,10 +352,31 @@ def _open_cases(spec: Spec) -> Dataset:
     )
 
 
-def _code(spec: Spec) -> UserCode:
+def user_codes(specs: Sequence[Spec]) -> list[UserCode]:
+    """Load the code of each variant.
+
+    Raises:
+        InvalidInputError: Some cannot be loaded; holds every problem, with the variants it is of.
+    """
+    from assay.client.variants import name_of, problems_of_variants
     from assay_cli.agent_process.user_agent import load_user_code
 
-    return load_user_code(spec.settings, spec.base_dir)
+    codes: list[UserCode] = []
+    variants_of: dict[Problem, list[str]] = {}
+    first: InvalidInputError | None = None
+    for spec in specs:
+        try:
+            codes.append(load_user_code(spec.settings, spec.base_dir))
+        except InvalidInputError as error:
+            first = first or error
+            for problem in error.problems:
+                variants_of.setdefault(problem, []).append(name_of(spec))
+    if first is not None:
+        # The same error, which may hold the traceback of the user's code.
+        first.problems = problems_of_variants(variants_of)
+        first.message = "\n".join(map(str, first.problems))
+        raise first
+    return codes
 
 
 @contextlib.contextmanager

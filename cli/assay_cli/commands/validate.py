@@ -84,8 +84,8 @@ def validate(
         assay validate
         assay validate assay.yaml --set repeats=3
     """
+    from assay.client.variants import name_of
     from assay.local.stack import environment_for
-    from assay.model.labels import VARIANT_LABEL
     from assay.spec.loader import find_spec_file, load_spec
     from assay.spec.variants import has_variants, load_variants
 
@@ -111,11 +111,15 @@ def validate(
     settings = specs[0].settings
     found.lines.append(f"spec     {settings.name}: {', '.join(metric.name for metric in settings.metrics)}")
     if len(specs) > 1:
-        found.lines.append(f"variants {', '.join(one.settings.labels[VARIANT_LABEL] for one in specs)}")
+        found.lines.append(f"variants {', '.join(map(name_of, specs))}")
     _check_cases(found, specs, selection, spec, local=server is None)
-    agents = {(one.settings.agent.adapter, one.settings.agent.target): one for one in specs}
-    for (_, target), one in agents.items():
-        if one.settings.agent.is_hosted and found.agent_opens(one.settings.agent, one.base_dir, spec):
+    agents: dict[tuple[str, str], list[Spec]] = {}
+    for one in specs:
+        agents.setdefault((one.settings.agent.adapter, one.settings.agent.target), []).append(one)
+    for (_, target), having in agents.items():
+        one = having[0]
+        variants = [name_of(each) for each in having] if len(specs) > 1 else []
+        if one.settings.agent.is_hosted and found.agent_opens(one.settings.agent, one.base_dir, spec, variants):
             found.lines.append(f"agent    {target}: found")
     targets: dict[str, str] = {}
     for one in specs:
@@ -189,11 +193,11 @@ class _Findings:
     agent_traceback: str = ""
     left_out: int = 0
 
-    def agent_opens(self, agent: AgentSettings, base_dir: Path, spec: Path) -> bool:
-        """Take in what is wrong with the agent's code or program; return whether nothing is."""
+    def agent_opens(self, agent: AgentSettings, base_dir: Path, spec: Path, variants: Sequence[str] = ()) -> bool:
+        """Take in what is wrong with the agent's code or program, for these variants; return whether nothing is."""
         from assay.agent_host.opening import open_caller
 
-        return self._opens(lambda: open_caller(agent, base_dir), spec)
+        return self._opens(lambda: open_caller(agent, base_dir), spec, variants)
 
     def metrics_open(self, metrics: Sequence[MetricSettings], base_dir: Path, spec: Path) -> bool:
         """Take in what is wrong with metrics in Python code; return whether nothing is."""
@@ -201,14 +205,16 @@ class _Findings:
 
         return self._opens(lambda: load_metric_functions(metrics, base_dir), spec)
 
-    def _opens(self, load: Callable[[], object], spec: Path) -> bool:
+    def _opens(self, load: Callable[[], object], spec: Path, variants: Sequence[str] = ()) -> bool:
         from assay.agent_host.loader import AgentImportError
+        from assay.client.variants import problems_of_variants
 
         try:
             with agent_stdout():  # what it prints while it is imported is no result
                 load()
         except InvalidInputError as error:
-            self.problems += [replace(problem, file=str(spec)) for problem in error.problems]
+            named = problems_of_variants(dict.fromkeys(error.problems, variants))
+            self.problems += [replace(problem, file=str(spec)) for problem in named]
             if isinstance(error, AgentImportError):
                 self.agent_traceback = self.agent_traceback or error.user_traceback
             return False

@@ -18,7 +18,7 @@ from assay.model.labels import VARIANT_LABEL
 from assay.spec.variants import MAX_VARIANTS
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Sequence
+    from collections.abc import Coroutine, Mapping, Sequence
 
     from assay.agent_host.opening import UserCode
     from assay.client.client import Client
@@ -51,13 +51,21 @@ def check_variants(specs: Sequence[Spec], dataset: Dataset) -> DatasetInfo:
             for problem in error.problems:
                 variants_of.setdefault(problem, []).append(name_of(spec))
     if variants_of:
-        raise InvalidInputError([_of_variants(problem, names) for problem, names in variants_of.items()])
+        raise InvalidInputError(problems_of_variants(variants_of))
     warnings = tuple(dict.fromkeys(warning for info in infos for warning in info.warnings))
     return dataclasses.replace(infos[0], warnings=warnings)
 
 
-def _of_variants(problem: Problem, names: Sequence[str]) -> Problem:
-    return dataclasses.replace(problem, field=": ".join(filter(None, (", ".join(names), problem.field))))
+def problems_of_variants(found: Mapping[Problem, Sequence[str]]) -> list[Problem]:
+    """Return problems that name the variants that have them.
+
+    Args:
+        found: The names of the variants with each problem.
+    """
+    return [
+        dataclasses.replace(problem, field=": ".join(filter(None, (", ".join(names), problem.field))))
+        for problem, names in found.items()
+    ]
 
 
 def name_of(spec: Spec) -> str:
