@@ -153,7 +153,7 @@ def test_no_text_is_a_command_to_a_ci_server(shared_cli: Cli) -> None:
         ("runs", "list"),
         ("runs", "show", "latest"),
         ("runs", "show", "latest", "--failed"),
-        ("runs", "show", "latest", "--case", cases[1]["id"]),
+        ("runs", "show", "latest", "--case", "::error::1 ##[error]"),
         ("runs", "show", "latest", "--where", "passed"),
         ("runs", "show", "latest", "--case", "::error::none"),
         ("compare", "a/results.json", "b/results.json"),
