@@ -20,7 +20,7 @@ UNSAFE = re.compile(
     "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0001\U000e0020-\U000e007f]"
 )
 """One character that is not shown as it is."""
-_COMMANDS = re.compile(r"^\s*(?=::)|##(?=\w*\[)", re.MULTILINE)
+_COMMANDS = re.compile(r"^(?=[^\S\n]*::)|##(?=\w*\[)", re.MULTILINE)
 
 
 def escaped(text: str, *, keep_lines: bool = False) -> str:
@@ -62,7 +62,7 @@ def without_commands(text: str) -> str:
 
     GitHub takes lines that begin with `::`, GitHub and Azure what begins with `##[` or `##vso[`, anywhere in a line.
     """
-    return _COMMANDS.sub(lambda found: "# #" if found[0] == "##" else f"{found[0]}| ", text)
+    return _COMMANDS.sub(lambda found: "# #" if found[0] else "| ", text)
 
 
 def json_text(document: object, *, indent: int | None = None) -> str:
