@@ -138,8 +138,10 @@ class GateItem(EvaluationItem):
 
     def runtest(self) -> None:
         """Fail where the gate does not hold, or could not be computed."""
+        from assay.verdict.gates import actual_text
+
         gate = self.report().head["summary"]["gates"][self._index]
-        actual = "" if gate["actual"] is None else f", actual {gate['actual']:.4g}"
+        actual = "" if gate["actual"] is None else f", actual {actual_text(self._expression, gate['actual'])}"
         self.user_properties.append(("actual", gate["actual"]))
         if gate["outcome"] != "pass":
             why = "".join(f"; {clean(text)}" for text in (gate["reason"], gate.get("note")) if text)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from markdown_it import MarkdownIt
-from tests.report_documents import HOSTILE, document, failed, gate, row
+from tests.report_documents import HOSTILE, document, failed, gate, metric, row
 
 from assay.comparison.decision import FAILED, NOT_COMPARABLE, UNDECIDED, Decision
 from assay.errors import InvalidInputError, SetupError
@@ -79,6 +79,16 @@ def test_a_run_without_a_missed_gate_says_why_it_did_not_pass(tmp_path: Path) ->
     assert annotated(tmp_path, found, {}) == [
         ({"file": "assay.yaml", "title": "manual: INCOMPLETE"}, "8 of 9 agent calls failed")
     ]
+
+
+def test_a_threshold_without_data_is_no_annotation_of_a_run_that_others_decide(tmp_path: Path) -> None:
+    """The annotations agree with the verdict: a run that fails by another threshold is not incomplete as well."""
+    none = gate("tokens <= 9", "incomplete", actual=None, reason="computed on no row", source="threshold")
+    missed = MISSED | {"gates": [gate("mrr >= 0.5", "fail", actual=0.25, source="threshold"), none]}
+    found = document([failed("a")], {"mrr": metric(), "tokens": metric()}, **missed)
+    assert [properties["title"] for properties, _ in annotated(tmp_path, found, {})] == [
+        "threshold FAIL: mrr >= 0.5", "case a",
+    ]  # fmt: skip
 
 
 def test_a_run_that_passed_has_no_annotation(tmp_path: Path) -> None:

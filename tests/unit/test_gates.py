@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from assay.errors import SpecError
 from assay.metrics import METRICS, build_metric, complete_parameters
 from assay.model.run import GateOutcome, MetricSettings
-from assay.verdict.gates import Gate, decide, meets_target, parse_gate, read_gate
+from assay.verdict.gates import Gate, actual_text, decide, meets_target, parse_gate, read_gate
 from assay_orchestrator.summary.gates import Tally, judge_gates
 from assay_orchestrator.summary.run_summary import summarise
 
@@ -319,6 +319,27 @@ def test_numbers_and_bounds_compare_with_a_tolerance(gate: str, actual: float | 
 def test_a_target_is_reached_missed_or_unknown(gate: str, actual: float | None, reached: bool | None) -> None:
     """A target is compared like a bound, and is nothing where there is no target or no number."""
     assert meets_target(parse_gate(f"mine {gate}", metrics=RUN), actual) is reached
+
+
+@pytest.mark.parametrize(
+    ("gate", "actual", "shown"),
+    [
+        ("pass_rate >= 0.85", 0.77777778, "0.7778"),
+        ("pass_rate >= 0.85", 0.849967, "0.849967"),
+        ("pass_rate >= 85%, target >= 90%", 0.849967, "0.849967"),
+        ("hit_rate > 0.8, target > 0.9", 0.90003, "0.90003"),
+        ("pass_rate == 1", 1.0, "1"),
+        ("similarity >= 0.3", 0.1 + 0.2, "0.3"),
+        ("latency.p95 < 4", 4.00000013, "4.00000013"),
+        ("tokens <= 12000", 12345.6, "12346"),
+        ("tokens <= 12000", 12000.4, "12000.4"),
+        ("huge <= 1", 2.5e200, "2.5e+200"),
+        ("never >= 1", None, "-"),
+    ],
+)
+def test_what_is_compared_is_shown_apart_from_its_bound(gate: str, actual: float | None, shown: str) -> None:
+    """A value that misses its bound is not rounded to it, and thousands have all their digits."""
+    assert actual_text(gate, actual) == shown
 
 
 def test_gates_of_a_run_without_rows_are_incomplete() -> None:

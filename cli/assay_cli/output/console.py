@@ -13,6 +13,7 @@ from assay.reports.metric_text import Uncomputed, count_text, partial_text, seco
 from assay.reports.recommendations import recommendations
 from assay.reports.run_description import selection_line
 from assay.text.unsafe_text import clean, shorten, without_commands
+from assay.verdict.gates import actual_text
 from assay.verdict.run_verdict import criteria_of, run_verdict
 from assay_cli.output.failing_rows import FailingRows
 from assay_cli.output.report_files import report_lines
@@ -174,7 +175,7 @@ class ConsoleSummary:
     def _criteria(self, criteria: Sequence[GateResult], kind: str) -> str:
         lines = []
         for gate in criteria:
-            actual = f"  actual {gate.actual:.4g}" if gate.actual is not None else ""
+            actual = f"  actual {actual_text(gate.expression, gate.actual)}" if gate.actual is not None else ""
             reason = "".join(f"  {clean(text)}" for text in (gate.note, gate.reason) if text)
             target = {True: "  target reached", False: "  target missed", None: ""}[gate.meets_target]
             mark = self._paint(_MARKS[gate.outcome])

@@ -7,8 +7,9 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from assay.reports.case_outcomes import Outcome, case_outcomes, worst_first
+from assay.reports.case_outcomes import Outcome, case_outcomes, gate_outcome, worst_first
 from assay.text.unsafe_text import clean, shorten
+from assay.verdict.gates import actual_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -41,12 +42,18 @@ def comparison_line(title: str, message: str, environ: Mapping[str, str] = os.en
 
 def _gates(head: Mapping[str, Any], environ: Mapping[str, str]) -> Iterator[str]:
     summary, spec = head["summary"], head["run"].get("spec_path") or ""
-    missed = [gate for outcome in ("fail", "incomplete") for gate in summary["gates"] if gate["outcome"] == outcome]
+    missed = [
+        gate
+        for outcome in (Outcome.FAILED, Outcome.ERROR)
+        for gate in summary["gates"]
+        if gate_outcome(head, gate) is outcome
+    ]
     if not missed:
         reasons = "; ".join(summary["reasons"]) or "the run could not be decided"
         yield _line(spec, None, f"{head['run']['name']}: {summary['overall_status']}", reasons, environ)
     for gate in missed:
-        actual = "not computed" if gate["actual"] is None else f"actual {gate['actual']:.4g}"
+        value = gate["actual"]
+        actual = "not computed" if value is None else f"actual {actual_text(gate['expression'], value)}"
         title = f"{gate['source']} {gate['outcome'].upper()}: {gate['expression']}"
         message = "; ".join(filter(None, (actual, gate["reason"], gate.get("note"))))
         yield _line(spec, _line_of(spec, gate["expression"]), title, message, environ)

@@ -1,4 +1,4 @@
-"""What came of each case of a run: the runs of a case together."""
+"""What came of each case of a run, the runs of a case together, and of each gate."""
 
 from __future__ import annotations
 
@@ -72,11 +72,22 @@ def case_outcomes(rows: Iterable[Row]) -> Iterator[CaseOutcome]:
         yield _folded(list(group))
 
 
+def gate_outcome(head: Mapping[str, Any], gate: Mapping[str, Any]) -> Outcome:
+    """Return the outcome of a gate; a threshold without data has no verdict where the others decide the run."""
+    if gate["outcome"] == "incomplete" and gate["source"] == "threshold":
+        verdict = head["summary"]["overall_status"]
+        found = head["results"].get(gate["expression"].split()[0], {})
+        if verdict == "PASS" or (verdict == "FAIL" and found.get("n_error") == 0):
+            return Outcome.NO_VERDICT
+    return _GATES[gate["outcome"]]
+
+
 def worst_first(cases: Iterable[CaseOutcome], count: int) -> list[CaseOutcome]:
     """Return the cases that missed their thresholds most, at most `count` of them."""
     return heapq.nlargest(count, cases, key=lambda case: case.shortfall)
 
 
+_GATES = {"pass": Outcome.PASSED, "fail": Outcome.FAILED, "incomplete": Outcome.ERROR}
 _URGENCY = (Outcome.FAILED, Outcome.ERROR, Outcome.NO_VERDICT, Outcome.PASSED)
 
 

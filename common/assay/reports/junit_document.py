@@ -13,10 +13,11 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import IO, TYPE_CHECKING, Any
 
-from assay.reports.case_outcomes import CaseOutcome, Outcome, case_outcomes
+from assay.reports.case_outcomes import CaseOutcome, Outcome, case_outcomes, gate_outcome
 from assay.reports.metric_text import count_text, partial_text
 from assay.reports.run_times import run_time_s
 from assay.text.xml_text import legal_xml, xml_attribute, xml_text
+from assay.verdict.gates import actual_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -32,7 +33,6 @@ _TEXT_CHARS = 2_000
 _MESSAGE_CHARS = 1_000
 _NAME_CHARS = 1_000
 _ELEMENTS = {Outcome.FAILED: "failure", Outcome.ERROR: "error", Outcome.NO_VERDICT: "skipped"}
-_GATES = {"pass": Outcome.PASSED, "fail": Outcome.FAILED, "incomplete": Outcome.ERROR}
 
 
 class Detail(IntEnum):
@@ -208,24 +208,16 @@ def _gate_cases(head: Head) -> Sequence[tuple[Outcome, str]]:
     place = f" file={xml_attribute(head['run']['spec_path'])}" if head["run"].get("spec_path") else ""
     named = Counter[str]()
     for gate in head["summary"]["gates"]:
-        outcome, expression = _gate_outcome(head, gate), gate["expression"]
+        outcome, expression = gate_outcome(head, gate), gate["expression"]
         named[expression] += 1
         name = expression if named[expression] == 1 else f"{expression} ({named[expression]})"
-        actual = "not computed" if gate["actual"] is None else f"actual {gate['actual']:.4g}"
+        actual = (
+            "not computed" if gate["actual"] is None else f"actual {actual_text(gate['expression'], gate['actual'])}"
+        )
         message = "; ".join(filter(None, (f"{expression}: {actual}", gate["reason"], gate.get("note"))))
         inside = "" if outcome is Outcome.PASSED else _complaint(outcome, message, "")
         found.append((outcome, _testcase(_class(head, "gates"), name, place, 0.0, inside)))
     return found
-
-
-def _gate_outcome(head: Head, gate: Mapping[str, Any]) -> Outcome:
-    """Return the outcome of a gate; a threshold without data is skipped where the others decide the run."""
-    if gate["outcome"] == "incomplete" and gate["source"] == "threshold":
-        verdict = head["summary"]["overall_status"]
-        found = head["results"].get(gate["expression"].split()[0], {})
-        if verdict == "PASS" or (verdict == "FAIL" and found.get("n_error") == 0):
-            return Outcome.NO_VERDICT
-    return _GATES[gate["outcome"]]
 
 
 def _properties(report: Report, plan: _Plan) -> str:

@@ -12,6 +12,7 @@ from assay.reports.case_outcomes import CaseOutcome, Outcome, case_outcomes, wor
 from assay.reports.metric_text import count_text, partial_text, value_text
 from assay.reports.run_times import run_time_s
 from assay.text.markdown_text import markdown_code, markdown_prose
+from assay.verdict.gates import actual_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -137,7 +138,7 @@ def _gates(head: Head) -> list[str]:
     gates = sorted(head["summary"]["gates"], key=lambda gate: _URGENCY.index(gate["outcome"]))
     lines = []
     for gate in gates[:_MOST_GATES]:
-        actual = "–" if gate["actual"] is None else f"{gate['actual']:.4g}"
+        actual = "–" if gate["actual"] is None else actual_text(gate["expression"], gate["actual"])
         target = {True: "target reached", False: "target missed", None: ""}[gate.get("meets_target")]
         said = "; ".join(markdown_code(text, _TEXT_CHARS) for text in (gate["reason"], gate.get("note")) if text)
         note = ", ".join(filter(None, (target, said)))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from assay.reports.metric_text import count_text, partial_text, seconds_text, value_text
 from assay.text.unsafe_text import shorten
+from assay.verdict.gates import actual_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -33,7 +34,11 @@ def run_html(head: Mapping[str, Any]) -> str:
         for name, metric in head["results"].items()
     ]
     gates = [
-        (gate["expression"], gate["outcome"], "" if gate["actual"] is None else f"{gate['actual']:.4g}")
+        (
+            gate["expression"],
+            gate["outcome"],
+            "" if gate["actual"] is None else actual_text(gate["expression"], gate["actual"]),
+        )
         for gate in summary["gates"]
     ]
     latency, colour = summary["latency"], _COLOURS.get(status, "inherit")

@@ -8,7 +8,8 @@ from assay.metrics import METRICS
 from assay.metrics.core.similarity import LANGUAGE_MISMATCH
 from assay.model.run import GateOutcome
 from assay.statistics.intervals import wilson
-from assay.verdict.gates import read_gate
+from assay.verdict.gates import actual_text, read_gate
+from assay.verdict.run_verdict import threshold_expression
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -72,7 +73,8 @@ def _of_own_errors(run: Run, summary: RunSummary) -> Iterator[str]:
 
 
 def _of_missed(metric: MetricSummary, summary: RunSummary) -> str:
-    said = f"{metric.metric} is {metric.value:.4g} where {_SIGNS[metric.rule]} {metric.threshold:g} is asked for"
+    actual = actual_text(threshold_expression(metric), metric.value)
+    said = f"{metric.metric} is {actual} where {_SIGNS[metric.rule]} {metric.threshold:g} is asked for"
     if metric.failed:
         said += f"; {_rows(metric.failed)} failed by it"
     worst = _worst(metric, summary.categories)

@@ -31,9 +31,10 @@ from assay.records import dataclass
 from assay.statistics.thresholds import TOLERANCE
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
 _MAX_CHARS = 400
+_LARGE = 1e15
 _QUOTED = r'"(?:[^"\\]|\\.)*"'
 _SUBJECT = rf"[A-Za-z_]\w*(?:\.(?:{_QUOTED}|[\w-]+))*"
 _OP = r">=|<=|==|>|<"
@@ -229,3 +230,27 @@ def _holds(actual: float, op: str, bound: float) -> bool:
         ">": actual > bound and not close,
         "<": actual < bound and not close,
     }[op]
+
+
+def actual_text(expression: str, actual: float | None) -> str:
+    """Return what a gate compared, rounded so far as it does not look equal to what it is compared with; "-" for none.
+
+    Args:
+        expression: The gate, or a threshold as a gate.
+        actual: The value.
+    """
+    if actual is None:
+        return "-"
+    found = _PATTERN.fullmatch(expression)
+    bounds = {_bound(number) for number in found.group(3, 5) if number} if found else set()
+    for text in _rounded(actual):
+        if float(text) not in bounds or _holds(actual, "==", float(text)):
+            return text
+    return repr(actual)
+
+
+def _rounded(value: float) -> Iterator[str]:
+    """Yield a value with ever more digits, those before its point in full."""
+    for digits in (4, 7, 12):
+        text = f"{value:.{digits}g}"
+        yield f"{value:.0f}" if "e+" in text and abs(value) < _LARGE else text

@@ -18,6 +18,7 @@ from assay.metrics.checks.unmade_checks import not_made
 from assay.model.run import GateOutcome, GateResult
 from assay.records import dataclass
 from assay.statistics.thresholds import TOLERANCE
+from assay.verdict.gates import actual_text
 from assay.verdict.stopping_text import stopped_sentence
 
 if TYPE_CHECKING:
@@ -63,7 +64,11 @@ class RunVerdict:
 def run_verdict(summary: RunSummary) -> RunVerdict:
     """Return the verdict that follows from a summary."""
     criteria = criteria_of(summary)
-    failed = [f"{one.expression} does not hold: {_number(one.actual)}" for one in criteria if one.outcome == "fail"]
+    failed = [
+        f"{one.expression} does not hold: {actual_text(one.expression, one.actual)}"
+        for one in criteria
+        if one.outcome == "fail"
+    ]
     gaps = list(dict.fromkeys(_gaps(summary)))
     notes = tuple(_notes(summary, criteria))
     if failed and not summary.partial:
@@ -93,7 +98,8 @@ def missed_thresholds(summary: RunSummary) -> list[str]:
     if not summary.gates:
         return []
     return [
-        f"{metric.metric} {_number(metric.value)} {_MISSED_SIGNS[metric.rule]} {metric.threshold:g}"
+        f"{metric.metric} {actual_text(threshold_expression(metric), metric.value)} "
+        f"{_MISSED_SIGNS[metric.rule]} {metric.threshold:g}"
         for metric in summary.metrics
         if metric.meets_threshold is False
     ]
@@ -156,8 +162,13 @@ def _decides(metric: MetricSummary) -> bool:
     return metric.threshold is not None and (metric.value is None) is (metric.meets_threshold is None)
 
 
+def threshold_expression(metric: MetricSummary) -> str:
+    """Return a metric's threshold as a gate."""
+    return f"{metric.metric} {_SIGNS[metric.rule]} {metric.threshold:g}"
+
+
 def _of_threshold(metric: MetricSummary, summary: RunSummary) -> GateResult:
-    expression = f"{metric.metric} {_SIGNS[metric.rule]} {metric.threshold:g}"
+    expression = threshold_expression(metric)
     gap = survivors_gap(metric, summary) or metric_error_gap(metric, summary)
     if gap or metric.value is None:
         reason = gap or f"{metric.metric} was computed on no row"
@@ -221,7 +232,3 @@ def _held(count: int, what: str) -> str:
 
 def _counted(count: int, what: str) -> str:
     return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
-
-
-def _number(value: float | None) -> str:
-    return "-" if value is None else f"{value:.4g}"

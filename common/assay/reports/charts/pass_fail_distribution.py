@@ -10,6 +10,7 @@ from assay.reports.charts.palette import BAD, GRID, INK, MUTED, TRACK, VERMILION
 from assay.reports.charts.scales import Scale
 from assay.reports.charts.sheet import LARGE, Area
 from assay.reports.metric_text import count_text
+from assay.verdict.gates import actual_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -127,7 +128,7 @@ def _criteria(sheet: Sheet, area: Area, gates: Sequence[Mapping[str, Any]]) -> N
         y = area.top + 14 + index * 26
         bad = gate["outcome"] != "pass"
         sheet.text((area.left, y), gate["outcome"].upper(), bold=True, colour=VERMILION if bad else INK)
-        said = "not computed" if gate["actual"] is None else f"actual {gate['actual']:.4g}"
+        said = "not computed" if gate["actual"] is None else f"actual {actual_text(gate['expression'], gate['actual'])}"
         taken = sheet.text((area.right, y), said, colour=MUTED, align="right", width=170)
         sheet.text((area.left + 120, y), gate["expression"], width=area.width - 135 - taken)
     if (more := len(gates) - _MOST_CRITERIA) > 0:
