@@ -94,6 +94,23 @@ def test_columns_of_other_runs(tmp_path: Path) -> None:
     assert (values["Agent Errors"], values["No Verdict"], values["similarity"]) == ("1", "1", "0.8")
 
 
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (0.80714, "0.8071"),
+        (0.0, "0"),
+        (1e-17, "0"),
+        (0.000012, "1.2e-05"),
+        (1e9 + 35, "1000000035"),
+        (2e200, "2e+200"),
+    ],
+)
+def test_a_value_of_the_summary_may_have_any_size(tmp_path: Path, value: float, shown: str) -> None:
+    """What a formula or a cost comes to is neither 0 because it is small nor a number of two hundred digits."""
+    _, summary = tables(tmp_path, document([row()], {"similarity": metric(value)}))
+    assert dict(summary)["similarity"] == shown
+
+
 def test_repeats_share_the_number_of_their_query(tmp_path: Path) -> None:
     """A column Repeat distinguishes the runs of a case; runs without repeats do not have it."""
     rows, _ = tables(tmp_path, document([row("a"), row("a", repeat=1), row("b"), row("b", repeat=1)]))

@@ -101,7 +101,7 @@ def test_the_verdict_comes_first_with_its_figures(tmp_path: Path) -> None:
     """Sentence, pass rate, gates, metrics with interval and threshold, groups, latency and provenance are in words."""
     found = document(
         [row(category="refunds"), failed("c2", category="refunds")],
-        {"similarity": metric(0.7995, meets_threshold=True, n_error=3)},
+        {"similarity": metric(0.7995, threshold=0.7505, meets_threshold=True, n_error=3, n_unanswered=2)},
         categories=[GROUP],
         gates=[gate(), gate("similarity >= 0.9", "fail", actual=0.7995, reason="too low")],
         overall_status="FAIL",
@@ -111,7 +111,8 @@ def test_the_verdict_comes_first_with_its_figures(tmp_path: Path) -> None:
     said = Page(text_of(tmp_path, found)).said()
     for part in (
         "FAIL: similarity >= 0.9 does not hold: 0.7995", "50.0% (1 of 2 decided)", "similarity >= 0.9 ✕".rstrip(" ✕"),
-        "does not hold 0.7995 too low", "0.7000 to 0.9000", "≥ 0.7500", "3 metric errors", "Look at refunds first.",
+        "does not hold 0.7995 too low", "0.7000 to 0.9000", "≥ 0.7505",
+        "3 errors, 2 of them agent errors", "Look at refunds first.",
         "refunds 50.0%", "P95 1.50 s", "manual-20261123-164111-0c86e8", "76ed26d1df2b6aff", "python agent:answer",
     ):  # fmt: skip
         assert part in said, part

@@ -16,6 +16,7 @@ import click
 from assay.datasets.choices import ON_BAD_CASE
 from assay.errors import InvalidInputError, Problem
 from assay.model.response_limits import MAX_ANSWER_BYTES
+from assay.reports.metric_text import number_text
 from assay.text.unsafe_text import clean, json_text, shorten, without_commands
 from assay_cli.exit_status import EXIT_GATE, EXIT_INFRASTRUCTURE, EXIT_USAGE
 from assay_cli.options import bad_case_option, check_address, debug_option, json_option, say_what_is_left_out
@@ -300,7 +301,7 @@ def _status(scorer: Scorer, found: Sequence[Score], *, gated: bool) -> int:
 def _value(info: MetricInfo, found: Score) -> str:
     if found.value is None:
         return found.status.value
-    return f"{found.value:.4f}" + (f" {info.unit}" if info.unit not in ("", "%") else "")
+    return number_text(found.value) + (f" {info.unit}" if info.unit not in ("", "%") else "")
 
 
 def _verdict(found: Score, *, gated: bool = True) -> str:
@@ -329,7 +330,7 @@ def _summary_document(summary: MetricSummary) -> dict[str, Any]:
 
 
 def _summary_line(summary: MetricSummary) -> str:
-    value = "-" if summary.value is None else f"{summary.value:.4f}"
+    value = "-" if summary.value is None else number_text(summary.value)
     parts = [f"{summary.metric}  {value}", f"scored {summary.n_scored}"]
     parts += [
         f"{name} {count}" for name, count in (("skipped", summary.n_skipped), ("errors", summary.n_error)) if count

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from assay.reports.csv_columns import SQL_METRICS, metric_kinds
+from assay.statistics.thresholds import TOLERANCE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,7 +41,14 @@ def _value(unit: str, value: float | None) -> str:
             return _share(value)
         case "s":
             return _seconds(value)
-    return "" if value is None else f"{value:.4f}".rstrip("0").rstrip(".")
+    return "" if value is None else _number(value)
+
+
+def _number(value: float) -> str:
+    """Return a value with four decimals, or four digits where it is too small or too large for them."""
+    if 0.00005 <= abs(value) < 1e15 or abs(value) <= TOLERANCE:
+        return f"{value:.4f}".rstrip("0").rstrip(".")
+    return f"{value:.4g}"
 
 
 def _share(value: float | None) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from assay.metrics import METRICS
 from assay.model.run import ScoreStatus
+from assay.statistics.thresholds import TOLERANCE
 from assay.text.unsafe_text import clean, shorten
 
 if TYPE_CHECKING:
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 
     from assay.model.run import CaseResult, MetricSummary, RunSettings, Score
 
+_SMALL, _LARGE = 0.00005, 1e9  # values between have four decimals
 _MOST_REASONS = 3  # of a metric that was not computed; the rows hold all
 _MOST_KEPT = 100
 _MOST_REASON_CHARS = 300
@@ -37,7 +39,21 @@ def value_text(unit: str, value: float | None) -> str:
             return f"{value:,.0f}"
         case "USD":
             return f"{value:.4g}"
+    return number_text(value)
+
+
+def number_text(value: float) -> str:
+    """Return a value without a unit: four decimals, or four digits where these would show nothing or fill a line."""
+    size = abs(value)
+    if size >= _LARGE or TOLERANCE < size < _SMALL:
+        return f"{value:.4g}"
     return f"{value:.4f}"
+
+
+def bound_text(unit: str, bound: float) -> str:
+    """Return a threshold or a target in its metric's unit, with every digit that it has."""
+    share = unit == "%"
+    return f"{bound * 100 if share else bound:.10g}{'%' if share else ' s' if unit == 's' else ''}"
 
 
 def seconds_text(value: float | None) -> str:

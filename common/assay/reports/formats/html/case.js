@@ -74,7 +74,13 @@ const assayCase = (() => {
     if (unit === "s") return seconds(value);
     if (unit === "tokens") return value.toLocaleString("en-US", {maximumFractionDigits: 0});
     if (unit === "USD") return String(Number(value.toPrecision(4)));
-    return value.toFixed(4);
+    return numberText(value);
+  }
+
+  function numberText(value) {
+    const size = Math.abs(value);
+    if (size < 1e9 && !(size > 1e-9 && size < 0.00005)) return value.toFixed(4);
+    return Number(value.toPrecision(4)).toExponential().replace(/e([+-])(\d)$/, "e$10$2");
   }
 
   const rounded = (text) => (Number.isFinite(Number(text)) ? String(Number(Number(text).toPrecision(4))) : text);

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import re
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from assay.metrics import METRICS
 from assay.reports.formats.html.svg import histogram, interval_bar, shares_bar
-from assay.reports.metric_text import count_text, partial_text, seconds_text, value_text
+from assay.reports.metric_text import bound_text, count_text, partial_text, seconds_text, value_text
+from assay.verdict.gates import actual_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 OUTCOME_NAMES = {"passed": "passed", "failed": "failed", "agent_error": "agent error", "no_verdict": "no verdict"}
 RULES = {"at_least": "≥", "more_than": ">", "at_most": "≤"}
 _SCALES = {"0 to 1": (0.0, 1.0), "-1 to 1": (-1.0, 1.0), "1 to 5": (1.0, 5.0), "1 to 5, whole numbers": (1.0, 5.0)}
-_GATE_METRIC = re.compile(r"\s*([A-Za-z_]\w*)(?:\.(\w+))?")
-_STATISTICS_IN_UNIT = (None, "mean", "p50", "p95", "p99", "max", "min")
 
 _MOST_GROUPS = 200  # of categories or tags in the summary; the list of cases can be filtered by any
 
@@ -80,17 +78,11 @@ class SummaryView:
         return [
             {
                 **gate,
-                "actual": value_text(self._unit_of_gate(gate["expression"]), gate["actual"]),
+                "actual": actual_text(gate["expression"], gate["actual"]),
                 "said": "; ".join(filter(None, (gate["reason"], gate.get("note")))),
             }
             for gate in self.summary["gates"]
         ]
-
-    def _unit_of_gate(self, expression: str) -> str:
-        found = _GATE_METRIC.match(expression)
-        if found is None or found[1] == "pass_rate":
-            return "%" if found else ""
-        return self.units.get(found[1], "") if found[2] in _STATISTICS_IN_UNIT else ""
 
     def metrics(self) -> list[dict[str, Any]]:
         """Return a line for the pass rate and for each metric, with its chart."""
@@ -110,8 +102,8 @@ class SummaryView:
             "name": name,
             "value": value_text(unit, value),
             "interval": " to ".join(value_text(unit, end) for end in interval) if interval else "",
-            "threshold": f"{sign} {value_text(unit, threshold)}" if threshold is not None else "",
-            "target": f"{sign} {value_text(unit, result['target'])}" if result.get("target") is not None else "",
+            "threshold": f"{sign} {bound_text(unit, threshold)}" if threshold is not None else "",
+            "target": f"{sign} {bound_text(unit, result['target'])}" if result.get("target") is not None else "",
             "meets": result.get("meets_threshold"),
             "meets_target": result.get("meets_target"),
             "passed": result["passed"],
@@ -132,7 +124,8 @@ class SummaryView:
         return shown
 
     def _missing(self, result: Mapping[str, Any]) -> str:
-        parts = (("n_skipped", "skipped"), ("n_error", "metric errors"), ("n_unanswered", "unanswered"))
+        # Agent errors without a value are among those that were skipped or could not be scored.
+        parts = (("n_skipped", "skipped"), ("n_error", "errors"), ("n_unanswered", "of them agent errors"))
         return ", ".join(f"{result[key]:,} {said}" for key, said in parts if result.get(key))
 
     def latency(self) -> list[Pair]:
