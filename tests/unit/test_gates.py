@@ -334,6 +334,8 @@ def test_a_target_is_reached_missed_or_unknown(gate: str, actual: float | None, 
         ("tokens <= 12000", 12345.6, "12346"),
         ("tokens <= 12000", 12000.4, "12000.4"),
         ("huge <= 1", 2.5e200, "2.5e+200"),
+        ("edited by hand >= 1e999", 0.5, "0.5"),
+        ("edited >= 1e999", 0.5, "0.5"),
         ("never >= 1", None, "-"),
     ],
 )

@@ -192,12 +192,14 @@ def _share_problem(gate: Gate) -> str:
 
 
 def _bound(number: str) -> float:
-    if number.endswith("%"):
-        return _bound(number[:-1].rstrip()) / 100
-    value = float(number)
+    value = _number(number)
     if not math.isfinite(value):
         raise SpecError(f"{number[:40]} is too large a number for a gate")
     return value
+
+
+def _number(text: str) -> float:
+    return float(text[:-1]) / 100 if text.endswith("%") else float(text)
 
 
 def _with_target(gate: Gate, op: str, target: float) -> Gate:
@@ -242,7 +244,7 @@ def actual_text(expression: str, actual: float | None) -> str:
     if actual is None:
         return "-"
     found = _PATTERN.fullmatch(expression)
-    bounds = {_bound(number) for number in found.group(3, 5) if number} if found else set()
+    bounds = {_number(number) for number in found.group(3, 5) if number} if found else set()
     for text in _rounded(actual):
         if float(text) not in bounds or _holds(actual, "==", float(text)):
             return text
