@@ -76,6 +76,19 @@ def test_payloads_in_every_field_run_nothing(browser: Chrome, tmp_path: Path) ->
     page.close()
 
 
+def test_a_long_id_leaves_the_other_columns_in_sight(browser: Chrome, tmp_path: Path) -> None:
+    """An id and a category without a space break, so that neither is wider than half the page."""
+    documents = three()
+    for found in documents:
+        named = next(row for row in found["rows"] if row["case_id"] == "c12")
+        named |= {"case_id": "c" * 190, "category": "k" * 190}
+    page = page_of(browser, tmp_path, documents)
+    width = "return Math.max(...[...document.querySelectorAll('.flipped :is(th, td)')].map(one => one.offsetWidth))"
+    assert "c" * 190 in page.run("return document.querySelector('.flipped').textContent")
+    assert page.run(width) < page.run("return innerWidth / 2")
+    page.close()
+
+
 def test_pages_meet_the_rules_of_accessibility(browser: Chrome, tmp_path: Path) -> None:
     """No rule of axe is broken by figures, list and case, in light or dark, with Arabic names."""
     arabic = "مناقصة إنارة الشوارع"
