@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from assay.comparison.model import FailOn, Verdict
 from assay.records import dataclass
-from assay.statistics.thresholds import exceeds
+from assay.statistics.thresholds import exceeds, text_apart
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -98,8 +98,9 @@ def _regressions(pair: PairComparison, one: MetricComparison, rules: DecisionRul
     if one.difference is not None and rules.max_drop is not None:
         drop = -one.difference if one.higher_is_better else one.difference
         if exceeds(drop, rules.max_drop):
+            shown = text_apart(drop, [rules.max_drop])
             yield (
-                f"{one.metric} of {pair.b} is {drop:.4g} worse than that of {pair.a}, more than the allowed "
+                f"{one.metric} of {pair.b} is {shown} worse than that of {pair.a}, more than the allowed "
                 f"{rules.max_drop:g}"
             )
     if rules.fail_on is not FailOn.NEVER and one.verdict is Verdict.A_BETTER:

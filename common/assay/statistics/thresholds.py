@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
 TOLERANCE = 1e-9
+_LARGE = 1e15
 
 
 def meets(value: float, threshold: float) -> bool:
@@ -25,3 +31,19 @@ def holds(value: float, rule: str, threshold: float) -> bool:
         case "at_most":
             return not exceeds(value, threshold)
     raise ValueError(f"there is no rule {rule!r}")
+
+
+def text_apart(value: float, bounds: Collection[float], digits: int = 4) -> str:
+    """Return a value with so many digits that it does not look equal to what it is compared with.
+
+    Args:
+        value: The value; digits before its point are in full.
+        bounds: What it is compared with.
+        digits: Where these are enough, as many as these.
+    """
+    for count in (digits, digits + 3, 12):
+        text = f"{value:.{count}g}"
+        text = f"{value:.0f}" if "e+" in text and abs(value) < _LARGE else text
+        if float(text) not in bounds or abs(float(text) - value) <= TOLERANCE:
+            return text
+    return repr(value)

@@ -28,13 +28,12 @@ from assay.metrics import METRICS
 from assay.model.run import GateOutcome
 from assay.parsing.names import unknown_name
 from assay.records import dataclass
-from assay.statistics.thresholds import TOLERANCE
+from assay.statistics.thresholds import TOLERANCE, text_apart
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
 _MAX_CHARS = 400
-_LARGE = 1e15
 _QUOTED = r'"(?:[^"\\]|\\.)*"'
 _SUBJECT = rf"[A-Za-z_]\w*(?:\.(?:{_QUOTED}|[\w-]+))*"
 _OP = r">=|<=|==|>|<"
@@ -244,15 +243,5 @@ def actual_text(expression: str, actual: float | None) -> str:
     if actual is None:
         return "-"
     found = _PATTERN.fullmatch(expression)
-    bounds = {_number(number) for number in found.group(3, 5) if number} if found else set()
-    for text in _rounded(actual):
-        if float(text) not in bounds or _holds(actual, "==", float(text)):
-            return text
-    return repr(actual)
-
-
-def _rounded(value: float) -> Iterator[str]:
-    """Yield a value with ever more digits, those before its point in full."""
-    for digits in (4, 7, 12):
-        text = f"{value:.{digits}g}"
-        yield f"{value:.0f}" if "e+" in text and abs(value) < _LARGE else text
+    bounds = [_number(number) for number in found.group(3, 5) if number] if found else []
+    return text_apart(actual, bounds)

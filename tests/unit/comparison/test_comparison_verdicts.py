@@ -596,6 +596,8 @@ def test_all_equal_and_all_without_values() -> None:
         (([0.9] * 20, [0.6] * 20), DecisionRules(FailOn.NEVER, max_drop=0.3), 0, ""),  # 0.9 - 0.6 rounds to above 0.3
         (disagreeing(3, 2, 50), DecisionRules(FailOn.NEVER, max_drop=0.01), 1, "0.02 worse than that of A"),
         (disagreeing(2, 10, 50), DecisionRules(max_drop=0.0), 0, ""),
+        (([0.85001] * 20, [0.8] * 20), DecisionRules(FailOn.NEVER, max_drop=0.05), 1, "is 0.05001 worse"),
+        (([0.850001] * 20, [0.8] * 20), DecisionRules(FailOn.NEVER, max_drop=0.05), 1, "is 0.050001 worse"),
     ],
 )
 def test_exit_statuses(columns: tuple[list[float], list[float]], rules: DecisionRules, status: int, said: str) -> None:

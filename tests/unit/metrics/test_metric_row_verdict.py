@@ -69,6 +69,8 @@ def test_reason(scores: list[Score], reason: str) -> None:
         ("semantic_similarity", 0.75, 0.749999, "semantic_similarity 0.749999 < 0.75"),
         ("semantic_similarity", 0.75, 0.74999998, "semantic_similarity 0.74999998 < 0.75"),
         ("latency", 4.0, 31.25, "latency 31.2 > 4"),
+        ("tokens", 12000.0, 12345.0, "tokens 12345 > 12000"),
+        ("tokens", 12000.0, 12001.0, "tokens 12001 > 12000"),
     ],
 )
 def test_a_missed_threshold_is_shown_with_its_value(name: str, threshold: float, value: float, reason: str) -> None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from assay.model.agent_response import AgentErrorKind, AgentStatus
 from assay.model.run import Score, ScoreStatus
+from assay.statistics.thresholds import text_apart
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -80,8 +81,4 @@ def _complaint_of(score: Score) -> str:
     if score.value == threshold:
         return f"{score.metric} {score.value:g} is not more than {threshold:g}"
     sign = "<" if score.value < threshold else ">"
-    # Enough digits that the two numbers do not look equal.
-    shown = next(
-        text for text in (f"{score.value:.3g}", f"{score.value:.6g}", repr(score.value)) if float(text) != threshold
-    )
-    return f"{score.metric} {shown} {sign} {threshold:g}"
+    return f"{score.metric} {text_apart(score.value, [threshold], 3)} {sign} {threshold:g}"
