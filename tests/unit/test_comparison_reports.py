@@ -32,6 +32,7 @@ from assay.reports.charts.fonts import Fonts
 from assay.reports.comparison import plots
 from assay.reports.comparison.cases_csv import write_cases
 from assay.reports.comparison.document import comparison_document
+from assay.reports.comparison.figures import Figures
 from assay.reports.comparison.markdown import comparison_markdown
 from assay.reports.comparison.sentences import banners, cautions, verdict_sentence
 from assay.reports.comparison.text import comparison_lines
@@ -246,6 +247,13 @@ def test_a_difference_that_rounds_to_nothing_has_no_minus(of_two: ComparisonRepo
     ]
     report = replace(of_two, comparison=replace(of_two.comparison, variants=tuple(variants)))
     assert "mean tokens: A 363, B 363 (+0)" in comparison_lines(report)
+
+
+def test_very_large_values_have_four_digits() -> None:
+    """A formula's value of 2e200 is no line of two hundred digits; one of 14 digits is shown in full."""
+    figures = Figures(decimals=2)
+    assert figures.interval((-2.5e200, 12_345_678_901_234.0)) == "[-2.5e+200, 12,345,678,901,234.00]"
+    assert figures.difference(3e15) == "+3e+15"
 
 
 def test_a_setting_that_is_empty_is_shown_as_none(of_two: ComparisonReport) -> None:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from assay.reports.comparison.comparison_report import ComparisonReport
 
 _MOST_DECIMALS = 8
+_LARGE = 1e15  # values from here on have four digits
 _LEAST_DECIMALS = {"tokens": 0}
 _SHOWN_UNITS = frozenset({"s", "USD"})
 _SMALLEST_P = 0.0001
@@ -35,11 +36,18 @@ class Figures:
 
     def value(self, value: float | None) -> str:
         """Return a value; a dash where there is none."""
-        return NONE if value is None else _without_sign_of_zero(f"{value:,.{self.decimals}f}")
+        return self._text(value, "")
 
     def difference(self, value: float | None) -> str:
         """Return a difference with its sign; a dash where there is none."""
-        return NONE if value is None else _without_sign_of_zero(f"{value:+,.{self.decimals}f}")
+        return self._text(value, "+")
+
+    def _text(self, value: float | None, sign: str) -> str:
+        if value is None:
+            return NONE
+        if abs(value) >= _LARGE:
+            return f"{value:{sign}.4g}"
+        return _without_sign_of_zero(f"{value:{sign},.{self.decimals}f}")
 
     def interval(self, interval: tuple[float, float] | None, *, signed: bool = False) -> str:
         """Return an interval in brackets; the empty text where there is none."""
