@@ -67,7 +67,7 @@ def test_the_time_left_of_a_resumed_run_leaves_out_its_start(capsys: pytest.Capt
 
 
 def test_a_pause_before_a_resume_is_not_told(capsys: pytest.CaptureFixture[str]) -> None:
-    """A resumed run sends its earlier events first; only a state that it is in, or comes to, is told."""
+    """A resumed run sends its earlier events first; only a state that it is in, or comes to, is shown."""
     run = replace(going(4), last_sequence=3)
     with make_progress(run, hidden=False) as progress:
         progress.take(run)

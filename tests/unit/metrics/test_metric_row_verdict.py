@@ -71,6 +71,7 @@ def test_reason(scores: list[Score], reason: str) -> None:
         ("latency", 4.0, 31.25, "latency 31.2 > 4"),
         ("tokens", 12000.0, 12345.0, "tokens 12345 > 12000"),
         ("tokens", 12000.0, 12001.0, "tokens 12001 > 12000"),
+        ("quality", 3.0, 3.0 - 1e-12, "quality 3 is not more than 3"),
     ],
 )
 def test_a_missed_threshold_is_shown_with_its_value(name: str, threshold: float, value: float, reason: str) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from assay.model.agent_response import AgentErrorKind, AgentStatus
 from assay.model.run import Score, ScoreStatus
-from assay.statistics.thresholds import text_apart
+from assay.statistics.thresholds import TOLERANCE, text_apart
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -78,7 +78,7 @@ def _complaint_of(score: Score) -> str:
     threshold = score.detail.get("threshold")
     if score.value is None or threshold is None:
         return f"{score.metric}: the answer differs from the reference"
-    if score.value == threshold:
+    if abs(score.value - threshold) <= TOLERANCE:
         return f"{score.metric} {score.value:g} is not more than {threshold:g}"
     sign = "<" if score.value < threshold else ">"
     return f"{score.metric} {text_apart(score.value, [threshold], 3)} {sign} {threshold:g}"
