@@ -71,6 +71,25 @@ def test_a_count_of_a_provider_that_cannot_be_is_not_known() -> None:
     assert token_usage(input=2**62, output=2**62, **counts) is None
 
 
+@pytest.mark.parametrize(
+    ("said", "read"),
+    [
+        ((1000, 10, 6010, 5000), TokenUsage(1000, 5010, 6010, reasoning=5000)),
+        ((1000, 10, 6010, None), TokenUsage(1000, 5010, 6010)),
+        ((1000, 5010, 6010, 5000), TokenUsage(1000, 5010, 6010, reasoning=5000)),
+        ((1000, 10, None, 5000), TokenUsage(1000, 5010, reasoning=5000)),
+        ((1000, 10, 1005, None), TokenUsage(1000, 10, 1005)),
+        ((0, 0, 40, None), TokenUsage(0, 0, 40)),
+        ((1000, 10, None, 10**30), TokenUsage(1000, 10, reasoning=10)),
+    ],
+)
+def test_thoughts_beside_the_output_are_output(said: tuple[int, int, int | None, int | None], read: TokenUsage) -> None:
+    """They are paid for as output, whether or not the service counts them as that."""
+    count, output, total, reasoning = said
+    usage = token_usage(input=count, output=output, total=total, cache_read=None, cache_write=None, reasoning=reasoning)
+    assert usage == read
+
+
 def test_a_reply_costs_an_amount_whatever_the_price() -> None:
     """A price that makes each call cost more than any quota gives the largest amount."""
     reply = Reply("a", tokens=TokenUsage(input=1000, output=1))

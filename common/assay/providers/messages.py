@@ -175,10 +175,16 @@ def token_usage(
     cache_write: int | None,
     reasoning: int | None,
 ) -> TokenUsage | None:
-    """Return usage from inclusive counts, each part cut to its whole; None where nothing is known.
+    """Return usage, inclusive and each part cut to its whole; None where nothing is known.
 
-    A count that no call can have is not known.
+    A count that no call can have is not known. Some services count thoughts beside the output (xAI, gateways to
+    Gemini): they are paid for as output, so the output is at least what the total has beyond the input, or, where no
+    total is given and the thoughts are more than the output, the sum of both.
     """
+    if input and output is not None and total is not None:
+        output = max(output, total - input)
+    elif output is not None and total is None and (possible_tokens(reasoning) or 0) > output:
+        output += reasoning or 0
     read = _part(cache_read, input)
     written = _part(cache_write, None if input is None else input - (read or 0))
     counts = (input, output, total, read, written, _part(reasoning, output))
