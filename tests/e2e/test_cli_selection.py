@@ -71,26 +71,28 @@ def test_validate_selects_cases_as_run_does(tagged: Cli) -> None:
     assert "qa.jsonl: 2 of 10 cases, " in tagged.run("validate", "--tag", "hard", "--case", "c[13]").stdout
     refused = tagged.run("validate", "assay.yaml", "--tag", "hrad", status=2)
     assert "has no case with the tag 'hrad'; did you mean 'hard'?" in refused.stderr
-    assert "qa.jsonl: 3 cases, " in tagged.run("validate", "--limit", "3").stdout
+    assert "qa.jsonl: 3 of 10 cases, " in tagged.run("validate", "--limit", "3").stdout
 
 
 def test_a_run_over_part_of_a_dataset_says_so_wherever_it_is_shown(tagged: Cli) -> None:
     """Progress, summary, `runs show` and `runs list` tell the cases; a run over all of them has no such line."""
     done = tagged.run("run", "assay.yaml", "--tag", "hard", "--category", "orders", "--limit", "2")
     assert "2 of 10 cases over qa.jsonl: tag hard, category orders, only the first 2" in done.stderr
-    said = "cases  2 of 10: tag hard, category orders, only the first 2"
+    said = "2 of 10 cases: tag hard, category orders, only the first 2"
     assert said in done.stdout.splitlines()
+    assert done.stdout.splitlines()[-1].startswith("verdict  ")
+    assert done.stdout.splitlines()[-1].endswith(said)
     assert said in tagged.run("runs", "show", "latest").stdout.splitlines()
     assert "2 of 10 cases" in tagged.run("runs", "list", "--limit", "1").stdout
     (listed,) = json.loads(tagged.run("runs", "list", "--limit", "1", "--json").stdout)
     assert listed["selection"]["matched_count"] == 3
     one = tagged.run("run", "assay.yaml", "--limit", "1")
-    assert ": 1 case over qa.jsonl: only the first 1\n" in one.stderr
+    assert ": 1 of 10 cases over qa.jsonl: only the first 1\n" in one.stderr
     assert "1 rows" not in one.stdout
     for arguments in ((), ("--limit", "10")):
         whole = tagged.run("run", "assay.yaml", *arguments, status=1)
         assert "10 cases over qa.jsonl\n" in whole.stderr
-        assert "\ncases  " not in whole.stdout
+        assert " of 10 cases" not in whole.stdout
         assert json.loads(tagged.run("runs", "show", "latest", "--json").stdout)["selection"] is None
 
 
@@ -99,7 +101,7 @@ def test_a_run_is_announced_under_the_name_of_its_own_file(tagged: Cli) -> None:
     (tagged.folder / "copy.jsonl").write_text((tagged.folder / "qa.jsonl").read_text())
     for name in ("qa.jsonl", "copy.jsonl"):
         done = tagged.run("run", "assay.yaml", "--dataset", name, "--limit", "1")
-        assert f"1 case over {name}:" in done.stderr
+        assert f"1 of 10 cases over {name}:" in done.stderr
         assert json.loads(tagged.run("runs", "show", "latest", "--json").stdout)["dataset"]["name"] == name
 
 

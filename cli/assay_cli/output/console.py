@@ -12,6 +12,7 @@ from assay.reports.judging_text import canary_line, judging_line, jury_lines
 from assay.reports.metric_text import Uncomputed, count_text, partial_text, seconds_text, units_of, value_text
 from assay.reports.recommendations import recommendations
 from assay.reports.run_description import selection_line
+from assay.reports.selected_cases import selected_cases
 from assay.text.unsafe_text import clean, shorten, without_commands
 from assay.verdict.gates import actual_text
 from assay.verdict.run_verdict import criteria_of, run_verdict
@@ -151,8 +152,9 @@ class ConsoleSummary:
         said = "; ".join(clean(reason) for reason in verdict.reasons[:_MAX_REASONS])
         more = f"; and {len(verdict.reasons) - _MAX_REASONS} more" if len(verdict.reasons) > _MAX_REASONS else ""
         notes = [clean(note) for note in verdict.notes]
-        rate = _pass_rate(summary)
-        return "\n".join([*notes, f"verdict  {self._paint(verdict.status.value)}  {said}{more}  {rate}"])
+        selected = selected_cases(self._run)
+        figures = "  ".join([_pass_rate(summary), *([selected.sentence] if selected is not None else [])])
+        return "\n".join([*notes, f"verdict  {self._paint(verdict.status.value)}  {said}{more}  {figures}"])
 
     def _counts(self, summary: RunSummary) -> str:
         counts = self._run.counts

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from assay.model.run import CaseResult, Run
 from assay.reports.document import dataset_document, judging_document, row_document, stopped_document, verdict_document
 from assay.reports.run_description import description_document
+from assay.reports.selected_cases import selected_document
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,6 +44,7 @@ def full(run: Run) -> dict[str, Any]:
             "judging": judging_document(run.summary.judging),
             "stopped_early": stopped_document(run.summary.stopped_early),
             **verdict_document(run.summary),
+            "selection": selected_document(run),
         }
     return {
         **brief(run),

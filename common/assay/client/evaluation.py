@@ -9,6 +9,7 @@ from assay.client.frames import arrow_table, data_frame, metric_records, row_rec
 from assay.model.by_metric import ByMetric
 from assay.reports.metric_intervals import MetricIntervals
 from assay.reports.metric_text import units_of, value_text
+from assay.reports.selected_cases import SelectedCases, selected_cases
 from assay.verdict.run_verdict import VerdictStatus, run_verdict
 
 if TYPE_CHECKING:
@@ -35,6 +36,8 @@ class Evaluation:
         passed = "no row has a verdict"
         if summary.pass_rate is not None:
             passed = f"{summary.passed:,} of {summary.decided:,} rows passed ({summary.pass_rate:.1%})"
+        if self.selection is not None:
+            passed += f", {self.selection.sentence}"
         units = units_of(self.run.settings)
         shown = [
             f"{metric.metric} {value_text(units.get(metric.metric, ''), metric.value)}"
@@ -64,6 +67,11 @@ class Evaluation:
     def reasons(self) -> tuple[str, ...]:
         """Why the verdict is what it is, as sentences."""
         return run_verdict(self.summary).reasons
+
+    @property
+    def selection(self) -> SelectedCases | None:
+        """Which part of its dataset the run is over, with `selected`, `total` and `sentence`; None for all of it."""
+        return selected_cases(self.run)
 
     @property
     def passed(self) -> bool:

@@ -67,7 +67,7 @@ class CaseReader:
         self.container = "objects"
         self.shape = "plain"
         self.count = 0
-        self.is_cut = False  # whether there are records after the limit
+        self.unread_count: int | None = 0  # records after the limit; None where the file breaks off there
         self.skipped_count = 0
         self.recorded_count = 0
         self.reference_count = 0
@@ -90,13 +90,13 @@ class CaseReader:
         Raises:
             BadFileError: The file cannot be read any further.
         """
-        for record in self._records():
+        for record in self._records(counts_unread=True):
             if self._selector is not None or not self._survey_plain(record):
                 case = self._case(record)
                 if case is not None and (self._selector is None or self._selector.takes(case)):
                     self._count(case, record)
 
-    def _records(self) -> Iterator[Record]:
+    def _records(self, *, counts_unread: bool = False) -> Iterator[Record]:
         container, records = self._source.open()
         if container is not None:
             self.container = container.name
@@ -115,8 +115,21 @@ class CaseReader:
         for seen, record in enumerate(itertools.chain(head, records), start=1):
             yield record
             if seen - self.skipped_count == self._limit:
-                self.is_cut = _has_more(unread)
+                self.unread_count = self._unread_count(unread) if counts_unread else None
                 break
+
+    def _unread_count(self, records: Iterator[Record]) -> int | None:
+        """Return how many cases follow the limit, without checking them; None where the file breaks off."""
+        count = 0
+        try:
+            for record in records:
+                if self._format is None and isinstance(record.data, dict):
+                    layout = self._field_map.layout(record.data)
+                    count -= "skip" in layout.sources and is_skipped(record.data, layout, [])
+                count += 1
+        except BadFileError:
+            return None
+        return count
 
     def _count(self, case: Case, record: Record) -> None:
         self.optional_fields.take(case, record)
@@ -291,14 +304,6 @@ class CaseReader:
             record=record,
             name=layout.sources.get("id", ("id",))[0],
         )
-
-
-def _has_more(records: Iterator[Record]) -> bool:
-    """Return whether a file has more data, of any kind."""
-    try:
-        return next(records, None) is not None
-    except BadFileError:
-        return True
 
 
 def _problem_of(chosen: Format, part: Record) -> BadRecordError | None:

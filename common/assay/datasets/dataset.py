@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import field
+from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -198,7 +198,6 @@ class Dataset:
             warnings.append(Problem(said, file=file))
         if selector is not None and (odd := selector.warning()):
             warnings.append(Problem(odd, file=file))
-        cut = self._selection if reader.is_cut else None
         return DatasetInfo(
             path=self._source.path,
             name=self._source.name,
@@ -214,8 +213,16 @@ class Dataset:
             left_out=diagnostics.left_out(),
             optional_fields=reader.optional_fields.found(),
             checks=dict(sorted(reader.optional_fields.checks.items())),
-            selection=selector.counted() if selector is not None else cut,
+            selection=selector.counted() if selector is not None else self._cut_at_limit(reader),
         )
+
+    def _cut_at_limit(self, reader: CaseReader) -> CaseSelection | None:
+        """Return the limit with the count of cases that it was taken from; None where it leaves nothing out."""
+        unread = reader.unread_count
+        if unread == 0:
+            return None
+        total = None if unread is None else reader.count + unread
+        return replace(self._selection, matched_count=total, total_count=total)
 
 
 def _records(count: int) -> str:
@@ -253,7 +260,7 @@ def open_dataset(
         path: A JSON, JSON Lines, CSV, TSV or YAML file, which may be compressed with gzip.
         field_map: Canonical field to the dataset's own name for it; an empty name switches the field off.
         encoding: The file's encoding; None means UTF-8, or what its byte order mark says.
-        selection: Which cases to take; with a limit alone, the file is checked and read as far as the limit.
+        selection: Which cases to take; with a limit alone, cases after the limit are counted and not checked.
         failed_cases: The ids of the cases that failed in the run that `selection.failed_of` names.
         on_bad_case: "refuse" the dataset for a record that is wrong, or "skip" the record, count and list it.
         format: The format to read it as, e.g. "deepeval" or "plain"; None means what the records look like.

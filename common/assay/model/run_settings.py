@@ -187,9 +187,9 @@ class CaseSelection:
         failed_of: A run: the case must have a row in it that failed or has an error. Its id, a unique beginning of the
             id, or "latest"; the id where it is stored.
         limit: Only the first so many of these cases; None for all.
-        matched_count: Cases that meet the conditions, before the limit; None until the dataset is read, and where
-            reading ended at the limit.
-        total_count: Cases of the whole dataset; None as before.
+        matched_count: Cases that meet the conditions, before the limit; None until the dataset is read, and where the
+            file breaks off after the limit.
+        total_count: Cases of the whole dataset, not checked after a limit without conditions; None as before.
     """
 
     cases: Sequence[str] = ()

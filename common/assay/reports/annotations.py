@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from assay.reports.case_outcomes import Outcome, case_outcomes, gate_outcome, worst_first
+from assay.reports.selected_cases import selection_sentence
 from assay.text.unsafe_text import clean, shorten
 from assay.verdict.gates import actual_text
 
@@ -23,14 +24,15 @@ _MESSAGE_CHARS = 500
 
 
 def annotation_lines(report: Report, environ: Mapping[str, str] = os.environ) -> list[str]:
-    """Return the workflow commands; none for a run whose verdict is no failure.
+    """Return the workflow commands: the errors of a run that fails; of one that passes, which cases were selected.
 
     Args:
         report: The report.
         environ: Holds GITHUB_WORKSPACE, which paths are relative to; without it they are as the document has them.
     """
+    selection = selection_sentence(report.head)
     if report.head["summary"]["exit_status"] == 0:
-        return []
+        return [_notice(report.head, selection, environ)] if selection else []
     gates = list(itertools.islice(_gates(report.head, environ), MOST_ANNOTATIONS))
     return [*gates, *_cases(report, MOST_ANNOTATIONS - len(gates), environ)]
 
@@ -50,13 +52,19 @@ def _gates(head: Mapping[str, Any], environ: Mapping[str, str]) -> Iterator[str]
     ]
     if not missed:
         reasons = "; ".join(summary["reasons"]) or "the run could not be decided"
+        reasons = "; ".join(filter(None, (reasons, selection_sentence(head))))
         yield _line(spec, None, f"{head['run']['name']}: {summary['overall_status']}", reasons, environ)
     for gate in missed:
         value = gate["actual"]
         actual = "not computed" if value is None else f"actual {actual_text(gate['expression'], value)}"
         title = f"{gate['source']} {gate['outcome'].upper()}: {gate['expression']}"
-        message = "; ".join(filter(None, (actual, gate["reason"], gate.get("note"))))
+        message = "; ".join(filter(None, (actual, gate["reason"], gate.get("note"), selection_sentence(head))))
         yield _line(spec, _line_of(spec, gate["expression"]), title, message, environ)
+
+
+def _notice(head: Mapping[str, Any], selection: str, environ: Mapping[str, str]) -> str:
+    title = f"{head['run']['name']}: {head['summary']['overall_status']}"
+    return _line(head["run"].get("spec_path") or "", None, title, selection, environ, command="notice")
 
 
 def _cases(report: Report, count: int, environ: Mapping[str, str]) -> Iterator[str]:
@@ -77,7 +85,9 @@ def _line_of(spec: str, expression: str) -> int | None:
     return next((number for number, line in enumerate(lines, 1) if expression in line), None)
 
 
-def _line(path: str, line: int | None, title: str, message: str, environ: Mapping[str, str]) -> str:
+def _line(
+    path: str, line: int | None, title: str, message: str, environ: Mapping[str, str], *, command: str = "error"
+) -> str:
     properties = {
         "file": _relative(path, environ.get("GITHUB_WORKSPACE", "")),
         "line": "" if line is None else str(line),
@@ -85,7 +95,7 @@ def _line(path: str, line: int | None, title: str, message: str, environ: Mappin
     }
     shown = ",".join(f"{name}={_property(value)}" for name, value in properties.items() if value)
     text = clean(message, keep_lines=True)
-    return f"::error {shown}::{_data(text if len(text) <= _MESSAGE_CHARS else text[: _MESSAGE_CHARS - 1] + '…')}"
+    return f"::{command} {shown}::{_data(text if len(text) <= _MESSAGE_CHARS else text[: _MESSAGE_CHARS - 1] + '…')}"
 
 
 def _relative(path: str, workspace: str) -> str:

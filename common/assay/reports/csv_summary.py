@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from assay.reports.csv_columns import SQL_METRICS, metric_kinds
+from assay.reports.selected_cases import selection_sentence
 from assay.statistics.thresholds import TOLERANCE
 
 if TYPE_CHECKING:
@@ -14,7 +15,10 @@ if TYPE_CHECKING:
 
 
 def summary_lines(report: Report) -> Iterator[tuple[str, str]]:
-    """Yield the lines: nine that every run has, agent errors, rows without a verdict, one for each further metric."""
+    """Yield the lines: nine that every run has, agent errors, rows without a verdict, one for each further metric.
+
+    A run over a part of its dataset, and one that is partial, say so at the end.
+    """
     summary, results = report.head["summary"], report.head["results"]
     kinds = metric_kinds(report.head)
     yield "Total Queries", str(report.row_count)
@@ -31,6 +35,8 @@ def summary_lines(report: Report) -> Iterator[tuple[str, str]]:
     for name, result in results.items():
         if kinds[name] not in (*SQL_METRICS, "latency"):
             yield name, _value(result.get("unit", ""), result["value"])
+    if selection := selection_sentence(report.head):
+        yield "Selection", selection
     if summary.get("partial"):
         yield "Partial", f"{report.row_count} of {summary['total']} rows"
 

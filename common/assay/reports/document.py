@@ -15,7 +15,7 @@ from assay.model.agent_response import response_to_json
 from assay.parsing.names import writable
 from assay.reports.metric_text import units_of
 from assay.reports.recommendations import recommendations
-from assay.reports.run_description import selection_document
+from assay.reports.selected_cases import selected_document, selection_document
 from assay.statistics.intervals import wilson
 from assay.verdict.run_verdict import criteria_of, run_verdict
 from assay.verdict.stopping_text import stopped_sentence
@@ -69,6 +69,7 @@ def head_document(
         },
         "summary": {
             **verdict_document(summary),
+            "selection": selected_document(run),
             "failed_criteria": list(summary.failed_criteria),
             "skipped_criteria": list(summary.skipped_criteria),
             "recommendations": recommendations(run),

@@ -16,6 +16,7 @@ from typing import IO, TYPE_CHECKING, Any
 from assay.reports.case_outcomes import CaseOutcome, Outcome, case_outcomes, gate_outcome
 from assay.reports.metric_text import count_text, partial_text
 from assay.reports.run_times import run_time_s
+from assay.reports.selected_cases import selection_sentence
 from assay.text.xml_text import legal_xml, xml_attribute, xml_text
 from assay.verdict.gates import actual_text
 
@@ -89,6 +90,9 @@ def write_junit(
     file.write(_properties(report, plan))
     for case in plan.written(case_outcomes(report.rows())):
         file.write(_case(head, case, plan.detail))
+    if selection := selection_sentence(head):
+        # Many readers show the output of a suite and not its properties.
+        file.write(f"  <system-out>{xml_text(selection)}</system-out>\n")
     file.write(" </testsuite>\n")
     for suite, cases in suites:
         if cases:
@@ -214,7 +218,8 @@ def _gate_cases(head: Head) -> Sequence[tuple[Outcome, str]]:
         actual = (
             "not computed" if gate["actual"] is None else f"actual {actual_text(gate['expression'], gate['actual'])}"
         )
-        message = "; ".join(filter(None, (f"{expression}: {actual}", gate["reason"], gate.get("note"))))
+        said = (f"{expression}: {actual}", gate["reason"], gate.get("note"), selection_sentence(head))
+        message = "; ".join(filter(None, said))
         inside = "" if outcome is Outcome.PASSED else _complaint(outcome, message, "")
         found.append((outcome, _testcase(_class(head, "gates"), name, place, 0.0, inside)))
     return found
@@ -229,6 +234,8 @@ def _properties(report: Report, plan: _Plan) -> str:
         "assay_version": run["assay_version"],
         "verdict": summary["overall_status"],
     }
+    if selection := selection_sentence(head):
+        properties["selection"] = selection
     if summary.get("partial"):
         properties["partial"] = partial_text(report.row_count, summary["total"])
     if plan.detail is not Detail.ALL:

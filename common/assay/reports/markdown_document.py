@@ -11,6 +11,7 @@ from assay.metrics.core.embedding import vectors_text
 from assay.reports.case_outcomes import CaseOutcome, Outcome, case_outcomes, worst_first
 from assay.reports.metric_text import count_text, partial_text, value_text
 from assay.reports.run_times import run_time_s
+from assay.reports.selected_cases import selection_sentence
 from assay.text.markdown_text import markdown_code, markdown_prose
 from assay.verdict.gates import actual_text
 
@@ -100,7 +101,10 @@ def _opening(report: Report, decision: Decision | None) -> Iterator[str]:
     if decision is not None and against:
         yield f"Against the baseline: {against} ({_sentences(decision.reasons)}). The run by itself: {verdict}."
         yield ""
-    counts = [_pass_rate(summary)]
+    selection = selection_sentence(head)
+    # Markdown takes a number at the start of a text for one of a list, and would have it escaped.
+    part = [f"**{markdown_prose(f'over {selection}', _SENTENCE_CHARS)}**"] if selection else []
+    counts = [_pass_rate(summary), *part]
     if summary["agent_errors"]:
         counts.append(count_text(summary["agent_errors"], "agent error"))
     if undecided := report.row_count - summary["decided"]:

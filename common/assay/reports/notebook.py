@@ -6,6 +6,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from assay.reports.metric_text import count_text, partial_text, seconds_text, value_text
+from assay.reports.selected_cases import selection_sentence
 from assay.text.unsafe_text import shorten
 from assay.verdict.gates import actual_text
 
@@ -44,9 +45,11 @@ def run_html(head: Mapping[str, Any]) -> str:
     latency, colour = summary["latency"], _COLOURS.get(status, "inherit")
     times = f"latency P50 {seconds_text(latency['p50_s'])}, P95 {seconds_text(latency['p95_s'])}"
     why = _text(partial + "; ".join(summary["reasons"]))
+    selection = selection_sentence(head)
+    selected = f" · <strong>{_text(selection)}</strong>" if selection else ""
     about = f"{_text(run['name'])} · <code>{_text(run['run_id'])}</code> · {count_text(summary['total'], 'row')}"
     parts = [
-        f'<p style="margin:0 0 4px"><strong style="color:{colour}">{escape(status)}</strong> {why}</p>',
+        f'<p style="margin:0 0 4px"><strong style="color:{colour}">{escape(status)}</strong> {why}{selected}</p>',
         f'<p style="margin:0 0 8px">{about}, {passed} · {times}</p>',
         _table(("metric", "value", "95 % interval", "rows", "threshold"), rows),
     ]
@@ -59,7 +62,7 @@ def run_markdown(head: Mapping[str, Any]) -> str:
     """Return the same in a few lines of text, for what shows no HTML."""
     summary = head["summary"]
     rate = "no row has a verdict" if summary["pass_rate"] is None else f"pass rate {summary['pass_rate']:.1%}"
-    return f"{summary['overall_status']}, {rate}"
+    return ", ".join(filter(None, (summary["overall_status"], rate, selection_sentence(head))))
 
 
 def runs_html(records: Sequence[Mapping[str, Any]]) -> str:

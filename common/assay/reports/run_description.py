@@ -5,14 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from assay.reports.metric_text import count_text
+from assay.reports.selected_cases import selected_cases, selection_document
 from assay.text.unsafe_text import shorten
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from assay.model.run import Run
 
-    from assay.model.run import CaseSelection, Run
-
-_MOST_VALUES = 4
 _VALUE_CHARS = 60
 _LINE_CHARS = 200
 _SHORT_CHARS = 100
@@ -20,20 +18,17 @@ _SHORT_CHARS = 100
 
 def cases_over_dataset(run: Run) -> str:
     """Return how many cases of which dataset a run is over, and how they were selected."""
-    reading, conditions = run.settings.dataset, _conditions(run.settings.selection)
+    reading, selected = run.settings.dataset, selected_cases(run)
     # An orchestrator of an older version may name the dataset as a client did that uploaded an equal one before.
     name = reading.file if reading is not None else run.dataset.name
     repeats = f", {run.settings.repeats} times each" if run.settings.repeats > 1 else ""
-    return f"{_cases(run)} over {name}{repeats}{': ' if conditions else ''}{conditions}"
+    return f"{_cases(run)} over {name}{repeats}{f': {selected.why}' if selected is not None else ''}"
 
 
 def selection_line(run: Run) -> str:
     """Return which cases of a dataset a run is over; the empty text where it is over all of them."""
-    selection, conditions = run.settings.selection, _conditions(run.settings.selection)
-    if selection is None or not conditions:
-        return ""
-    share = f"{run.dataset.case_count} of {selection.total_count}: " if selection.total_count is not None else ""
-    return f"cases  {shorten(share + conditions, _LINE_CHARS)}"
+    selected = selected_cases(run)
+    return shorten(selected.sentence, _LINE_CHARS) if selected is not None else ""
 
 
 def description_lines(run: Run) -> list[str]:
@@ -78,48 +73,11 @@ def description_document(run: Run) -> dict[str, Any]:
     }
 
 
-def selection_document(selection: CaseSelection | None) -> dict[str, Any] | None:
-    """Return which cases of a dataset a run is over; null for all of them."""
-    if selection is None:
-        return None
-    return {
-        "cases": list(selection.cases),
-        "tags": list(selection.tags),
-        "categories": list(selection.categories),
-        "failed_of": selection.failed_of or None,
-        "limit": selection.limit,
-        "matched_count": selection.matched_count,
-        "total_count": selection.total_count,
-    }
-
-
 def _cases(run: Run) -> str:
-    selection, count = run.settings.selection, run.dataset.case_count
-    if selection is None or selection.total_count is None:
-        return count_text(count, "case")
-    return f"{count} of {count_text(selection.total_count, 'case')}"
-
-
-def _conditions(selection: CaseSelection | None) -> str:
-    if selection is None:
-        return ""
-    said = [
-        f"{what} {_any_of(values)}"
-        for what, values in (("case", selection.cases), ("tag", selection.tags), ("category", selection.categories))
-        if values
-    ]
-    if selection.failed_of:
-        said.append(f"failed in {selection.failed_of}")
-    limit, matched = selection.limit, selection.matched_count
-    if limit is not None and (matched is None or limit < matched):
-        said.append(f"only the first {limit}")
-    return ", ".join(said)
-
-
-def _any_of(values: Sequence[str]) -> str:
-    named = [shorten(value, _VALUE_CHARS) for value in values[:_MOST_VALUES]]
-    more = [f"{len(values) - _MOST_VALUES} more"] if len(values) > _MOST_VALUES else []
-    return " or ".join([*named, *more])
+    selected = selected_cases(run)
+    if selected is None or selected.total is None:
+        return count_text(run.dataset.case_count, "case")
+    return f"{selected.selected:,} of {count_text(selected.total, 'case')}"
 
 
 def _labels(run: Run) -> str:

@@ -28,15 +28,28 @@ def test_only_selected_cases_are_counted_and_read() -> None:
 @pytest.mark.parametrize(("limit", "is_cut"), [(5, True), (6, False), (7, False)])
 def test_a_limit_that_leaves_nothing_out_is_no_selection(limit: int, is_cut: bool) -> None:
     """A run over all cases is one over the whole dataset, whatever the limit."""
-    selection = CaseSelection(limit=limit)
-    assert records_dataset(RECORDS, selection=selection).check().selection == (selection if is_cut else None)
+    counted = CaseSelection(limit=limit, matched_count=6, total_count=6)
+    info = records_dataset(RECORDS, selection=CaseSelection(limit=limit)).check()
+    assert info.selection == (counted if is_cut else None)
 
 
-def test_what_follows_a_limit_may_be_broken(write: Write) -> None:
-    """With a limit alone, reading ends at the limit; the selection says that the file has more."""
-    name = write("x.jsonl", '{"question": "q", "answer": "a"}\n{broken\n')
+@pytest.mark.parametrize(
+    ("name", "text", "total"),
+    [
+        ("x.jsonl", '{"question": "q", "answer": "a"}\n{broken\n', 2),
+        ("x.json", '[{"question": "q", "answer": "a"}, {broken', None),
+        ("x.jsonl", '{"question": "q"}\n{"question": "r", "skip": true}\n{"question": "s"}\n', 2),
+    ],
+)
+def test_what_follows_a_limit_is_counted_and_may_be_broken(
+    write: Write, name: str, text: str, total: int | None
+) -> None:
+    """With a limit alone, cases after it are counted and not checked; a file that breaks off has no known total."""
+    name = write(name, text)
     info = open_dataset(name, selection=CaseSelection(limit=1)).check()
-    assert info.selection == CaseSelection(limit=1)
+    assert info.selection == CaseSelection(limit=1, matched_count=total, total_count=total)
+    if "broken" not in text:
+        return
     with pytest.raises(DatasetError):
         open_dataset(name, selection=CaseSelection(cases=["*"], limit=1)).check()
 

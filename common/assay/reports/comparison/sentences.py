@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from assay.comparison.model import PASS_RATE, Verdict
 from assay.reports.comparison.figures import figures_of, level_text, p_phrase, p_text
 from assay.reports.metric_text import count_text
+from assay.reports.selected_cases import selection_sentence
 from assay.statistics.sequential import LOOK_BOUNDS
 from assay.verdict.stopping_text import saved_text
 
@@ -143,7 +144,16 @@ def banners(report: ComparisonReport) -> list[str]:
             f"EXPLORATORY: the cases were chosen by the filter {comparison.settings.where!r} after the run; p-values "
             "do not account for that choice, and there is no verdict"
         )
-    return found
+    return found + _selections(report)
+
+
+def _selections(report: ComparisonReport) -> list[str]:
+    """Return which runs are over a part of their dataset, one sentence for those with the same part."""
+    labels: dict[str, list[str]] = {}
+    for variant, head in zip(report.comparison.variants, report.heads, strict=True):
+        if sentence := selection_sentence(head):
+            labels.setdefault(sentence, []).append(variant.label)
+    return [f"PART OF THE DATASET: {' and '.join(runs)}: {sentence}" for sentence, runs in labels.items()]
 
 
 def cautions(report: ComparisonReport) -> list[str]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from assay.metrics import METRICS
 from assay.reports.formats.html.svg import histogram, interval_bar, shares_bar
 from assay.reports.metric_text import bound_text, count_text, partial_text, seconds_text, value_text
+from assay.reports.selected_cases import selection_sentence
 from assay.verdict.gates import actual_text
 
 if TYPE_CHECKING:
@@ -54,6 +55,10 @@ class SummaryView:
         """Return the verdict as one sentence."""
         reasons = "; ".join(self.summary["reasons"])
         return f"{self.summary['overall_status'].replace('_', ' ')}" + (f": {reasons}" if reasons else "")
+
+    def selection(self) -> str:
+        """Return which part of its dataset the run is over; the empty text where it is over all of it."""
+        return selection_sentence(self.head)
 
     def ended(self) -> str:
         """Return when the run ended, or was accepted where it has not."""

@@ -1,0 +1,99 @@
+"""Which cases of its dataset a run is over: what every report says beside the verdict."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from assay.records import dataclass
+from assay.text.unsafe_text import shorten
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from assay.model.run import CaseSelection, Run
+
+_MOST_VALUES = 4
+_VALUE_CHARS = 60
+
+
+@dataclass(frozen=True, slots=True)
+class SelectedCases:
+    """A run over a part of its dataset.
+
+    Args:
+        selected: Cases of the run.
+        total: Cases of the dataset, bad ones that were left out included; None where the file could not be counted.
+        why: How the cases were selected, e.g. "only the first 10"; clean text.
+    """
+
+    selected: int
+    total: int | None
+    why: str
+
+    @property
+    def sentence(self) -> str:
+        """Counts and selection, e.g. "10 of 40 cases: only the first 10"; clean text."""
+        of = f"of {self.total:,} cases" if self.total is not None else "cases of a file that is not readable to its end"
+        return f"{self.selected:,} {of}: {self.why}"
+
+
+def selected_cases(run: Run) -> SelectedCases | None:
+    """Return which part of its dataset a run is over; None where it is over all of it."""
+    selection, reading, count = run.settings.selection, run.settings.dataset, run.dataset.case_count
+    left_out = reading.left_out_count if reading is not None else 0
+    total = selection.total_count if selection is not None else count
+    total = None if total is None else total + left_out
+    if total == count:
+        return None
+    conditions = selection_text(selection)
+    bad = f"{left_out:,} bad {'record' if left_out == 1 else 'records'} left out" if left_out else ""
+    return SelectedCases(count, total, ", ".join(filter(None, (conditions, bad))))
+
+
+def selected_document(run: Run) -> dict[str, Any] | None:
+    """Return the same for programs; null for a run over all cases."""
+    found = selected_cases(run)
+    return None if found is None else {"selected": found.selected, "total": found.total, "sentence": found.sentence}
+
+
+def selection_sentence(head: Mapping[str, Any]) -> str:
+    """Return which part of its dataset the run of a document is over; empty where it is over all of it."""
+    return str((head["summary"].get("selection") or {}).get("sentence", ""))
+
+
+def selection_document(selection: CaseSelection | None) -> dict[str, Any] | None:
+    """Return by which conditions cases were selected; null where all were taken."""
+    if selection is None:
+        return None
+    return {
+        "cases": list(selection.cases),
+        "tags": list(selection.tags),
+        "categories": list(selection.categories),
+        "failed_of": selection.failed_of or None,
+        "limit": selection.limit,
+        "matched_count": selection.matched_count,
+        "total_count": selection.total_count,
+    }
+
+
+def selection_text(selection: CaseSelection | None) -> str:
+    """Return the conditions of a selection in words; empty where there are none."""
+    if selection is None:
+        return ""
+    said = [
+        f"{what} {_any_of(values)}"
+        for what, values in (("case", selection.cases), ("tag", selection.tags), ("category", selection.categories))
+        if values
+    ]
+    if selection.failed_of:
+        said.append(f"failed in {shorten(selection.failed_of, _VALUE_CHARS)}")
+    limit, matched = selection.limit, selection.matched_count
+    if limit is not None and (matched is None or limit < matched):
+        said.append(f"only the first {limit:,}")
+    return ", ".join(said)
+
+
+def _any_of(values: Sequence[str]) -> str:
+    named = [shorten(value, _VALUE_CHARS) for value in values[:_MOST_VALUES]]
+    more = [f"{len(values) - _MOST_VALUES} more"] if len(values) > _MOST_VALUES else []
+    return " or ".join([*named, *more])
