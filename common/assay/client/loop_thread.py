@@ -26,11 +26,16 @@ def run_to_end(work: Coroutine[Any, Any, T]) -> T:
     Raises:
         KeyboardInterrupt: The coroutine was interrupted.
     """
+    # Not called while an exception is handled: what it raises would be shown with a traceback of that one.
+    return _run_in_thread(work) if _loop_runs() else run_event_loop(work)
+
+
+def _loop_runs() -> bool:
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return run_event_loop(work)
-    return _run_in_thread(work)
+        return False
+    return True
 
 
 def _run_in_thread(work: Coroutine[Any, Any, T]) -> T:

@@ -14,6 +14,7 @@ from assay.agent_host.caller import AgentCaller
 from assay.agent_host.event_loop import UserExitError, run_event_loop, until_user_exit
 from assay.agent_host.tasks import guarded_tasks
 from assay.client.loop_thread import run_to_end
+from assay.errors import SpecError
 from assay.model.agent_response import AgentRequest
 
 if TYPE_CHECKING:
@@ -174,3 +175,18 @@ def test_ctrl_c_cancels_and_a_second_one_does_not_wait() -> None:
             run_event_loop(main(again))
         assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     assert seen == ["cancelled", "cancelled"]
+
+
+@pytest.mark.parametrize("is_in_a_loop", [False, True])
+def test_an_error_has_one_traceback(is_in_a_loop: bool) -> None:
+    """What a script sees of an error is the error, and not how the loop was looked for."""
+
+    async def fail() -> None:
+        raise SpecError("no such metric")
+
+    async def call() -> None:
+        run_to_end(fail())
+
+    with pytest.raises(SpecError) as caught:
+        asyncio.run(call()) if is_in_a_loop else run_to_end(fail())
+    assert caught.value.__context__ is None
