@@ -30,6 +30,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from tests.collection import Collection, check_folders
 from tests.left_out import LeftOut
+from tests.leftovers import guard_processes, unmarked_environment
 from tests.temporary_files import keep_in_memory
 
 if TYPE_CHECKING:
@@ -49,6 +50,7 @@ GIVEN_URL = "ASSAY_TEST_DATABASE_URL"
 _OLDEST_VERSION = 15
 _START_S = 90.0
 _DATABASES = {"postgres", "new postgres"}  # as tests over both kinds name those of PostgreSQL
+_GUARD_KEY = pytest.StashKey["subprocess.Popen[bytes] | None"]()
 _FIXTURES = {"postgres_cluster", "postgres_server"}  # all others of PostgreSQL ask for one of these
 # Its input ends when the tests do, however they end: by SIGKILL, say. Then it leaves nothing behind.
 _GUARD = """
@@ -71,6 +73,7 @@ os.execv(sys.argv[2], sys.argv[2:])
 def pytest_configure(config: pytest.Config) -> None:
     """Count what is left out; let Ctrl-C reach what the tests start, also in the background of a shell."""
     keep_in_memory()
+    config.stash[_GUARD_KEY] = guard_processes()
     # gRPC's poller, of which a process has one, may wake for the event loop of a test that has ended: asyncio logs that
     # in the next test, which may compare what it logged.
     logging.getLogger("asyncio").addFilter(lambda record: "PollerCompletionQueue" not in record.getMessage())
@@ -232,7 +235,8 @@ def _is_recent(server: Path) -> bool:
 def _guarded_folder() -> Iterator[Path]:
     # Not pytest's folder for temporary files: the server's user may not enter that.
     folder = mkdtemp(prefix="assay-postgres-")
-    with subprocess.Popen(["sh", "-c", _GUARD, "sh", folder], stdin=subprocess.PIPE, start_new_session=True):
+    command = ["sh", "-c", _GUARD, "sh", folder]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True, env=unmarked_environment()):
         yield Path(folder)
 
 
