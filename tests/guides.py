@@ -128,6 +128,7 @@ NOT_RUN = {
     },
     "docs/variants.md": {"assay compare": "`test_cli_compare.py` runs it with agents that need no provider"},
     "docs/upgrading.md": {
+        "git pull": "needs the network",
         "assay admin migrate": "needs a shared PostgreSQL: `test_upgrade_in_use.py` runs it",
         "assay serve": "serves until it is stopped; `test_compose_installation.py` starts such a worker",
         "pip install": "needs the network",

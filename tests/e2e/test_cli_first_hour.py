@@ -148,6 +148,19 @@ def test_doctor_looks_at_path_and_database(cli: Cli) -> None:
     assert "cannot be read as a database" in said
 
 
+def test_doctor_names_a_package_of_others_that_brings_the_same_module(cli: Cli) -> None:
+    """By its name, as the one on PyPI, or by its files."""
+    for name, record in (("assay", ""), ("assay-it", "assay/__init__.py,sha256=x,0\n"), ("essay", "essay.py,,\n")):
+        info = cli.folder / "others" / f"{name}-0.1.dist-info"
+        info.mkdir(parents=True)
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 0.1\n")
+        (info / "RECORD").write_text(record)
+    cli.env["PYTHONPATH"] = str(cli.folder / "others")
+    warnings = [line for line in cli.run("doctor").stdout.splitlines() if "also brings the module" in line]
+    assert {line.split(" 0.1 ")[0].split()[-1] for line in warnings} == {"assay", "assay-it"}
+    assert all("then install Assay again (its package is assay-scoring)" in line for line in warnings)
+
+
 def test_doctor_reaches_a_server_and_names_its_version(shared_cli: Cli) -> None:
     """With --server the services of this machine are not needed, and the orchestrator's version is named."""
     address = f"unix:{shared_cli.home / 'run' / 'orchestrator.sock'}"

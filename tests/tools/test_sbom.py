@@ -19,7 +19,7 @@ def environment_of(folder: Path) -> Path:
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
     (packages,) = folder.glob("lib/python*/site-packages")
     for name, version, more in (
-        ("assay", "0.1.0", "License-Expression: Apache-2.0\nRequires-Dist: small>=1"),
+        ("assay-scoring", "0.1.0", "License-Expression: Apache-2.0\nRequires-Dist: small>=1"),
         ("small", "1.0+cpu", "License-Expression: MIT"),
     ):
         info = packages / f"{name}-{version}.dist-info"
@@ -42,10 +42,10 @@ def test_every_package_of_an_image_is_listed(tmp_path: Path) -> None:
     top = document["metadata"]["component"]
     assert (top["type"], top["name"], top["version"]) == ("container", "assay-judge", "0.1.0")
     parts = {each["name"]: each for each in document["components"]}
-    assert {name: each["version"] for name, each in parts.items()} == {"assay": "0.1.0", "small": "1.0+cpu"}
+    assert {name: each["version"] for name, each in parts.items()} == {"assay-scoring": "0.1.0", "small": "1.0+cpu"}
     assert "MIT" in json.dumps(parts["small"]["licenses"])
     needs = {each["ref"]: each.get("dependsOn", []) for each in document["dependencies"]}
-    assert needs[parts["assay"]["bom-ref"]] == [parts["small"]["bom-ref"]]
+    assert needs[parts["assay-scoring"]["bom-ref"]] == [parts["small"]["bom-ref"]]
     assert set(needs["assay-judge"]) == {each["bom-ref"] for each in parts.values()}
 
 

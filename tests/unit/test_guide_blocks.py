@@ -213,6 +213,8 @@ def shell_problem(command: str) -> str:
         case ["pip", "install", *rest]:
             project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
             named = {extra for word in rest for part in re.findall(r"\[(.*)\]", word) for extra in part.split(",")}
+            if any(re.match(r"assay\b(?!-)", word) for word in rest):
+                return "the package assay is another project's"
             return "".join(sorted(named - set(project["optional-dependencies"])))
         case ["python" | ".venv/bin/python", "-m", module, *_]:
             places = [ROOT / root / module.replace(".", "/") for root in ("", "common", "cli", *_services())]
@@ -237,5 +239,8 @@ def _services() -> list[str]:
 
 def test_commands_that_do_not_exist_are_found() -> None:
     """The check of commands is not blind."""
-    wrong = ("make dinner", "pip install 'assay[cli,judges]'", "python -m assay_jury", "python examples/none.py", "ls")
+    wrong = (
+        "make dinner", "pip install 'assay-scoring[cli,judges]'", "pip install 'assay[cli]'", "python -m assay_jury",
+        "python examples/none.py", "ls",
+    )  # fmt: skip
     assert all(shell_problem(command) for command in (*wrong, "assay runs shwo", "A=1 assay run --fast"))

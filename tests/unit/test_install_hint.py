@@ -58,7 +58,7 @@ def test_an_installed_package_is_installed_by_its_name(tmp_path: Path) -> None:
     """As from a package index."""
     package = tmp_path / "lib" / "site-packages" / "assay"
     assert checkout(package) is None
-    assert install_hint("judge", "postgres", package=package) == "pip install 'assay[judge,postgres]'"
+    assert install_hint("judge", "postgres", package=package) == "pip install 'assay-scoring[judge,postgres]'"
 
 
 @pytest.mark.parametrize("folder", ["common", "cli", "services"])

@@ -23,7 +23,7 @@ PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(enco
 LISTS = {path.stem: path.read_text(encoding="utf-8") for path in sorted((ROOT / "requirements").glob("*.txt"))}
 ENTRY = re.compile(r"([a-z0-9-]+)==([^\s;]+)( ; [^\\\n]+?)? \\\n((?:    --hash=sha256:[0-9a-f]{64}(?: \\)?\n)+)")
 # Files that run code in every process: our own, coverage's, which asks one variable, and setuptools'.
-KNOWN_PTH = {"_assay.pth", "a1_coverage.pth", "distutils-precedence.pth"}
+KNOWN_PTH = {"_assay_scoring.pth", "a1_coverage.pth", "distutils-precedence.pth"}
 
 
 def tool(name: str) -> ModuleType:
@@ -61,7 +61,7 @@ def required(extras: tuple[str, ...]) -> dict[str, Requirement]:
     ]
     while pending:
         requirement = Requirement(pending.pop())
-        if requirement.name == "assay":
+        if requirement.name == "assay-scoring":
             pending += [each for extra in requirement.extras for each in project["optional-dependencies"][extra]]
         else:
             found[canonicalize_name(requirement.name)] = requirement
@@ -130,7 +130,7 @@ def test_everything_installed_here_is_locked() -> None:
     locked = LOCKED["dev"] | LOCKED["build"] | LOCKED["cuda"]
     for each in distributions(path=[sysconfig.get_path("purelib")]):
         name = canonicalize_name(each.name)
-        if name in {"assay", "pip"}:  # this one, and what came with the environment
+        if name in {"assay-scoring", "pip"}:  # this one, and what came with the environment
             continue
         assert name in locked, f"{name} is installed here and locked nowhere"
         assert each.version.partition("+")[0] == locked[name]

@@ -6,6 +6,7 @@ import importlib.metadata
 import importlib.util
 import os
 import platform
+import re
 import shlex
 import shutil
 import sys
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from assay.errors import AssayError
-from assay.local.install_hint import install_hint
+from assay.local.install_hint import DISTRIBUTION, install_hint
 from assay.model.frameworks import FRAMEWORKS
 from assay.text.unsafe_text import clean
 from assay.version import __version__
@@ -44,6 +45,7 @@ _SOMETIMES = {
     **{each.extra: ((each.module,), f"agents of {each.label}") for each in FRAMEWORKS.values()},
 }
 """Extras, with their packages and what needs them: most runs do without."""
+_OWN_MODULE = re.compile(r"^assay/__init__\.py,", re.MULTILINE)
 _LOW_DISK_BYTES = 1024**3
 _DATABASE_WAIT_S = 2.0  # for a writer that has the file
 
@@ -53,7 +55,8 @@ class Finding:
     """One thing that a run on this machine needs.
 
     Args:
-        check: What was looked at: "python", "assay", "path", an extra, "state", "database", "stack" or "server".
+        check: What was looked at: "python", "assay", "import name", "path", an extra, "state", "database", "stack" or
+            "server".
         status: "ok"; "not installed" where only some runs need it; "warning" where a run works without it; "missing"
             where no run works.
         text: What was found, or what to do.
@@ -94,6 +97,7 @@ def doctor(server: str | None, as_json: bool) -> int:
 def _check_installation(*, is_local: bool) -> Iterator[Finding]:
     yield Finding("python", "ok", f"Python {platform.python_version()}")
     yield Finding("assay", "ok", f"assay {__version__}, grpcio {importlib.metadata.version('grpcio')}")
+    yield from _check_import_name()
     yield _check_path()
     for extra, modules in _LOCAL.items():
         if not (lacking := _lacking(modules)):
@@ -111,6 +115,21 @@ def _check_installation(*, is_local: bool) -> Iterator[Finding]:
 
 def _lacking(modules: tuple[str, ...]) -> list[str]:
     return [module for module in modules if importlib.util.find_spec(module) is None]
+
+
+def _check_import_name() -> Iterator[Finding]:
+    """Name the packages of others that bring a module `assay`: the package of that name on PyPI is not this one."""
+    for package in importlib.metadata.distributions():
+        name = re.sub(r"[-_.]+", "-", package.name or "").lower()  # as indexes compare names (PEP 503)
+        if name == DISTRIBUTION:
+            continue
+        if name == "assay" or _OWN_MODULE.search(package.read_text("RECORD") or ""):
+            yield Finding(
+                "import name",
+                "warning",
+                f"the package {package.name} {package.version} also brings the module `assay`, of which Python imports "
+                f"one: pip uninstall {package.name}, then install Assay again (its package is {DISTRIBUTION})",
+            )
 
 
 def _check_path() -> Finding:

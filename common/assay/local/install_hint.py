@@ -6,6 +6,8 @@ import shlex
 import sys
 from pathlib import Path
 
+DISTRIBUTION = "assay-scoring"
+"""The name of Assay's package: `assay` on PyPI is somebody else's."""
 _PACKAGE = Path(__file__).resolve().parent.parent
 
 
@@ -27,13 +29,13 @@ def install_hint(*extras: str, package: Path = _PACKAGE) -> str:
         package: The folder of `assay`.
 
     Returns:
-        `pip install 'assay[judge]'`, or in a checkout `.venv/bin/pip install -e '.[judge]'`: the name is on no index
-        there, and the pip on PATH is often that of another environment.
+        `pip install 'assay-scoring[judge]'`, for which pip fetches only the extra's packages where Assay is installed;
+        in a checkout `.venv/bin/pip install -e '.[judge]'`, since the pip on PATH often belongs to another environment.
     """
     named = f"[{','.join(extras)}]"
     root = checkout(package)
     if root is None:
-        return f"pip install {shlex.quote(f'assay{named}')}"
+        return f"pip install {shlex.quote(f'{DISTRIBUTION}{named}')}"
     pip = _shown(Path(sys.prefix) / "bin" / "pip") if sys.prefix != sys.base_prefix else "pip"
     return f"{shlex.quote(pip)} install -e {shlex.quote(_shown(root) + named)}"
 
