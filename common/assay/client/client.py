@@ -57,7 +57,8 @@ class Client(ComparisonCalls):
 
     Args:
         address: "host:port", "dns:///host:port" or "unix:/path".
-        patience_s: How long a call reconnects after it lost its connection, in seconds.
+        patience_s: How long a call is repeated after it lost its connection, or while the orchestrator's database
+            refuses it, in seconds.
         on_lost: Awaited when the connection was lost, before the client reconnects.
         token: An API token; None for $ASSAY_TOKEN, else that of `assay login` for this address. To another machine it
             is sent over TLS alone.

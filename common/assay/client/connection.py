@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Self, TypeVar
 
 from assay.client.patience import Patience
-from assay.errors import SetupError, UnavailableError
+from assay.errors import SetupError, StorageError, UnavailableError
 from assay.rpc.channel import open_channel, server_version, wait_for_ready
 from assay.rpc.options import ChannelOptions
 from assay.rpc.status import translated
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     import grpc.aio
+
+_log = logging.getLogger(__name__)
 
 _SERVICE = "assay.v1.RunService"
 PAGE_TIMEOUT_S = 60.0
@@ -114,7 +117,11 @@ class Connection:
         return await self._call(lambda: attempt(stub(self._channel)), repeatable=False)
 
     async def _call(self, attempt: Callable[[], Awaitable[T]], *, repeatable: bool = True) -> T:
-        """Return what a call returns; one that loses its connection is repeated, as long as patience lasts."""
+        """Return what a call returns.
+
+        A call that loses its connection, or that the database of the orchestrator refuses, is repeated as long as
+        patience lasts.
+        """
         patience = Patience(self._patience_s)
         while True:
             try:
@@ -122,7 +129,7 @@ class Connection:
                     result = await attempt()
             except UnavailableError as problem:
                 # An address at which nothing has ever answered is most likely wrong.
-                if not (repeatable and self._was_reached):
+                if not (repeatable and (self._was_reached or problem.reason == StorageError.reason)):
                     raise
                 await self._lost(problem, patience)
             else:
@@ -152,9 +159,12 @@ class Connection:
         return f"the orchestrator at {self.address} (Assay {version})"
 
     async def _lost(self, problem: UnavailableError, patience: Patience) -> None:
-        if problem.reason in ("STORAGE_UNAVAILABLE", "QUERY_TIMEOUT"):
+        if problem.reason == "QUERY_TIMEOUT":  # it would take as long again
             raise problem
-        patience.spend(problem)
+        is_first = patience.spend(problem)
+        if is_first and problem.reason == StorageError.reason:
+            # Nothing else shows it: the orchestrator answers, and the command would seem to hang.
+            _log.warning("waiting up to %g s: %s", self._patience_s, problem)
         self._lost_count += 1
         if self._on_lost is not None:
             await self._on_lost()

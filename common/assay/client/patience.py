@@ -1,4 +1,4 @@
-"""How long a lost connection is tried again."""
+"""How long a lost connection, or a database that refuses statements, is tried again."""
 
 from __future__ import annotations
 
@@ -24,10 +24,12 @@ class Patience:
         """Begin anew: the connection is there."""
         self._lost_at = None
 
-    def spend(self, problem: UnavailableError) -> None:
-        """Raise the problem where the time is over."""
+    def spend(self, problem: UnavailableError) -> bool:
+        """Return whether this is the first failure since the connection was there; raise the problem after the time."""
         now = asyncio.get_running_loop().time()
+        is_first = self._lost_at is None
         if self._lost_at is None:
             self._lost_at = now
         if now - self._lost_at >= self._seconds:
             raise problem
+        return is_first

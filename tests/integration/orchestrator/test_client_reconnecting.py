@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -85,6 +87,39 @@ async def test_a_call_outlasts_an_orchestrator_that_is_away(
             answer = await call
         if name == "list_results":
             assert answer == len(CASES)
+
+
+async def _watched(client: Client, run: Run) -> None:
+    async for _ in client.watch_run(run.run_id):
+        pass
+
+
+@pytest.mark.parametrize("name", [*sorted(CALLS.keys() - {"upload_dataset", "create_run"}), "watch_run"])
+async def test_a_call_outlasts_a_database_that_refuses(
+    serve: Serve, settings_of: SettingsOf, tmp_path: Path, caplog: pytest.LogCaptureFixture, name: str
+) -> None:
+    """As it outlasts a lost connection, with the reason on stderr: also the first call of a client."""
+
+    def rename(table: str, to: str) -> None:
+        with closing(sqlite3.connect(tmp_path / "assay.db", isolation_level=None, timeout=60)) as admin:
+            admin.execute(f"ALTER TABLE {table} RENAME TO {to}")
+
+    losses = Losses()
+    async with serve() as client:
+        dataset = await client.upload_dataset(CASES[:40], name="d")
+        run = await client.create_run(settings_of(), dataset.dataset_id)
+        async for _ in client.watch_run(run.run_id):
+            pass
+        async with Client(f"unix:{tmp_path}/o.sock", patience_s=1e6, on_lost=losses) as fresh:
+            rename("runs", "away")
+            called = _watched(fresh, run) if name == "watch_run" else CALLS[name](fresh, run, settings_of())
+            call = asyncio.ensure_future(called)
+            refused = asyncio.ensure_future(losses.first.wait())
+            await asyncio.wait({call, refused}, return_when=asyncio.FIRST_COMPLETED)
+            assert not call.done(), "it must wait for the database"
+            rename("away", "runs")
+            await call
+    assert "no such table: runs" in next(text for text in caplog.messages if text.startswith("waiting up to 1e+06 s: "))
 
 
 async def test_a_report_is_read_to_its_end_though_the_orchestrator_restarts_between_two_pages(

@@ -19,6 +19,7 @@ from tests.refusals import refuse
 from tests.waiting import until
 
 from assay.agent_host.caller import AgentCaller
+from assay.client.client import Client
 from assay.errors import UnavailableError
 from assay.model.agent_response import AgentResponse
 from assay.model.case import Case, Turn
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
     from pathlib import Path
 
-    from assay.client.client import Client
     from assay.model.agent_response import AgentRequest
 
 _CASES = 60
@@ -285,8 +285,9 @@ async def test_a_server_that_may_only_be_read(
             assert shown.state is RunState.PAUSED
             stored = admin.execute("SELECT state, pause_cause FROM runs").fetchall()
             assert stored == [("running", "")]
-            with pytest.raises(UnavailableError, match="may only be read"):
-                await client.pause_run(run.run_id)
+            async with Client(client.address, patience_s=0) as hurried:
+                with pytest.raises(UnavailableError, match="may only be read"):
+                    await hurried.pause_run(run.run_id)
             make("off")
             assert (await ended(client, run.run_id))[-1] == "succeeded"
     assert_asked_once(agent)

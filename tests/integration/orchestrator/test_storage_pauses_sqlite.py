@@ -12,6 +12,7 @@ import pytest
 from tests.waiting import until
 
 from assay.agent_host.caller import AgentCaller
+from assay.client.client import Client
 from assay.errors import StorageError, UnavailableError, WrongStateError
 from assay.model.agent_response import AgentResponse
 from assay.model.case import Case, Turn
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
     from pathlib import Path
 
-    from assay.client.client import Client
     from assay.model.agent_response import AgentRequest
     from assay.model.run import RunSettings
 
@@ -81,9 +81,10 @@ async def test_a_run_whose_file_is_away_says_so_and_resumes_when_it_is_back(
         snapshot = await anext(event async for event in client.watch_run(run.run_id))
         assert isinstance(snapshot, Run)
         assert snapshot.state is RunState.PAUSED
-        for operation in (client.pause_run, client.cancel_run):
-            with pytest.raises((StorageError, UnavailableError), match="was deleted or replaced"):
-                await operation(run.run_id)
+        async with Client(client.address, patience_s=0) as hurried:
+            for operation in (hurried.pause_run, hurried.cancel_run):
+                with pytest.raises((StorageError, UnavailableError), match="was deleted or replaced"):
+                    await operation(run.run_id)
         with pytest.raises(WrongStateError, match="resumes by itself when its rows can be stored: cancel it"):
             await client.delete_run(run.run_id)
         (tmp_path / "away.db").rename(file)
