@@ -58,13 +58,16 @@ class Against:
 
 
 @contextlib.asynccontextmanager
-async def read_baseline(client: Client, reference: str, options: CompareOptions) -> AsyncIterator[Against | None]:
+async def read_baseline(
+    client: Client, reference: str, options: CompareOptions, spec_baseline: str
+) -> AsyncIterator[Against | None]:
     """Yield what compares a run with a baseline; None where no baseline is named.
 
     Args:
         client: To the orchestrator that stores the baseline, where it is no file.
         reference: A results.json, the name of a baseline, or a run; empty for none.
         options: How they are compared.
+        spec_baseline: The name of the baseline of the run's spec, which "baseline" means.
 
     Raises:
         InvalidInputError: The file is no report of a run.
@@ -75,5 +78,5 @@ async def read_baseline(client: Client, reference: str, options: CompareOptions)
         return
     from assay.client.comparing import read_reports
 
-    async with read_reports([reference], client) as (report,):
+    async with read_reports([reference], client, spec_baseline) as (report,):
         yield Against(report, options)

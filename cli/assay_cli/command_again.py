@@ -1,12 +1,19 @@
-"""The command that the user gave, to be given again with another option."""
+"""Commands that messages print: the one that the user gave, with another option, and others for the same server."""
 
 from __future__ import annotations
 
+import re
 import shlex
-from typing import Any
+import sys
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_PRINTED = re.compile(r"`assay ([^`\n]+)`")
 
 
 def command_again(context: click.Context, *, without: str) -> str:
@@ -32,3 +39,49 @@ def command_again(context: click.Context, *, without: str) -> str:
             for item in () if parameter.is_flag else value if parameter.multiple else (value,):
                 words += (option, str(item))
     return shlex.join(words)
+
+
+def pasted(text: str, argv: Sequence[str] | None = None) -> str:
+    """Return a text whose commands in backquotes name the server that this command named with --server.
+
+    Args:
+        text: The text.
+        argv: The words of this command; None for those of the process.
+    """
+    server = _server_in(sys.argv if argv is None else argv)
+    if not server or "`assay " not in text:
+        return text
+
+    def with_server(found: re.Match[str]) -> str:
+        words = found[1]
+        return f"`assay {words} --server {shlex.quote(server)}`" if _takes_server(words.split()) else found[0]
+
+    return _PRINTED.sub(with_server, text)
+
+
+def _server_in(argv: Sequence[str]) -> str:
+    for word, following in zip(argv, [*argv[1:], ""], strict=True):
+        if word == "--server" or word.startswith("--server="):
+            return word.partition("=")[2] or following
+    return ""
+
+
+def _takes_server(words: Sequence[str]) -> bool:
+    """Return whether a command of some words takes --server and does not name one; it may be none at all."""
+    command, _ = find_command(words)
+    options = [option for parameter in command.params for option in parameter.opts]
+    return "--server" in options and "--server" not in words
+
+
+def find_command(words: Sequence[str]) -> tuple[click.Command, list[str]]:
+    """Return the command that words begin with, after `assay`, and what follows its name."""
+    from assay_cli.commands import assay
+
+    command: click.Command = assay
+    rest = list(words)
+    while rest and isinstance(command, click.Group):
+        found = command.get_command(click.Context(command), rest[0])
+        if found is None:
+            break
+        command, rest = found, rest[1:]
+    return command, rest

@@ -64,13 +64,14 @@ def exit_status(command: click.Command, start: EarlyStart | None = None) -> int:
 
 def _show(error: AssayError) -> None:
     from assay.agent_host.loader import AgentImportError
+    from assay_cli.command_again import pasted
 
     problems = error.problems if isinstance(error, InvalidInputError) else []
     if len(problems) > 1:
         click.echo(f"{count_problems(problems):,} problems:", err=True)
         for problem in problems:
-            click.echo(without_commands(f"  {clean(str(problem))}"), err=True)
+            click.echo(without_commands(f"  {pasted(clean(str(problem)))}"), err=True)
     else:
-        click.echo(without_commands(f"error: {clean(error.message, keep_lines=True)}"), err=True)
+        click.echo(without_commands(f"error: {pasted(clean(error.message, keep_lines=True))}"), err=True)
     if isinstance(error, AgentImportError):
         click.echo(without_commands(clean(error.user_traceback, keep_lines=True)), err=True)

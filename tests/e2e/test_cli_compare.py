@@ -128,6 +128,13 @@ def test_baselines(two_runs: Path, shared_home: Path, command_server: ForkServer
     assert f"named-in-a-test is run {run_id}" in cli.run("baseline", "set", run_id, "--name", "named-in-a-test").stdout
     assert "significantly worse" in cli.run("compare", "named-in-a-test", "wrong/results.json", status=1).stdout
     assert run_id in cli.run("baseline", "list").stdout
+    other = json.loads((two_runs / "wrong" / "results.json").read_text("utf-8"))["run"]["run_id"]
+    taken = cli.run("baseline", "set", other, "named-in-a-test").stdout
+    assert f"named-in-a-test was run {run_id} of spec " in taken
+    assert "add --with-baselines" in cli.run("runs", "delete", other, "--yes", status=2).stderr
+    pruned = cli.run("runs", "prune", "--older-than", "0m", "--dry-run").stdout
+    assert f"baseline named-in-a-test points to run {other}: it is kept" in pruned
+    assert other not in pruned.partition("to be deleted")[0]
     assert "its run is kept" in cli.run("baseline", "delete", "named-in-a-test").stdout
     assert "there is no baseline" in cli.run("baseline", "delete", "named-in-a-test", status=2).stderr
 

@@ -166,6 +166,8 @@ SETTINGS = st.builds(
     max_metric_errors=NUMBER,
     labels=st.dictionaries(TEXT, TEXT, max_size=3),
     note=TEXT,
+    spec_name=TEXT,
+    source_run_id=TEXT,
     selection=or_none(
         st.builds(
             results.CaseSelection,

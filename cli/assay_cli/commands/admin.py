@@ -111,7 +111,7 @@ def create_team(team: str, as_json: bool, server: str | None) -> int:
         print_document(dataclasses.asdict(made))
     else:
         click.echo(
-            f"created team {clean(made.team)}; `assay admin tokens create --team {clean(made.team)}` makes a token"
+            f"created team {clean(made.team)}; `assay admin tokens create NAME --team {clean(made.team)}` makes a token"
         )
     return 0
 

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import TYPE_CHECKING
 
 import click
 
-from assay.model.baseline import DEFAULT_BASELINE
+from assay.records import dataclass
 from assay.text.unsafe_text import clean
 from assay_cli.commands import Group
 from assay_cli.options import connect, debug_option, json_option, print_document, run_async, server_option
 from assay_cli.output.terminal import table
 from assay_cli.run_options import find_run
 
-_name_option = click.option(
-    "--name", metavar="NAME", default=DEFAULT_BASELINE, help=f"Name of the baseline; default: {DEFAULT_BASELINE}."
-)
+if TYPE_CHECKING:
+    from assay.client.client import Client
+    from assay.model.baseline import Baseline
 
 
 @click.group(cls=Group)
@@ -25,25 +26,61 @@ def baseline() -> None:
 
 @baseline.command("set")
 @click.argument("run")
-@_name_option
+@click.argument("name", required=False)
+@click.option("--name", "named", metavar="NAME", help="Name of the baseline; default: the name of the run's spec.")
 @json_option
 @server_option
 @debug_option
-def set_(run: str, name: str, as_json: bool, server: str | None) -> int:
-    """Give RUN the name, taking it from the run that had it."""
-    from assay.client.baselines import set_baseline
-    from assay.model.baseline import Baseline
+def set_(run: str, name: str | None, named: str | None, as_json: bool, server: str | None) -> int:
+    """Make RUN the baseline of its spec, or give it NAME; the run that had the name loses it.
 
-    async def main() -> Baseline:
-        async with connect(server) as (client, _):
-            return await set_baseline(client, name, await find_run(client, run))
-
-    found = run_async(main())
+    \b
+        assay baseline set latest
+        assay baseline set latest release-1
+    """
+    if None not in (name, named) and name != named:
+        raise click.UsageError(f"{name} and --name {named} are two names: leave one of them out")
+    replaced, found = run_async(_set(run, name or named or "", server))
     if as_json:
-        print_document(dataclasses.asdict(found))
-    else:
-        click.echo(f"{clean(found.name)} is run {clean(found.run_id)}")
+        previous = replaced.run_id if replaced is not None else None
+        print_document({**dataclasses.asdict(found), "previous_run_id": previous})
+        return 0
+    click.echo(f"{clean(found.name)} is run {clean(found.run_id)}")
+    if replaced is not None:
+        click.echo(f"{clean(found.name)} was {replaced.description}")
     return 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Replaced:
+    """The run that a baseline was before."""
+
+    run_id: str
+    description: str
+
+
+async def _set(reference: str, name: str, server: str | None) -> tuple[_Replaced | None, Baseline]:
+    """Set a baseline; return what it was before, if it was another run, and what it is."""
+    from assay.client.baselines import find_baseline, set_baseline
+
+    async with connect(server) as (client, _):
+        run_id = await find_run(client, reference)
+        name = name or (await client.get_run(run_id, partial=False)).settings.baseline_name
+        before = await find_baseline(client, name)
+        replaced = await _replaced(client, before) if before is not None and before.run_id != run_id else None
+        return replaced, await set_baseline(client, name, run_id)
+
+
+async def _replaced(client: Client, before: Baseline) -> _Replaced:
+    """Return what a baseline is, in words: its run may be of another project, which then lacks its baseline."""
+    from assay.errors import NotFoundError
+
+    try:
+        run = await client.get_run(before.run_id, partial=False)
+    except NotFoundError:
+        return _Replaced(before.run_id, f"run {clean(before.run_id)}, which was deleted")
+    spec, created = clean(run.settings.spec_name or run.settings.name), run.created_at[:19].replace("T", " ")
+    return _Replaced(before.run_id, f"run {clean(before.run_id)} of spec {spec}, created {created}")
 
 
 @baseline.command("list")
@@ -53,7 +90,6 @@ def set_(run: str, name: str, as_json: bool, server: str | None) -> int:
 def list_(as_json: bool, server: str | None) -> int:
     """List the baselines with their runs."""
     from assay.client.baselines import list_baselines
-    from assay.model.baseline import Baseline
 
     async def main() -> list[Baseline]:
         async with connect(server) as (client, _):

@@ -16,6 +16,7 @@ from assay_cli.ci_options import ci_options
 from assay_cli.command_again import command_again
 from assay_cli.command_traces import traced_command
 from assay_cli.compare_options import CompareOptions, against_options, check_against
+from assay_cli.exit_status import EXIT_INTERRUPTED
 from assay_cli.options import (
     bad_case_option,
     connect,
@@ -85,8 +86,8 @@ _REPORTS = Path("assay-reports")
     "--against",
     metavar="BASELINE",
     default="",
-    help="Compare the run with this one when it ends, and fail on a regression: a baseline's name, a run or a "
-    "results.json; default: no comparison.",
+    help="Compare the run with this one when it ends, and fail on a regression: `baseline` for that of the "
+    "spec, the name of a baseline, a run or a results.json; default: no comparison.",
 )
 @against_options
 @format_option
@@ -298,8 +299,9 @@ async def _run(work: _Work, options: OutputOptions) -> int:
     import asyncio
 
     from assay.client.dataset_upload import DatasetUpload
+    from assay.client.run_driver import StartInterruptedError
     from assay_cli.against import read_baseline
-    from assay_cli.commands.runs.follow import follow_to_end, prepare_to_follow
+    from assay_cli.commands.runs.follow import follow_to_end, prepare_to_follow, say_interrupted
 
     upload = DatasetUpload(work.spec, work.dataset, work.info)
     preparing = asyncio.ensure_future(asyncio.to_thread(prepare_to_follow, options.reports))
@@ -315,12 +317,18 @@ async def _run(work: _Work, options: OutputOptions) -> int:
                 stack=work.stack,
                 on_listening=upload.begin if work.resumption is None else None,
             ) as (client, stack),
-            read_baseline(client, baseline.reference, baseline.options) as against,
+            read_baseline(client, baseline.reference, baseline.options, spec.settings.baseline_name) as against,
         ):
-            run = await _start(client, spec, upload, info, work.resumption)
+            try:
+                run = await _start(client, spec, upload, info, work.resumption)
+            except StartInterruptedError as interrupted:
+                return say_interrupted(interrupted.run, options)
             place = options.output_dir or _REPORTS / run.run_id
             options = dataclasses.replace(options, output_dir=place, against=against)
             return await follow_to_end(client, run, options, code=work.code, stack=stack)
+    except asyncio.CancelledError:
+        click.echo("\ninterrupted: no run was started", err=True)
+        return EXIT_INTERRUPTED
     finally:  # what cannot be imported is reported by the code that needs it
         await upload.aclose()
         await asyncio.gather(preparing, return_exceptions=True)

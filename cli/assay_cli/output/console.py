@@ -16,12 +16,14 @@ from assay.reports.selected_cases import selected_cases
 from assay.text.unsafe_text import clean, shorten, without_commands
 from assay.verdict.gates import actual_text
 from assay.verdict.run_verdict import criteria_of, run_verdict
+from assay_cli.command_again import pasted
 from assay_cli.output.failing_rows import FailingRows
 from assay_cli.output.report_files import report_lines
 from assay_cli.output.terminal import cut_width, painter, table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from pathlib import Path
     from typing import TextIO
 
     from assay.model.run import CaseResult, GateResult, GroupSummary, MetricSummary, Run, RunSummary
@@ -40,11 +42,13 @@ class ConsoleSummary:
     Args:
         run: With its summary.
         out: Where the summary goes; stdout where it is None.
+        spec: The file of its spec, for commands that need it; None where only the run is known.
     """
 
-    def __init__(self, run: Run, out: TextIO | None = None) -> None:
+    def __init__(self, run: Run, out: TextIO | None = None, *, spec: Path | None = None) -> None:
         out = out if out is not None else sys.stdout
         self._run = run
+        self._spec = spec
         self._failing = FailingRows(run, cut_width(out))
         self._uncomputed = Uncomputed()
         self._units = units_of(run.settings)
@@ -79,8 +83,10 @@ class ConsoleSummary:
             parts.append(self._criteria(criteria, "gate" if summary.gates else "threshold"))
         if failing := self._failing.render():
             parts.append(failing)
-        if advice := recommendations(run):
-            parts.append("\n".join(["recommendations:", *(f"  - {shorten(sentence, None)}" for sentence in advice)]))
+        if advice := recommendations(run, self._spec):
+            parts.append(
+                "\n".join(["recommendations:", *(f"  - {pasted(shorten(sentence, None))}" for sentence in advice)])
+            )
         if reports is not None:
             parts.append("\n".join(report_lines(reports)))
         parts.append(self.verdict())

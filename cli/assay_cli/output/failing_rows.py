@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from assay.model.agent_response import AgentStatus
 from assay.reports.judging_text import judge_reasons
 from assay.text.unsafe_text import shorten
+from assay_cli.command_again import pasted
 from assay_cli.output.row_text import error_text, function_reasons, row_lines, row_name, traceback_lines
 
 if TYPE_CHECKING:
@@ -148,5 +149,5 @@ class FailingRows:
         for row in answers:
             lines += failing_entry(self._run, row, self._width)
         if more := self._counts.total - sum(group.count for group in groups) - len(answers):
-            lines.append(f"  ... and {more:,} more: assay runs show {self._run.run_id} --failed")
+            lines.append(pasted(f"  ... and {more:,} more: `assay runs show {self._run.run_id} --failed`"))
         return "\n".join(lines)

@@ -82,7 +82,8 @@ class AgentSessions:
         if session is None:
             raise SessionLostError(
                 f"the {self._agent.__name__} object that answered the earlier turns of this conversation is gone: its "
-                "process ended, or another client had it; `assay runs resume --retry-errors` asks from the first turn"
+                "process ended, or another client had it; `assay runs resume "
+                f"{request.run_id} --retry-errors --spec SPEC` asks from the first turn"
             )
         self._busy[request.request_id] = session
         return session.entry

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING
 
 from assay.errors import NotFoundError
@@ -40,19 +41,21 @@ async def delete_baseline(client: Client, name: str) -> None:
     await client.call(lambda stub: stub.DeleteBaseline(pb.DeleteBaselineRequest(name=name)))
 
 
-async def find_baseline(client: Client, name: str) -> str | None:
-    """Return the run of a baseline; None where there is no such name.
+def run_of(baseline: Baseline) -> str:
+    """Return the id of a baseline's run.
 
     Raises:
-        NotFoundError: Its run was deleted.
+        NotFoundError: It was deleted.
     """
-    for each in await list_baselines(client):
-        if each.name == name:
-            if not each.exists:
-                raise NotFoundError(
-                    f"baseline {name!r} is run {each.run_id}, which was deleted: name another run with "
-                    f"`assay baseline set RUN --name {name}`",
-                    reason="RUN_NOT_FOUND",
-                )
-            return each.run_id
-    return None
+    if not baseline.exists:
+        raise NotFoundError(
+            f"baseline {baseline.name!r} is run {baseline.run_id}, which was deleted: name another run with "
+            f"`assay baseline set RUN --name {shlex.quote(baseline.name)}`",
+            reason="RUN_NOT_FOUND",
+        )
+    return baseline.run_id
+
+
+async def find_baseline(client: Client, name: str) -> Baseline | None:
+    """Return a baseline; None where there is no such name."""
+    return next((each for each in await list_baselines(client) if each.name == name), None)

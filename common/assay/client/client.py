@@ -31,7 +31,7 @@ from assay.wire.filters import (
     run_query_to_wire,
 )
 from assay.wire.judging import SPEND_CAP
-from assay.wire.run import ATTEMPT, DATASET, RUN, SETTINGS, event_from_wire, result_from_wire
+from assay.wire.run import ATTEMPT, DATASET, DELETION, RUN, SETTINGS, event_from_wire, result_from_wire
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Mapping
@@ -281,31 +281,30 @@ class Client(ComparisonCalls):
 
         return await self._call(fetch)
 
-    async def delete_run(self, run_id: str, *, only_check: bool = False) -> Deletion:
+    async def delete_run(self, run_id: str, *, only_check: bool = False, with_baselines: bool = False) -> Deletion:
         """Remove a run that has ended or is paused, with its rows, and its dataset where no other run uses it.
 
         Args:
             only_check: Delete nothing; only say what would go.
+            with_baselines: Whether a run that a baseline names goes, too; the baseline then names no stored run.
 
         Raises:
             NotFoundError: There is no such run.
-            WrongStateError: The run is active.
+            WrongStateError: The run is active, or a baseline names it.
         """
-        estimate = await self._delete_run(run_id, only_check=True)
+        estimate = await self._delete_run(pb.DeleteRunRequest(run_id=run_id, validate_only=True))
         if only_check:
             return estimate
         lost_before = self._lost_count
         try:
-            return await self._delete_run(run_id, only_check=False)
+            return await self._delete_run(pb.DeleteRunRequest(run_id=run_id, with_baselines=with_baselines))
         except NotFoundError:
             if self._lost_count == lost_before:
                 raise
             return estimate  # the attempt whose answer was lost has deleted it
 
-    async def _delete_run(self, run_id: str, *, only_check: bool) -> Deletion:
-        request = pb.DeleteRunRequest(run_id=run_id, validate_only=only_check)
-        gone = await self._call(lambda: self._stub.DeleteRun(request, timeout=_DELETE_TIMEOUT_S))
-        return Deletion(gone.row_count, gone.size_bytes, gone.dataset_removed)
+    async def _delete_run(self, request: pb.DeleteRunRequest) -> Deletion:
+        return DELETION.from_wire(await self._call(lambda: self._stub.DeleteRun(request, timeout=_DELETE_TIMEOUT_S)))
 
     async def watch_run(
         self, run_id: str, *, after_sequence: int = 0, include_answers: bool = False

@@ -16,6 +16,7 @@ from assay.comparison.compare import compare_runs, with_floors
 from assay.errors import SetupError, WrongStateError
 from assay.local.home import Home
 from assay.local.install_hint import install_hint
+from assay.model.baseline import MAX_NAME_CHARS, SPEC_BASELINE
 from assay.reports.comparison.compared_run import compared_run
 from assay.reports.document import head_document
 from assay.reports.report import Report, report_of_file, report_of_run
@@ -59,12 +60,15 @@ async def reports_of(sources: Sequence[RunSource], server: str | None) -> AsyncI
 
 
 @asynccontextmanager
-async def read_reports(sources: Sequence[RunSource], client: Client | None) -> AsyncIterator[list[Report]]:
+async def read_reports(
+    sources: Sequence[RunSource], client: Client | None, spec_baseline: str = ""
+) -> AsyncIterator[list[Report]]:
     """Yield the report of each source.
 
     Args:
         sources: What is compared.
         client: To the orchestrator that stores the runs; None where all are files or results in memory.
+        spec_baseline: The name of the baseline that "baseline" means; empty for that of the other sources' spec.
 
     Raises:
         InvalidInputError: A file is no report of a run.
@@ -73,15 +77,22 @@ async def read_reports(sources: Sequence[RunSource], client: Client | None) -> A
     """
     async with contextlib.AsyncExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="assay-compare-")))
-        found = []
-        for source in sources:
+        found: dict[int, Report] = {}
+        # The others first: they say whose baseline "baseline" is.
+        for index, source in sorted(enumerate(sources), key=lambda each: each[1] == SPEC_BASELINE):
             if isinstance(source, Evaluation):
-                found.append(await _in_memory(source, folder, stack))
+                found[index] = await _in_memory(source, folder, stack)
             elif client is None or is_file(source):
-                found.append(stack.enter_context(report_of_file(Path(source))))
+                found[index] = stack.enter_context(report_of_file(Path(source)))
             else:
-                found.append(await _stored(client, str(source), folder, stack))
-        yield found
+                name = spec_baseline or next((_spec_baseline(report) for report in found.values()), "")
+                found[index] = await _stored(client, str(source), folder, stack, name)
+        yield [found[index] for index in range(len(sources))]
+
+
+def _spec_baseline(report: Report) -> str:
+    run = report.head["run"]
+    return str(run.get("spec_name") or run.get("name") or "")[:MAX_NAME_CHARS].strip()
 
 
 async def _in_memory(source: Evaluation, folder: Path, stack: AsyncExitStack) -> Report:
@@ -92,8 +103,8 @@ async def _in_memory(source: Evaluation, folder: Path, stack: AsyncExitStack) ->
     return await _report(source.run, rows(), folder, stack)
 
 
-async def _stored(client: Client, reference: str, folder: Path, stack: AsyncExitStack) -> Report:
-    run = await client.get_run(await find_run_id(client, reference))
+async def _stored(client: Client, reference: str, folder: Path, stack: AsyncExitStack, spec_baseline: str) -> Report:
+    run = await client.get_run(await find_run_id(client, reference, baseline_name=spec_baseline))
     if run.summary is None:
         raise WrongStateError(f"run {run.run_id} has no row yet: there is nothing to compare")
     return await _report(run, client.list_results(run.run_id), folder, stack)
@@ -121,7 +132,7 @@ async def compare_stored(
         WrongStateError: A run has no row yet.
     """
     async with connected(server) as (client, _):
-        runs = [await client.get_run(await find_run_id(client, reference)) for reference in references]
+        runs = await _runs(client, references)
         for run in runs:
             if run.summary is None:
                 raise WrongStateError(f"run {run.run_id} has no row yet: there is nothing to compare")
@@ -133,6 +144,15 @@ async def compare_stored(
             return None
         heads = [head_document(run, None) for run in runs]
         return with_floors(comparison, find_floor(Home.find(), heads[0])), heads
+
+
+async def _runs(client: Client, references: Sequence[str]) -> list[Run]:
+    """Return the runs that texts mean: "baseline" is that of the other runs' spec."""
+    found: dict[int, Run] = {}
+    for index, reference in sorted(enumerate(references), key=lambda each: each[1] == SPEC_BASELINE):
+        name = next((run.settings.baseline_name for run in found.values()), "")
+        found[index] = await client.get_run(await find_run_id(client, reference, baseline_name=name))
+    return [found[index] for index in range(len(references))]
 
 
 def compare_reports(reports: Sequence[Report], settings: ComparisonSettings) -> Comparison:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from assay.model.run_settings import RunSettings
 
-_ONLY_DESCRIBED = frozenset({"dataset"})  # how the cases were read changes nothing that a run does
+_ONLY_DESCRIBED = frozenset({"dataset", "spec_name"})  # they change nothing that a run does
 
 
 def dropped_settings(sent: RunSettings, stored: RunSettings) -> list[str]:

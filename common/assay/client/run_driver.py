@@ -7,7 +7,7 @@ import contextlib
 import dataclasses
 import itertools
 import uuid
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from assay.agent_host.event_loop import until_user_exit
 from assay.client.shuffled_cases import shuffled_cases
@@ -28,7 +28,7 @@ from assay.model.run import CaseResult, DatasetReading, DatasetRef, PauseCause, 
 from assay.runtime.failpoints import failpoint
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 
     from assay.agent_host.opening import UserCode
     from assay.client.client import Client
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
 STARTUP_TIMEOUT_S = 120.0
 _SERVER_TIMEOUT_S = 5.0
+_CREATE_GRACE_S = 5.0
 _MOST_PROBLEMS = 50
 _MOST_WARNINGS = 100
 _MAX_WARNING_CHARS = 1000
@@ -208,11 +209,11 @@ async def _create_runs(
             request_id = str(uuid.uuid4())
             settings = settings_of_run(spec, info)
             try:
-                run = await client.create_run(settings, stored.dataset_id, request_id=request_id)
+                run = await _created(client.create_run(settings, stored.dataset_id, request_id=request_id))
             except NotFoundError:
                 # An equal dataset was there before, and went with the last run that used it in just this moment.
                 stored = await client.upload_dataset(cases, name=info.name, format=info.format)
-                run = await client.create_run(settings, stored.dataset_id, request_id=request_id)
+                run = await _created(client.create_run(settings, stored.dataset_id, request_id=request_id))
             runs.append(run)
     except AssayError:
         for run in runs:
@@ -221,6 +222,31 @@ async def _create_runs(
         raise
     failpoint("client.run_created")
     return runs
+
+
+class StartInterruptedError(asyncio.CancelledError):
+    """The task was cancelled while a run was being created; the run is there."""
+
+    def __init__(self, run: Run) -> None:
+        super().__init__(run.run_id)
+        self.run = run
+
+
+async def _created(creating: Coroutine[Any, Any, Run]) -> Run:
+    """Return the run that a call creates; a cancelled caller learns its id.
+
+    Raises:
+        StartInterruptedError: The caller was cancelled.
+    """
+    call = asyncio.ensure_future(creating)
+    try:
+        return await asyncio.shield(call)
+    except asyncio.CancelledError:
+        done, _ = await asyncio.wait([call], timeout=_CREATE_GRACE_S)
+        if done and call.exception() is None:
+            raise StartInterruptedError(call.result()) from None
+        call.cancel()
+        raise
 
 
 def settings_of_run(spec: Spec, info: DatasetInfo) -> RunSettings:

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from assay.client.baselines import find_baseline
+from assay.client.baselines import list_baselines, run_of
 from assay.errors import InvalidInputError, NotFoundError, SetupError
+from assay.model.baseline import SPEC_BASELINE
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from assay.client.client import Client
+    from assay.model.baseline import Baseline
 
 LATEST = "latest"
 """What stands for the run that was created last."""
@@ -16,16 +20,18 @@ LATEST = "latest"
 _MOST_NAMED = 5
 
 
-async def find_run_id(client: Client, given: str) -> str:
+async def find_run_id(client: Client, given: str, *, baseline_name: str = "") -> str:
     """Return the id of the run that a text means; a text that begins no id as it is.
 
     Args:
         client: To the orchestrator whose runs are meant.
-        given: An id, a unique beginning of one, the name of a baseline, or "latest" for the run that was created last.
+        given: An id, a unique beginning of one, the name of a baseline, "latest" for the run that was created last, or
+            "baseline" for the baseline of a spec.
+        baseline_name: The name of that spec's baseline; empty where no spec is known.
 
     Raises:
-        InvalidInputError: Several ids begin so; names the newest of them.
-        NotFoundError: There is no run at all, or the baseline's was deleted.
+        InvalidInputError: Several ids begin so, or several baselines may be meant; names them.
+        NotFoundError: There is no run at all, no baseline of the spec, or the baseline's run was deleted.
     """
     if given == LATEST:
         newest = await client.list_runs(1)
@@ -36,22 +42,46 @@ async def find_run_id(client: Client, given: str) -> str:
     found = [run.run_id for run in listed]
     if given in found:
         return given
-    if (named := await _baseline(client, given)) is not None:
-        return named
+    baselines = await _baselines(client)
+    if given == SPEC_BASELINE and (baselines or not found):
+        return run_of(_baseline_of_spec(baselines, baseline_name))
+    if (named := _named(baselines, given)) is not None:
+        return run_of(named)
     if len(found) < 2:
         return found[0] if found else given
     more = ", ..." if len(found) > _MOST_NAMED else ""
     raise InvalidInputError(f"{given!r} begins the ids of several runs: {', '.join(found[:_MOST_NAMED])}{more}")
 
 
-async def _baseline(client: Client, name: str) -> str | None:
-    """Return the run of a baseline; None where there is none of that name, or the orchestrator knows of none."""
+def _named(baselines: Sequence[Baseline], name: str) -> Baseline | None:
+    return next((each for each in baselines if each.name == name), None)
+
+
+def _baseline_of_spec(baselines: Sequence[Baseline], name: str) -> Baseline:
+    """Return the baseline that "baseline" means: that of the spec, one of that name, or the only one there is."""
+    found = _named(baselines, name) or _named(baselines, SPEC_BASELINE)
+    if found is not None:
+        return found
+    names = ", ".join(each.name for each in baselines[:_MOST_NAMED])
+    if baselines and not name:
+        if len(baselines) == 1:
+            return baselines[0]
+        raise InvalidInputError(f"{SPEC_BASELINE!r} may mean several baselines: name one of {names}")
+    of = f" of the spec {name!r}" if name else ""
+    others = f" (there is {names})" if names else ""
+    raise NotFoundError(
+        f"there is no baseline{of}{others}: name a run of it with `assay baseline set RUN`", reason="BASELINE_NOT_FOUND"
+    )
+
+
+async def _baselines(client: Client) -> list[Baseline]:
+    """Return the baselines; none where the orchestrator knows of none."""
     try:
-        return await find_baseline(client, name)
+        return await list_baselines(client)
     except SetupError as error:
         if error.reason != "SERVER_TOO_OLD":
             raise
-        return None
+        return []
 
 
 async def failed_cases(client: Client, run_id: str) -> frozenset[str]:

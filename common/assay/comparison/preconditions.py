@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 from assay.comparison.model import Mismatch
-from assay.model.run_settings import TURN_SCORES
+from assay.model.run_settings import FUNCTION_METRIC, TURN_SCORES, AgentSettings
 from assay.records import dataclass
 from assay.text.unsafe_text import shorten
 
@@ -63,11 +63,19 @@ def mismatches(
 def _unfinished(runs: Sequence[RunFacts]) -> Iterator[Mismatch]:
     for run in runs:
         if run.partial:
+            code = " --spec SPEC" if _needs_code(run) else ""
             yield Mismatch(
                 "unfinished",
                 f"run {run.run_id} has {run.finished:,} of {run.total:,} rows: finish it with "
-                f"`assay runs resume {run.run_id}`, then compare",
+                f"`assay runs resume {run.run_id}{code}`, then compare",
             )
+
+
+def _needs_code(run: RunFacts) -> bool:
+    """Return whether the agent of a run, or one of its metrics, is code on the user's side."""
+    agent, metrics = run.config.get("agent") or {}, run.config.get("metrics") or ()
+    is_hosted = AgentSettings(str(agent.get("adapter")), str(agent.get("target"))).is_hosted
+    return is_hosted or any(metric.get("metric") == FUNCTION_METRIC for metric in metrics)
 
 
 def _overlaps(overlaps: Sequence[Overlap]) -> Iterator[Mismatch]:

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from assay.records import dataclass
 
-DEFAULT_BASELINE = "baseline"
-"""The name that is meant where none is given."""
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+SPEC_BASELINE = "baseline"
+"""What stands for the baseline of a spec, which has the spec's name."""
 MAX_NAME_CHARS = 100
 MOST_BASELINES = 1_000
 """Most baselines of a team."""
+
+
+def named(names: Sequence[str]) -> str:
+    """Return baselines by their names, as in "baseline 'a'" and "the baselines 'a' and 'b'"."""
+    *first, last = map(repr, names)
+    return f"the baselines {', '.join(first)} and {last}" if first else f"baseline {last}"
 
 
 @dataclass(frozen=True, slots=True)

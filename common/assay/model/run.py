@@ -478,11 +478,13 @@ class Deletion:
         row_count: Rows with a result.
         size_bytes: About how much room they took, the dataset included where it goes too.
         dataset_removed: Whether no other run uses the dataset, so that it goes too.
+        baselines: The names of the baselines that name the run, sorted.
     """
 
     row_count: int
     size_bytes: int
     dataset_removed: bool
+    baselines: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

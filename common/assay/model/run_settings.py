@@ -7,6 +7,7 @@ import re
 from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
+from assay.model.baseline import MAX_NAME_CHARS
 from assay.model.frameworks import FRAMEWORKS
 from assay.records import dataclass
 
@@ -229,6 +230,8 @@ class RunSettings:
         selection: Which cases of the dataset the run is over; None for all of them.
         group_id: The group of variants to which the run belongs, at most 64 characters; empty for none.
         stopping: By which rule it stops early with the other run of its group; None where it asks all cases.
+        spec_name: The spec's own name, where the run has another one; empty where it is that of the run.
+        source_run_id: The run whose stored answers are scored; empty where an agent is asked.
     """
 
     name: str
@@ -249,6 +252,13 @@ class RunSettings:
     selection: CaseSelection | None = None
     group_id: str = ""
     stopping: StoppingSettings | None = None
+    spec_name: str = ""
+    source_run_id: str = ""
+
+    @property
+    def baseline_name(self) -> str:
+        """The name of its spec's baseline."""
+        return (self.spec_name or self.name)[:MAX_NAME_CHARS].strip()
 
     @property
     def functions(self) -> tuple[MetricSettings, ...]:

@@ -72,7 +72,7 @@ def head_document(
             "selection": selected_document(run),
             "failed_criteria": list(summary.failed_criteria),
             "skipped_criteria": list(summary.skipped_criteria),
-            "recommendations": recommendations(run),
+            "recommendations": recommendations(run, spec.source if spec is not None else None),
             "partial": summary.partial,
             "total": run.counts.total,
             "finished": run.counts.finished,
@@ -101,6 +101,8 @@ def _provenance(run: Run, spec: Spec | None) -> dict[str, Any]:
     return {
         "run_id": run.run_id,
         "name": run.settings.name,
+        "spec_name": run.settings.spec_name or run.settings.name,
+        "source_run_id": run.settings.source_run_id or None,
         "labels": dict(run.settings.labels),
         "note": run.settings.note or None,
         "group_id": run.settings.group_id or None,
@@ -216,7 +218,7 @@ def _turn(row: CaseResult, index: int) -> dict[str, Any]:
 
 def _settings(run: Run) -> dict[str, Any]:
     settings = dataclasses.asdict(run.settings)
-    for name in ("dataset", "selection", "labels", "note", "group_id", "stopping"):
+    for name in ("dataset", "selection", "labels", "note", "group_id", "stopping", "spec_name", "source_run_id"):
         del settings[name]  # stands in `run`
     options = settings["agent"]["options"]
     for sent in ("headers", "metadata"):

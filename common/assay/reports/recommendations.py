@@ -7,12 +7,15 @@ from typing import TYPE_CHECKING
 from assay.metrics import METRICS
 from assay.metrics.core.similarity import LANGUAGE_MISMATCH
 from assay.model.run import GateOutcome
+from assay.model.run_settings import FUNCTION_METRIC
+from assay.reports.run_commands import rescore_command, resume_command
 from assay.statistics.intervals import wilson
 from assay.verdict.gates import actual_text, read_gate
 from assay.verdict.run_verdict import threshold_expression
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from pathlib import Path
 
     from assay.model.run import GroupSummary, MetricSummary, Run, RunSummary
 
@@ -20,14 +23,19 @@ _REPORTED = ("cost", "latency")
 _SIGNS = {"at_least": "at least", "more_than": "more than", "at_most": "at most"}
 
 
-def recommendations(run: Run) -> list[str]:
-    """Return the sentences for a run with a summary, the most urgent first; none where there is nothing to say."""
+def recommendations(run: Run, spec: Path | None = None) -> list[str]:
+    """Return the sentences for a run with a summary, the most urgent first; none where there is nothing to say.
+
+    Args:
+        run: The run.
+        spec: The file of its spec, for commands that need it; None where only the run is known.
+    """
     summary = run.summary
     if summary is None:
         return []
     found = [
         *_of_agent(run),
-        *_of_own_errors(run, summary),
+        *_of_own_errors(run, summary, spec),
         *(_of_missed(metric, summary) for metric in summary.metrics if metric.meets_threshold is False),
         *_of_missing(run, summary),
         *_of_certainty(run, summary),
@@ -53,7 +61,7 @@ def _of_agent(run: Run) -> Iterator[str]:
         )
 
 
-def _of_own_errors(run: Run, summary: RunSummary) -> Iterator[str]:
+def _of_own_errors(run: Run, summary: RunSummary, spec: Path | None) -> Iterator[str]:
     for metric in summary.metrics:
         invalid = metric.detail.get("invalid_answers", 0)
         if invalid:
@@ -69,7 +77,17 @@ def _of_own_errors(run: Run, summary: RunSummary) -> Iterator[str]:
             if run.settings.judge is not None and run.settings.judge.recorded_file and _is_judged(run, metric.metric):
                 yield f"{failed}: add the missing verdicts to the recorded file, or run with a judge."
             else:
-                yield f"{failed}: the rows say why; then `assay runs resume {run.run_id} --retry-errors`."
+                yield f"{failed}: the rows say why{_remedy(run, metric.metric, spec)}."
+
+
+def _remedy(run: Run, name: str, spec: Path | None) -> str:
+    """Return what to do about a metric that failed: what is computed alike each time is not worth another try."""
+    kind = next((metric.kind for metric in run.settings.metrics if metric.name == name), "")
+    if kind == FUNCTION_METRIC:
+        return f"; correct the function, then score the stored answers with `{rescore_command(run, spec=spec)}`"
+    if kind in METRICS and (METRICS[kind].info.needs_judge or METRICS[kind].info.needs_embedder):
+        return f"; once that has passed: `{resume_command(run, retry_errors=True, spec=spec)}`"
+    return ""
 
 
 def _of_missed(metric: MetricSummary, summary: RunSummary) -> str:

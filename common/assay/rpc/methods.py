@@ -131,6 +131,8 @@ METHODS: Mapping[str, Mapping[str, MethodRule]] = {
                 "spec.group_id": Name.SCOPED,
                 "spec.team": Name.OWN_TEAM,
                 "spec.name": Name.LABEL,
+                "spec.spec_name": Name.LABEL,
+                "spec.source_run_id": Name.SCOPED,
             },
             Audit.CHANGE,
         ),

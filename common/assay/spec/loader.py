@@ -234,6 +234,7 @@ class SpecReader:
         """
         data = self._data
         preset = self._fill_preset()
+        own_name = data.get("name", self._default_name())
         for override in overrides:
             apply_override(data, override, self._problems)
         self._vary()
@@ -274,7 +275,7 @@ class SpecReader:
         )
         if self._problems:
             raise SpecError(self._problems)
-        return spec
+        return spec if spec.settings.name == own_name else self._named_otherwise(spec, own_name)
 
     def _vary(self) -> None:
         """Put the values of the variant into the spec; a spec with variants is none by itself."""
@@ -314,8 +315,18 @@ class SpecReader:
             self._data["metrics"] = preset_metrics(name)
         return name
 
+    def _default_name(self) -> str:
+        return (writable(self._base_dir.resolve().name) or "run")[:200]
+
+    def _named_otherwise(self, spec: Spec, own_name: object) -> Spec:
+        """Return a spec whose name an option replaced, with the one that its file gives it, if that can be a name."""
+        name = str(own_name).strip()
+        if name == spec.settings.name or name_problem(name, 200):
+            return spec
+        return dataclasses.replace(spec, settings=dataclasses.replace(spec.settings, spec_name=name))
+
     def _name(self) -> str:
-        default = (writable(self._base_dir.resolve().name) or "run")[:200]
+        default = self._default_name()
         name = self._data.get("name", default)
         if not isinstance(name, str | int) or isinstance(name, bool) or not 1 <= len(str(name).strip()) <= 200:
             self._report("name", f"must be a string of 1 to 200 characters, not {name!r}")

@@ -1001,6 +1001,8 @@ class RunSpec(_message.Message):
     SELECTION_FIELD_NUMBER: _builtins.int
     GROUP_ID_FIELD_NUMBER: _builtins.int
     STOPPING_FIELD_NUMBER: _builtins.int
+    SPEC_NAME_FIELD_NUMBER: _builtins.int
+    SOURCE_RUN_ID_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """A name for people; the run's id starts with it."""
     repeats: _builtins.int
@@ -1030,6 +1032,13 @@ class RunSpec(_message.Message):
     """The id of the group of variants to which the run belongs, at most 64 characters; empty where it belongs to none.
     Active runs of one group and team advance alike: a shard is started only while the run is at most a few shards
     ahead of the slowest.
+    """
+    spec_name: _builtins.str
+    """The spec's own name, where the run has another one; empty where it is that of the run. Baselines are named after it."""
+    source_run_id: _builtins.str
+    """The run whose stored answers are scored instead of asking an agent; empty where one is asked. The adapter is REPLAY
+    then. That run is over the same dataset with as many repeats and is not active: an unknown one is NOT_FOUND (reason
+    RUN_NOT_FOUND), an active one FAILED_PRECONDITION (reason RUN_ACTIVE), another dataset INVALID_ARGUMENT.
     """
     @_builtins.property
     def agent(self) -> Global___AgentSpec:
@@ -1090,10 +1099,12 @@ class RunSpec(_message.Message):
         selection: Global___CaseSelection | None = ...,
         group_id: _builtins.str = ...,
         stopping: Global___StoppingSettings | None = ...,
+        spec_name: _builtins.str = ...,
+        source_run_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_max_agent_errors", b"_max_agent_errors", "_max_metric_errors", b"_max_metric_errors", "_weight", b"_weight", "agent", b"agent", "dataset", b"dataset", "judge", b"judge", "max_agent_errors", b"max_agent_errors", "max_metric_errors", b"max_metric_errors", "selection", b"selection", "stopping", b"stopping", "weight", b"weight"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_agent_errors", b"_max_agent_errors", "_max_metric_errors", b"_max_metric_errors", "_weight", b"_weight", "agent", b"agent", "dataset", b"dataset", "gates", b"gates", "group_id", b"group_id", "judge", b"judge", "labels", b"labels", "max_agent_errors", b"max_agent_errors", "max_metric_errors", b"max_metric_errors", "metrics", b"metrics", "name", b"name", "note", b"note", "preset", b"preset", "repeats", b"repeats", "selection", b"selection", "stopping", b"stopping", "team", b"team", "turns", b"turns", "weight", b"weight"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_agent_errors", b"_max_agent_errors", "_max_metric_errors", b"_max_metric_errors", "_weight", b"_weight", "agent", b"agent", "dataset", b"dataset", "gates", b"gates", "group_id", b"group_id", "judge", b"judge", "labels", b"labels", "max_agent_errors", b"max_agent_errors", "max_metric_errors", b"max_metric_errors", "metrics", b"metrics", "name", b"name", "note", b"note", "preset", b"preset", "repeats", b"repeats", "selection", b"selection", "source_run_id", b"source_run_id", "spec_name", b"spec_name", "stopping", b"stopping", "team", b"team", "turns", b"turns", "weight", b"weight"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__max_agent_errors: _TypeAlias = _typing.Literal["max_agent_errors"]  # noqa: Y015
     _WhichOneofArgType__max_agent_errors: _TypeAlias = _typing.Literal["_max_agent_errors", b"_max_agent_errors"]  # noqa: Y015
@@ -2941,19 +2952,23 @@ class DeleteRunRequest(_message.Message):
 
     RUN_ID_FIELD_NUMBER: _builtins.int
     VALIDATE_ONLY_FIELD_NUMBER: _builtins.int
+    WITH_BASELINES_FIELD_NUMBER: _builtins.int
     run_id: _builtins.str
     """The run."""
     validate_only: _builtins.bool
     """Only say what would go; nothing is deleted."""
+    with_baselines: _builtins.bool
+    """Whether the run goes although baselines name it; these are kept, and name a run that is no longer stored."""
     def __init__(
         self,
         *,
         run_id: _builtins.str = ...,
         validate_only: _builtins.bool = ...,
+        with_baselines: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["run_id", b"run_id", "validate_only", b"validate_only"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["run_id", b"run_id", "validate_only", b"validate_only", "with_baselines", b"with_baselines"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -2968,22 +2983,28 @@ class DeleteRunResponse(_message.Message):
     ROW_COUNT_FIELD_NUMBER: _builtins.int
     SIZE_BYTES_FIELD_NUMBER: _builtins.int
     DATASET_REMOVED_FIELD_NUMBER: _builtins.int
+    BASELINES_FIELD_NUMBER: _builtins.int
     row_count: _builtins.int
     """Rows with a result."""
     size_bytes: _builtins.int
     """About how much room they took, in bytes, the dataset included where it goes too."""
     dataset_removed: _builtins.bool
     """Whether no other run uses the dataset, so that it goes too."""
+    @_builtins.property
+    def baselines(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The names of the baselines that name the run, sorted."""
+
     def __init__(
         self,
         *,
         row_count: _builtins.int = ...,
         size_bytes: _builtins.int = ...,
         dataset_removed: _builtins.bool = ...,
+        baselines: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["dataset_removed", b"dataset_removed", "row_count", b"row_count", "size_bytes", b"size_bytes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["baselines", b"baselines", "dataset_removed", b"dataset_removed", "row_count", b"row_count", "size_bytes", b"size_bytes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -228,7 +228,8 @@ class RunServiceServicer(object):
         when the last has gone. One that broke off may have deleted the run: the rest
         then goes by itself, and another call is NOT_FOUND. A run that is pending,
         running or paused with cause STORAGE is FAILED_PRECONDITION (reason
-        RUN_ACTIVE): pause or cancel the first two, cancel the last.
+        RUN_ACTIVE): pause or cancel the first two, cancel the last. So is one that a
+        baseline names (reason RUN_IS_BASELINE), unless with_baselines is set.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -93,7 +93,8 @@ class RunServiceStub:
     when the last has gone. One that broke off may have deleted the run: the rest
     then goes by itself, and another call is NOT_FOUND. A run that is pending,
     running or paused with cause STORAGE is FAILED_PRECONDITION (reason
-    RUN_ACTIVE): pause or cancel the first two, cancel the last.
+    RUN_ACTIVE): pause or cancel the first two, cancel the last. So is one that a
+    baseline names (reason RUN_IS_BASELINE), unless with_baselines is set.
     """
     WatchRun: _grpc.UnaryStreamMultiCallable[_orchestrator_pb2.WatchRunRequest, _orchestrator_pb2.WatchRunResponse]
     """WatchRun sends a snapshot of the run, then its events in order, and ends after
@@ -224,7 +225,8 @@ class RunServiceAsyncStub(RunServiceStub):
     when the last has gone. One that broke off may have deleted the run: the rest
     then goes by itself, and another call is NOT_FOUND. A run that is pending,
     running or paused with cause STORAGE is FAILED_PRECONDITION (reason
-    RUN_ACTIVE): pause or cancel the first two, cancel the last.
+    RUN_ACTIVE): pause or cancel the first two, cancel the last. So is one that a
+    baseline names (reason RUN_IS_BASELINE), unless with_baselines is set.
     """
     WatchRun: _aio.UnaryStreamMultiCallable[_orchestrator_pb2.WatchRunRequest, _orchestrator_pb2.WatchRunResponse]  # type: ignore[assignment]
     """WatchRun sends a snapshot of the run, then its events in order, and ends after
@@ -400,7 +402,8 @@ class RunServiceServicer(metaclass=_abc_1.ABCMeta):
         when the last has gone. One that broke off may have deleted the run: the rest
         then goes by itself, and another call is NOT_FOUND. A run that is pending,
         running or paused with cause STORAGE is FAILED_PRECONDITION (reason
-        RUN_ACTIVE): pause or cancel the first two, cancel the last.
+        RUN_ACTIVE): pause or cancel the first two, cancel the last. So is one that a
+        baseline names (reason RUN_IS_BASELINE), unless with_baselines is set.
         """
 
     @_abc_1.abstractmethod

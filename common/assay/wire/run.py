@@ -20,6 +20,7 @@ from assay.model.run import (
     CaseSelection,
     DatasetReading,
     DatasetRef,
+    Deletion,
     MetricSettings,
     PauseCause,
     RowAttempt,
@@ -210,6 +211,7 @@ def result_from_wire(result: pb.CaseResult, sequence: int = 0) -> CaseResult:
     )
 
 
+DELETION = Converter(Deletion, pb.DeleteRunResponse)
 BASELINE = Converter(Baseline, pb.Baseline, parts={"run_id": _RUN_ID})
 ATTEMPT = Converter(
     RowAttempt,

@@ -40,12 +40,13 @@ from assay.wire.filters import (
     run_order_from_wire,
 )
 from assay.wire.judging import SPEND_CAP
-from assay.wire.run import ATTEMPT, BASELINE, DATASET, RUN, SETTINGS, result_to_wire
+from assay.wire.run import ATTEMPT, BASELINE, DATASET, DELETION, RUN, SETTINGS, result_to_wire
 from assay_orchestrator.agent_streams import AgentStreams
 from assay_orchestrator.identity.scopes import call_scope
 from assay_orchestrator.queries.row_pages import PageRequest, RowPages
 from assay_orchestrator.runs.admission import check_settings
 from assay_orchestrator.runs.run_lists import RunPosition, RunQuery
+from assay_orchestrator.runs.source_runs import check_same_dataset, check_source
 from assay_orchestrator.store import audit, baselines, datasets, history, quotas, runs, tokens
 from assay_orchestrator.store.page_tokens import PageTokens
 from assay_orchestrator.watch.message_cache import WatchMessageCache
@@ -140,6 +141,9 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
         access = await self._manager.access.of(scope.team)
         # In a thread: a schema of 64 kB takes half a second to check.
         settings = await asyncio.to_thread(check_settings, asked, self._settings, access)
+        source = await self._manager.get(scope, settings.source_run_id) if settings.source_run_id else None
+        if source is not None:
+            check_source(source, settings)
         await self._manager.preflight(scope, settings, access)
         if request.validate_only:
             return pb.CreateRunResponse()
@@ -150,6 +154,8 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
             raise NotFoundError(
                 f"there is no dataset {request.dataset_id!r}: upload it first", reason="DATASET_NOT_FOUND"
             )
+        if source is not None:
+            check_same_dataset(source, dataset)
         run = await self._manager.create(scope, request.request_id, settings, dataset, asked)
         return pb.CreateRunResponse(run=self._to_wire(run))
 
@@ -226,10 +232,10 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
     ) -> pb.DeleteRunResponse:
         """Remove a run."""
         scope = self._scope()
-        gone = await self._manager.delete(scope, request.run_id, only_check=request.validate_only)
-        return pb.DeleteRunResponse(
-            row_count=gone.row_count, size_bytes=gone.size_bytes, dataset_removed=gone.dataset_removed
+        gone = await self._manager.delete(
+            scope, request.run_id, only_check=request.validate_only, with_baselines=request.with_baselines
         )
+        return DELETION.to_wire(gone)
 
     async def WatchRun(  # type: ignore[override]  # noqa: N802 - it writes by itself, to bound how long that takes
         self,

@@ -92,6 +92,7 @@ async def world(shared: SharedInstallation, team: str, settings: RunSettings) ->
     compared = pb.ListComparedCasesRequest(run_ids=kept[:2], page_size=1)
     names = {
         "run_id": kept[0],
+        "source_run_id": kept[0],
         "run_ids": kept[1],
         "dataset_id": dataset.dataset_id,
         "request_id": f"request-of-{team}-0",
@@ -115,7 +116,7 @@ async def world(shared: SharedInstallation, team: str, settings: RunSettings) ->
         "ListComparedCases.page_token": (await stub.ListComparedCases(compared)).next_page_token,
     }
     assert all(names.values())
-    return World(client, names, {"run_id": gone, "run_ids": gone}, [secret, *runs, *case_ids])
+    return World(client, names, {"run_id": gone, "run_ids": gone, "source_run_id": gone}, [secret, *runs, *case_ids])
 
 
 def example(method: MethodDescriptor, own: World, settings: RunSettings) -> Message:
@@ -146,7 +147,7 @@ def example(method: MethodDescriptor, own: World, settings: RunSettings) -> Mess
 def is_optional(method: str, path: str) -> bool:
     """Return whether a request does well without this name; a target is deleted once, when its own name is tried."""
     left_out = {("ListResults", "case_id"), ("DeleteTarget", "name")}
-    return path in ("page_token", "spec.group_id") or (method, path) in left_out
+    return path in ("page_token", "spec.group_id", "spec.source_run_id") or (method, path) in left_out
 
 
 def name_in(found: World, method: MethodDescriptor, path: str) -> str:

@@ -187,7 +187,7 @@ def resume(
     """
     use_prices(prices, server)
     reports = chosen_reports(report_names, DEFAULT_REPORTS)
-    options = OutputOptions(server, output_dir, Form.document_if(as_json), reports=reports)
+    options = OutputOptions(server, output_dir, Form.document_if(as_json), spec_path=spec, reports=reports)
     cap = _spend_cap(spend_cap)
 
     async def main() -> int:

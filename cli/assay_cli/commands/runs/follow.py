@@ -13,8 +13,8 @@ import click
 
 from assay.errors import AssayError
 from assay.model.report_settings import DEFAULT_REPORTS, ReportSettings
-from assay.model.run import PauseCause
 from assay.records import dataclass
+from assay.reports.run_commands import resume_command
 from assay.text.unsafe_text import clean, shorten, without_commands
 from assay_cli.exit_status import EXIT_INFRASTRUCTURE, EXIT_INTERRUPTED
 from assay_cli.options import print_document, print_line
@@ -52,6 +52,7 @@ class OutputOptions:
         no_progress: Whether no progress is shown.
         verbose: Whether each row is printed when it is finished.
         spec: The spec, for the report; None where only the run is known.
+        spec_path: The spec's file, for commands to paste, where the spec itself is not needed.
         reports: What is written there.
         recorded: Takes the rows on their way into the report; None where nothing else needs them.
         ci: What is written for a CI server, beside the reports; None for nothing.
@@ -67,6 +68,7 @@ class OutputOptions:
     no_progress: bool = False
     verbose: bool = False
     spec: Spec | None = None
+    spec_path: Path | None = None
     reports: tuple[ReportSettings, ...] = DEFAULT_REPORTS
     recorded: Recording | None = None
     ci: CiOutputs | None = None
@@ -78,11 +80,12 @@ class OutputOptions:
         """Return the sentence that says how a run is continued."""
         if self.again:
             return f"Continue with: {self.again} --resume {run.run_id}"
-        where = f" --server {self.server}" if self.server else ""
-        is_answered = run.pause_cause is PauseCause.JUDGE
-        asks = bool(run.settings.functions) or (run.settings.agent.is_hosted and not is_answered)
-        code = " --spec SPEC" if asks else ""
-        return f"Continue with: assay runs resume {run.run_id}{code}{where}"
+        return f"Continue with: {resume_command(run, spec=self.spec_file, server=self.server)}"
+
+    @property
+    def spec_file(self) -> Path | None:
+        """The spec's file, where it is known."""
+        return self.spec.source if self.spec is not None else self.spec_path
 
 
 def prepare_to_follow(reports: Sequence[ReportSettings]) -> None:
@@ -113,9 +116,9 @@ async def follow_to_end(
     try:
         run, watched = await _drive(client, run, options, code, stack, is_own=is_own)
     except asyncio.CancelledError:
-        click.echo("", err=True)
-        how = f"interrupted: what is done is stored. {options.how_to_continue(run)}"
-        click.echo(how if is_own else "stopped watching; the run is not affected", err=True)
+        if is_own:
+            return say_interrupted(run, options)
+        click.echo("\nstopped watching; the run is not affected", err=True)
         return EXIT_INTERRUPTED
     except AssayError as error:
         if not is_own:
@@ -124,6 +127,12 @@ async def follow_to_end(
     if options.form is Form.TEXT and not options.again:
         click.echo(say_state(run), file=options.out)
     return await conclude(client, run, options, stack, watched)
+
+
+def say_interrupted(run: Run, options: OutputOptions) -> int:
+    """Say how a run is continued whose command was interrupted, and return the exit status."""
+    click.echo(f"\ninterrupted: what is done is stored. {options.how_to_continue(run)}", err=True)
+    return EXIT_INTERRUPTED
 
 
 async def _drive(
@@ -202,7 +211,7 @@ async def conclude(
         if not run.finished:
             click.echo(options.how_to_continue(run), err=True)
         return EXIT_INFRASTRUCTURE
-    console = ConsoleSummary(run, out)
+    console = ConsoleSummary(run, out, spec=options.spec_file)
     reports = None
     with saying_how_to_report(run, options.server):
         if options.output_dir is not None:

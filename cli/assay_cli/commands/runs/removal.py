@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING
 import click
 
 from assay.reports.metric_text import count_text
+from assay.text.unsafe_text import clean
 from assay_cli.exit_status import EXIT_INTERRUPTED, EXIT_USAGE
 from assay_cli.options import connect, debug_option, json_option, run_async, server_option
 from assay_cli.output.terminal import table
 from assay_cli.run_options import find_run
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Sequence
+    from collections.abc import Awaitable, Iterator, Sequence
 
     from assay.model.run import Deletion, Run
 
@@ -63,13 +64,15 @@ class _Found:
 @click.command()
 @click.argument("run_ids", metavar="RUN...", nargs=-1, required=True)
 @_yes_option
+@click.option("--with-baselines", is_flag=True, help="With --yes, also delete runs that a baseline points to.")
 @server_option
 @json_option
 @debug_option
-def delete(run_ids: tuple[str, ...], yes: bool, server: str | None, as_json: bool) -> int:
+def delete(run_ids: tuple[str, ...], yes: bool, with_baselines: bool, server: str | None, as_json: bool) -> int:
     """Delete runs that have ended or are paused: their answers, results and events.
 
-    A dataset is deleted with the last run that uses it. What is deleted cannot be brought back.
+    A dataset is deleted with the last run that uses it. What is deleted cannot be brought back. A baseline whose run
+    is deleted points to no stored run until `assay baseline set` names another one.
 
     \b
         assay runs delete triage-20261121-075547-8e0354
@@ -81,9 +84,14 @@ def delete(run_ids: tuple[str, ...], yes: bool, server: str | None, as_json: boo
             wanted = [await client.get_run(run_id, partial=False) for run_id in dict.fromkeys(named)]
             found = [_Found(run, await client.delete_run(run.run_id, only_check=True)) for run in wanted]
             click.echo(_shown(found), err=as_json)
+            for line in _named_by_baselines(found, "it is deleted, too"):
+                click.echo(line, err=as_json)
+            if yes and not with_baselines and any(each.deletion.baselines for each in found):
+                click.echo("error: nothing was deleted: add --with-baselines, or leave these runs out", err=True)
+                return EXIT_USAGE
             if (status := _refused(found, yes)) is not None:
                 return status
-            gone = [_Found(each.run, await client.delete_run(each.run.run_id)) for each in found]
+            gone = [_Found(each.run, await client.delete_run(each.run.run_id, with_baselines=True)) for each in found]
             _report(gone, as_json=as_json)
         return 0
 
@@ -121,7 +129,7 @@ def prune(
 ) -> int:
     """Delete old runs, by age, by number, or both; list them first, with the space that this frees.
 
-    A run is as old as its end, or as its creation while it is paused.
+    A run is as old as its end, or as its creation while it is paused. A run that a baseline points to is kept.
 
     \b
         assay runs prune --older-than 30d --dry-run
@@ -133,10 +141,13 @@ def prune(
     async def main() -> int:
         async with connect(server) as (client, _):
             chosen = _chosen(await client.list_runs(_MOST_RUNS), older_than, keep, states)
-            found: list[_Found] = []
+            checked: list[_Found] = []
             for run in chosen:
-                found += await _unless_changed(run, client.delete_run(run.run_id, only_check=True))
-            click.echo(_shown(found), err=as_json)
+                checked += await _unless_changed(run, client.delete_run(run.run_id, only_check=True))
+            found = [each for each in checked if not each.deletion.baselines]
+            click.echo(_shown(found) if found or not checked else "no run is to be deleted", err=as_json)
+            for line in _named_by_baselines(checked, "it is kept"):
+                click.echo(line, err=as_json)
             if dry_run or not found:
                 if as_json:
                     click.echo(_document(found))
@@ -212,6 +223,15 @@ def _shown(found: Sequence[_Found]) -> str:
     ]
     shared = "; a dataset is deleted with the last run that uses it" if len(found) > 1 else ""
     return f"{table(rows)}\nto be deleted: {_summed(found)}{shared}; reports that were written stay"
+
+
+def _named_by_baselines(found: Sequence[_Found], fate: str) -> Iterator[str]:
+    """Yield a line for each run that a baseline points to."""
+    for each in found:
+        if names := [clean(name) for name in each.deletion.baselines]:
+            points = "points" if len(names) == 1 else "point"
+            what = "baseline" if len(names) == 1 else "the baselines"
+            yield f"{what} {' and '.join(names)} {points} to run {each.run.run_id}: {fate}"
 
 
 def _dataset(run: Run) -> str:

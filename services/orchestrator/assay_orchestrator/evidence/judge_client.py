@@ -108,11 +108,13 @@ class RunAccount:
         run_id: The run.
         scope: By which name the judge knows its team; empty without identities.
         budget: What may be spent of the team's money.
+        needs_spec: Whether a client that resumes the run must name its spec, for metrics in Python code.
     """
 
     run_id: str
     scope: str = ""
     budget: RunBudget = field(default_factory=RunBudget)
+    needs_spec: bool = False
 
 
 class RunJudge:
@@ -378,7 +380,7 @@ class RunJudge:
         status.stops |= for_all
         if not status.trouble:
             message = clean_text(message).replace("\n", "; ")[:_MAX_MESSAGE_CHARS].rstrip(".")
-            status.trouble = _sentence(message, reason, self._judge, self._account.run_id)
+            status.trouble = _sentence(message, reason, self._judge, self._account)
             _log.warning("judging stopped: run=%s: %s", self._account.run_id, status.trouble)
         return _NotJudgedError()
 
@@ -452,8 +454,8 @@ def _account_in(answer: judge_pb2.GradeResponse) -> tuple[int, int]:
     return round(answer.spending.spent_usd * _NANO), round(answer.spending.reserved_usd * _NANO)
 
 
-def _sentence(message: str, reason: str, judge: JudgeSettings, run_id: str) -> str:
-    command = f"`assay runs resume {run_id}"
+def _sentence(message: str, reason: str, judge: JudgeSettings, account: RunAccount) -> str:
+    command = f"`assay runs resume {account.run_id}{' --spec SPEC' if account.needs_spec else ''}"
     if reason == "spend_cap_reached":
         cap = judge.spend_cap_usd
         said = (

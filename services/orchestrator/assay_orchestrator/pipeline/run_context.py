@@ -45,7 +45,8 @@ class RunContext:
         max_attempts: Attempts at a row before it is a dead letter.
         turns: How many rows a round of the event loop may start and score, of all runs of the process.
         turn_score: What the value of a conversation is, one of `assay.model.run_settings.TURN_SCORES`.
-        is_replay: Whether the answers are those that the dataset recorded.
+        is_replay: Whether the answers are those that the dataset, or another run, recorded.
+        source_run_id: The run whose stored answers are scored; empty for none.
         stop_look: Looks whether the run stops early; None where it asks all cases.
         stopped: Set when it has: no row is asked that has not begun.
         functions: The metrics that are functions on the user's side; None where there are none.
@@ -70,6 +71,7 @@ class RunContext:
     turns: Turns = field(default_factory=Turns)
     turn_score: str = "mean"
     is_replay: bool = False
+    source_run_id: str = ""
     stop_look: StopLook | None = None
     stopped: asyncio.Event = field(default_factory=asyncio.Event)
     functions: FunctionMetrics | None = None

@@ -28,6 +28,7 @@ from assay_orchestrator.evidence.verdict_wire import JudgedRow, NotYetError
 from assay_orchestrator.pipeline import dead_letters
 from assay_orchestrator.pipeline.canary_rows import CanaryRows
 from assay_orchestrator.pipeline.conversations import history_before, scored_row, scored_turns
+from assay_orchestrator.pipeline.rescored_cases import rescored_case
 from assay_orchestrator.pipeline.row_embeddings import gather_embeddings, prefetch
 from assay_orchestrator.store import attempts, datasets, results
 from assay_orchestrator.store.attempts import RowAttempts
@@ -167,18 +168,20 @@ class ShardRunner:
 
     async def _unfinished(self) -> Iterator[_Work]:
         context, first, count = self._context, self._shard.first_case, self._shard.case_count
-        cases, finished, stored, earlier = await self._store.read(
+        source = context.source_run_id
+        cases, finished, stored, earlier, scored_before = await self._store.read(
             lambda connection: (
                 datasets.read_cases(connection, context.run_id, first, count),
                 results.finished_keys(connection, context.run_id, first, count),
                 results.stored_answers(connection, context.run_id, first, count),
                 attempts.count_attempts(connection, context.run_id, first, count),
+                results.stored_answers(connection, source, first, count) if source else {},
             )
         )
         if context.judge is not None:
             decoded = await asyncio.to_thread(lambda: [datasets.stored_case(*each).case for each in cases])
             self._canaries = CanaryRows(context.judge, context.metrics, decoded, first)
-        return self._works(cases, finished, stored, earlier)
+        return self._works(cases, finished, stored, earlier, scored_before)
 
     def _works(
         self,
@@ -186,14 +189,19 @@ class ShardRunner:
         finished: Container[RowKey],
         stored: Mapping[RowKey, Sequence[AgentResponse]],
         earlier: Mapping[RowKey, RowAttempts],
+        scored_before: Mapping[RowKey, Sequence[AgentResponse]],
     ) -> Iterator[_Work]:
         """Yield the rows without a result. A case is decoded when its first row is due: all at once delay others."""
+        source, repeats = self._context.source_run_id, range(self._context.repeats)
         for case_index, (case_id, text) in enumerate(cases, self._shard.first_case):
-            keys = [key for repeat in range(self._context.repeats) if (key := (case_index, repeat)) not in finished]
+            keys = [key for repeat in repeats if (key := (case_index, repeat)) not in finished]
             if keys:
                 found = datasets.stored_case(case_id, text)
+                case = found.case
+                if source:
+                    case = rescored_case(case, source, [scored_before.get((case_index, each), ()) for each in repeats])
                 for key in keys:
-                    yield _Work(found.case, *key, stored.get(key, ()), earlier.get(key, RowAttempts()), found.problem)
+                    yield _Work(case, *key, stored.get(key, ()), earlier.get(key, RowAttempts()), found.problem)
 
     async def _finish_beside(self, work: _Work) -> None:
         try:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from assay_orchestrator.settings import Settings
 
 _MAX_NAME_CHARS = 200
+_MAX_RUN_ID_CHARS = 120
 _MAX_KEPT_BYTES = 500_000
 
 
@@ -85,7 +86,11 @@ def _check_names(settings: RunSettings) -> list[Problem]:
         "name": name_problem(settings.name, _MAX_NAME_CHARS),
         "team": name_problem(settings.team, MAX_TEAM_CHARS, required=False),
         "group_id": name_problem(settings.group_id, MAX_GROUP_CHARS, required=False),
+        "spec_name": name_problem(settings.spec_name, _MAX_NAME_CHARS, required=False),
+        "source_run_id": name_problem(settings.source_run_id, _MAX_RUN_ID_CHARS, required=False),
     }
+    if settings.source_run_id and settings.agent.adapter != "replay":
+        found["agent.adapter"] = "must be replay: the answers are those of another run"
     return [Problem(problem, field) for field, problem in found.items() if problem]
 
 

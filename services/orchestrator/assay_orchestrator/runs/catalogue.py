@@ -64,7 +64,7 @@ class Catalogue:
 
         def load(connection: sa.Connection) -> Deletion | None:
             record = runs.get_run(connection, scope, run_id)
-            return deletions.estimate_deletion(connection, record) if record is not None else None
+            return deletions.estimate_deletion(connection, scope, record) if record is not None else None
 
         found = await self._database.read(load)
         if found is None:

@@ -286,23 +286,25 @@ class RunManager:
         await self._resume(scope, run_id, retry_errors=retry_errors, spend_cap=spend_cap)
         return await self.get(scope, run_id)
 
-    async def delete(self, scope: Scope, run_id: str, *, only_check: bool = False) -> Deletion:
+    async def delete(self, scope: Scope, run_id: str, *, only_check: bool, with_baselines: bool) -> Deletion:
         """Remove a run with all its rows, and its dataset where no other run uses it.
 
         Args:
             scope: What the caller reaches.
             run_id: The run.
             only_check: Delete nothing; only return what would go.
+            with_baselines: Whether a run that a baseline names goes, too.
 
         Raises:
             NotFoundError: The scope reaches no such run.
-            WrongStateError: The run is running.
+            WrongStateError: The run is running, or a baseline names it.
         """
         self._require_at_rest(await self.get(scope, run_id))
         deletion = await self._catalogue.estimate_deletion(scope, run_id)
         if only_check:
             return deletion
-        while (pending := await self._database.write(lambda c: deletions.begin_deletion(c, scope, run_id))) is None:
+        begin = partial(deletions.begin_deletion, scope=scope, run_id=run_id, with_baselines=with_baselines)
+        while (pending := await self._database.write(begin)) is None:
             self._require_at_rest(await self.get(scope, run_id))  # another call has just resumed it
         failpoint("deletion.begun")
         await self.finish_deletion(pending)

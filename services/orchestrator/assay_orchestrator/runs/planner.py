@@ -124,6 +124,7 @@ class Planner:
             turns=self._turns,
             turn_score=wanted.turns,
             is_replay=wanted.agent.adapter == "replay",
+            source_run_id=wanted.source_run_id,
             metrics=metrics,
             scorer=RowScorer(self._scorers, run.run_id, wanted.metrics, metrics),
             embedders=self._embedders(wanted, embeddings, scope),
@@ -200,7 +201,7 @@ class Planner:
         from assay_orchestrator.evidence.jury import RunJury
 
         patience_s = self._settings.judge_patience_s
-        account, named = RunAccount(run.run_id, scope, budget), with_team(judge, team)
+        account, named = RunAccount(run.run_id, scope, budget, bool(run.settings.functions)), with_team(judge, team)
         return RunJury(service, named, account, ask_round=pause_count, patience_s=patience_s, pausing=pausing)
 
     def _embedders(

@@ -94,7 +94,7 @@ _MESSAGES = {
     "scoring_memory": "scoring this row takes more than {memory_mib} MiB of memory: shorten the answer or simplify the "
     "metric's schema or pattern; the operator sets the limit with --scoring-memory-mib",
     "scoring_failed": "scoring this row raised an unexpected error: report it with its traceback from the "
-    "orchestrator's log; after the fix, `assay runs resume --retry-errors` scores the row again",
+    "orchestrator's log; after the fix, `assay runs resume RUN --retry-errors` scores the row again",
     "scoring_crashed": "the scorer process crashed twice on this row: see the orchestrator's log",
     "scoring_unavailable": "no scorer process can be started: see the orchestrator's log",
 }

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
-from assay.errors import NotFoundError, OverloadedError
-from assay.model.baseline import MOST_BASELINES, Baseline
+from assay.errors import NotFoundError, OverloadedError, WrongStateError
+from assay.model.baseline import MOST_BASELINES, Baseline, named
 from assay.storage.times import now
 from assay_orchestrator.store import audit, schema, tokens
 
@@ -50,6 +50,22 @@ def list_baselines(connection: sa.Connection, scope: Scope) -> Sequence[Baseline
         .order_by(_table.c.name)
     )
     return [Baseline(row.name, row.run_id, row.set_at, exists=row.stored is not None) for row in found]
+
+
+def names_of(connection: sa.Connection, scope: Scope, run_id: str) -> list[str]:
+    """Return the names of the baselines that name a run, sorted."""
+    own = _table.c.team.in_(scope.reads) & (_table.c.run_id == run_id)
+    return list(connection.execute(sa.select(_table.c.name).where(own).order_by(_table.c.name)).scalars())
+
+
+def require_unnamed(connection: sa.Connection, scope: Scope, run_id: str) -> None:
+    """Raise if a baseline names a run.
+
+    Raises:
+        WrongStateError: One does.
+    """
+    if names := names_of(connection, scope, run_id):
+        raise WrongStateError(f"run {run_id} is {named(names)}: it is kept", reason="RUN_IS_BASELINE")
 
 
 def delete_baseline(connection: sa.Connection, scope: Scope, name: str) -> None:

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from assay.model.run import Deletion
 from assay.records import dataclass
 from assay.storage.times import now
-from assay_orchestrator.store import audit, schema, spending
+from assay_orchestrator.store import audit, baselines, schema, spending
 from assay_orchestrator.store.run_conditions import is_at_rest, is_reached
 
 if TYPE_CHECKING:
@@ -33,12 +33,19 @@ class PendingDeletion:
     upload_id: str | None
 
 
-def begin_deletion(connection: sa.Connection, scope: Scope, run_id: str) -> PendingDeletion | None:
+def begin_deletion(
+    connection: sa.Connection, scope: Scope, run_id: str, *, with_baselines: bool = True
+) -> PendingDeletion | None:
     """Remove a run, and its dataset where no other run uses it, and note that their rows are to follow.
 
     Returns:
         What is to follow; None where there is no such run at rest.
+
+    Raises:
+        WrongStateError: A baseline names the run, and it is to be kept then.
     """
+    if not with_baselines:
+        baselines.require_unnamed(connection, scope, run_id)
     runs = schema.runs
     removed = connection.execute(
         runs.delete()
@@ -117,7 +124,7 @@ def _remove_first(connection: sa.Connection, table: sa.Table, owned: sa.ColumnEl
     return connection.execute(table.delete().where(owned)).rowcount
 
 
-def estimate_deletion(connection: sa.Connection, run: RunRecord) -> Deletion:
+def estimate_deletion(connection: sa.Connection, scope: Scope, run: RunRecord) -> Deletion:
     """Return what would go with a run; its size is that of its first rows times their number."""
     others = sa.select(sa.func.count()).select_from(schema.runs).where(_uses(run.team, run.dataset_id))
     is_last = connection.execute(others).scalar_one() == 1
@@ -132,7 +139,7 @@ def estimate_deletion(connection: sa.Connection, run: RunRecord) -> Deletion:
     size = run.finished_count * (row_bytes + 2 * _ROW_OVERHEAD_BYTES)
     if is_last:
         size += _dataset_bytes(connection, run)
-    return Deletion(run.finished_count, round(size), is_last)
+    return Deletion(run.finished_count, round(size), is_last, tuple(baselines.names_of(connection, scope, run.run_id)))
 
 
 def _dataset_bytes(connection: sa.Connection, run: RunRecord) -> float:

@@ -1,0 +1,38 @@
+"""Commands that messages about a run print: each works when it is pasted."""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING
+
+from assay.model.run import PauseCause
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from assay.model.run import Run
+
+SPEC = "SPEC"
+"""What stands for a spec whose place is not known."""
+
+
+def resume_command(run: Run, *, retry_errors: bool = False, spec: Path | None = None, server: str | None = None) -> str:
+    """Return the command that continues a run.
+
+    Args:
+        run: The run.
+        retry_errors: Whether its rows with errors are retried.
+        spec: The spec that started it; None where only the run is known.
+        server: The server, where the user named one.
+    """
+    awaits_verdicts = run.pause_cause is PauseCause.JUDGE and not run.settings.functions and not retry_errors
+    words = ["assay", "runs", "resume", run.run_id]
+    words += ["--retry-errors"] if retry_errors else []
+    words += ["--spec", str(spec or SPEC)] if run.settings.needs_host and not awaits_verdicts else []
+    words += ["--server", server] if server else []
+    return shlex.join(words)
+
+
+def rescore_command(run: Run, *, spec: Path | None = None) -> str:
+    """Return the command that scores the stored answers of a run with the metrics of its spec."""
+    return shlex.join(["assay", "rescore", run.run_id, "--spec", str(spec or SPEC)])

@@ -1,0 +1,38 @@
+"""Cases whose recorded answers are those of an earlier run, which is scored again."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from assay.model.agent_response import AgentErrorKind, AgentResponse, error_response
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from assay.model.case import Case
+
+
+def rescored_case(case: Case, run_id: str, answers: Sequence[Sequence[AgentResponse]]) -> Case:
+    """Return a case with the stored answers of a run in place of those that its dataset recorded.
+
+    A row that has no answer there gets an error: it is scored as one whose agent failed, never left out.
+
+    Args:
+        case: As the dataset has it.
+        run_id: The run.
+        answers: By repeat, the answers to its turns; empty where the run has none.
+    """
+    missing = error_response(AgentErrorKind.NOT_RECORDED, f"run {run_id} holds no answer for case {case.case_id}")
+    rows = [tuple(row) or (missing,) for row in answers]
+    earlier = tuple(row[:-1] for row in rows) if len(case.turns) > 1 and not _are_stand_ins(case, rows) else ()
+    first, *others = (row[-1] for row in rows)
+    return replace(case, recorded=first, recorded_repeats=tuple(others), recorded_turns=earlier)
+
+
+def _are_stand_ins(case: Case, rows: Sequence[Sequence[AgentResponse]]) -> bool:
+    """Return whether the answers to earlier turns are references that replay gave because no answer was recorded."""
+    if case.recorded is None or case.recorded_turns:
+        return False
+    expected = [AgentResponse(text=next(iter(turn.references), "")) for turn in case.turns[:-1]]
+    return all(answer == stand_in for row in rows for answer, stand_in in zip(row[:-1], expected, strict=False))

@@ -1,0 +1,105 @@
+"""Commands that messages name are commands that there are: each is parsed by the real command line."""
+
+from __future__ import annotations
+
+import ast
+import re
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+import pytest
+
+from assay_cli.command_again import find_command, pasted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_ROOT = Path(__file__).parents[2]
+_PACKAGES = ("common", "cli", "services")
+_NAMED = re.compile(r"`assay ([a-z][^`]*)`")
+_EXAMPLE = re.compile(r"^ +assay ([a-z].*)$", re.MULTILINE)
+
+
+def texts(tree: ast.AST) -> Iterator[str]:
+    """Yield the texts of a module, a value that is filled in as X."""
+    parts: set[ast.AST] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.JoinedStr):
+            parts.update(node.values)
+            values = (part.value if isinstance(part, ast.Constant) else "X" for part in node.values)
+            yield "".join(map(str, values))
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in parts:
+            yield node.value
+
+
+def printed_commands() -> dict[str, str]:
+    """Return every command that a text of the packages names, with one place that names it."""
+    found: dict[str, str] = {}
+    for package in _PACKAGES:
+        for path in (_ROOT / package).rglob("*.py"):
+            if path.stem.endswith(("_pb2", "_pb2_grpc")):
+                continue
+            for text in texts(ast.parse(path.read_text("utf-8"))):
+                words = [*_NAMED.findall(text), *_EXAMPLE.findall(text)]
+                found |= {" ".join(each.split()): str(path.relative_to(_ROOT)) for each in words}
+    return found
+
+
+def problem(words: str) -> str:
+    """Return why a command cannot be given like that; empty where it can, or where a command is only spoken of."""
+    if " | " in words:  # several commands in one: the heading of a module
+        return ""
+    command, given = find_command(shlex.split(words.partition(" < FILE")[0]))
+    if not given or command.name == "serve":
+        return "" if command.name != "assay" else "there is no such command"
+    if isinstance(command, click.Group):
+        return f"{command.name} has no command {given[0]}"
+    context = click.Context(command)
+    parser = command.make_parser(context)
+    try:
+        values, rest, _ = parser.parse_args(list(given))
+    except click.UsageError as error:
+        # `assay run --against` speaks of the option.
+        return "" if len(given) == 1 and "requires an argument" in error.message else error.format_message()
+    has_many = any(isinstance(each, click.Argument) and each.nargs == -1 for each in command.params)
+    named = [each for each in command.params if isinstance(each, click.Argument) and each.required]
+    missing = [each.name for each in named if not isinstance(values.get(str(each.name)), str | tuple)]
+    return f"lacks {missing}" if missing else f"has {rest} too many" if rest and not has_many else ""
+
+
+PRINTED = printed_commands()
+
+
+def test_commands_are_found() -> None:
+    """The scan finds what messages name."""
+    assert {"runs resume RUN --spec SPEC", "baseline set RUN", "run SPEC"} <= PRINTED.keys()
+    assert len(PRINTED) > 80
+
+
+@pytest.mark.parametrize("words", sorted(PRINTED))
+def test_a_printed_command_can_be_given(words: str) -> None:
+    """It exists, has the options that are named, and every argument that it needs."""
+    assert not problem(words), PRINTED[words]
+
+
+@pytest.mark.parametrize(
+    "words", ["runs resmue X", "runs resume --retry-errors", "run --quik", "runs show A B", "rum"]
+)
+def test_a_wrong_command_is_seen(words: str) -> None:
+    """The check itself tells a command that cannot be given."""
+    assert problem(words)
+
+
+@pytest.mark.parametrize(
+    ("argv", "shown"),
+    [
+        (["assay", "run", "--server", "h:1"], "`assay runs list --server h:1`, `assay metrics list`, `assay runs`"),
+        (["assay", "run", "--server=h:1"], "`assay runs list --server h:1`, `assay metrics list`, `assay runs`"),
+        (["assay", "run"], "`assay runs list`, `assay metrics list`, `assay runs`"),
+    ],
+)
+def test_commands_name_the_server(argv: list[str], shown: str) -> None:
+    """What was given with --server is pasted with it, where the command takes one."""
+    assert pasted("`assay runs list`, `assay metrics list`, `assay runs`", argv) == shown
