@@ -112,6 +112,7 @@ NOT_RUN = {
     },
     "docs/runbook.md": {"kubectl ": "needs a cluster"},
     "docs/runs.md": {
+        "assay rescore": "`test_cli_recorded_repeats.py` runs it",
         "assay runs pause": "needs a run in this state: `test_cli_runs.py` runs it",
         "assay runs resume": "needs a run in this state: `test_cli_runs.py` and `test_cli_checks.py` run it",
         "assay run assay.yaml --resume": "needs a run in this state: `test_cli_runs.py` runs it",

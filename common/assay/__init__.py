@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from assay.client.compare import ComparisonResult, compare
     from assay.client.evaluate import evaluate, evaluate_async
     from assay.client.evaluation import Evaluation
+    from assay.client.rescore import rescore
     from assay.client.stored import run, runs
     from assay.datasets.warnings import DatasetWarning
     from assay.errors import AssayError
@@ -43,6 +44,7 @@ __all__ = [
     "compare",
     "evaluate",
     "evaluate_async",
+    "rescore",
     "run",
     "runs",
     "score",
@@ -66,6 +68,7 @@ _WHERE = {
     "compare": "assay.client.compare",
     "evaluate": "assay.client.evaluate",
     "evaluate_async": "assay.client.evaluate",
+    "rescore": "assay.client.rescore",
     "run": "assay.client.stored",
     "runs": "assay.client.stored",
     "score": "assay.scoring.scorer",

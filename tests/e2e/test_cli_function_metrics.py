@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sqlite3
 import subprocess
 import sys
@@ -69,6 +70,24 @@ def test_a_spec_names_functions(shared_project: Cli) -> None:
     assert (row["scores"]["short"]["value"], row["passed"]) == (0.0, False)
     only = shared_project.run("run", "--metrics", "short", "--set", "gates=[]", "--json", status=None)
     assert set(json.loads(only.stdout)["rows"][0]["scores"]) == {"short"}
+
+
+def test_a_corrected_function_scores_stored_answers(shared_project: Cli) -> None:
+    """The summary names no retry, which would raise again; its command works as printed, and asks no agent."""
+    shared_project.write("agent.py", COUNTING_AGENT)
+    shared_project.write("metrics.py", METRICS.replace("return assay.Met", "raise LookupError('no') or assay.Met"))
+    shared_project.write("my spec.yaml", SPEC)
+    failed = shared_project.run("run", "my spec.yaml", "--no-progress", status=3).stdout
+    assert "--retry-errors" not in failed
+    printed = next(part for part in failed.split("`") if part.startswith("assay rescore "))
+    shared_project.write("metrics.py", METRICS)
+    asked = (shared_project.folder / "asked.txt").read_text("utf-8")
+    again = shared_project.run(*shlex.split(printed)[1:], "--output-dir", "out")
+    assert "right >= 0.9  actual 1" in again.stdout
+    assert report_of(shared_project)["run"]["source_run_id"] in printed
+    assert (shared_project.folder / "asked.txt").read_text("utf-8") == asked
+    others = ("--metrics", "rouge", "--set", "gates=['rouge >= 0.9']", "--quiet")
+    assert "PASS" in shared_project.run("rescore", "latest", *others).stdout
 
 
 def test_an_error_of_a_function_is_shown_with_its_reason(shared_project: Cli) -> None:

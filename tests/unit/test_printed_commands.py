@@ -84,9 +84,7 @@ def test_a_printed_command_can_be_given(words: str) -> None:
     assert not problem(words), PRINTED[words]
 
 
-@pytest.mark.parametrize(
-    "words", ["runs resmue X", "runs resume --retry-errors", "run --quik", "runs show A B", "rum"]
-)
+@pytest.mark.parametrize("words", ["runs resmue X", "runs resume --retry-errors", "run --quik", "runs show A B", "rum"])
 def test_a_wrong_command_is_seen(words: str) -> None:
     """The check itself tells a command that cannot be given."""
     assert problem(words)

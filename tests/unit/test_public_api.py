@@ -24,6 +24,7 @@ PUBLIC = {
     "compare",
     "evaluate",
     "evaluate_async",
+    "rescore",
     "run",
     "runs",
     "score",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -87,7 +88,10 @@ def test_nothing_to_say() -> None:
          "latency is 9 where at most 5 is asked for; 40 rows failed by it; furthest off is the category easy with 11"),
         (run_with(FINE, counts=RunCounts(100, 100, agent_errors=7)), "The agent failed on 7 of 100 rows: look at"),
         (run_with(MetricSummary("semantic_similarity", 0.9, 90, 0, 10, n_own_error=1)),
-         "could not be computed on 1 row through no fault of the agent: the rows say why; then `assay runs resume r1 "),
+         "no fault of the agent: the rows say why; once that has passed: `assay runs resume r1 --retry-errors`."),
+        (run_with(MetricSummary("own", 0.9, 90, 0, 10, n_own_error=1), kinds={"own": "python"}),
+         "correct the function, then score the stored answers with `assay rescore r1 --spec 'my spec.yaml'`."),
+        (run_with(MetricSummary("exact_match", 0.9, 90, 0, 10, n_own_error=1)), "the rows say why."),
         (run_with(MetricSummary("cost", 0.1, 99, 0, 1, n_own_error=1, detail={"invalid_answers": 1})),
          "cost could not be computed on 1 row, whose answer reports an invalid cost (negative, or not finite)"),
         (run_with(MetricSummary("speed", 0.1, 98, 0, 2, n_own_error=2, detail={"invalid_answers": 2}),
@@ -116,7 +120,7 @@ def test_nothing_to_say() -> None:
 )  # fmt: skip
 def test_each_sentence_rests_on_a_number(run: Run, said: str | None) -> None:
     """What was missed, could not be computed or may be chance is told with the number that shows it."""
-    found = recommendations(run)
+    found = recommendations(run, Path("my spec.yaml"))
     if said is None:
         assert found == []
     else:

@@ -73,6 +73,7 @@ class LazyGroup(Group):
 
 _COMMANDS = {
     "run": ("assay_cli.commands.run:run", "Evaluate an agent as a spec says, and write the reports."),
+    "rescore": ("assay_cli.commands.rescore:rescore", "Score the stored answers of a run again, without the agent."),
     "init": ("assay_cli.commands.init:init", "Write a commented spec and a small dataset that run as they are."),
     "score": ("assay_cli.commands.score:score", "Score one answer, or a file of answers, with one metric."),
     "judge": (

@@ -148,7 +148,7 @@ def run(
     Everything is checked before anything is stored or called. Without --server the needed services run on this
     machine for as long as the run takes. Progress goes to stderr, results to stdout.
     """
-    form = _form(as_json=as_json, quiet=quiet, verbose=verbose, annotations=ci is not None and ci.annotations)
+    form = form_of(as_json=as_json, quiet=quiet, verbose=verbose, annotations=ci is not None and ci.annotations)
     check_against(click.get_current_context(), against)
     if repeats is not None:
         overrides = (*overrides, f"repeats={repeats}")
@@ -226,13 +226,13 @@ def _load_spec(
         find_spec_file(spec),
         overrides=overrides,
         dataset=dataset,
-        metrics=_names(metrics),
+        metrics=listed_names(metrics),
         environ=start.agent_environment,
         judge_environ=start.judge_environment,
     )
 
 
-def _form(*, as_json: bool, quiet: bool, verbose: bool, annotations: bool) -> Form:
+def form_of(*, as_json: bool, quiet: bool, verbose: bool, annotations: bool) -> Form:
     """Return what is printed.
 
     Raises:
@@ -367,7 +367,7 @@ async def _start(
     return stored if stored.finished else await client.resume_run(stored.run_id)
 
 
-def _names(metrics: str | None) -> list[str] | None:
+def listed_names(metrics: str | None) -> list[str] | None:
     """Return the names that --metrics lists; None where it is not given."""
     return [name.strip() for name in metrics.split(",") if name.strip()] if metrics is not None else None
 

@@ -163,7 +163,8 @@ def _checked(
                 folder = folder.absolute()  # the agent may change the current one
             warn_of_dataset(info)
             code = open_user_code(checked.settings, checked.base_dir, agent=agent, metrics=metrics)
-            return _Job(checked, cases, info, code, server, folder, on_event, shown, start.stack)
+            following = Following(checked, code, server, folder, on_event, shown)
+            return _Job(checked, cases, info, following, start.stack)
 
         if select is not None and select.failed_of:
             return _run_failed_of(select, server, job)
@@ -183,42 +184,45 @@ async def _run_failed_of(
 
 
 @dataclass(frozen=True, slots=True)
-class _Job:
-    """One evaluation, whose inputs are checked."""
+class Following:
+    """What becomes of a run that was started: it is followed, reported and returned.
+
+    Args:
+        spec: What it does.
+        code: The agent and the metrics on this side.
+        server: The orchestrator as the caller named it; None for the local stack.
+        output_dir: The folder for the reports; None for none.
+        on_event: Called with every snapshot and event; None for nothing.
+        shown: Whether progress is shown.
+    """
 
     spec: Spec
-    dataset: Dataset
-    info: DatasetInfo
     code: UserCode
     server: str | None
     output_dir: Path | None
     on_event: Callable[[Run | StateChange | CaseResult], None] | None
     shown: bool
-    stack: LocalStack | None
 
-    async def run(self) -> Evaluation:
-        judge_keys = self.spec.judge_keys if self.spec.needs_judge(self.info.checks) else None
-        models = self.spec.embedding_models(self.info.checks)
-        upload = DatasetUpload(self.spec, self.dataset, self.info)
-        async with (
-            contextlib.aclosing(upload),
-            connected(self.server, models, judge_keys, stack=self.stack, on_listening=upload.begin) as (client, stack),
-        ):
-            run = await start_run(client, self.spec, upload, self.info)
-            watched = WatchedRows(run.counts.total, is_bounded=False)  # all rows are returned
-            with make_progress(run, hidden=not self.shown) as progress:
+    async def to_end(self, client: Client, stack: LocalStack | None, run: Run) -> Evaluation:
+        """Follow a run until it ends, write its reports and return it.
 
-                def take(event: Run | StateChange | CaseResult) -> None:
-                    progress.take(event)
-                    watched.take(event)
-                    if self.on_event is not None:
-                        self.on_event(event)
+        Raises:
+            AssayError: It did not finish.
+        """
+        watched = WatchedRows(run.counts.total, is_bounded=False)  # all rows are returned
+        with make_progress(run, hidden=not self.shown) as progress:
 
-                async with telling_of_start(stack, progress):
-                    run = await drive_run(client, run, self.code, take, stack, include_answers=True)
-            if run.summary is None:
-                raise AssayError(f"run {run.run_id} {run.state.value}: {run.state_reason}", reason="RUN_UNFINISHED")
-            return Evaluation(run, await self._rows(run, watched.rows(client, run)))
+            def take(event: Run | StateChange | CaseResult) -> None:
+                progress.take(event)
+                watched.take(event)
+                if self.on_event is not None:
+                    self.on_event(event)
+
+            async with telling_of_start(stack, progress):
+                run = await drive_run(client, run, self.code, take, stack, include_answers=True)
+        if run.summary is None:
+            raise AssayError(f"run {run.run_id} {run.state.value}: {run.state_reason}", reason="RUN_UNFINISHED")
+        return Evaluation(run, await self._rows(run, watched.rows(client, run)))
 
     async def _rows(self, run: Run, stored: AsyncIterator[CaseResult]) -> tuple[CaseResult, ...]:
         """Return the rows of a finished run, having written them to the report where one is wanted."""
@@ -230,6 +234,30 @@ class _Job:
                 run, stored, self.spec.reports, self.output_dir, spec=self.spec, also=rows.append, option="output_dir"
             )
         return tuple(rows)
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """One evaluation, whose inputs are checked."""
+
+    spec: Spec
+    dataset: Dataset
+    info: DatasetInfo
+    following: Following
+    stack: LocalStack | None
+
+    async def run(self) -> Evaluation:
+        judge_keys = self.spec.judge_keys if self.spec.needs_judge(self.info.checks) else None
+        models = self.spec.embedding_models(self.info.checks)
+        upload = DatasetUpload(self.spec, self.dataset, self.info)
+        async with (
+            contextlib.aclosing(upload),
+            connected(self.following.server, models, judge_keys, stack=self.stack, on_listening=upload.begin) as (
+                client,
+                stack,
+            ),
+        ):
+            return await self.following.to_end(client, stack, await start_run(client, self.spec, upload, self.info))
 
 
 @asynccontextmanager

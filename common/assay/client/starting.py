@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from assay.client.progress import StartProgress
     from assay.local.stack import LocalStack
+    from assay.spec.model import Spec
 
 _LOOK_S = 0.05
 _SHOW_S = 1.0
@@ -86,3 +87,20 @@ async def _until_ready(socket: Path, timeout_s: float) -> None:
         await asyncio.sleep(_LOOK_S)
     async with open_channel(f"unix:{socket}") as channel:
         await wait_for_ready(channel, "", timeout_s)
+
+
+def start_services_of(stack: LocalStack, spec: Spec) -> None:
+    """Start the embedder and the judge of a local stack where the metrics of a stored run need them.
+
+    Raises:
+        SetupError: One is not installed or cannot be started.
+    """
+    from assay.metrics.checks.judged_checks import JUDGED_CHECKS
+    from assay.metrics.checks.similar_checks import SIMILAR_CHECKS
+
+    reading = spec.settings.dataset
+    # Where the client did not say how it read the cases, they may bring any checks along.
+    checks = reading.checks if reading is not None else [*SIMILAR_CHECKS, *JUDGED_CHECKS]
+    models, judge = spec.embedding_models(checks), spec.needs_judge(checks)
+    if models or judge:
+        stack.start(models=models, judge=judge, judge_keys=spec.judge_keys)

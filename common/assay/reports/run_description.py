@@ -33,10 +33,10 @@ def selection_line(run: Run) -> str:
 
 def description_lines(run: Run) -> list[str]:
     """Return a line for the agent, prompt, labels and note of a run each, as far as it has them."""
-    agent, settings = run.settings.agent, run.settings
+    settings = run.settings
     file, first_line = _prompt(run)
     lines = [
-        ("agent", f"{agent.adapter} {agent.target}".strip()),
+        ("agent", _agent(run)),
         ("prompt", ": ".join(filter(None, (file, first_line)))),
         ("labels", _labels(run)),
         ("note", settings.note),
@@ -49,7 +49,7 @@ def short(run: Run) -> str:
     file, first_line = _prompt(run)
     parts = [
         run.settings.name,
-        run.settings.agent.target or run.settings.agent.adapter,
+        run.settings.agent.target or _agent(run),
         file or first_line[:_VALUE_CHARS],
         _labels(run),
         _cases(run) if run.settings.selection is not None else "",
@@ -66,6 +66,7 @@ def description_document(run: Run) -> dict[str, Any]:
         "labels": dict(run.settings.labels),
         "note": run.settings.note or None,
         "agent": {"adapter": agent.adapter, "target": agent.target},
+        "source_run_id": run.settings.source_run_id or None,
         "model": agent.target if agent.fills_prompt else None,
         "prompt_file": file or None,
         "prompt": first_line or None,
@@ -78,6 +79,12 @@ def _cases(run: Run) -> str:
     if selected is None or selected.total is None:
         return count_text(run.dataset.case_count, "case")
     return f"{selected.selected:,} of {count_text(selected.total, 'case')}"
+
+
+def _agent(run: Run) -> str:
+    if run.settings.source_run_id:
+        return f"answers of {run.settings.source_run_id}"
+    return f"{run.settings.agent.adapter} {run.settings.agent.target}".strip()
 
 
 def _labels(run: Run) -> str:

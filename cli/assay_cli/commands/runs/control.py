@@ -235,13 +235,7 @@ def _spend_cap(text: str | None) -> SpendCap | None:
 
 def _start_services(stack: LocalStack, run: Run) -> None:
     """Start the embedder and the judge of the local stack where the run's metrics need them."""
-    from assay.metrics.checks.judged_checks import JUDGED_CHECKS
-    from assay.metrics.checks.similar_checks import SIMILAR_CHECKS
+    from assay.client.starting import start_services_of
     from assay.spec.model import Spec
 
-    spec, reading = Spec(run.settings), run.settings.dataset
-    # Where the client did not say how it read the cases, they may bring any checks along.
-    checks = reading.checks if reading is not None else [*SIMILAR_CHECKS, *JUDGED_CHECKS]
-    models, judge = spec.embedding_models(checks), spec.needs_judge(checks)
-    if models or judge:
-        stack.start(models=models, judge=judge, judge_keys=spec.judge_keys)
+    start_services_of(stack, Spec(run.settings))

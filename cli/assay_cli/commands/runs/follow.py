@@ -330,11 +330,18 @@ def check_functions(run: Run, spec: Spec) -> None:
         raise SpecError(problems)
 
 
+def agent_text(run: Run) -> str:
+    """Return whom a run asks, in a few words."""
+    if run.settings.source_run_id:
+        return f"answers of {run.settings.source_run_id}"
+    return f"agent {shorten(run.settings.agent.target, 60) or 'replay'}"
+
+
 def say_state(run: Run) -> str:
     """Return one line on where a run stands."""
     counts = run.counts
     reason = f" ({clean(run.state_reason)})" if run.state_reason else ""
     return (
         f"{run.run_id}  {run.state.value}{reason}  {counts.finished}/{counts.total} rows, "
-        f"{counts.passed} passed, {counts.failed} failed  agent {shorten(run.settings.agent.target, 60) or 'replay'}"
+        f"{counts.passed} passed, {counts.failed} failed  {agent_text(run)}"
     )

@@ -1,0 +1,125 @@
+"""`assay rescore`: the stored answers of a run, scored again as a new run."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from assay.text.unsafe_text import clean
+from assay_cli.ci_options import ci_options
+from assay_cli.options import (
+    connect,
+    debug_option,
+    json_option,
+    prices_option,
+    run_async,
+    server_option,
+    use_prices,
+)
+from assay_cli.report_options import chosen_reports, report_option
+from assay_cli.run_options import Marks, find_run, marks_options
+
+if TYPE_CHECKING:
+    from assay.reports.ci_outputs import CiOutputs
+
+_REPORTS = Path("assay-reports")
+
+
+@click.command(
+    epilog="\b\nExamples:\n  assay rescore latest --metrics exact_match,rouge\n"
+    "  assay rescore latest --spec assay.yaml\n  assay rescore latest --set 'gates=[\"exact_match >= 0.9\"]'"
+)
+@click.argument("run")
+@click.option(
+    "--spec",
+    type=click.Path(path_type=Path),
+    help="Spec that names metrics, gates and judge; its dataset and agent are not used; default: those of the run.",
+)
+@click.option(
+    "--metrics", metavar="A,B", help="Only these metrics, with the parameters of the spec or the run; default: all."
+)
+@click.option(
+    "--set",
+    "overrides",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Override a value of the spec or the run, e.g. judge.model=gpt-4o; repeatable.",
+)
+@marks_options
+@click.option(
+    "--output-dir", type=click.Path(path_type=Path), help="Folder for the reports; default: assay-reports/RUN_ID."
+)
+@report_option("--report", default="the spec's, else json and html")
+@ci_options
+@click.option("--no-progress", is_flag=True, help="Show no progress.")
+@click.option("--quiet", is_flag=True, help="Print the verdict alone, and no progress.")
+@prices_option
+@server_option
+@json_option
+@debug_option
+def rescore(
+    run: str,
+    spec: Path | None,
+    metrics: str | None,
+    overrides: tuple[str, ...],
+    marks: Marks,
+    output_dir: Path | None,
+    report_names: tuple[str, ...],
+    ci: CiOutputs | None,
+    no_progress: bool,
+    quiet: bool,
+    prices: Path | None,
+    server: str | None,
+    as_json: bool,
+) -> int:
+    """Score the stored answers of RUN again, with other metrics, thresholds or another judge; print a summary.
+
+    The result is a new run that names RUN as its source. The agent is not asked: answers keep their latency and usage,
+    and its errors stay errors. The exit status is that of `assay run`.
+    """
+    from assay.reports.atomic import check_folder
+    from assay_cli.commands.run import form_of, listed_names
+
+    form = form_of(as_json=as_json, quiet=quiet, verbose=False, annotations=ci is not None and ci.annotations)
+    use_prices(prices, server)
+    check_folder(output_dir or _REPORTS)
+
+    async def main() -> int:
+        from assay.client.rescoring import rescoring_spec
+        from assay.client.starting import start_services_of
+        from assay_cli.agent_process.user_agent import load_user_code
+        from assay_cli.commands.runs.follow import OutputOptions, follow_to_end
+
+        async with connect(server) as (client, stack):
+            source = await client.get_run(await find_run(client, run), partial=False)
+            found, left_out = rescoring_spec(
+                source,
+                spec,
+                metrics=listed_names(metrics),
+                overrides=(*overrides, *marks.overrides),
+                judge_environ=None if server else os.environ,
+            )
+            for gate in left_out:
+                click.echo(
+                    f"note: the gate {clean(gate)} of run {source.run_id} needs a metric left out here", err=True
+                )
+            found = marks.label(found)
+            code = load_user_code(found.settings, found.base_dir)
+            if stack is not None:
+                start_services_of(stack, found)
+            started = await client.create_run(found.settings, source.dataset.dataset_id)
+            options = OutputOptions(
+                server,
+                output_dir or _REPORTS / started.run_id,
+                form,
+                no_progress=no_progress,
+                spec=found,
+                reports=chosen_reports(report_names, found.reports),
+                ci=ci,
+            )
+            return await follow_to_end(client, started, options, code=code, stack=stack)
+
+    return run_async(main())
