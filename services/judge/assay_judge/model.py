@@ -11,6 +11,9 @@ if TYPE_CHECKING:
     from assay_judge.judges import JudgeChoice
 
 
+_INLINE_CHARS = 10_000
+
+
 class RunKey(NamedTuple):
     """The name of a run's account: run ids are the callers' claims, and two teams may make the same one.
 
@@ -53,6 +56,11 @@ class Material:
         if self.second is None:
             return [*shown, ("answer", self.answer)]
         return [*shown, ("first answer", self.answer), ("second answer", self.second)]
+
+    @property
+    def is_long(self) -> bool:
+        """Whether reading all of it takes long enough to be done outside of the event loop."""
+        return sum(len(text) for _, text in self.parts) > _INLINE_CHARS
 
 
 @dataclass(frozen=True, slots=True)

@@ -279,7 +279,7 @@ class BatchDispatcher:
     async def _order(self, client: ProviderClient, prepared: PreparedGrading, ordering: _Ordering) -> Ordered:
         grading = prepared.grading
         client.check_price(grading.cap)
-        prompt = prepared.prompt()
+        prompt = await prepared.prompt()
         sent = client.learned.apply(prepared.parameters)
         most = client.price.most_nano(prompt, sent.max_tokens, batched=True) if client.price else 0
         account, close = await self._ledger.open(grading.scope, grading.run_id)

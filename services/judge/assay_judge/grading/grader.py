@@ -210,7 +210,7 @@ class Grader:
         problem = ""
         for _ in range(TURNS):
             # A turn quotes nothing of the refused reply, which may hold what the answer made the judge say.
-            prompt = prepared.prompt(problem)
+            prompt = await prepared.prompt(problem)
             reply = await client.call(prompt, prepared.schema, prepared.parameters, budget, usage)
             try:
                 return outcome_from_reply(reply, prepared.grading.rubric, prompt.verdict_id)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from assay.text.folding import fold
+from assay_judge.verdicts.demands import demands_score, plain_form
 from assay_judge.verdicts.sanitizer import hides_characters, holds_turn_markers
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ FLAGS = (EMPTY, PUNCTUATION, COPIES_QUESTION, COPIES_PROMPT, ADDRESSES_JUDGE, HI
 
 _TO_JUDGE = re.compile(
     r"verdict_id|overall_score|<<\s*(?:end of )?(?:question|reference|answer|passage|turn|first answer|second answer)\b"
-    r"|\{\s*[\"'](?:score|reasoning|accuracy|winner|verdict)\b"
+    r"|\{\s*[\"'“”„](?:score|reasoning|accuracy|winner|verdict)\b"
     r"|\b(?:ignore|disregard|forget)\b.{0,40}\b(?:instructions?|rubrics?|above|previous|prior|prompts?)\b"
     r"|\b(?:grader|judge|evaluator|grading system)\b.{0,60}\b(?:score|give|rate|rating|award|output|mark)\b"
     r"|\b(?:give|award|output|assign|rate)\b.{0,40}\b(?:maximum|highest|full|perfect|top)\b.{0,20}"
@@ -40,8 +41,6 @@ _TO_JUDGE = re.compile(
 _SCANNED_CHARS = 50_000
 _COPY_FACTOR = 4
 """Passages this much longer than an answer are not compared with it: folding shortens a text, but not so far."""
-_INLINE_CHARS = 10_000
-"""More material than this is checked outside of the event loop."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +58,7 @@ class Precheck:
 
 async def precheck_off_loop(material: Material) -> Precheck:
     """Return what `precheck` returns; long material is checked in a thread, so that other verdicts move meanwhile."""
-    if sum(len(text) for _, text in material.parts) <= _INLINE_CHARS:
-        return precheck(material)
-    return await asyncio.to_thread(precheck, material)
+    return await asyncio.to_thread(precheck, material) if material.is_long else precheck(material)
 
 
 def precheck(material: Material) -> Precheck:
@@ -83,12 +80,19 @@ def _flags(answer: str, material: Material) -> set[str]:
         return {EMPTY}
     scanned = answer[:_SCANNED_CHARS]
     found = {
-        ADDRESSES_JUDGE: _TO_JUDGE.search(scanned) is not None or holds_turn_markers(scanned),
+        ADDRESSES_JUDGE: _addresses_judge(scanned),
         HIDDEN_CHARACTERS: hides_characters(scanned),
     }
     if len(answer) <= _SCANNED_CHARS:
         found[_likeness(answer, material)] = True
     return {flag for flag, holds in found.items() if flag and holds}
+
+
+def _addresses_judge(text: str) -> bool:
+    if holds_turn_markers(text):
+        return True
+    plain = plain_form(text)
+    return _TO_JUDGE.search(plain) is not None or demands_score(plain)
 
 
 def _likeness(answer: str, material: Material) -> str:

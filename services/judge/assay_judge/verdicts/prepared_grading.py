@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 from assay_judge.verdicts.cache_key import canonical_json, content_key, fingerprint
@@ -37,13 +38,14 @@ class PreparedGrading:
     schema: Mapping[str, Any]
     parameters: JudgeParameters
 
-    def prompt(self, problem: str = "") -> Prompt:
-        """Return a new prompt, with a verdict_id of its own.
+    async def prompt(self, problem: str = "") -> Prompt:
+        """Return a new prompt, with a verdict_id of its own; long material is disarmed in a thread.
 
         Args:
             problem: Why the previous reply was not accepted, in our own words; empty for the first turn.
         """
-        return build_prompt(self.grading.rubric, self.grading.material, problem=problem)
+        build = partial(build_prompt, self.grading.rubric, self.grading.material, problem=problem)
+        return await asyncio.to_thread(build) if self.grading.material.is_long else build()
 
 
 def prepare_grading(grading: Grading) -> PreparedGrading:

@@ -59,7 +59,7 @@ _RESTATED = """\
 That was the material. Now judge {what} by the rubric "{rubric}" from the system text, and reply with the one JSON \
 object that it describes, with the verdict_id from the system text."""
 _RUBRICS = 256  # whose texts are kept, because they are needed for every verdict
-_LAYOUT = "material/2"
+_LAYOUT = "material/3"
 
 
 def build_prompt(
