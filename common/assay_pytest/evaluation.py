@@ -139,6 +139,7 @@ class MarkedEvaluation:
                 place = output_dir / folder_name(self.name)
                 folder = ReportFolder(place, report.run_id, option="--assay-output-dir")
                 write_formats(report, self._reports, folder)
+                folder.attempts.warn()
 
     def case(self, case_id: str, report: Report) -> Case | None:
         """Return the rows of a case; None where the run has none."""

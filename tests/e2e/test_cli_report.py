@@ -85,6 +85,19 @@ def test_a_run_that_has_not_finished_has_a_partial_report(project: Cli) -> None:
     assert 0 < len(document["rows"]) < 20
 
 
+def test_a_report_that_cannot_be_written_costs_neither_the_verdict_nor_the_others(shared_project: Cli) -> None:
+    """The exit status is that of the verdict; 3 where no report at all could be written."""
+    for folder in ("out", "alone"):
+        (shared_project.folder / folder / "report.html").mkdir(parents=True)
+    arguments = ("run", "assay.yaml", "--no-progress", "--output-dir")
+    done = shared_project.run(*arguments, "out")
+    assert "verdict  PASS" in done.stdout
+    assert "report: out/results.json" in done.stdout
+    assert "error: the report html was not written: " in done.stderr
+    alone = shared_project.run(*arguments, "alone", "--report", "html", status=3)
+    assert "no report could be written\nthe report html was not written: " in alone.stderr
+
+
 def test_quiet_prints_the_verdict_alone(shared_project: Cli) -> None:
     """One line on stdout, nothing on stderr; the reports are written; with --json it is refused."""
     done = shared_project.run("run", "--quiet", "--output-dir", "quiet-out", "--report", "json")

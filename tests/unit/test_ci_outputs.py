@@ -15,6 +15,7 @@ from assay.comparison.decision import FAILED, NOT_COMPARABLE, UNDECIDED, Decisio
 from assay.errors import InvalidInputError, SetupError
 from assay.reports.annotations import MOST_ANNOTATIONS, annotation_lines
 from assay.reports.ci_outputs import MAX_SUMMARY_BYTES, CiOutputs
+from assay.reports.failures import Attempts
 from assay.reports.report import report_of_file
 
 if TYPE_CHECKING:
@@ -35,8 +36,10 @@ def made(folder: Path, found: Mapping[str, Any], outputs: CiOutputs, decision: D
     source.write_text(json.dumps(found), encoding="utf-8")
     printed = io.StringIO()
     outputs.check()
+    attempts = Attempts()
     with report_of_file(source) as report:
-        outputs.write(report, printed, decision=decision)
+        outputs.write(report, printed, decision=decision, attempts=attempts)
+    assert not attempts.failures
     return printed.getvalue()
 
 

@@ -11,12 +11,15 @@ from tests.report_documents import HOSTILE, agent_error, document, failed, metri
 from assay.errors import SetupError
 from assay.model.report_settings import REPORTS, ReportSettings, by_default
 from assay.reports.folder import ReportFolder
+from assay.reports.formats.html import html_report
 from assay.reports.report import report_of_file
 from assay.reports.writing import FORMATS, Format, check_formats, write_formats
 from assay.spec.presets import PRESETS, preset_reports
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from assay.reports.report import Report
 
 NOTHING = metric(None, n_scored=0, passed=0, meets_threshold=None, interval=None)
 OLD = {"metric": "semantic_similarity", "value": 0.5, "n_scored": 1, "n_skipped": 0, "n_error": 0, "passed": 0,
@@ -75,6 +78,41 @@ def test_a_format_whose_package_is_missing(tmp_path: Path, monkeypatch: pytest.M
     assert [path.name for path in folder.written] == ["results.json"]
     assert len(folder.notes) == 1
     assert folder.notes[0].startswith("charts is left out: it needs no_such_one")
+
+
+@pytest.mark.parametrize(
+    ("problem", "said"),
+    [
+        (
+            IndexError("list index out of range"),
+            "the report html was not written (IndexError: list index out of range)",
+        ),
+        (SetupError("report.html cannot be written"), "the report html was not written: report.html cannot be written"),
+    ],
+)
+def test_a_format_that_fails_is_named_and_costs_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, problem: Exception, said: str
+) -> None:
+    """Its error is no error of the report, unless nothing else was wanted."""
+
+    def failing(report: Report, folder: ReportFolder, options: object) -> None:
+        raise problem
+
+    monkeypatch.setattr(html_report, "write", failing)
+    source = tmp_path / "source.json"
+    source.write_text(json.dumps(RUNS["one row"]), encoding="utf-8")
+    with report_of_file(source) as report:
+        folder = ReportFolder(tmp_path / "out", report.run_id)
+        write_formats(report, by_default("html", "jsonl"), folder)
+        folder.attempts.raise_if_all_failed()
+        alone = ReportFolder(tmp_path / "alone", report.run_id)
+        write_formats(report, by_default("html"), alone)
+    assert [path.name for path in folder.written] == ["results.jsonl"]
+    assert [each.split(": please report")[0] for each in folder.attempts.failures] == [said]
+    with pytest.warns(UserWarning, match="the report html was not written"):
+        folder.attempts.warn()
+    with pytest.raises(SetupError, match=r"(?s)no report could be written.*the report html"):
+        alone.attempts.raise_if_all_failed()
 
 
 @pytest.mark.parametrize("name", REPORTS)

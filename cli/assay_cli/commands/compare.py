@@ -20,7 +20,7 @@ from assay_cli.commands.compare_variants import (
 )
 from assay_cli.compare_options import CompareOptions, compare_options
 from assay_cli.options import debug_option, json_option, print_document, run_async, server_option
-from assay_cli.output.report_files import report_lines
+from assay_cli.output.report_files import print_failures, report_lines
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -240,3 +240,4 @@ def _show(report: ComparisonReport, wanted: _Wanted, output_dir: Path | None, *,
         written.shown = folder
         for line in report_lines(written):
             click.echo(line, err=as_json)
+        print_failures(written)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,14 +10,16 @@ import click
 
 from assay_cli.ci_options import ci_options
 from assay_cli.options import connect, debug_option, run_async, server_option
-from assay_cli.output.report_files import report_lines
+from assay_cli.output.report_files import print_failures, report_lines
 from assay_cli.report_options import chosen_reports, report_option
 from assay_cli.run_options import find_run
 
 if TYPE_CHECKING:
     from assay.model.report_settings import ReportSettings
     from assay.reports.ci_outputs import CiOutputs
+    from assay.reports.failures import Attempts
     from assay.reports.folder import ReportFolder
+    from assay.reports.report import Report
 
 _REPORTS = Path("assay-reports")
 
@@ -57,6 +58,7 @@ def report(
         written = run_async(_of_run(run, wanted, output_dir, server, ci))
     for line in report_lines(written):
         click.echo(line)
+    print_failures(written)
     return 0
 
 
@@ -69,7 +71,8 @@ def _of_file(path: Path, wanted: tuple[ReportSettings, ...], folder: Path, ci: C
         written = ReportFolder(folder, found.run_id)
         write_formats(found, wanted, written)
         if ci is not None:
-            ci.write(found, sys.stdout)
+            ci.write(found, sys.stdout, attempts=written.attempts)
+    written.attempts.raise_if_all_failed()
     return written
 
 
@@ -84,5 +87,9 @@ async def _of_run(
         if run.summary is None:
             raise WrongStateError(f"run {run.run_id} has no row yet: there is nothing to report")
         rows, place = client.list_results(run.run_id), folder or _REPORTS / run.run_id
-        writing = partial(ci.write, out=sys.stdout) if ci is not None else None
-        return await write_reports(run, rows, wanted, place, ci=writing)
+
+        def write_ci(report: Report, attempts: Attempts) -> None:
+            if ci is not None:
+                ci.write(report, sys.stdout, attempts=attempts)
+
+        return await write_reports(run, rows, wanted, place, ci=write_ci)

@@ -4,11 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import click
+
 from assay.reports.metric_text import count_text
 from assay.text.unsafe_text import clean
 
 if TYPE_CHECKING:
     from assay.reports.folder import ReportFolder
+
+
+def print_failures(reports: ReportFolder) -> None:
+    """Name on stderr what could not be written: the verdict stands without it."""
+    for failure in reports.attempts.failures:
+        click.echo(f"error: {clean(failure)}", err=True)
 
 
 def report_lines(reports: ReportFolder) -> list[str]:

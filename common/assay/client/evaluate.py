@@ -230,9 +230,10 @@ class Following:
             return tuple([row async for row in stored])
         rows: list[CaseResult] = []
         with saying_how_to_report(run, self.server):
-            await write_reports(
+            reports = await write_reports(
                 run, stored, self.spec.reports, self.output_dir, spec=self.spec, also=rows.append, option="output_dir"
             )
+        reports.attempts.warn()
         return tuple(rows)
 
 

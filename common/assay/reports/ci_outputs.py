@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from assay.comparison.decision import Decision
     from assay.reports.comparison.comparison_report import ComparisonReport
+    from assay.reports.failures import Attempts
     from assay.reports.report import Report
 
 MAX_SUMMARY_BYTES = 1_024_000
@@ -78,6 +79,8 @@ class CiOutputs:
         out: IO[str],
         compared: ComparisonReport | None = None,
         decision: Decision | None = None,
+        *,
+        attempts: Attempts,
     ) -> None:
         """Write the files, and print annotations.
 
@@ -86,27 +89,28 @@ class CiOutputs:
             out: Takes annotations, a line each.
             compared: The run's comparison with its baseline; None without one.
             decision: What the comparison comes to, also where it could not be made; None for that of `compared`.
-
-        Raises:
-            SetupError: A file cannot be written.
+            attempts: Notes what cannot be written.
         """
         against = _Against(compared, compared.decision if compared is not None else decision)
         if self.junit is not None:
-            with atomic_writer(self.junit, option="--junit") as file:
+            with attempts.attempt("the file of --junit"), atomic_writer(self.junit, option="--junit") as file:
                 write_junit(report, file, against.as_test_case())
         if self.comment_file is not None:
-            with atomic_writer(self.comment_file, option="--comment-file") as file:
+            attempt = attempts.attempt("the file of --comment-file")
+            with attempt, atomic_writer(self.comment_file, option="--comment-file") as file:
                 file.write(f"{comment_marker(report, self.comment_key)}\n{_markdown(report, against)}")
         if self.summary is not None:
-            _add_summary(report, self.summary, against)
+            with attempts.attempt("the file of --summary"):
+                _add_summary(report, self.summary, against)
         if not self.annotations and self.annotations_file is None:
             return
-        lines = [f"{line}\n" for line in (*annotation_lines(report), *against.annotation_lines())]
-        if self.annotations:
-            out.writelines(lines)
-        if self.annotations_file is not None:
-            with atomic_writer(self.annotations_file, option="--annotations-file") as file:
-                file.writelines(lines)
+        with attempts.attempt("the annotations"):
+            lines = [f"{line}\n" for line in (*annotation_lines(report), *against.annotation_lines())]
+            if self.annotations:
+                out.writelines(lines)
+            if self.annotations_file is not None:
+                with atomic_writer(self.annotations_file, option="--annotations-file") as file:
+                    file.writelines(lines)
 
     def _files(self) -> Iterator[tuple[str, Path]]:
         given = (

@@ -11,6 +11,7 @@ from typing import IO, TYPE_CHECKING
 from assay.errors import InvalidInputError
 from assay.parsing.names import run_id_problem
 from assay.reports.atomic import atomic_binary_writer, atomic_writer, remove_leftovers
+from assay.reports.failures import Attempts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,6 +45,8 @@ class ReportFolder:
         self.written: list[Path] = []
         self.notes: list[str] = []
         """Sentences for people on what is not as wanted in what was written."""
+        self.attempts = Attempts()
+        """What could not be written."""
         self._option = option
         self._run_id = run_id
         owner = _owner(path)

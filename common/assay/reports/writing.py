@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from assay.model.report_settings import ReportSettings
     from assay.model.run import CaseResult, Run
+    from assay.reports.failures import Attempts
     from assay.reports.report import Report
     from assay.spec.model import Spec
 
@@ -99,17 +100,14 @@ def prepare_formats(wanted: Sequence[ReportSettings]) -> None:
 
 
 def write_formats(report: Report, wanted: Sequence[ReportSettings], folder: ReportFolder) -> None:
-    """Write a report in every format that is wanted.
-
-    Raises:
-        SetupError: A file cannot be written; those before it are there.
-    """
+    """Write a report in every format that is wanted; `folder.attempts` names those that could not be written."""
     for one in wanted:
         if one.is_optional and not _is_there(one):
             folder.notes.append(f"{one.format} is left out: it needs {_needs([one.format])}")
             continue
-        writer: Writer = importlib.import_module(f"assay.reports.formats.{FORMATS[one.format].module}")
-        writer.write(report, folder, one.options)
+        with folder.attempts.attempt(f"the report {one.format}"):
+            writer: Writer = importlib.import_module(f"assay.reports.formats.{FORMATS[one.format].module}")
+            writer.write(report, folder, one.options)
 
 
 def row_preparation(wanted: Sequence[ReportSettings], metrics: Sequence[str]) -> PreparedRows:
@@ -137,7 +135,7 @@ async def write_reports(
     spec: Spec | None = None,
     also: Callable[[CaseResult], None] = lambda row: None,
     document: IO[str] | None = None,
-    ci: Callable[[Report], None] | None = None,
+    ci: Callable[[Report, Attempts], None] | None = None,
     option: str = "--output-dir",
     prepared: PreparedRows | None = None,
 ) -> ReportFolder:
@@ -156,14 +154,16 @@ async def write_reports(
         prepared: Has parts of rows that were made before; None for none.
 
     Raises:
-        SetupError: A file cannot be written, or a package is missing.
+        SetupError: Nothing can be written, or a package is missing.
     """
     check_formats(wanted)
     found = ReportFolder(folder, run.run_id, option=option)
     async with report_of_run(run, spec, rows, folder, also, prepared) as report:
         await asyncio.to_thread(write_formats, report, wanted, found)
         if ci is not None:
-            await asyncio.to_thread(ci, report)
+            await asyncio.to_thread(ci, report, found.attempts)
         if document is not None:
             write_document(report, document)
+    if document is None:
+        found.attempts.raise_if_all_failed()
     return found

@@ -19,6 +19,7 @@ from assay.text.unsafe_text import clean, shorten, without_commands
 from assay_cli.exit_status import EXIT_INFRASTRUCTURE, EXIT_INTERRUPTED
 from assay_cli.options import print_document, print_line
 from assay_cli.output.form import Form
+from assay_cli.output.report_files import print_failures
 from assay_cli.output.run_documents import event_document, full
 from assay_cli.output.streams import agent_stdout
 
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from assay.local.stack import LocalStack
     from assay.model.run import CaseResult, Run, StateChange
     from assay.reports.ci_outputs import CiOutputs
+    from assay.reports.failures import Attempts
     from assay.reports.prepared_rows import PreparedRows
     from assay.reports.report import Report
     from assay.spec.model import Spec
@@ -230,6 +232,7 @@ async def conclude(
                 prepared=watched.prepared if watched is not None else None,
             )
             reports.shown = options.output_dir
+            print_failures(reports)
         elif form is Form.TEXT:
             await read_for(console, client, run)
     if form is Form.VERDICT:
@@ -251,12 +254,13 @@ async def _releasing(rows: AsyncIterator[CaseResult], stack: LocalStack) -> Asyn
     stack.release()
 
 
-def _compare_and_write(options: OutputOptions, report: Report) -> None:
+def _compare_and_write(options: OutputOptions, report: Report, attempts: Attempts) -> None:
     """Compare a run with its baseline, where there is one, and write what a CI server takes."""
     against = options.against
     compared = against.compare(report) if against is not None else None
     if options.ci is not None:
-        options.ci.write(report, options.out, compared, against.decision if against is not None else None)
+        decision = against.decision if against is not None else None
+        options.ci.write(report, options.out, compared, decision, attempts=attempts)
 
 
 async def read_for(console: ConsoleSummary, client: Client, run: Run) -> None:

@@ -61,17 +61,19 @@ def write_comparison(
 
     Raises:
         InvalidInputError: A format is unknown.
-        SetupError: A file cannot be written, or a package is missing.
+        SetupError: Nothing can be written, or a package is missing.
     """
     check_comparison_formats(formats, plot_format)
     found = ReportFolder(folder, report.comparison_id, option=option)
     for name in dict.fromkeys(formats):
         writer = _WRITERS.get(name)
-        if writer is not None:
-            writer(report, found)
-        else:
-            module: _Writer = importlib.import_module(f"assay.reports.comparison.{_MODULES[name]}")
-            module.write(report, found, plot_format)
+        with found.attempts.attempt(f"the report {name}"):
+            if writer is not None:
+                writer(report, found)
+            else:
+                module: _Writer = importlib.import_module(f"assay.reports.comparison.{_MODULES[name]}")
+                module.write(report, found, plot_format)
+    found.attempts.raise_if_all_failed()
     return found
 
 

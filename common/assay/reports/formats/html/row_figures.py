@@ -92,7 +92,7 @@ class RowFigures:
             self.first[-1].take(row, self._metrics)
         if row["latency_ms"] is not None and row["status"] != "error":
             place = int(row["latency_ms"] / 1000 / self.bin_width_s)
-            self.latency_bins[min(place, len(self.latency_bins) - 1)] += 1
+            self.latency_bins[max(0, min(place, len(self.latency_bins) - 1))] += 1
         for name, score in row["scores"].items():
             self._take_sources(name, score["detail"])
 
