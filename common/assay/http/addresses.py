@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ipaddress
 import re
+import socket
 from urllib.parse import urlsplit
 
 from assay.records import dataclass
@@ -13,6 +15,10 @@ _PATTERN = re.compile(
     rf"(?:(?P<scheme>https?)://)?(?P<host>(?:\*\.(?=[^.:]+\.))?{_NAME}|\[[0-9a-f:.]+\])(?::(?P<port>[0-9]{{1,5}}))?",
     re.ASCII,
 )
+_DOTTED = re.compile(r"[0-9]+(?:\.[0-9]+){3}", re.ASCII)
+_ENDS_IN_NUMBER = re.compile(r"(?:.*\.)?(?:[0-9]+|0x[0-9a-f]*)\.?", re.ASCII | re.IGNORECASE)
+_MAX_LABEL_CHARS = 63
+_MAX_NAME_CHARS = 253
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +52,68 @@ def url_address(url: str) -> Address:
     except ValueError:
         port = None
     return Address(parts.scheme, host, port)
+
+
+def dial_problem(url: str) -> str:
+    """Return why no client can connect to a URL's host and port; empty where one may.
+
+    Refuses at least what the HTTP client's own URL class refuses, so that an address that passes fails only when it is
+    called, as an unreachable one. The client's package need not be installed where specs are validated.
+
+    Args:
+        url: A URL with a scheme, in any spelling.
+    """
+    if not url.isprintable():
+        return "holds a character that is not displayed"
+    try:
+        parts = urlsplit(url)
+        port, host = parts.port, parts.hostname or ""
+    except ValueError as error:
+        return f"has no usable host and port ({error})"
+    if port == 0:
+        return "has the port 0, which no service can listen on"
+    if parts.netloc.rpartition("@")[2].startswith("["):
+        return _ipv6_problem(host)
+    return host_problem(host)
+
+
+def host_problem(host: str) -> str:
+    """Return why a host, without a port, is neither a name nor an address; empty where it is one.
+
+    A host whose last label is a number is an IPv4 address, of which the client takes four decimals without a leading 0.
+    """
+    if ":" in host:
+        return _ipv6_problem(host)
+    if _ENDS_IN_NUMBER.fullmatch(host):
+        return (
+            "" if _is_ipv4(host) else f"names the host {host!r}, which is no IPv4 address (four numbers from 0 to 255)"
+        )
+    try:
+        name = host.removesuffix(".").encode("ascii" if host.isascii() else "idna")
+    except UnicodeError:
+        return f"names the host {host[:80]!r}, which is no name of a host"
+    if len(name) > _MAX_NAME_CHARS or not all(0 < len(part) <= _MAX_LABEL_CHARS for part in name.split(b".")):
+        return f"names the host {host[:80]!r}, which is no name: its parts have 1 to {_MAX_LABEL_CHARS} characters"
+    return ""
+
+
+def _is_ipv4(host: str) -> bool:
+    try:
+        if _DOTTED.fullmatch(host):
+            ipaddress.IPv4Address(host)
+        else:
+            socket.inet_aton(host)  # shorter forms and hexadecimal ones, as the system's resolver reads them
+    except (ValueError, OSError):
+        return False
+    return True
+
+
+def _ipv6_problem(host: str) -> str:
+    try:
+        ipaddress.IPv6Address(host)
+    except ValueError:
+        return f"names the host [{host}], which is no IPv6 address"
+    return ""
 
 
 def covers(pattern: str, called: Address) -> bool:

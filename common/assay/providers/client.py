@@ -68,7 +68,7 @@ def connect(provider: str, service: Service, concurrency: int) -> ModelClient:
         concurrency: Most calls at once.
 
     Raises:
-        ValueError: The URL's host is not what it seems.
+        ValueError: The URL is none, or its host is not what it seems.
     """
     module = importlib.import_module(f"assay.providers.{provider}")
     client: ModelClient = module.connect(service, concurrency)

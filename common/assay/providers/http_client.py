@@ -47,9 +47,13 @@ def connection_to(service: Service, concurrency: int, max_body_bytes: int = _MAX
         max_body_bytes: Where a longer reply is cut off; a stream of events may be 16 times as long.
 
     Raises:
-        ValueError: The URL's host is not what it seems.
+        ValueError: The URL is none, or its host is not what it seems.
     """
-    if httpx2.URL(service.url).host != urlsplit(service.url).hostname:
+    try:
+        host = httpx2.URL(service.url).host
+    except httpx2.InvalidURL as error:
+        raise ValueError(str(error)) from None
+    if host != urlsplit(service.url).hostname:
         raise ValueError("the URL must name its host in plain lower-case ASCII")
     for name in _TALKATIVE:
         # Below warnings they log prompts, answers and headers, which have no place in a log.

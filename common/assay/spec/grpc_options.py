@@ -7,6 +7,7 @@ from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from assay.errors import Problem
+from assay.http.addresses import host_problem
 from assay.parsing.fields import Fields
 from assay.parsing.names import kind_of, unknown_name
 from assay.records import dataclass
@@ -75,7 +76,8 @@ def target_problem(target: str) -> str:
     found = _TARGET.fullmatch(target)
     if found is None or not 1 <= int(found["port"]) <= 65_535:
         return f"must be HOST:PORT, e.g. 127.0.0.1:50051, not {target!r}"
-    return ""
+    problem = host_problem(target_host(target))
+    return f"{problem}: {target!r}" if problem else ""
 
 
 def target_host(target: str) -> str:

@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from assay.errors import InvalidInputError, Problem
+from assay.http.addresses import dial_problem
 from assay.judging.recorded_verdicts import ANSWER, read_recorded_verdicts
 from assay.judging.rubric_file import read_rubric
 from assay.metrics.quality import RUBRIC as QUALITY
@@ -116,12 +117,14 @@ def _check_one(judge: JudgeSettings, where: str) -> list[Problem]:
         (known and not asks and bool(judge.base_url), "base_url", f"has no meaning for {judge.provider}: remove it"),
         (bool(judge.base_url) and not _is_url(judge.base_url), "base_url",
          f"must be an http or https URL without a user, a query or a fragment, not {judge.base_url!r}"),
+        (bool(problem := judge.base_url and _is_url(judge.base_url) and dial_problem(judge.base_url)), "base_url",
+         f"{problem}: {judge.base_url!r}"),
         (temperature is not None and not 0 <= temperature <= 2, "temperature", "must be a number from 0 to 2"),
         (not 1 <= judge.max_tokens <= _MAX_TOKENS, "max_tokens",
          f"must be a whole number from 1 to {_MAX_TOKENS:,}"),
         (not _is_line(judge.model), "model", _LINE),
         (not _is_line(judge.key_variable), "key_variable", _LINE),
-        (bool(problem := _reference_problem(judge.key_variable)), "key_variable", problem),
+        (bool(unusable := _reference_problem(judge.key_variable)), "key_variable", unusable),
     ]  # fmt: skip
     return [Problem(message, f"{where}.{field}") for wrong, field, message in checks if wrong]
 
@@ -331,7 +334,6 @@ def _is_url(text: str) -> bool:
         return (
             parts.scheme in ("http", "https")
             and bool(parts.hostname)
-            and parts.port != 0
             and "@" not in parts.netloc
             and not (parts.query or parts.fragment)
             and text.isascii()

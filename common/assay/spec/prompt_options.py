@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from assay.errors import Problem
+from assay.http.addresses import dial_problem
 from assay.model.model_price import ModelPrice
 from assay.parsing.fields import Fields
 from assay.parsing.model_tables import number_problems
@@ -254,11 +255,13 @@ def _url_problem(provider: Provider, url: str) -> str:
         return "holds a name or password: give the key with api_key, as ${NAME} of an environment variable"
     try:
         parts = urlsplit(url)
-        valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        valid = parts.scheme in ("http", "https") and bool(parts.hostname)
     except ValueError:
         valid = False
     if not valid or any(character.isspace() for character in url):
         return f"must be an http or https URL such as http://127.0.0.1:8000/v1, not {url!r}"
+    if problem := dial_problem(url):
+        return f"{problem}: {url!r}"
     host = parts.netloc.rpartition(":")[0] if parts.port is not None else parts.netloc
     if not host.isascii() or host != host.lower() or "\\" in url:
         # What is checked against the allowed hosts must be what is called.

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from assay.errors import Problem
+from assay.http.addresses import dial_problem
 from assay.parsing.names import unknown_name
 from assay.records import dataclass
 from assay.spec.headers import read_headers
@@ -92,10 +93,13 @@ def check_url(target: str) -> list[Problem]:
         return [Problem(said, "agent.target")]
     try:
         parts = urlsplit(target)
-        valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        valid = parts.scheme in ("http", "https") and bool(parts.hostname)
     except ValueError:
         valid = False
-    return [] if valid else [Problem(f"must be an http or https URL, not {target!r}", "agent.target")]
+    if not valid:
+        return [Problem(f"must be an http or https URL, not {target!r}", "agent.target")]
+    problem = dial_problem(target)
+    return [Problem(f"{problem}: {target!r}", "agent.target")] if problem else []
 
 
 def _refuse_unknown(what: str, options: Mapping[str, Any], known: tuple[str, ...], problems: list[Problem]) -> None:

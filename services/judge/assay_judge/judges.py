@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from assay.errors import InvalidInputError, Problem
+from assay.http.addresses import dial_problem
 from assay.parsing.names import unknown_name
 from assay.parsing.secret_references import SCHEME, form_problem
 from assay.providers.own_services import KEY_VARIABLES, OWN_URLS
@@ -75,6 +76,8 @@ class JudgeChoice:
             (not asks and bool(self.base_url), "base_url", f"has no meaning for {self.provider}: remove it"),
             (bool(self.base_url) and not _is_plain_url(self.base_url), "base_url",
              "must be http(s)://host[:port][/path] in plain lower-case ASCII, without a user, a query or a fragment"),
+            (bool(problem := self.base_url and _is_plain_url(self.base_url) and dial_problem(self.base_url)),
+             "base_url", str(problem)),
             (self.key_variable.startswith(SCHEME) and bool(form_problem(self.key_variable.removeprefix(SCHEME))),
              "key_variable", form_problem(self.key_variable.removeprefix(SCHEME))),
             (self.temperature is not None and not 0 <= self.temperature <= 2, "temperature", "must be from 0 to 2"),
@@ -195,12 +198,10 @@ def origin_of(url: str) -> str:
 def _is_plain_url(url: str) -> bool:
     try:
         parts = urlsplit(url)
-        port_is_valid = parts.port is None or parts.port > 0
     except ValueError:
         return False
     return (
-        port_is_valid
-        and url.isascii()
+        url.isascii()
         and url.isprintable()
         and " " not in url
         and "\\" not in url

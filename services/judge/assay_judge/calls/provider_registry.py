@@ -6,7 +6,7 @@ import asyncio
 import time
 from typing import TYPE_CHECKING, Any
 
-from assay.errors import OverloadedError, SetupError
+from assay.errors import InvalidInputError, OverloadedError, Problem, SetupError
 from assay.judging.prices import NO_PRICE
 from assay.local.install_hint import install_hint
 from assay.parsing.model_tables import matches, read_table
@@ -221,7 +221,10 @@ def read_limits(path: Path | None) -> list[dict[str, Any]]:
 
 def _connect(choice: JudgeChoice, key: str, concurrency: int, egress: Egress) -> Provider:
     _require_installed(choice)
-    return ConnectedProvider(choice.provider, choice.url, key, concurrency, egress)
+    try:
+        return ConnectedProvider(choice.provider, choice.url, key, concurrency, egress)
+    except ValueError as error:
+        raise InvalidInputError([Problem(f"cannot be called ({error})", "judge.base_url")]) from None
 
 
 def _require_installed(choice: JudgeChoice) -> None:

@@ -1,0 +1,66 @@
+"""Addresses that no client can connect to are refused wherever one is written down."""
+
+from __future__ import annotations
+
+import httpx2
+import pytest
+
+from assay.http.addresses import dial_problem, host_problem
+from assay.model.run import AgentSettings, JudgeSettings
+from assay.spec.agents import check_agent
+from assay.spec.judging import check_judge
+from assay_judge.judges import JudgeChoice
+
+UNUSABLE = [
+    "http://256.1.1.1:9/v1", "http://0177.0.0.1/v1", "http://1.2.3.4.5/v1", "http://256.1.1/", "http://h.0x/",
+    "http://[::g]/v1", "http://[::1/v1", "http://[1.2.3.4]/v1", "http://[v1.x]/v1",
+    "http://h:0/v1", "http://h:99999/v1", "http://h:abc/v1", "http://h:-1/v1",
+    "http://a..b/v1", "http://.a/v1", "http://./v1", f"http://{'a' * 64}.example/v1", f"http://{'a.' * 127}de/v1",
+    "http://h/v\n1",
+]  # fmt: skip
+USABLE = [
+    "http://127.0.0.1:9/v1", "http://127.1/v1", "http://2130706433/v1", "http://0x7f.0.0.1/v1", "http://[::1]:8/v1",
+    "http://h", "https://api.example.org.:443/v1", "http://my_service:1/v1", "http://h:/v1", "http://xn--bcher-kva.de/",
+    "http://1.example/v1", "http://a-1/v1",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("url", UNUSABLE)
+def test_an_address_that_no_client_can_dial_is_refused(url: str) -> None:
+    """By the spec's judge and agents, and by the judge service, before anything is paid."""
+    assert dial_problem(url)
+    assert [problem.field for problem in check_judge(JudgeSettings("openai", "m", base_url=url))] == ["judge.base_url"]
+    assert [each.field for each in JudgeChoice("openai", "m", url).problems("judge.")] == ["judge.base_url"]
+    for adapter in ("http", "a2a", "adk"):
+        assert {problem.field for problem in check_agent(AgentSettings(adapter, url))} >= {"agent.target"}
+    options = {"base_url": url}
+    assert [each.field for each in check_agent(AgentSettings("openai", "m", options=options))] == ["agent.base_url"]
+
+
+@pytest.mark.parametrize("url", USABLE)
+def test_an_address_that_is_accepted_is_one_for_the_client(url: str) -> None:
+    """The client's own URL class reads what the check lets through; it need not be installed for the check."""
+    assert dial_problem(url) == ""
+    httpx2.URL(url)
+
+
+@pytest.mark.parametrize("url", UNUSABLE)
+def test_no_address_is_refused_by_the_client_alone(url: str) -> None:
+    """What the client refuses is among what the check refuses."""
+    try:
+        httpx2.URL(url)
+    except httpx2.InvalidURL:
+        assert dial_problem(url)
+
+
+@pytest.mark.parametrize(("target", "is_usable"), [("256.1.1.1:9", False), ("[::g]:9", False), ("127.0.0.1:9", True)])
+def test_targets_of_grpc_are_checked_alike(target: str, is_usable: bool) -> None:
+    """Their host is a name or an address too."""
+    assert bool(check_agent(AgentSettings("grpc", target))) is not is_usable
+
+
+def test_the_message_names_the_host() -> None:
+    """A typo is found by reading the message."""
+    assert (
+        host_problem("256.1.1.1") == "names the host '256.1.1.1', which is no IPv4 address (four numbers from 0 to 255)"
+    )
