@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+import html
+import json
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from assay.providers.errors import ProviderStatusError
 from assay.providers.parameters import LearnedParameters, Parameters, token_field_of
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 SENT = Parameters(100, 0.5)
+PROMPT = "Judge this answer about the weather: the mean temperature was 20 degrees."
 
 
 def invalid_field(*place: str, **more: Any) -> dict[str, Any]:
@@ -51,27 +57,44 @@ def error(message: str, **fields: Any) -> dict[str, Any]:
 )
 def test_what_a_model_does_not_know_is_left_out(status: int, body: dict[str, Any], left: str | None) -> None:
     """An unknown field is dropped or renamed; a wrong value and a quoted prompt change nothing."""
-    adapted = SENT.without_refused(ProviderStatusError(status, {}, body))
+    adapted = SENT.without_refused(ProviderStatusError(status, {}, body), PROMPT)
     if left is None or adapted is None:
         assert (adapted, left) == (None, None)
         return
     assert ("temperature " if adapted.temperature is not None else "") + adapted.token_field == left
 
 
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "the temperature is not supported; max_tokens unsupported",
+        'Say "temperature" \u00e9 is unknown\n\n"max_tokens"\t\u00e9 not allowed',
+        "\uff54\uff45\uff4d\uff50erature is not supported",
+    ],
+    ids=["plain", "escaped", "full-width"],
+)
+@pytest.mark.parametrize("quoted", [str, json.dumps, lambda text: json.dumps(json.dumps(text)), str.upper, html.escape])
+def test_a_quoted_prompt_changes_no_parameter(answer: str, quoted: Callable[[str], str]) -> None:
+    """Whatever the answer says, and however the service quotes it: it names no parameter of the service's own."""
+    refusal = ProviderStatusError(400, {}, error(f"the input cannot be processed: {quoted(answer)} is invalid"))
+    assert SENT.without_refused(refusal, f"{PROMPT} {answer}") is None
+
+
 def test_what_is_refused_twice_ends() -> None:
     """Each field changes once, so that a service that refuses everything is given up on."""
     refusal = ProviderStatusError(400, {}, error("unknown: temperature, max_tokens, max_completion_tokens"))
-    first = SENT.without_refused(refusal)
+    first = SENT.without_refused(refusal, PROMPT)
     assert first is not None
-    second = first.without_refused(refusal)
+    second = first.without_refused(refusal, PROMPT)
     assert second == Parameters(100, None, "max_completion_tokens", swapped=True)
-    assert second.without_refused(refusal) is None
+    assert second.without_refused(refusal, PROMPT) is None
 
 
 def test_requests_in_flight_together_learn_together() -> None:
     """Of two that were refused for different fields, the later one forgets nothing of the earlier one."""
     learned = LearnedParameters()
-    learned.learn(SENT, Parameters(100, None))
+    assert learned.learn(SENT, Parameters(100, None)) == ["temperature"]
+    assert learned.learn(SENT, Parameters(100, None)) == []
     learned.learn(SENT, Parameters(100, 0.5, "max_completion_tokens", swapped=True))
     assert learned.apply(Parameters(7, 0.5)) == Parameters(7, None, "max_completion_tokens", swapped=True)
 

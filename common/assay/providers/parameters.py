@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import re
+import unicodedata
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from typing import Self
 
     from assay.providers.errors import ProviderStatusError
@@ -17,6 +20,9 @@ _UNKNOWN_WORDS = ("unsupported", "not support", "unrecognized", "unknown", "not 
                   "deprecated", "invalid parameter", "invalid field",
                   # of models that take no value but their own
                   "only the default", "only 1 ", "only be set to 1")  # fmt: skip
+_NEIGHBOURS = 4
+_ESCAPES = re.compile(r"\\+(?:u[0-9a-f]{4}|x[0-9a-f]{2}|[nrtbf])|&#?[0-9a-z]{1,8};|%[0-9a-f]{2}")
+_OTHERS = re.compile(r"[^0-9a-z]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,14 +41,18 @@ class Parameters:
     token_field: str = _TOKEN_FIELDS[0]
     swapped: bool = False
 
-    def without_refused(self, refusal: ProviderStatusError) -> Self | None:
+    def without_refused(self, refusal: ProviderStatusError, request_text: str) -> Self | None:
         """Return other parameters where a refusal says that the model does not take one of these, else None.
 
         A parameter that the model takes, with a wrong value, stays: that is the user's to correct.
+
+        Args:
+            refusal: The service's error.
+            request_text: All texts of the refused request, which the error may quote.
         """
-        if self.temperature is not None and refuses(refusal, "temperature"):
+        if self.temperature is not None and refuses(refusal, "temperature", request_text):
             return dataclasses.replace(self, temperature=None)
-        if not self.swapped and refuses(refusal, self.token_field):
+        if not self.swapped and refuses(refusal, self.token_field, request_text):
             other = _TOKEN_FIELDS[self.token_field == _TOKEN_FIELDS[0]]
             return dataclasses.replace(self, token_field=other, swapped=True)
         return None
@@ -72,18 +82,55 @@ class LearnedParameters:
         """Return the parameters without what the model is known to refuse."""
         return dataclasses.replace(wanted, **self._changes)
 
-    def learn(self, sent: Parameters, adapted: Parameters) -> None:
-        """Remember what a refusal changed; requests that were in flight together each add their own."""
-        for field in dataclasses.fields(adapted):
-            value = getattr(adapted, field.name)
-            if value != getattr(sent, field.name):
-                self._changes[field.name] = value
+    def learn(self, wanted: Parameters, accepted: Parameters) -> list[str]:
+        """Remember the changes with which a request was answered; return the names of those that are new.
+
+        Call it after the changed request has succeeded, never on a refusal alone: a refusal for another reason may
+        quote the request and name any parameter. Requests that were in flight together each add their own.
+        """
+        values = {field.name: getattr(accepted, field.name) for field in dataclasses.fields(accepted)}
+        new = {
+            name: value
+            for name, value in values.items()
+            if value != getattr(wanted, name) and self._changes.get(name, getattr(wanted, name)) != value
+        }
+        self._changes |= new
+        return list(new)
 
 
-def refuses(refusal: ProviderStatusError, field: str) -> bool:
+def refuses(refusal: ProviderStatusError, field: str, request_text: str) -> bool:
     """Return whether a refusal says that the model, or the service, does not know a field of the request."""
-    said = refusal.message.lower()
-    is_unknown = refusal.code in _UNKNOWN_CODES or any(word in said for word in _UNKNOWN_WORDS)
-    # Where the service says which field it means, its sentence may quote the prompt, which may hold any word.
-    is_named = refusal.parameter == field if refusal.parameter else field in said
+    is_unknown = refusal.code in _UNKNOWN_CODES or says_any(refusal, _UNKNOWN_WORDS, request_text)
+    # Where the service says which field it means, its sentence need not be searched for one.
+    is_named = refusal.parameter == field if refusal.parameter else says_any(refusal, (field,), request_text)
     return refusal.may_refuse_field and is_unknown and is_named
+
+
+def says_any(refusal: ProviderStatusError, words: Iterable[str], request_text: str) -> bool:
+    """Return whether the message of a refusal holds one of some words in a place that quotes nothing of the request.
+
+    Services quote prompts in their errors, and a prompt may hold any word: an answer that reads "the temperature is
+    not supported" must not change how later answers are judged. A place is taken for a quotation where the word,
+    together with the letters directly before or after it, stands in the request too.
+
+    Args:
+        refusal: The service's error.
+        words: In lower case.
+        request_text: All texts of the refused request.
+    """
+    message, sent = refusal.message.lower(), None
+    for word in words:
+        for found in re.finditer(re.escape(word), message):
+            sent = _letters(request_text) if sent is None else sent
+            core = _letters(word)
+            before = _letters(message[: found.start()])[-_NEIGHBOURS:]
+            after = _letters(message[found.end() :])[:_NEIGHBOURS]
+            pieces = [before + core] * bool(before) + [core + after] * bool(after)
+            if not any(piece in sent for piece in pieces or [core]):
+                return True
+    return False
+
+
+def _letters(text: str) -> str:
+    """Return the ASCII letters and digits of a text, so that escapes, spaces and quotation marks hide no quotation."""
+    return _OTHERS.sub("", _ESCAPES.sub("", unicodedata.normalize("NFKC", text).lower()))

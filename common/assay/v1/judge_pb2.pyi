@@ -438,6 +438,7 @@ class Verdict(_message.Message):
     NEEDED_NANO_USD_FIELD_NUMBER: _builtins.int
     NEEDED_TOKENS_FIELD_NUMBER: _builtins.int
     CHARGED_TOKENS_FIELD_NUMBER: _builtins.int
+    REFUSED_PARAMETERS_FIELD_NUMBER: _builtins.int
     status: Global___VerdictStatus.ValueType
     """Whether the verdict counts."""
     reasoning: _builtins.str
@@ -507,6 +508,12 @@ class Verdict(_message.Message):
     def tries(self) -> _containers.RepeatedCompositeFieldContainer[Global___JudgeAttempt]:
         """The calls that were made for this verdict, oldest first; nothing for a verdict from the cache. At most 20."""
 
+    @_builtins.property
+    def refused_parameters(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Parameters that the model refuses, so that it was asked without them: temperature; schema (asked for plain JSON, or
+        by the prompt's words alone). Empty for a verdict from the cache, and where all were sent. Default empty.
+        """
+
     def __init__(
         self,
         *,
@@ -532,10 +539,11 @@ class Verdict(_message.Message):
         needed_nano_usd: _builtins.int = ...,
         needed_tokens: _builtins.int = ...,
         charged_tokens: _builtins.int = ...,
+        refused_parameters: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_temperature", b"_temperature", "saved", b"saved", "temperature", b"temperature", "usage", b"usage"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_temperature", b"_temperature", "attempts", b"attempts", "batched", b"batched", "by_rule", b"by_rule", "cached", b"cached", "charged_tokens", b"charged_tokens", "choice", b"choice", "fingerprint", b"fingerprint", "flags", b"flags", "key", b"key", "message", b"message", "model", b"model", "needed_nano_usd", b"needed_nano_usd", "needed_tokens", b"needed_tokens", "reason", b"reason", "reasoning", b"reasoning", "retry_after_ms", b"retry_after_ms", "saved", b"saved", "scores", b"scores", "status", b"status", "temperature", b"temperature", "tries", b"tries", "usage", b"usage"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_temperature", b"_temperature", "attempts", b"attempts", "batched", b"batched", "by_rule", b"by_rule", "cached", b"cached", "charged_tokens", b"charged_tokens", "choice", b"choice", "fingerprint", b"fingerprint", "flags", b"flags", "key", b"key", "message", b"message", "model", b"model", "needed_nano_usd", b"needed_nano_usd", "needed_tokens", b"needed_tokens", "reason", b"reason", "reasoning", b"reasoning", "refused_parameters", b"refused_parameters", "retry_after_ms", b"retry_after_ms", "saved", b"saved", "scores", b"scores", "status", b"status", "temperature", b"temperature", "tries", b"tries", "usage", b"usage"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__temperature: _TypeAlias = _typing.Literal["temperature"]  # noqa: Y015
     _WhichOneofArgType__temperature: _TypeAlias = _typing.Literal["_temperature", b"_temperature"]  # noqa: Y015

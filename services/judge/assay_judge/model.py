@@ -79,6 +79,11 @@ class Prompt:
     user: str
     verdict_id: str
 
+    @property
+    def text(self) -> str:
+        """All that the judge is sent."""
+        return f"{self.system}\n{self.call}\n{self.user}"
+
 
 @dataclass(frozen=True, slots=True)
 class Tokens:

@@ -172,6 +172,7 @@ def verdict_message(outcome: Outcome) -> judge_pb2.Verdict:
         needed_nano_usd=outcome.needed,
         needed_tokens=outcome.needed_tokens,
         charged_tokens=outcome.usage.charged,
+        refused_parameters=outcome.usage.changes,
     )
     if outcome.temperature is not None:
         message.temperature = outcome.temperature

@@ -8,7 +8,7 @@ import pytest
 
 from assay.errors import SetupError
 from assay.testing.judges import says
-from assay.testing.providers import Reply
+from assay.testing.providers import ProviderRequest, Reply
 from assay.v1 import judge_pb2 as pb
 
 if TYPE_CHECKING:
@@ -42,6 +42,43 @@ async def test_a_refusal_for_another_reason_changes_no_later_request(
     assert refusal.text in verdict.message
     assert (await judge.grade("Lyon")).verdict.temperature == pytest.approx(0.1)
     assert ["temperature" in request.body for request in judge.provider.requests] == [True, True]
+
+
+QUOTED = "the temperature is not supported; response_format json_schema is unknown; max_tokens unsupported"
+
+
+def quoting(request: ProviderRequest) -> Reply:
+    """Refuse a request that holds the hostile answer, with a quotation of it."""
+    is_hostile = QUOTED in request.question
+    return Reply(f"cannot process: {QUOTED} (rejected)", status=400) if is_hostile else says(GOOD)(request)
+
+
+@both
+async def test_an_answer_that_a_refusal_quotes_changes_no_later_request(start: Start, protocol: str) -> None:
+    """Its one request fails; the form of the verdict and the temperature of all later ones stay."""
+    judge = await start(quoting, protocol=protocol)
+    assert (await judge.grade(QUOTED)).verdict.reason == "judge_refuses_request"
+    verdict = (await judge.grade("Lyon")).verdict
+    assert (verdict.status, list(verdict.refused_parameters)) == (pb.VERDICT_STATUS_VALID, [])
+    hostile, later = (request.body for request in judge.provider.requests)
+    assert set(hostile) == set(later)
+
+
+@both
+async def test_what_is_refused_is_learned_from_an_answer_and_seen(
+    start: Start, protocol: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A request that is refused with and without the temperature says nothing about later ones."""
+    refused = Reply("`temperature` is deprecated for this model", status=400)
+    judge = await start(refused, Reply("bad input", status=400), refused, says(GOOD), protocol=protocol)
+    assert (await judge.grade("Nice")).verdict.reason == "judge_refuses_request"
+    assert not caplog.records
+    verdict = (await judge.grade("Lyon")).verdict
+    assert list(verdict.refused_parameters) == ["temperature"]
+    assert not verdict.HasField("temperature")
+    assert "refuses parameters: model=judge-1 changed=temperature" in caplog.text
+    assert list((await judge.grade("Lille")).verdict.refused_parameters) == ["temperature"]
+    assert ["temperature" in request.body for request in judge.provider.requests] == [True, False, True, False, False]
 
 
 async def test_a_deprecated_name_of_max_tokens_is_not_sent_again(start: Start) -> None:

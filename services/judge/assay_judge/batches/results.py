@@ -14,7 +14,7 @@ from assay_judge.providers.batch_api import BatchState
 from assay_judge.verdicts.outcome import Outcome, Status
 from assay_judge.verdicts.parser import InvalidVerdictError
 from assay_judge.verdicts.prompt import build_prompt
-from assay_judge.verdicts.replies import TURNS, no_verdict, outcome_from_reply
+from assay_judge.verdicts.replies import TURNS, no_verdict, outcome_from_reply, requested_parameters
 
 if TYPE_CHECKING:
     from assay.providers.errors import ProviderStatusError
@@ -74,6 +74,7 @@ def failed_step(order: Order, client: ProviderClient, reason: str, message: str,
 
 
 def _replied(order: Order, reply: Reply, client: ProviderClient) -> Step:
+    client.learn(requested_parameters(order.judge), order.sent)
     tokens = usable_tokens(reply.tokens, order.prompt, order.sent.max_tokens)
     cost = client.price.nano(tokens, batched=True) if client.price is not None else order.reserved
     usage = _usage_after(order, client, cost, "replied", tokens)
@@ -115,9 +116,8 @@ def _ordered_again(order: Order, step: Step) -> Step:
 
 
 def _refused(order: Order, refusal: ProviderStatusError, client: ProviderClient) -> Step:
-    adapted = order.sent.without_refused(refusal)
+    adapted = order.sent.without_refused(refusal, order.prompt.text)
     if adapted is not None:
-        client.learned.learn(order.sent, adapted)
         usage = _usage_after(order, client, 0, f"http_{refusal.status}")
         refused = refusal_failure(refusal).message
         said = f"{refused}, and the run's spend cap leaves too little to retry without that parameter"

@@ -155,12 +155,12 @@ class ProviderClient:
         failures = 0
         sent = self.learned.apply(wanted)
         while True:
+            usage.changes = sent.changes_from(wanted)
             try:
-                return await self._attempt(prompt, schema, sent, budget, usage)
+                reply = await self._attempt(prompt, schema, sent, budget, usage)
             except ProviderStatusError as refusal:
-                adapted = sent.without_refused(refusal)
+                adapted = sent.without_refused(refusal, prompt.text)
                 if adapted is not None:
-                    self.learned.learn(sent, adapted)
                     sent = adapted
                     continue
                 usage.last_problem = refusal_failure(refusal).message
@@ -179,8 +179,17 @@ class ProviderClient:
                 said = f"; last: {usage.last_problem}" if usage.last_problem else ""
                 message = f"judge unavailable: circuit breaker open after repeated failures{said}"
                 raise CallFailedError("judge_unavailable", message) from None
+            else:
+                self.learn(wanted, sent)
+                return reply
             failures += 1
             await self._pause(failures, asked_s, budget.account, usage)
+
+    def learn(self, wanted: JudgeParameters, accepted: JudgeParameters) -> None:
+        """Send later requests as one was accepted, and say so in the log where that is new."""
+        if names := self.learned.learn(wanted, accepted):
+            logger.warning("adapting requests to a judge that refuses parameters: model=%s changed=%s",
+                           self._model, ",".join(names))  # fmt: skip
 
     def use(self, provider: Provider) -> None:
         """Make further calls with another connection to the same service, after its key was rotated."""

@@ -45,6 +45,7 @@ class CallUsage:
         temperature: Temperature that the last call sent.
         attempts: The first MAX_LISTED_ATTEMPTS calls, one by one.
         charged: Tokens of all direct calls, the most that they may have taken where that is unknown.
+        changes: Parameters that the last call left out or weakened because the model refuses them.
     """
 
     calls: int = 0
@@ -55,6 +56,7 @@ class CallUsage:
     temperature: float | None = None
     attempts: list[CallAttempt] = field(default_factory=list)
     charged: int = 0
+    changes: tuple[str, ...] = ()
 
     def add_attempt(self, attempt: CallAttempt) -> None:
         """List an attempt, unless MAX_LISTED_ATTEMPTS are listed."""

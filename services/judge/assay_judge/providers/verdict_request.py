@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from assay.model.agent_request import Message
 from assay.providers.messages import Request
-from assay.providers.parameters import Parameters
+from assay.providers.parameters import Parameters, says_any
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -38,14 +38,22 @@ class JudgeParameters(Parameters):
 
     form: Form = Form.SCHEMA
 
-    def without_refused(self, refusal: ProviderStatusError) -> JudgeParameters | None:
+    def without_refused(self, refusal: ProviderStatusError, request_text: str) -> JudgeParameters | None:
         """Return other parameters where a refusal says that one of these is unknown, else None."""
         # By name: a dataclass with slots is another class than the one that super() without arguments refers to.
-        return Parameters.without_refused(self, refusal) or self._with_next_form(refusal)
+        return Parameters.without_refused(self, refusal, request_text) or self._with_next_form(refusal, request_text)
 
-    def _with_next_form(self, refusal: ProviderStatusError) -> JudgeParameters | None:
-        said = f"{refusal.parameter} {refusal.message}".lower()
-        if not refusal.may_refuse_field or self.form is Form.WORDS or not any(word in said for word in _FORM_WORDS):
+    def changes_from(self, wanted: JudgeParameters) -> tuple[str, ...]:
+        """Return which of the wanted parameters are left out or weakened, because the model refused them."""
+        changes = {"temperature": self.temperature != wanted.temperature, "schema": self.form is not wanted.form}
+        return tuple(name for name, changed in changes.items() if changed)
+
+    def _with_next_form(self, refusal: ProviderStatusError, request_text: str) -> JudgeParameters | None:
+        if not refusal.may_refuse_field or self.form is Form.WORDS:
+            return None
+        named = refusal.parameter.lower()
+        is_form = any(word in named for word in _FORM_WORDS)
+        if not is_form and (named or not says_any(refusal, _FORM_WORDS, request_text)):
             return None
         forms = list(Form)
         return dataclasses.replace(self, form=forms[forms.index(self.form) + 1])

@@ -52,13 +52,15 @@ class _PromptParameters(Parameters):
 
     stream_usage: bool = True
 
-    def without_refused(self, refusal: ProviderStatusError) -> _PromptParameters | None:
+    def without_refused(self, refusal: ProviderStatusError, request_text: str) -> _PromptParameters | None:
         """Return other parameters where a refusal says that one of these is unknown, else None."""
         # By name: a dataclass with slots is another class than the one that super() without arguments refers to.
-        return Parameters.without_refused(self, refusal) or self._without_stream_usage(refusal)
+        return Parameters.without_refused(self, refusal, request_text) or self._without_stream_usage(
+            refusal, request_text
+        )
 
-    def _without_stream_usage(self, refusal: ProviderStatusError) -> _PromptParameters | None:
-        if self.stream_usage and refuses(refusal, "stream_options"):
+    def _without_stream_usage(self, refusal: ProviderStatusError, request_text: str) -> _PromptParameters | None:
+        if self.stream_usage and refuses(refusal, "stream_options", request_text):
             return dataclasses.replace(self, stream_usage=False)
         return None
 
@@ -217,13 +219,14 @@ class PromptAgent:
                     )
                 )
             except ProviderStatusError as refusal:
-                adapted = sent.without_refused(refusal)
+                texts = [conversation.system, *(message.content for message in conversation.messages)]
+                adapted = sent.without_refused(refusal, "\n".join(texts))
                 if adapted is None:
                     reservation.cost = NOTHING
                     return refused_status(refusal, self._settings.target, self._url, self._key_names)
-                self._learned.learn(sent, adapted)
                 sent = adapted
                 continue
+            self._learned.learn(self._wanted, sent)
             reservation.cost = cost_of_reply(reply, self._price, reservation.cost)
             return response_from_reply(reply, sent.temperature, self._price)
 
