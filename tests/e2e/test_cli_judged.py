@@ -120,7 +120,7 @@ def test_a_judge_that_is_down_and_comes_back(judged: tuple[Cli, ScriptedProvider
         spec(cli, broken)
         paused = cli.run("run", "assay.yaml", status=3)
     assert "every answer is stored, 20 rows await a verdict" in paused.stderr
-    assert "HTTP 401: no such key" in paused.stderr
+    assert "The service says: no such key" in paused.stderr
     assert calls(cli) == 20
     (run,) = json.loads(cli.run("runs", "list", "--json").stdout)
     assert (run["state"], run["pause_cause"], run["finished"]) == ("paused", "judge", 0)
@@ -179,7 +179,7 @@ def test_a_key_is_corrected_without_stopping_the_stack(judged: tuple[Cli, Script
         spec(cli, service, key_variable="TEAM_KEY")
         cli.env["TEAM_KEY"] = "sk-wrong-0123456789-abcdefghij"
         cli.run("up", "--no-embedder", "--judge")
-        assert "HTTP 401: no such key" in cli.run("run", "assay.yaml", status=3).stderr
+        assert "The service says: no such key" in cli.run("run", "assay.yaml", status=3).stderr
         (run,) = json.loads(cli.run("runs", "list", "--json").stdout)
         cli.env["TEAM_KEY"] = right
         assert "gate  PASS  quality >= 4" in cli.run("runs", "resume", run["run_id"]).stdout

@@ -72,6 +72,13 @@ class ProviderRequest:
         return str(messages[-1]["content"])
 
     @property
+    def max_tokens(self) -> int | None:
+        """Most tokens of the reply, by whichever name; None where the request does not say."""
+        names = ("max_tokens", "max_completion_tokens", "max_output_tokens")
+        body = self.body if isinstance(self.body, dict) else {}
+        return next((body[name] for name in names if isinstance(body.get(name), int)), None)
+
+    @property
     def wants_stream(self) -> bool:
         """Whether the reply is to come in pieces."""
         return isinstance(self.body, dict) and self.body.get("stream") is True

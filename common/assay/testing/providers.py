@@ -29,6 +29,7 @@ from assay.testing.reply_events import reply_events
 __all__ = ["ProviderRequest", "Reply", "ScriptedProvider", "Tokens", "echo"]
 
 Script = Reply | Callable[[ProviderRequest], Reply]
+_PREFLIGHT = Reply("OK", stop="length", usage=Tokens(8, 1))
 
 
 def echo(request: ProviderRequest) -> Reply:
@@ -42,10 +43,14 @@ class ScriptedProvider:
     Args:
         replies: What is answered: replies, or functions of the request that return one.
         port: Where; a free port if 0.
+        preflight: What is answered to a judge's preflight request, of a single output token.
     """
 
-    def __init__(self, *replies: Script, port: int = 0) -> None:
+    def __init__(self, *replies: Script, port: int = 0, preflight: Script = _PREFLIGHT) -> None:
         self.requests: list[ProviderRequest] = []
+        self.preflights: list[ProviderRequest] = []
+        """A judge's preflight requests, which take none of the replies."""
+        self.preflight = preflight
         self._replies = list(replies) or [echo]
         self._lock = threading.Lock()
         self.batches = ScriptedBatches(self._script, reply_body)
@@ -84,9 +89,10 @@ class ScriptedProvider:
 
     def take(self, request: ProviderRequest) -> Reply:
         """Return what is to be answered to a request."""
+        is_preflight = request.max_tokens == 1
         with self._lock:
-            self.requests.append(request)
-        reply = self._script(request)
+            (self.preflights if is_preflight else self.requests).append(request)
+        reply = _reply_to(request, self.preflight) if is_preflight else self._script(request)
         if reply.delay_s:
             self._closing.wait(reply.delay_s)
         return reply
@@ -94,7 +100,11 @@ class ScriptedProvider:
     def _script(self, request: ProviderRequest) -> Reply:
         with self._lock:
             script = self._replies.pop(0) if len(self._replies) > 1 else self._replies[0]
-        return script if isinstance(script, Reply) else script(request)
+        return _reply_to(request, script)
+
+
+def _reply_to(request: ProviderRequest, script: Script) -> Reply:
+    return script if isinstance(script, Reply) else script(request)
 
 
 class _Server(ThreadingHTTPServer):

@@ -107,6 +107,7 @@ class GradeRequest(_message.Message):
     SCOPE_FIELD_NUMBER: _builtins.int
     ALLOWANCE_NANO_USD_FIELD_NUMBER: _builtins.int
     TOKEN_ALLOWANCE_FIELD_NUMBER: _builtins.int
+    PREFLIGHT_FIELD_NUMBER: _builtins.int
     rubric: _builtins.str
     """The rubric's name, e.g. "quality" or "answer"."""
     question: _builtins.str
@@ -175,6 +176,13 @@ class GradeRequest(_message.Message):
     no bound. A call that could pass it is not made, as with allowance_nano_usd, and needed_tokens says how many the
     verdict needs. Without meaning for a batch.
     """
+    preflight: _builtins.bool
+    """Whether only to find out if the judge's provider refuses every call, before an agent is asked and paid: its key, its
+    model, its quota. The provider is sent one request of a single output token, for which the run pays, unless it has
+    answered within the last ten minutes; nothing is graded. The verdict has no scores, and a reason only where no call
+    could be had: judge_denied, price_unknown, spend_cap_reached and the like. A provider that cannot be reached is not
+    refused. Servers of earlier versions grade instead, so send a question that costs little. Default: graded.
+    """
     @_builtins.property
     def contexts(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Passages that the answer should rest on."""
@@ -214,10 +222,11 @@ class GradeRequest(_message.Message):
         scope: _builtins.str = ...,
         allowance_nano_usd: _builtins.int | None = ...,
         token_allowance: _builtins.int | None = ...,
+        preflight: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_allowance_nano_usd", b"_allowance_nano_usd", "_reference", b"_reference", "_spend_cap_usd", b"_spend_cap_usd", "_token_allowance", b"_token_allowance", "allowance_nano_usd", b"allowance_nano_usd", "judge", b"judge", "reference", b"reference", "spend_cap_usd", b"spend_cap_usd", "token_allowance", b"token_allowance"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_allowance_nano_usd", b"_allowance_nano_usd", "_reference", b"_reference", "_spend_cap_usd", b"_spend_cap_usd", "_token_allowance", b"_token_allowance", "allowance_nano_usd", b"allowance_nano_usd", "answer", b"answer", "batch", b"batch", "contexts", b"contexts", "history", b"history", "judge", b"judge", "only_order", b"only_order", "question", b"question", "reference", b"reference", "round", b"round", "row", b"row", "rubric", b"rubric", "rubric_yaml", b"rubric_yaml", "run_id", b"run_id", "sample_index", b"sample_index", "scope", b"scope", "spend_cap_usd", b"spend_cap_usd", "timeout_ms", b"timeout_ms", "token_allowance", b"token_allowance", "validate_only", b"validate_only"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_allowance_nano_usd", b"_allowance_nano_usd", "_reference", b"_reference", "_spend_cap_usd", b"_spend_cap_usd", "_token_allowance", b"_token_allowance", "allowance_nano_usd", b"allowance_nano_usd", "answer", b"answer", "batch", b"batch", "contexts", b"contexts", "history", b"history", "judge", b"judge", "only_order", b"only_order", "preflight", b"preflight", "question", b"question", "reference", b"reference", "round", b"round", "row", b"row", "rubric", b"rubric", "rubric_yaml", b"rubric_yaml", "run_id", b"run_id", "sample_index", b"sample_index", "scope", b"scope", "spend_cap_usd", b"spend_cap_usd", "timeout_ms", b"timeout_ms", "token_allowance", b"token_allowance", "validate_only", b"validate_only"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__allowance_nano_usd: _TypeAlias = _typing.Literal["allowance_nano_usd"]  # noqa: Y015
     _WhichOneofArgType__allowance_nano_usd: _TypeAlias = _typing.Literal["_allowance_nano_usd", b"_allowance_nano_usd"]  # noqa: Y015
@@ -367,22 +376,28 @@ class Spending(_message.Message):
     SPENT_USD_FIELD_NUMBER: _builtins.int
     RESERVED_USD_FIELD_NUMBER: _builtins.int
     CAP_USD_FIELD_NUMBER: _builtins.int
+    UNKNOWN_USD_FIELD_NUMBER: _builtins.int
     spent_usd: _builtins.float
     """Paid, in US dollars. A call whose outcome is unknown counts with the most that it may have cost."""
     reserved_usd: _builtins.float
     """Reserved for calls in flight, in US dollars."""
     cap_usd: _builtins.float
     """The cap, in US dollars; absent where there is none."""
+    unknown_usd: _builtins.float
+    """What of spent_usd was set aside for calls whose outcome is unknown: a time-out, a process that was killed. The bill
+    may have less. Once an identical request is answered, this is lowered to what the lost one can have cost at most.
+    """
     def __init__(
         self,
         *,
         spent_usd: _builtins.float = ...,
         reserved_usd: _builtins.float = ...,
         cap_usd: _builtins.float | None = ...,
+        unknown_usd: _builtins.float = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_cap_usd", b"_cap_usd", "cap_usd", b"cap_usd"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cap_usd", b"_cap_usd", "cap_usd", b"cap_usd", "reserved_usd", b"reserved_usd", "spent_usd", b"spent_usd"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cap_usd", b"_cap_usd", "cap_usd", b"cap_usd", "reserved_usd", b"reserved_usd", "spent_usd", b"spent_usd", "unknown_usd", b"unknown_usd"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__cap_usd: _TypeAlias = _typing.Literal["cap_usd"]  # noqa: Y015
     _WhichOneofArgType__cap_usd: _TypeAlias = _typing.Literal["_cap_usd", b"_cap_usd"]  # noqa: Y015

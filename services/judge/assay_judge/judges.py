@@ -86,17 +86,23 @@ class JudgeChoice:
         return [Problem(message, f"{where}{field}") for wrong, field, message in checks if wrong]
 
     def remedy(self, status: int) -> str:
-        """Return what to do about a judge that refuses every request with an HTTP status; empty where unknown."""
+        """Return what is wrong with a judge that refuses every request with an HTTP status, and what to do about it.
+
+        Sentences, as users read them; empty where the status says nothing.
+        """
+        host = urlsplit(self.url).netloc
         if status in (401, 403):
-            name = self.key_name
-            return (
-                f"check the key in {name} where the judge service runs"
-                if name
-                else "the service requires a key: name the variable that holds it with key_variable"
-            )
+            if self.key_name:
+                verb = "Renew" if self.key_name.startswith(SCHEME) else "Set"
+                return (
+                    f"The judge's key was refused ({status} from {host}). {verb} {self.key_name} where the judge runs."
+                )
+            return f"The judge needs a key ({status} from {host}). Name the variable that holds it with key_variable."
         if status in (402, 429):
-            return "check what the account may still spend"
-        return f"check the model {self.model!r} and the address {self.url}" if status == 404 else ""
+            return f"The judge's account may spend no more ({status} from {host}). Check its plan and billing."
+        if status == 404:
+            return f"The judge's model {self.model!r} was not found (404 from {host}). Check the model and {self.url}."
+        return ""
 
     def batch_problems(self, services: Sequence[str], where: str) -> list[Problem]:
         """Return why it cannot be asked in batches.

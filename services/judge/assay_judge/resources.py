@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from assay_judge.batches.store import OrderStore
     from assay_judge.clock import Clock
     from assay_judge.settings import Settings
+    from assay_judge.state.shared.claims import SharedClaims
     from assay_judge.state.shared.store import SharedStore
 
 
@@ -75,7 +76,9 @@ async def open_service(
         cache = VerdictCache(shared or store, is_enabled=settings.cache, record_to=settings.record)
         orders, kind = await _order_store(store, shared, settings, clock)
         batches = kind(orders, registry, ledger, cache, rules=settings.batch_rules, clock=clock, stopping=stopping)
-        grader = Grader(registry, cache, ledger, batches, recording=recording, queue_limit=settings.queue_limit)
+        claims = _claims(shared) if shared is not None and settings.cache else None
+        limit = settings.queue_limit
+        grader = Grader(registry, cache, ledger, batches, recording=recording, claims=claims, queue_limit=limit)
         stack.push_async_callback(grader.aclose)
         stack.push_async_callback(batches.aclose)
         if settings.judge.provider not in ("none", "replay"):
@@ -104,6 +107,12 @@ async def _open_shared(settings: Settings) -> SharedStore | None:
     return await SharedStore.open(
         settings.database_url, path=path, max_verdicts=settings.cache_entries, patience_s=settings.database_patience_s
     )
+
+
+def _claims(shared: SharedStore) -> SharedClaims:
+    from assay_judge.state.shared.claims import SharedClaims  # imported here, as above
+
+    return SharedClaims(shared.database)
 
 
 async def _order_store(

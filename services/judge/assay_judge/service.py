@@ -148,7 +148,7 @@ class JudgeService(judge_pb2_grpc.JudgeServiceServicer):
             self._grader.check(grading)
             await self._account_for(grading, response)
             return
-        outcome = await self._grader.grade(grading)
+        outcome = await (self._grader.preflight(grading) if request.preflight else self._grader.grade(grading))
         response.verdict.CopyFrom(verdict_message(outcome))
         await self._account_for(grading, response)
 

@@ -190,7 +190,8 @@ def cache_message(statistics: Statistics, entries: int) -> judge_pb2.CacheStatis
 
 def spending_message(account: Account, cap: int | None) -> judge_pb2.Spending:
     """Return the message of what a run has spent."""
-    message = judge_pb2.Spending(spent_usd=usd_from_nano(account.spent), reserved_usd=usd_from_nano(account.reserved))
+    message = judge_pb2.Spending(spent_usd=usd_from_nano(account.spent), reserved_usd=usd_from_nano(account.reserved),
+                                unknown_usd=usd_from_nano(account.unknown))  # fmt: skip
     if cap is not None:
         message.cap_usd = usd_from_nano(cap)
     return message

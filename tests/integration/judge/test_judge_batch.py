@@ -302,7 +302,8 @@ async def test_a_batch_that_the_provider_refuses_says_why(start: Start) -> None:
     judge.provider.batches.refusals = [Reply("no batches for you", status=403)]
     denied = (await judge.grade_all(asked(1)))[0]
     assert denied.reason == "judge_denied"
-    assert denied.message == "HTTP 403: no batches for you: check the key in JUDGE_KEY where the judge service runs"
+    assert "(403 from 127.0.0.1:" in denied.message
+    assert denied.message.endswith("Set JUDGE_KEY where the judge runs. The service says: no batches for you")
     judge.provider.batches.end = "ended"
     judge.provider.batches.refusals = [Reply("slow down", status=429), Reply("oh", status=503)]
     assert dict((await judge.grade_all(asked(1)))[0].scores) == {"score": 1.0}

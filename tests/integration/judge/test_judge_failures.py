@@ -127,7 +127,8 @@ async def test_what_will_not_pass_is_not_tried_again(start: Start, protocol: str
     verdict = (await judge.grade()).verdict
     reason = "judge_denied" if status in (401, 403, 404) else "judge_refuses_request"
     assert (verdict.status, verdict.reason) == (pb.VERDICT_STATUS_UNAVAILABLE, reason)
-    assert verdict.message.startswith(f"HTTP {status}: no such thing")
+    assert f"({status} from 127.0.0.1:" in verdict.message or verdict.message.startswith(f"HTTP {status}: ")
+    assert verdict.message.endswith("no such thing")
     assert len(judge.provider.requests) == 1
 
 
@@ -191,6 +192,22 @@ async def test_keys_are_in_no_message_and_no_log(
     for text in (*said, caplog.text, *(file.decode("latin-1") for file in files)):
         assert KEY not in text
         assert KEY[:12] not in text
+
+
+@pytest.mark.parametrize("protocol", ["openai", "anthropic"])
+async def test_a_lost_call_costs_what_the_repaired_one_shows(start: Start, protocol: str) -> None:
+    """It was read like the one that was answered, and wrote `max_tokens` at most; the account says what is unknown."""
+    judge = await start(Reply("{}", cut=True), says(GOOD), protocol=protocol, pause_s=0.01)
+    response = await judge.grade("a", run_id="r")
+    assert response.verdict.status == pb.VERDICT_STATUS_VALID
+    lost, paid = (one.cost_usd for one in response.verdict.tries)
+    spending = response.spending
+    assert paid == pytest.approx(0.00195)
+    assert spending.spent_usd == pytest.approx(paid + lost)
+    assert spending.spent_usd == pytest.approx(response.verdict.usage.cost_usd)
+    assert spending.unknown_usd == pytest.approx(lost)
+    # Without a usage that shows more: a token for each of at least 4,000 bytes, and 2,000 around them.
+    assert 0.0012 + 2_048 * 5e-6 <= lost < 0.006 + 2_048 * 5e-6
 
 
 async def test_a_client_that_leaves_ends_its_call(start: Start) -> None:

@@ -112,6 +112,8 @@ def of_before_teams(line: str) -> str:
     """Return the statement of a row with its team, that of all that was stored before there were teams."""
     if '"orders"' in line:
         return line.replace(");", ",'default');")
+    if '"spending"' in line:
+        line = line.replace(");", ",'');")
     return line if '"batches"' in line else line.replace("VALUES(", "VALUES('default',")
 
 

@@ -27,16 +27,16 @@ WITHOUT_LIMITS = {"attempts": 2, "pause_s": 0.01}
     ("reply", "settings", "said"),
     [
         (Reply("Incorrect API key provided", status=401), {},
-         "HTTP 401: Incorrect API key provided: check the key in JUDGE_KEY where the judge service runs"),
-        (Reply("no", status=403), {}, "HTTP 403: no: check the key in JUDGE_KEY where the judge service runs"),
+         "The judge's key was refused (401 from {host}). Set JUDGE_KEY where the judge runs. The service says: Inc"),
+        (Reply("no", status=403), {}, "The judge's key was refused (403 from {host}). Set JUDGE_KEY where"),
         (Reply("The model `judge-1` does not exist", status=404), {},
-         "HTTP 404: The model `judge-1` does not exist: check the model 'judge-1' and the address http://127.0.0.1:"),
+         "The judge's model 'judge-1' was not found (404 from {host}). Check the model and http://{host}"),
         (Reply("You exceeded your quota", status=429, error={"code": "insufficient_quota"}), {},
-         "HTTP 429: You exceeded your quota: check what the account may still spend"),
+         "The judge's account may spend no more (429 from {host}). Check its plan and billing. The service"),
         (Reply(raw=WEB_PAGE, headers={"content-type": "text/html"}), WITHOUT_LIMITS,
          "no answer after 2 attempts; last: the reply is a web page and not a model's: check base_url: <!doctype"),
         (Reply(raw=WEB_PAGE, status=404), {},
-         "HTTP 404: the reply is a web page and not a model's: check base_url: check the model"),
+         "The judge's model 'judge-1' was not found (404 from {host}). Check the model and http://{host}"),
     ],
     ids=["wrong key", "forbidden", "unknown model", "no money", "web page", "web page for 404"],
 )  # fmt: skip
@@ -47,7 +47,7 @@ async def test_what_a_judge_answers_comes_with_what_to_do(
     """One sentence: the provider's own words, and where to look."""
     judge = await start(reply, protocol=protocol, **settings)
     verdict = (await judge.grade()).verdict
-    assert verdict.message.startswith(said)
+    assert verdict.message.startswith(said.replace("{host}", judge.provider.url.removeprefix("http://")))
     assert "\n" not in verdict.message
     assert not verdict.scores
 
@@ -58,7 +58,8 @@ async def test_a_service_that_wants_a_key_and_gets_none(start: Start, scripted: 
     other = scripted(Reply("Unauthorized", status=401))
     asked = {"provider": "openai", "model": "m", "base_url": other.openai_url}
     assert (await judge.grade(judge=asked)).verdict.message == (
-        "HTTP 401: Unauthorized: the service requires a key: name the variable that holds it with key_variable"
+        f"The judge needs a key (401 from {other.url.removeprefix('http://')}). "
+        "Name the variable that holds it with key_variable. The service says: Unauthorized"
     )
 
 

@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import socket
+import time
 from contextlib import asynccontextmanager, closing
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +28,7 @@ from assay_judge.settings import Settings
 from assay_judge.state.account import SpendCapReachedError
 from assay_judge.state.ledger import Ledger
 from assay_judge.state.shared import schema
+from assay_judge.state.shared.claims import SharedClaims
 from assay_judge.state.shared.store import SharedStore
 from assay_judge.state.store import JudgeStore
 
@@ -271,6 +273,59 @@ async def test_a_verdict_of_one_replica_is_found_by_the_other(
             assert not (await grade(one, "a")).verdict.cached
             found = (await grade(two, "a")).verdict
     assert (dict(found.scores), found.cached, len(provider.requests)) == ({"score": 4.0}, True, 1)
+
+
+async def test_equal_requests_of_all_replicas_are_paid_once(
+    judges: ForkServer, tmp_path: Path, postgres_url: str
+) -> None:
+    """One of them calls the judge, the others wait for its verdict."""
+    with ScriptedProvider(says(GOOD, delay_s=0.3)) as provider:
+        async with (
+            replica(judges, tmp_path, "one", provider, postgres_url) as (one, _),
+            replica(judges, tmp_path, "two", provider, postgres_url) as (two, _),
+        ):
+            asked = [grade(stub, f"a{number % 2}") for number in range(10) for stub in (one, two)]
+            verdicts = [response.verdict for response in await asyncio.gather(*asked)]
+    assert [dict(verdict.scores) for verdict in verdicts] == [{"score": 4.0}] * 20
+    assert len(provider.requests) == 2
+    assert sum(verdict.usage.cost_usd for verdict in verdicts) == pytest.approx(2 * PAID)
+
+
+async def test_a_claim_is_one_replicas_until_its_lease_ends(open_store: Open) -> None:
+    """Another waits; the claim of a replica that was killed is taken over, one that is renewed is not."""
+    store = await open_store()
+    try:
+        first, second = SharedClaims(store.database, lease_s=0.3), SharedClaims(store.database, lease_s=0.3)
+        async with first.held("local", "k") as has_waited, second.held("other", "k"):
+            assert not has_waited
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(1.0), second.held("local", "k"):
+                    raise AssertionError("two replicas have one claim")
+        async with second.held("local", "k") as has_waited:
+            assert not has_waited
+        dead = {"team": "local", "key": "k", "owner": "dead", "lease_until": time.time() + 0.3}
+        await store.database.write(lambda connection: connection.execute(schema.claims.insert().values(**dead)))
+        async with second.held("local", "k") as has_waited:
+            assert has_waited
+        assert await store.database.read(lambda c: c.execute(sa.select(schema.claims)).all()) == []
+    finally:
+        await store.aclose()
+
+
+async def test_what_lost_calls_cost_is_bounded_over_replicas(open_store: Open) -> None:
+    """Be their time up or not: whoever answers for their verdict has the claim to it."""
+    store = await open_store()
+    try:
+        await store.reserve(RUN, "killed", 700, None, LONG_S, key="k")
+        await store.reserve(RUN, "late", 700, None, -1.0, key="k")
+        await store.reserve(RUN, "other", 50, None, LONG_S, key="l")
+        await store.reserve(RUN, "repair", 700, None, LONG_S, key="k")
+        found = await store.settle(RUN, "repair", 100, key="k", lost_most=300)
+        assert (found.spent, found.reserved, found.lost) == (100 + 300 + 300, 50, 600)
+        assert (await store.lose(RUN, "other")).lost == 650
+        assert (await store.settle(RUN, "killed", 150)).spent == 100 + 150 + 300 + 50  # it was only late
+    finally:
+        await store.aclose()
 
 
 async def test_what_a_killed_replica_had_set_aside_stays_set_aside(

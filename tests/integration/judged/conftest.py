@@ -31,7 +31,7 @@ from assay_judge.service import SERVICE_NAME
 from assay_judge.settings import Settings
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator
+    from collections.abc import AsyncIterator, Callable, Iterator, Mapping
     from pathlib import Path
 
     from assay.model.agent_response import AgentRequest
@@ -81,13 +81,13 @@ class Stage:
         self.replies[:] = replies
 
     @asynccontextmanager
-    async def judge(self, **settings: Any) -> AsyncIterator[None]:
+    async def judge(self, *, environment: Mapping[str, str] | None = None, **settings: Any) -> AsyncIterator[None]:
         """Serve the judge service, always at the same address and with the same books."""
         (self.folder / "prices.yaml").write_text(PRICES)
         folders = {"prices": self.folder / "prices.yaml", "state_dir": self.folder / "judge"}
         own = {**folders, **ALL, "attempts": 2, "pause_s": 0.01}
         server = RpcServer()
-        async with open_service(Settings(**{**own, **settings}), {}, server.stopping) as service:
+        async with open_service(Settings(**{**own, **settings}), environment or {}, server.stopping) as service:
             server.add(SERVICE_NAME, lambda to: judge_pb2_grpc.add_JudgeServiceServicer_to_server(service, to))
             await server.start(f"unix:{self.folder}/j.sock")
             server.set_serving(True)

@@ -192,7 +192,7 @@ async def test_a_batch_that_is_refused_or_expires_makes_no_errors(set_up: SetUp,
     async with stage.judge(**QUICK), stage.orchestrator() as client:
         run = await stage.follow(client, await stage.create(client, batched(stage), [case_of(n) for n in range(12)]))
         assert (run.state, run.pause_cause) == (RunState.PAUSED, PauseCause.JUDGE)
-        assert "HTTP 401: invalid api key" in run.state_reason
+        assert "The service says: invalid api key" in run.state_reason
         stage.provider.batches.end, stage.provider.batches.undone = "cancelled", 5
         await client.resume_run(run.run_id)
         run = await stage.until(client, run, RunState.SUCCEEDED, RunState.PAUSED, RunState.FAILED)

@@ -96,8 +96,11 @@ async def test_verdicts_cost_no_more_than_the_quota(
     settings = stage.settings(adapter="replay", judge=stage.who(canary_rate=0.0, batch=rows < 10))
     settings = dataclasses.replace(settings, agent=dataclasses.replace(settings.agent, concurrency=4))
 
+    preflight = 9 if quota is Quota.TOKENS_PER_DAY else 13_000  # of 8 tokens read and 1 written
+
     def paid() -> int:
-        return (len(stage.provider.batches.paid) + len(stage.provider.requests)) * each
+        verdicts = len(stage.provider.batches.paid) + len(stage.provider.requests)
+        return verdicts * each + len(stage.provider.preflights) * preflight
 
     async with installations(stage, database_url) as served:
         await limit(served[0], quota, amount)
@@ -118,5 +121,5 @@ async def test_verdicts_cost_no_more_than_the_quota(
         for run in runs:
             done = await stage.until(clients[0], run, RunState.SUCCEEDED, RunState.FAILED)
             assert (done.state, done.counts.passed) == (RunState.SUCCEEDED, rows)
-        assert paid() == RUNS * rows * each
+        assert paid() == RUNS * rows * each + preflight
         assert await spent(clients[0], quota) == paid()

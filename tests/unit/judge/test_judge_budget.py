@@ -14,10 +14,13 @@ from assay.model.scope import LOCAL, Scope
 from assay.testing.virtual_time import run_in_virtual_time
 from assay_judge.calls.prices import Price, PriceTable, nano_from_usd, usd_from_nano
 from assay_judge.judges import JudgeChoice
-from assay_judge.model import Prompt, RunKey, Tokens
+from assay_judge.model import Material, Prompt, RunKey, Tokens
 from assay_judge.state.account import Account, SpendCapReachedError
 from assay_judge.state.ledger import Ledger
+from assay_judge.state.lost_calls import LostCalls
 from assay_judge.state.store import JudgeStore
+from assay_judge.verdicts.prompt import build_prompt
+from assay_judge.verdicts.rubric_registry import BUILT_IN
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -40,7 +43,10 @@ class Journal:
     async def spending(self, run: RunKey) -> int:
         return self.kept.get(run.run_id, 0)
 
-    async def put_spending(self, run: RunKey, nano: int) -> None:
+    async def lost_calls(self, run: RunKey) -> str:
+        return ""
+
+    async def put_spending(self, run: RunKey, nano: int, lost_calls: str = "") -> None:
         await asyncio.sleep(0.001)
         if self.failures:
             self.failures -= 1
@@ -271,6 +277,51 @@ async def test_what_a_dead_process_had_set_aside_is_spent(tmp_path: Path) -> Non
     with pytest.raises(SpendCapReachedError):
         await account.reserve(21, 100, again)
     await again.aclose()
+
+
+async def test_what_lost_calls_cost_is_bounded_by_an_identical_one(tmp_path: Path) -> None:
+    """Those of a dead process too; the cap has the rest again, and the account says what is not known."""
+    store = await JudgeStore.open(tmp_path)
+    account, _ = await Ledger(store).open(LOCAL, "run")
+    await (await account.reserve(50, 200, store, key="k")).lose()
+    for key in ("k", "other"):
+        await account.reserve(50, 200, store, key=key)  # in flight when the process dies
+    await store.aclose()
+    again = await JudgeStore.open(tmp_path)
+    account, _ = await Ledger(again).open(LOCAL, "run")
+    assert (account.spent, account.unknown) == (150, 150)
+    await (await account.reserve(50, 200, again, key="k")).settle(10, 30)
+    assert (account.spent, account.unknown, account.reserved) == (10 + 30 + 30 + 50, 110, 0)
+    await (await account.reserve(50, 200, again, key="k")).settle(10, 1)  # they are bounded once
+    assert (account.spent, account.unknown) == (130, 110)
+    await again.aclose()
+    last = await JudgeStore.open(tmp_path)
+    account, _ = await Ledger(last).open(LOCAL, "run")
+    assert (account.spent, account.unknown) == (130, 110)
+    await last.aclose()
+
+
+def test_few_lost_calls_are_kept_by_their_verdict() -> None:
+    """They are written with each change of the account."""
+    lost = LostCalls()
+    for number in range(300):
+        lost.add(f"{number}", 10)
+    lost.add("", 10)
+    assert lost.total == 3_010
+    assert len(LostCalls.read(lost.text({})).text({})) < 5_000
+    assert (lost.bound("0", 1), lost.bound("299", 1), lost.total) == (0, 9, 3_001)
+
+
+def test_a_lost_call_is_no_dearer_than_its_bound() -> None:
+    """Another attempt at the same verdict has other random numbers and perhaps a sentence more."""
+    price = Price(1.0, 5.0)
+    answered = build_prompt(BUILT_IN["quality"], Material("q", "a" * 5_000, reference="r"))
+    lost = build_prompt(BUILT_IN["quality"], Material("q", "a" * 5_000, reference="r"), problem="a number is missing")
+    # By a token a byte, the worst tokeniser there can be, and by one that reads four bytes at a time.
+    for bytes_per_token in (1, 4):
+        read, lost_read = (len(one.text.encode()) // bytes_per_token for one in (answered, lost))
+        most = price.most_nano_like(Tokens(read, 9), answered, 2_048)
+        assert price.nano(Tokens(lost_read, 2_048)) <= most <= price.most_nano(answered, 2_048)
 
 
 async def test_first_requests_of_a_run_share_one_account() -> None:

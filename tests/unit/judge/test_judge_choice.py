@@ -145,8 +145,8 @@ def test_a_batch_needs_a_service_that_has_them() -> None:
 @pytest.mark.parametrize(
     ("status", "said"),
     [
-        (401, "check the key in JUDGE_KEY"), (403, "check the key in JUDGE_KEY"), (402, "may still spend"),
-        (429, "may still spend"), (404, "check the model 'judge-1' and the address http://judge.test/v1"),
+        (401, "key was refused (401 from judge.test). Set JUDGE_KEY where"), (403, "Set JUDGE_KEY where"),
+        (402, "may spend no more"), (429, "may spend no more"), (404, "'judge-1' was not found (404 from judge.test)"),
     ],
 )  # fmt: skip
 def test_a_refusal_says_where_to_look(status: int, said: str) -> None:

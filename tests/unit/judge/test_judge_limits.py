@@ -36,7 +36,10 @@ class NoJournal:
     async def spending(self, run: RunKey) -> int:
         return 0
 
-    async def put_spending(self, run: RunKey, nano: int) -> None:
+    async def lost_calls(self, run: RunKey) -> str:
+        return ""
+
+    async def put_spending(self, run: RunKey, nano: int, lost_calls: str = "") -> None:
         """Keep nothing."""
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from assay.model.model_price import ModelPrice
 from assay.providers.prices import find_price, read_prices
-from assay_judge.calls.token_usage import most_input
+from assay_judge.calls.token_usage import most_input, most_input_like
 from assay_judge.model import Tokens
 
 if TYPE_CHECKING:
@@ -37,8 +37,14 @@ class Price(ModelPrice):
 
     def most_nano(self, prompt: Prompt, max_tokens: int, *, batched: bool = False) -> int:
         """Return the most that a call can cost: no token is shorter than a byte, all may be written to the cache."""
-        most = most_input(prompt)
-        return self.nano(Tokens(most, max_tokens, cache_write=most if self.cache_write > 1 else 0), batched=batched)
+        return self._most(most_input(prompt), max_tokens, batched=batched)
+
+    def most_nano_like(self, answered: Tokens, prompt: Prompt, max_tokens: int) -> int:
+        """Return the most that a lost call can have cost, of which another attempt was answered."""
+        return self._most(most_input_like(answered, prompt), max_tokens)
+
+    def _most(self, read: int, max_tokens: int, *, batched: bool = False) -> int:
+        return self.nano(Tokens(read, max_tokens, cache_write=read if self.cache_write > 1 else 0), batched=batched)
 
 
 class PriceTable:

@@ -50,6 +50,8 @@ if TYPE_CHECKING:
 _LONGEST_PAUSE_S = 20.0
 _LONGEST_ASKED_S = 60.0
 _CHARS_PER_TOKEN = 3.5
+_PREFLIGHT_S = 10.0
+_CHECKED_S = 600.0
 _SETTLED_S = 60.0  # after its end a call is paid for within this time, or its process is gone
 _DENIED = (401, 402, 403, 404, 429)
 """HTTP statuses of a judge that refuses every request: bad key, no quota, unknown model or URL."""
@@ -78,6 +80,7 @@ class BudgetHandle:
         journal: Where spending is kept.
         allowance: Most that it may have spent by now; None for no bound.
         token_allowance: Most tokens that the request may take; None for no bound.
+        key: The verdict that the call is for; empty for none.
     """
 
     account: Account
@@ -85,6 +88,7 @@ class BudgetHandle:
     journal: SpendJournal
     allowance: int | None = None
     token_allowance: int | None = None
+    key: str = ""
 
     @property
     def limit(self) -> int | None:
@@ -124,6 +128,9 @@ class ProviderClient:
         self.price = price
         self.learned = LearnedParameters()
         self._provider = provider
+        self._checked_at: float | None = None
+        """When the service last answered with this key, in seconds of the monotonic clock."""
+        self._checking = asyncio.Lock()
         self._model = model
         self._retry_policy = retry_policy
         self._jitter = jitter
@@ -185,6 +192,50 @@ class ProviderClient:
             failures += 1
             await self._pause(failures, asked_s, budget.account, usage)
 
+    async def preflight(
+        self,
+        prompt: Prompt,
+        schema: Mapping[str, Any],
+        wanted: JudgeParameters,
+        budget: BudgetHandle,
+        usage: CallUsage,
+    ) -> None:
+        """Find out whether the service refuses every call, with one call of a single token.
+
+        A service that answered within the last ten minutes is not called. One that cannot be reached, or fails in a
+        way that may pass, is not refused: a run finds out.
+
+        Args:
+            prompt, schema, wanted, budget, usage: As in `call`.
+
+        Raises:
+            CallFailedError: The service denies every call, or the call may not be paid.
+            StorageError: Spending cannot be kept.
+        """
+        self.check_price(budget.cap)
+        least = dataclasses.replace(wanted, max_tokens=1)
+        async with self._checking:
+            sent = self.learned.apply(least)
+            while self._checked_at is None or time.monotonic() - self._checked_at > _CHECKED_S:
+                try:
+                    async with asyncio.timeout(_PREFLIGHT_S):
+                        await self._attempt(prompt, schema, sent, budget, usage)
+                    self.learn(least, sent)
+                    return
+                except ProviderStatusError as refusal:
+                    adapted = sent.without_refused(refusal, prompt.text)
+                    if adapted is None:
+                        if refusal.status in _DENIED and not refusal.may_pass:
+                            raise self.refused(refusal) from None
+                        return
+                    sent = adapted
+                except UnreachableError as problem:
+                    if not problem.may_pass:
+                        raise CallFailedError("judge_denied", str(problem)) from None
+                    return
+                except (TimeoutError, MalformedReplyError, BreakerOpenError):
+                    return
+
     def learn(self, wanted: JudgeParameters, accepted: JudgeParameters) -> None:
         """Send later requests as one was accepted, and say so in the log where that is new."""
         if names := self.learned.learn(wanted, accepted):
@@ -194,6 +245,7 @@ class ProviderClient:
     def use(self, provider: Provider) -> None:
         """Make further calls with another connection to the same service, after its key was rotated."""
         self._provider = provider
+        self._checked_at = None
 
     @property
     def model(self) -> str:
@@ -224,8 +276,11 @@ class ProviderClient:
     def refused(self, refusal: ProviderStatusError) -> CallFailedError:
         """Return the failure of a call that will be refused again, with what to do about it."""
         failure = refusal_failure(refusal)
-        advice = self._choice.remedy(refusal.status) if self._choice else ""
-        return CallFailedError(failure.reason, f"{failure.message}: {advice}") if advice else failure
+        remedy = self._choice.remedy(refusal.status) if self._choice else ""
+        if not remedy:
+            return failure
+        said = f" The service says: {refusal.message}" if refusal.message else ""
+        return CallFailedError(failure.reason, f"{remedy}{said}")
 
     async def _pause(self, failures: int, asked_s: float | None, account: Account, usage: CallUsage) -> None:
         if failures >= self._retry_policy.attempts:
@@ -253,7 +308,11 @@ class ProviderClient:
         async with self._turn(budget.account, estimate, first=bool(usage.last_problem)) as turn:
             try:
                 reservation = await budget.account.reserve(
-                    most, budget.limit, budget.journal, lasts_s=self._retry_policy.attempt_timeout_s + _SETTLED_S
+                    most,
+                    budget.limit,
+                    budget.journal,
+                    lasts_s=self._retry_policy.attempt_timeout_s + _SETTLED_S,
+                    key=budget.key,
                 )
             except SpendCapReachedError:
                 raise too_little_left(most, budget) from None
@@ -285,7 +344,11 @@ class ProviderClient:
                 usage.add_attempt(attempt)
                 self.observed.ended(attempt)
                 self.observed.breaker.set(self.breaker.is_open)
-                await _settle(reservation, turn.cost)
+                lost_most = None
+                if tokens is not None and self.price is not None and not tokens.estimated:
+                    lost_most = self.price.most_nano_like(tokens, prompt, sent.max_tokens)
+                    usage.bound_lost(lost_most)
+                await _settle(reservation, turn, lost_most)
 
     @asynccontextmanager
     async def _turn(self, account: Account, estimate: float, *, first: bool) -> AsyncIterator[_Turn]:
@@ -311,7 +374,7 @@ class ProviderClient:
         try:
             reply = self.clean(await self._in_time(self._provider.ask(self._model, prompt, schema, sent)))
         except ProviderStatusError as refusal:
-            turn.cost, turn.used, turn.tokens, turn.answered = 0, 0.0, 0, True
+            turn.cost, turn.used, turn.tokens, turn.answered, turn.is_known = 0, 0.0, 0, True, True
             turn.outcome = f"http_{refusal.status}"
             self._take_refusal(refusal, turn)
             raise
@@ -320,9 +383,10 @@ class ProviderClient:
             turn.outcome = "malformed" if isinstance(problem, MalformedReplyError) else "unreachable"
             self.breaker.failed()
             if isinstance(problem, UnreachableError) and not problem.sent:
-                turn.cost, turn.used, turn.tokens = 0, 0.0, 0
+                turn.cost, turn.used, turn.tokens, turn.is_known = 0, 0.0, 0, True
             raise
-        turn.answered, turn.outcome = True, "replied"
+        turn.answered, turn.is_known, turn.outcome = True, True, "replied"
+        self._checked_at = time.monotonic()
         self.breaker.succeeded()
         self.limiter.observe(*read_allowances(reply.headers, now=time.time()))
         self.limiter.succeeded()
@@ -353,24 +417,25 @@ class ProviderClient:
 
 @dataclass(slots=True)
 class _Turn:
-    """One call in flight: its cost and tokens, and whether the service answered."""
+    """One call in flight: its cost and tokens, whether the service answered, and whether the cost is known."""
 
     grant: Grant | None = None
     cost: int = 0
     used: float = 0.0
     tokens: int = 0
     answered: bool = False
+    is_known: bool = False
     probes: bool = False
     outcome: str = "broken_off"
 
 
-async def _settle(reservation: Reservable, cost: int) -> None:
+async def _settle(reservation: Reservable, turn: _Turn, lost_most: int | None) -> None:
     """Replace what was set aside by what a call has cost; where that cannot be written, all of it stays spent.
 
     The reply is paid for: it must not be lost with the write.
     """
     try:
-        await asyncio.shield(reservation.settle(cost))
+        await asyncio.shield(reservation.settle(turn.cost, lost_most) if turn.is_known else reservation.lose())
     except StorageError as problem:
         logger.warning("cannot settle the cost of a call, what was set aside for it stays spent: %s", problem)
 

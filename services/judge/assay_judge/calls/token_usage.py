@@ -23,6 +23,8 @@ _FRAME_TOKENS = 2_000
 """More than what a protocol puts around a request: roles, and the verdict's schema."""
 _LIKELY_FRAME_TOKENS = 500
 _BYTES_PER_TOKEN = 2
+_RANDOM_BYTES = 32
+_SECOND_TURN_BYTES = 500
 _SLACK = 4
 """How many times the most that we expect is accepted: services may add instructions of their own."""
 
@@ -46,6 +48,20 @@ def usable_tokens(said: TokenUsage | None, prompt: Prompt, max_tokens: int) -> T
 def most_input(prompt: Prompt) -> int:
     """Return the most tokens that a request can have: none is shorter than a byte."""
     return _size(prompt) + _FRAME_TOKENS
+
+
+def most_input_like(answered: Tokens, prompt: Prompt) -> int:
+    """Return the most tokens that a lost request can have, of which another attempt was answered.
+
+    Attempts differ in the random numbers of their markers and ids, of 32 bytes each, and in the sentence of a second
+    turn.
+
+    Args:
+        answered: What the other attempt counted.
+        prompt: What the other attempt was sent.
+    """
+    random_numbers = prompt.user.count("<<") + 2  # the material itself holds no such brackets
+    return min(most_input(prompt), answered.input + _RANDOM_BYTES * random_numbers + _SECOND_TURN_BYTES)
 
 
 def _is_possible(said: Tokens, prompt: Prompt, max_tokens: int) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -57,6 +58,13 @@ class CallUsage:
     attempts: list[CallAttempt] = field(default_factory=list)
     charged: int = 0
     changes: tuple[str, ...] = ()
+
+    def bound_lost(self, most: int) -> None:
+        """Lower the cost of attempts without a reply to the most that they can have cost, as a reply has shown."""
+        for place, attempt in enumerate(self.attempts):
+            if attempt.input is None and attempt.cost is not None and attempt.cost > most:
+                self.cost = (self.cost or 0) - (attempt.cost - most)
+                self.attempts[place] = dataclasses.replace(attempt, cost=most)
 
     def add_attempt(self, attempt: CallAttempt) -> None:
         """List an attempt, unless MAX_LISTED_ATTEMPTS are listed."""

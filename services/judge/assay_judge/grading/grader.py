@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from contextlib import contextmanager
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -12,6 +12,7 @@ from assay_judge.calls.provider_client import BudgetHandle, CallFailedError
 from assay_judge.calls.usage import CallUsage
 from assay_judge.grading.single_flight import SingleFlight
 from assay_judge.instruments import CACHE, IN_FLIGHT, VERDICTS
+from assay_judge.model import Prompt
 from assay_judge.verdicts.cache import outcome_from_record
 from assay_judge.verdicts.outcome import Outcome, Status
 from assay_judge.verdicts.parser import InvalidVerdictError, JudgeVerdict
@@ -20,16 +21,19 @@ from assay_judge.verdicts.prepared_grading import prepare_grading
 from assay_judge.verdicts.replies import TURNS, failed_outcome, no_verdict, outcome_from_reply
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import AsyncIterator, Iterator
 
     from assay_judge.batches.dispatcher import BatchDispatcher
     from assay_judge.calls.provider_client import ProviderClient
     from assay_judge.calls.provider_registry import ProviderRegistry
     from assay_judge.model import Grading
     from assay_judge.state.ledger import Ledger
+    from assay_judge.state.shared.claims import SharedClaims
     from assay_judge.verdicts.cache import VerdictCache
     from assay_judge.verdicts.prepared_grading import PreparedGrading
     from assay_judge.verdicts.recording import Recording
+
+_PREFLIGHT = Prompt("", "", "Reply with OK.", "")
 
 
 @dataclass(slots=True)
@@ -50,6 +54,7 @@ class Grader:
         ledger: What runs have spent.
         batches: Dispatches requests that go through batch APIs.
         recording: Verdicts for the provider "replay"; None where there are none.
+        claims: Whose turn it is among replicas that share a cache; None where there is only this process.
         queue_limit: Most requests in flight of one scope while no other has any; with n scopes, each has an n-th.
     """
 
@@ -61,6 +66,7 @@ class Grader:
         batches: BatchDispatcher,
         *,
         recording: Recording | None = None,
+        claims: SharedClaims | None = None,
         queue_limit: int = 4_096,
     ) -> None:
         self.statistics = Statistics()
@@ -69,6 +75,7 @@ class Grader:
         self._ledger = ledger
         self._batches = batches
         self._recording = recording
+        self._claims = claims
         self._queue_limit = queue_limit
         self._in_flight: dict[str, int] = {}  # by team
         self._single_flight: SingleFlight[Outcome] = SingleFlight()
@@ -117,6 +124,26 @@ class Grader:
         grading = self._named(grading)
         if grading.judge.provider not in ("none", "replay"):
             self._registry.check(grading.judge, capped=grading.cap is not None)
+
+    async def preflight(self, grading: Grading) -> Outcome:
+        """Return why no verdict can be had of a judge; without a reason where one may. The run pays for the call.
+
+        Raises:
+            InvalidInputError, SetupError, OverloadedError, StorageError: As in `grade`.
+        """
+        grading = self._named(grading)
+        usage = CallUsage()
+        if grading.judge.provider in ("none", "replay"):
+            return await self.grade(grading) if grading.judge.provider == "none" else Outcome(Status.UNAVAILABLE)
+        client = await self._registry.client(grading.judge)
+        prepared = prepare_grading(grading)
+        try:
+            async with self._budget(grading) as budget:
+                await client.preflight(_PREFLIGHT, prepared.schema, prepared.parameters, budget, usage)
+        except CallFailedError as failure:
+            outcome = dataclasses.replace(failed_outcome(failure), usage=usage)
+            return dataclasses.replace(outcome, message=self._registry.redact(outcome.message))
+        return Outcome(Status.UNAVAILABLE, usage=usage)
 
     async def aclose(self) -> None:
         """Cancel requests in flight."""
@@ -189,20 +216,39 @@ class Grader:
         return outcome.as_found() if joins else outcome
 
     async def _call_and_cache(self, client: ProviderClient, prepared: PreparedGrading, usage: CallUsage) -> Outcome:
+        """Call the judge and keep its verdict; wait for another replica's where that is calling for the same one."""
+        grading, claims = prepared.grading, self._claims
+        if claims is None:
+            return await self._paid(client, prepared, usage)
+        usage.last_problem = "another replica is calling the judge for the same verdict"
+        async with claims.held(grading.scope.team, prepared.key):
+            usage.last_problem = ""
+            found = await self._cache.find(grading.scope, prepared.key, grading.rubric)
+            if found is not None:
+                return dataclasses.replace(found, cached=True)
+            return await self._paid(client, prepared, usage)
+
+    async def _paid(self, client: ProviderClient, prepared: PreparedGrading, usage: CallUsage) -> Outcome:
         grading = prepared.grading
-        account, close = await self._ledger.open(grading.scope, grading.run_id)
         try:
-            budget = BudgetHandle(
-                account, grading.cap, self._ledger.journal, grading.allowance, grading.token_allowance
-            )
-            outcome = await self._call_judge(client, prepared, budget, usage)
+            async with self._budget(grading, prepared.key) as budget:
+                outcome = await self._call_judge(client, prepared, budget, usage)
         except CallFailedError as failure:
             outcome = failed_outcome(failure)
-        finally:
-            close()
         outcome = dataclasses.replace(outcome, usage=usage, temperature=usage.temperature)
         await self._cache.keep(grading.scope.team, prepared.key, grading.rubric, grading.judge, outcome)
         return outcome
+
+    @asynccontextmanager
+    async def _budget(self, grading: Grading, key: str = "") -> AsyncIterator[BudgetHandle]:
+        """Hold the account of a request's run inside the block."""
+        account, close = await self._ledger.open(grading.scope, grading.run_id)
+        try:
+            yield BudgetHandle(
+                account, grading.cap, self._ledger.journal, grading.allowance, grading.token_allowance, key
+            )
+        finally:
+            close()
 
     async def _call_judge(
         self, client: ProviderClient, prepared: PreparedGrading, budget: BudgetHandle, usage: CallUsage

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from assay.errors import StorageError
+from assay_judge.state.lost_calls import LostCalls
 
 if TYPE_CHECKING:
     from assay.model.scope import Scope
@@ -32,8 +33,11 @@ class SpendJournal(Protocol):
     async def spending(self, run: RunKey) -> int:
         """Return what a run has spent or set aside."""
 
-    async def put_spending(self, run: RunKey, nano: int) -> None:
-        """Keep what a run has spent or set aside."""
+    async def lost_calls(self, run: RunKey) -> str:
+        """Return the calls of a run whose outcome is unknown, as `put_spending` got them; empty for none."""
+
+    async def put_spending(self, run: RunKey, nano: int, lost_calls: str = "") -> None:
+        """Keep what a run has spent or set aside, and the calls in it whose outcome is, or may become, unknown."""
 
 
 class Reservable(Protocol):
@@ -43,11 +47,18 @@ class Reservable(Protocol):
     def name(self) -> str:
         """What it is found by after a restart; empty where that is not needed."""
 
-    async def settle(self, cost: int) -> None:
+    async def settle(self, cost: int, lost_most: int | None = None) -> None:
         """Replace what was set aside by what the call has cost, in billionths of a dollar.
 
         It counts once. Repeat it after a StorageError, so that what is kept agrees.
+
+        Args:
+            cost: What the call has cost.
+            lost_most: The most that a lost call for the same verdict can have cost; None where that is unknown.
         """
+
+    async def lose(self) -> None:
+        """Count all that was set aside as spent, because the outcome is unknown; `settle` of a later call bounds it."""
 
 
 @dataclass(slots=True)
@@ -68,6 +79,7 @@ class Account:
         calls: Calls that were made.
         retries: Those among them that repeated one which had failed.
         users: Requests in flight.
+        lost: Calls whose outcome is unknown; what they may have cost is part of `spent`.
     """
 
     run: RunKey
@@ -76,6 +88,8 @@ class Account:
     calls: int = 0
     retries: int = 0
     users: int = 0
+    lost: LostCalls = field(default_factory=LostCalls)
+    _in_flight: dict[str, list[int]] = field(default_factory=dict)
     _queue: deque[_Waiting] = field(default_factory=deque)
     _writing: asyncio.Lock = field(default_factory=asyncio.Lock)
     _version: int = 0
@@ -85,6 +99,11 @@ class Account:
     def run_id(self) -> str:
         """The run id; empty for calls of no run."""
         return self.run.run_id
+
+    @property
+    def unknown(self) -> int:
+        """What of `spent` is for calls whose outcome is unknown, in billionths of a dollar."""
+        return self.lost.total
 
     async def refresh(self) -> None:
         """Read what other replicas have spent; here there are none."""
@@ -101,6 +120,7 @@ class Account:
         *,
         waits: asyncio.Event | None = None,
         lasts_s: float = 0.0,
+        key: str = "",
     ) -> Reservable:
         """Set aside the most that a call may cost; wait where other calls may leave enough.
 
@@ -110,6 +130,7 @@ class Account:
             journal: Where spending is kept.
             waits: Set where it has to wait for the money of others.
             lasts_s: How long the call may take, for other replicas: later it is spent. One process needs no limit.
+            key: The verdict that the call is for; empty where its outcome comes whatever happens here, as of a batch.
 
         Raises:
             SpendCapReachedError: Too little is left, whatever the calls in flight will cost.
@@ -119,7 +140,9 @@ class Account:
             await self._wait_for(most, cap, waits)
         else:
             self.reserved += most
-        reservation = Reservation(self, most, journal)
+        reservation = Reservation(self, most, journal, key=key)
+        if key:
+            self._in_flight.setdefault(key, []).append(most)
         try:
             await self._keep(journal)
         except BaseException:
@@ -170,6 +193,12 @@ class Account:
         if not fits:
             raise SpendCapReachedError
 
+    def _end_flight(self, key: str, amount: int) -> None:
+        if key:
+            self._in_flight[key].remove(amount)
+            if not self._in_flight[key]:
+                del self._in_flight[key]
+
     def _settle(self, reserved: int, cost: int) -> None:
         self.reserved -= reserved
         self.spent += cost
@@ -197,7 +226,8 @@ class Account:
         async with self._writing:
             if self._written < wanted:
                 version = self._version
-                await journal.put_spending(self.run, self.spent + self.reserved)
+                lost = self.lost.text(self._in_flight)
+                await journal.put_spending(self.run, self.spent + self.reserved, lost)
                 self._written = version
 
 
@@ -210,10 +240,24 @@ class Reservation:
     _journal: SpendJournal
     _open: bool = True
     name: str = ""
+    key: str = ""
 
-    async def settle(self, cost: int) -> None:
+    async def settle(self, cost: int, lost_most: int | None = None) -> None:
         """Replace what was set aside by what the call has cost, once; a repetition writes the account again."""
         if self._open:
-            self._open = False
-            self.account._settle(self.amount, cost)  # noqa: SLF001 - the other half of the account
+            freed = self.account.lost.bound(self.key, lost_most) if self.key and lost_most is not None else 0
+            self._close(cost - freed)
+        await self.account._keep(self._journal)  # noqa: SLF001 - the other half of the account
+
+    async def lose(self) -> None:
+        """Count all of it as spent."""
+        if self._open:
+            if self.account.run_id:
+                self.account.lost.add(self.key, self.amount)
+            self._close(self.amount)
         await self.account._keep(self._journal)  # noqa: SLF001
+
+    def _close(self, cost: int) -> None:
+        self._open = False
+        self.account._end_flight(self.key, self.amount)  # noqa: SLF001
+        self.account._settle(self.amount, cost)  # noqa: SLF001

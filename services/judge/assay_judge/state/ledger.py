@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from assay_judge.model import RunKey
 from assay_judge.state.account import Account
+from assay_judge.state.lost_calls import LostCalls
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -82,7 +83,8 @@ class Ledger:
             return Account(RunKey(scope.team, run_id))
         if self._shared is None:
             run = await self.journal.account_of(scope, run_id)
-            return Account(run, await self.journal.spending(run))
+            lost = LostCalls.read(await self.journal.lost_calls(run))
+            return Account(run, await self.journal.spending(run), lost=lost)
         from assay_judge.state.shared.accounts import SharedAccount  # imported here: it needs SQLAlchemy
 
         account = SharedAccount(await self._shared.account_of(scope, run_id), self._shared)

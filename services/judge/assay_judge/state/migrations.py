@@ -55,7 +55,8 @@ _TEAMS = (
     "ALTER TABLE spending_of_teams RENAME TO spending",
     "ALTER TABLE orders ADD COLUMN team TEXT NOT NULL DEFAULT 'default'",
 )
-MIGRATIONS: tuple[Sequence[str], ...] = (_VERDICTS_AND_SPENDING, _BATCHES_AND_ORDERS, _TEAMS)
+_LOST_CALLS = ("ALTER TABLE spending ADD COLUMN lost_calls TEXT NOT NULL DEFAULT ''",)
+MIGRATIONS: tuple[Sequence[str], ...] = (_VERDICTS_AND_SPENDING, _BATCHES_AND_ORDERS, _TEAMS, _LOST_CALLS)
 """Migration 1, 2, …: each the SQL statements of one transaction."""
 
 

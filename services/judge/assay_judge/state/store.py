@@ -104,9 +104,13 @@ class JudgeStore:
         """Return what a run has spent or set aside, in billionths of a dollar."""
         return await self._run(lambda: self._spending(run))
 
-    async def put_spending(self, run: RunKey, nano: int) -> None:
+    async def lost_calls(self, run: RunKey) -> str:
+        """Return the calls of a run whose outcome is unknown, as `put_spending` got them; empty for none."""
+        return await self._run(lambda: self._lost_calls(run))
+
+    async def put_spending(self, run: RunKey, nano: int, lost_calls: str = "") -> None:
         """Keep what a run has spent or set aside; what a process that dies had set aside so counts as spent."""
-        await self._run(lambda: self._put_spending(run, nano))
+        await self._run(lambda: self._put_spending(run, nano, lost_calls))
 
     async def delete_scope(self, scope: Scope) -> tuple[dict[str, int], dict[str, int]]:
         """Delete what the teams of a scope have here; return by table how much that was, and how much is left.
@@ -196,11 +200,17 @@ class JudgeStore:
         row = self._connection.execute(query, run).fetchone()
         return 0 if row is None else int(row[0])
 
-    def _put_spending(self, run: RunKey, nano: int) -> None:
+    def _lost_calls(self, run: RunKey) -> str:
+        query = "SELECT lost_calls FROM spending WHERE team = ? AND run_id = ?"
+        row = self._connection.execute(query, run).fetchone()
+        return "" if row is None else str(row[0])
+
+    def _put_spending(self, run: RunKey, nano: int, lost_calls: str) -> None:
         self._connection.execute(
-            "INSERT INTO spending (team, run_id, nano, changed_at) VALUES (?, ?, ?, ?) "
-            "ON CONFLICT (team, run_id) DO UPDATE SET nano = excluded.nano, changed_at = excluded.changed_at",
-            (*run, min(nano, _MOST_NANO), time.time()),
+            "INSERT INTO spending (team, run_id, nano, changed_at, lost_calls) VALUES (?, ?, ?, ?, ?) "
+            "ON CONFLICT (team, run_id) DO UPDATE SET nano = excluded.nano, changed_at = excluded.changed_at, "
+            "lost_calls = excluded.lost_calls",
+            (*run, min(nano, _MOST_NANO), time.time(), lost_calls),
         )
 
 

@@ -61,6 +61,7 @@ if TYPE_CHECKING:
 _QUALITY = "quality"
 _ANSWER = "answer"
 _SPARE_S = 5.0
+_PREFLIGHT_S = 15.0
 _LONGEST_PAUSE_S = 5.0
 _MAX_MESSAGE_CHARS = 400
 
@@ -166,6 +167,28 @@ class RunJudge:
         for future in waiting:
             future.cancel()
         await asyncio.gather(*waiting, return_exceptions=True)
+
+    async def preflight(self) -> None:
+        """Find out whether the judge's provider refuses every call; then the judging of the run stops.
+
+        What may pass, such as a judge service that is only starting, is left to the first verdict.
+        """
+        # A service of an earlier version grades it: an empty answer has its score by rule.
+        request = judge_pb2.GradeRequest(rubric=_QUALITY, question="?", preflight=True)
+        self._sign(request, at_once=True)
+        request.timeout_ms = round(_PREFLIGHT_S * 1000)
+        try:
+            verdict = (await self._graded(request, _PREFLIGHT_S + _SPARE_S)).verdict
+        except InvalidInputError as problem:
+            if any(each.field.startswith("judge") for each in problem.problems):
+                self._stopped(problem.message)
+        except (SetupError, WrongStateError) as problem:
+            self._stopped(problem.message)
+        except (_NotJudgedError, _FailedError):
+            return
+        else:
+            if verdict.reason in _OF_THE_RUN:
+                self._stopped(verdict.message, verdict.reason)
 
     async def order(self, row: JudgedRow, response: AgentResponse, rubric: str) -> NotYetError | None:
         """Order a verdict of a batch; return when to ask for it, or None where that can be done at once."""
@@ -296,7 +319,7 @@ class RunJudge:
         budget.began()
         spent, reserved = None, 0
         try:
-            answer = await self._called(lambda: self._stub.Grade(request, timeout=timeout_s))
+            answer = await self._called(lambda: self._stub.Grade(request, timeout=timeout_s), is_once=request.preflight)
             spent, reserved = _account_in(answer)
             return answer
         finally:
@@ -331,8 +354,8 @@ class RunJudge:
         if judge.spend_cap_usd is not None:
             request.spend_cap_usd = judge.spend_cap_usd
 
-    async def _called(self, call: Callable[[], Awaitable[T]]) -> T:
-        """Return the judge service's answer; one that cannot be reached, or is busy, is asked again.
+    async def _called(self, call: Callable[[], Awaitable[T]], *, is_once: bool = False) -> T:
+        """Return the judge service's answer; one that cannot be reached, or is busy, is asked again unless `is_once`.
 
         Raises:
             _NotJudgedError: It cannot be reached, or the run is being paused.
@@ -349,6 +372,8 @@ class RunJudge:
                 found = await call()
             except grpc.aio.AioRpcError as error:
                 problem = from_rpc_error(error)
+                if is_once and isinstance(problem, OverloadedError | UnavailableError):
+                    raise _FailedError(problem) from None
                 if isinstance(problem, OverloadedError):
                     self._heard_at = loop.time()  # it is there
                     if self._judge.batch:
@@ -462,6 +487,8 @@ def _sentence(message: str, reason: str, judge: JudgeSettings, account: RunAccou
             f"the spend cap of {cap:g} dollars is reached" if cap is not None else "the judge service's cap is reached"
         )
         return f"{said} ({message}); raise it: {command} --spend-cap USD`"
+    if reason == "judge_denied":
+        return f"{judge.identity}: {message}. Then: {command}`"
     if reason == "price_unknown":
         return f"{message}; resume without a cap: {command} --spend-cap none`"
     return f"the judge {judge.identity} gives none ({message}); once it does: {command}`"

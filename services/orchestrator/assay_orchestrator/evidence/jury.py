@@ -50,6 +50,8 @@ class RunJury:
         self._judge = judge
         self._budget = account.budget.judge
         self._status = JudgeStatus()
+        self._checking = asyncio.Lock()
+        self._is_refused: bool | None = None
         self._judges: list[RunJudge | RecordedJudge]
         if stub is None:
             self._judges = [RecordedJudge(judge)]
@@ -80,6 +82,18 @@ class RunJury:
     def goes_by_references(self, rubric: str) -> bool:
         """Return whether a rubric asks if an answer is right, so that a reference is a good one and others are not."""
         return rubric == _QUALITY or (not self._judge.rubric_yaml and self._judge.rubric in ("", _ANSWER, _QUALITY))
+
+    async def is_refused(self) -> bool:
+        """Return whether a judge's provider refuses every call: its key, its model, or what it may spend.
+
+        It is asked once, before the agent is: no question is paid for whose answer cannot be judged.
+        """
+        async with self._checking:
+            if self._is_refused is None:
+                asked = [judge.preflight() for judge in self._judges if isinstance(judge, RunJudge)]
+                await asyncio.gather(*asked)
+                self._is_refused = self._status.stops
+        return self._is_refused
 
     async def order(self, wanted: Iterable[tuple[JudgedRow, AgentResponse, Sequence[str]]]) -> None:
         """Order all that a row needs.

@@ -143,6 +143,10 @@ class ShardRunner:
             StorageError: Rows cannot be stored, and the process stops or the run was cancelled.
             FencedError: Another worker has the shard.
         """
+        judge = self._context.judge
+        if judge is not None and await judge.is_refused():
+            self._unjudged += 1  # its rows stay unasked
+            return
         suspects: list[_Work] = []
         try:
             async with asyncio.TaskGroup() as rows:

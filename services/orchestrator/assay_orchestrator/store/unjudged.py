@@ -111,7 +111,8 @@ def pause_if_stuck(connection: sa.Connection, run_id: str) -> str:
     states = _states(connection, run_id)
     if run is None or _UNJUDGED not in states or states - {_UNJUDGED, "done"}:
         return ""
-    reason = f"every answer is stored, {_rows_wait(run)} a verdict: {run.state_reason}"
+    stored = "every answer is stored" if _has_answers(connection, run_id) else "no case was asked"
+    reason = f"{stored}, {_rows_wait(run)} a verdict: {run.state_reason}"
     runs.apply_command(connection, run_id, Command.PAUSE_UNJUDGED, reason=reason)
     return reason
 
@@ -126,6 +127,13 @@ def _running(connection: sa.Connection, run_id: str) -> RunRecord | None:
 def _states(connection: sa.Connection, run_id: str) -> set[str]:
     table = schema.shards
     return set(connection.execute(sa.select(table.c.state).where(table.c.run_id == run_id).distinct()).scalars())
+
+
+def _has_answers(connection: sa.Connection, run_id: str) -> bool:
+    """Return whether the agent answered a question of a run: one whose judge is refused by the preflight asks none."""
+    tables = (schema.answers, schema.results)
+    return any(connection.execute(sa.select(table.c.run_id).where(table.c.run_id == run_id).limit(1)).first()
+               for table in tables)  # fmt: skip
 
 
 def _rows_wait(run: RunRecord) -> str:

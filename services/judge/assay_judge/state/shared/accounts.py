@@ -31,6 +31,12 @@ class SharedAccount(Account):
         self._store = store
         self._waiting: deque[_Turn] = deque()
         self._is_short = False
+        self._unknown = 0
+
+    @property
+    def unknown(self) -> int:
+        """What of `spent` is for calls whose outcome is unknown."""
+        return self._unknown
 
     async def refresh(self) -> None:
         """Read what is spent and reserved now."""
@@ -44,6 +50,7 @@ class SharedAccount(Account):
         *,
         waits: asyncio.Event | None = None,
         lasts_s: float = 0.0,
+        key: str = "",
     ) -> SharedReservation:
         """Set aside the most that a call may cost; wait where other calls, of any replica, may leave enough.
 
@@ -63,7 +70,7 @@ class SharedAccount(Account):
                     await turn.comes.wait()
                     continue
                 turn.comes.clear()
-                found = await self._reserved(most, cap, lasts_s)
+                found = await self._reserved(most, cap, lasts_s, key)
                 self._is_short = found is None
                 if found is not None:
                     return found
@@ -91,15 +98,20 @@ class SharedAccount(Account):
         """Return the reservation of a call that an earlier process made and whose outcome will still come."""
         return SharedReservation(self, amount, name)
 
-    async def settled(self, name: str, cost: int) -> None:
-        """Replace a reservation by what was paid."""
-        self._note(await self._store.settle(self.run, name, cost))
+    async def settled(self, name: str, cost: int, *, key: str = "", lost_most: int = 0) -> None:
+        """Replace a reservation by what was paid; bound what lost calls for the same verdict can have cost."""
+        self._note(await self._store.settle(self.run, name, cost, key=key, lost_most=lost_most))
         self._wake()
 
-    async def _reserved(self, most: int, cap: int | None, lasts_s: float) -> SharedReservation | None:
+    async def lost_call(self, name: str) -> None:
+        """Count a reservation as spent."""
+        self._note(await self._store.lose(self.run, name))
+        self._wake()
+
+    async def _reserved(self, most: int, cap: int | None, lasts_s: float, key: str = "") -> SharedReservation | None:
         """Return a reservation; None where others may leave enough for it."""
         name = secrets.token_hex(16)
-        work = asyncio.ensure_future(self._store.reserve(self.run, name, most, cap, lasts_s))
+        work = asyncio.ensure_future(self._store.reserve(self.run, name, most, cap, lasts_s, key=key))
         try:
             found = await asyncio.shield(work)
         except asyncio.CancelledError:
@@ -108,7 +120,7 @@ class SharedAccount(Account):
             raise
         self._note(found)
         if found.fits:
-            return SharedReservation(self, most, name)
+            return SharedReservation(self, most, name, key)
         if cap is not None and found.spent + most > cap:
             raise SpendCapReachedError
         return None
@@ -121,7 +133,7 @@ class SharedAccount(Account):
             self._is_short = False
 
     def _note(self, found: SpendStatus) -> None:
-        self.spent, self.reserved = found.spent, found.reserved
+        self.spent, self.reserved, self._unknown = found.spent, found.reserved, found.lost
 
 
 class _Turn:
@@ -144,13 +156,20 @@ class SharedReservation:
         account: The run's.
         amount: In billionths of a dollar.
         name: Its name in the database.
+        key: The verdict that the call is for; empty for an order of a batch.
     """
 
-    def __init__(self, account: SharedAccount, amount: int, name: str) -> None:
+    def __init__(self, account: SharedAccount, amount: int, name: str, key: str = "") -> None:
         self.account = account
         self.amount = amount
         self.name = name
+        self._key = key
 
-    async def settle(self, cost: int) -> None:
+    async def settle(self, cost: int, lost_most: int | None = None) -> None:
         """Replace what was set aside by what the call has cost; the database does so once."""
-        await self.account.settled(self.name, cost)
+        key = self._key if lost_most is not None else ""
+        await self.account.settled(self.name, cost, key=key, lost_most=lost_most or 0)
+
+    async def lose(self) -> None:
+        """Count all of it as spent."""
+        await self.account.lost_call(self.name)

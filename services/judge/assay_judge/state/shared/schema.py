@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from assay.storage.tables import ServiceTables
 from assay.storage.texts import CleanString, CleanText
 
-HEAD_REVISION = "0003"
+HEAD_REVISION = "0004"
 VERSION_TABLE = "judge_version"
 
 metadata = sa.MetaData()
@@ -35,7 +35,8 @@ spending = sa.Table(
     sa.PrimaryKeyConstraint("team", "run_id"),
 )
 
-# What is set aside for calls in flight, of whichever process.
+# What is set aside for calls in flight, of whichever process; after expires_at a call is lost, and its amount is spent.
+# key is the verdict that it is for: once another call has got that, it shows what the lost one can have cost at most.
 reservations = sa.Table(
     "judge_reservations",
     metadata,
@@ -44,7 +45,19 @@ reservations = sa.Table(
     sa.Column("nano", sa.BigInteger, nullable=False),
     sa.Column("expires_at", sa.Float(53), nullable=False),
     sa.Column("team", CleanString(64), nullable=False),
+    sa.Column("key", sa.String(64), nullable=False, server_default=""),
     sa.Index("judge_reservations_of_run", "team", "run_id"),
+)
+
+# Which replica calls the judge for a verdict, so that the others wait for it: a lease that its owner renews.
+claims = sa.Table(
+    "judge_claims",
+    metadata,
+    sa.Column("team", CleanString(64), nullable=False),
+    sa.Column("key", sa.String(64), nullable=False),
+    sa.Column("owner", sa.String(32), nullable=False),
+    sa.Column("lease_until", sa.Float(53), nullable=False),
+    sa.PrimaryKeyConstraint("team", "key"),
 )
 
 # Batches that are not finished. The owner's lease ends at lease_until, by the database's clock; each acquisition

@@ -115,16 +115,24 @@ class SharedStore:
         return await self.database.read(lambda connection: spending.read(connection, run))
 
     async def reserve(
-        self, run: RunKey, reservation_id: str, most: int, cap: int | None, lasts_s: float
+        self, run: RunKey, reservation_id: str, most: int, cap: int | None, lasts_s: float, *, key: str = ""
     ) -> SpendStatus:
         """Set an amount aside if it fits, over all replicas; durable when this returns."""
         return await self.database.write(
-            lambda connection: spending.reserve(connection, run, reservation_id, most, cap, lasts_s)
+            lambda connection: spending.reserve(connection, run, reservation_id, most, cap, lasts_s, key=key)
         )
 
-    async def settle(self, run: RunKey, reservation_id: str, cost: int) -> SpendStatus:
+    async def settle(
+        self, run: RunKey, reservation_id: str, cost: int, *, key: str = "", lost_most: int = 0
+    ) -> SpendStatus:
         """Replace what was set aside by what was paid; a second time changes nothing."""
-        return await self.database.write(lambda connection: spending.settle(connection, run, reservation_id, cost))
+        return await self.database.write(
+            lambda connection: spending.settle(connection, run, reservation_id, cost, key=key, lost_most=lost_most)
+        )
+
+    async def lose(self, run: RunKey, reservation_id: str) -> SpendStatus:
+        """Count what was set aside for a call as spent, because its outcome is unknown."""
+        return await self.database.write(lambda connection: spending.lose(connection, run, reservation_id))
 
     def _prune(self, connection: sa.Connection) -> int:
         table, count = schema.verdicts, _count(connection)

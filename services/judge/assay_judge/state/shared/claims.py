@@ -1,0 +1,110 @@
+"""Claims to verdicts: of all replicas one calls the judge for a verdict, and the others wait for it.
+
+A claim is a lease that its owner renews while it calls. A replica that is killed leaves its claims, which the next one
+takes over when the lease has ended; until then equal requests wait, each up to its own deadline.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import random
+import secrets
+import time
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+import sqlalchemy as sa
+
+from assay.errors import StorageError
+from assay_judge.state.shared import schema, spending
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from assay.storage.database import Database
+
+LEASE_S = 12.0
+_FIRST_POLL_S, _LONGEST_POLL_S = 0.05, 1.0
+
+logger = logging.getLogger("assay_judge")
+
+
+class SharedClaims:
+    """The claims of one replica.
+
+    Args:
+        database: The database of all replicas.
+        lease_s: How long a claim that is not renewed holds, in seconds.
+    """
+
+    def __init__(self, database: Database, lease_s: float = LEASE_S) -> None:
+        self._database = database
+        self._lease_s = lease_s
+
+    @asynccontextmanager
+    async def held(self, team: str, key: str) -> AsyncIterator[bool]:
+        """Hold the claim to a verdict inside the block; wait for it where another replica has it.
+
+        Yields:
+            Whether another replica had it: its verdict may be in the cache now.
+        """
+        owner = secrets.token_hex(16)
+        has_waited = await self._acquire(team, key, owner)
+        renewing = asyncio.ensure_future(self._renew(team, key, owner))
+        try:
+            yield has_waited
+        finally:
+            renewing.cancel()
+            await asyncio.wait([renewing])
+            with contextlib.suppress(StorageError):  # it ends with its lease
+                await asyncio.shield(self._release(team, key, owner))
+
+    async def _acquire(self, team: str, key: str, owner: str) -> bool:
+        """Return, once the claim is this owner's, whether that took a wait."""
+        poll_s, has_waited = _FIRST_POLL_S, False
+        while True:
+            work = asyncio.ensure_future(self._database.write(lambda c: _claim(c, team, key, owner, self._lease_s)))
+            try:
+                if await asyncio.shield(work):
+                    return has_waited
+            except asyncio.CancelledError:
+                with contextlib.suppress(StorageError):
+                    if await work:
+                        await asyncio.shield(self._release(team, key, owner))
+                raise
+            except StorageError as problem:
+                logger.warning("cannot claim a verdict, another replica may pay for it too: key=%s: %s", key, problem)
+                return has_waited
+            has_waited = True
+            await asyncio.sleep(poll_s * random.uniform(0.5, 1.0))  # noqa: S311 - spreads replicas, no secret
+            poll_s = min(2 * poll_s, _LONGEST_POLL_S)
+
+    async def _renew(self, team: str, key: str, owner: str) -> None:
+        table = schema.claims
+        own = sa.and_(table.c.team == team, table.c.key == key, table.c.owner == owner)
+        while True:
+            await asyncio.sleep(self._lease_s / 3)
+            with contextlib.suppress(StorageError):
+                await self._database.write(
+                    lambda connection: connection.execute(
+                        table.update().where(own).values(lease_until=time.time() + self._lease_s)
+                    )
+                )
+
+    async def _release(self, team: str, key: str, owner: str) -> None:
+        table = schema.claims
+        own = sa.and_(table.c.team == team, table.c.key == key, table.c.owner == owner)
+        await self._database.write(lambda connection: connection.execute(table.delete().where(own)))
+
+
+def _claim(connection: sa.Connection, team: str, key: str, owner: str, lease_s: float) -> bool:
+    """Claim a verdict; return whether it is the owner's now."""
+    table, now = schema.claims, time.time()
+    values = {"owner": owner, "lease_until": now + lease_s}
+    insert = spending.upsert(connection, table).values(team=team, key=key, **values)
+    claimed = insert.on_conflict_do_update(
+        index_elements=["team", "key"], set_=values, where=table.c.lease_until < now
+    ).returning(table.c.owner)
+    return connection.execute(claimed).first() is not None

@@ -1,0 +1,79 @@
+"""The preflight check of a judge: one call of a single token, before any question of the agent is paid."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from assay.model.run import PauseCause, RunState
+from assay.testing.judges import says
+from assay.testing.providers import Reply, Tokens
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.integration.judged.conftest import Stage
+
+    from assay.model.case import Case
+
+    SetUp = Callable[..., Stage]
+    CaseOf = Callable[..., Case]
+
+GOOD = {"reasoning": "It is right.", "score": 4}
+
+
+@pytest.mark.parametrize(
+    ("refusal", "changes", "words"),
+    [
+        (Reply("no such key", status=401), {"key_variable": "PATH"}, "key was refused (401 from 127.0.0.1:"),
+        (Reply("no such model", status=404), {}, "The judge's model 'judge-1' was not found (404 from 127.0.0.1:"),
+        (Reply("no more", status=429, error={"code": "insufficient_quota"}), {}, "may spend no more (429 from"),
+        (Reply("OK"), {"spend_cap_usd": 1e-9}, "the spend cap of 1e-09 dollars is reached"),
+    ],
+    ids=["key", "model", "quota", "cap"],
+)
+@pytest.mark.parametrize("jurors", [0, 1])
+async def test_a_judge_that_refuses_every_call_is_found_before_the_agent_is_asked(
+    set_up: SetUp, case_of: CaseOf, refusal: Reply, changes: dict[str, Any], words: str, jurors: int
+) -> None:
+    """No question is paid whose answer cannot be judged; each judge of a jury is checked."""
+    stage = set_up(says(GOOD))
+    stage.provider.preflight = refusal
+    others = tuple(stage.who(model=f"judge-{number + 2}") for number in range(jurors))
+    settings = stage.settings(judge=stage.who(canary_rate=0.0, others=others, **changes))
+    environment = {"PATH": "sk-0123456789-abcdefghij"}
+    async with stage.judge(environment=environment), stage.orchestrator() as client:
+        run = await stage.follow(client, await stage.create(client, settings, [case_of(n) for n in range(9)]))
+        assert (run.state, run.pause_cause) == (RunState.PAUSED, PauseCause.JUDGE)
+        assert run.state_reason.startswith("no case was asked, 9 rows await a verdict: ")
+        assert words in run.state_reason
+        assert (stage.agent.asked, stage.provider.requests) == ([], [])
+        assert len(stage.provider.preflights) == (0 if "spend_cap_usd" in changes else 1 + jurors)
+        if "spend_cap_usd" not in changes:
+            stage.provider.preflight = Reply("OK", usage=Tokens(8, 1))
+            await client.resume_run(run.run_id)
+            done = await stage.follow(client, run)
+            assert (done.state, done.counts.passed) == (RunState.SUCCEEDED, 9)
+    if jurors == 0 and "spend_cap_usd" not in changes:
+        assert len(stage.provider.preflights) == 2  # one for each time that the run began
+
+
+@pytest.mark.parametrize("passing", [Reply("busy", status=503), Reply("wait", status=429), Reply("", cut=True)])
+async def test_a_failure_that_may_pass_is_left_to_the_run(set_up: SetUp, case_of: CaseOf, passing: Reply) -> None:
+    """The preflight check refuses nothing that a later call may get."""
+    stage = set_up(says(GOOD))
+    stage.provider.preflight = passing
+    run, _ = await stage.done(stage.settings(), [case_of(n) for n in range(3)])
+    assert (run.state, run.counts.passed) == (RunState.SUCCEEDED, 3)
+
+
+async def test_a_judge_that_has_answered_is_not_checked_again(set_up: SetUp, case_of: CaseOf) -> None:
+    """Neither is one that is not asked: whose verdicts are recorded, or that no metric needs."""
+    stage = set_up(says(GOOD))
+    async with stage.judge(), stage.orchestrator() as client:
+        for number in range(3):
+            run = await stage.follow(client, await stage.create(client, stage.settings(), [case_of(number)]))
+            assert run.state is RunState.SUCCEEDED
+        await stage.follow(client, await stage.create(client, stage.settings("exact_match"), [case_of(1)]))
+    assert len(stage.provider.preflights) == 1
