@@ -49,7 +49,8 @@ async def test_a_judge_that_refuses_every_call_is_found_before_the_agent_is_aske
         assert run.state_reason.startswith("no case was asked, 9 rows await a verdict: ")
         assert words in run.state_reason
         assert (stage.agent.asked, stage.provider.requests) == ([], [])
-        assert len(stage.provider.preflights) == (0 if "spend_cap_usd" in changes else 1 + jurors)
+        # The first refusal is enough: another juror may not be asked any more.
+        assert len(stage.provider.preflights) in ((0,) if "spend_cap_usd" in changes else (1, 1 + jurors))
         if "spend_cap_usd" not in changes:
             stage.provider.preflight = Reply("OK", usage=Tokens(8, 1))
             await client.resume_run(run.run_id)

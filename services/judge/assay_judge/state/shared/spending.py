@@ -90,7 +90,7 @@ def settle(
     _lock(connection, run)
     held, table = schema.reservations, schema.spending
     if key:
-        # Whoever settles has the claim to the verdict, so that other calls for it are lost, be their time up or not.
+        # The caller has the claim to the verdict, so that other calls for it are lost, be their time up or not.
         bounded = sa.case((held.c.nano > lost_most, lost_most), else_=held.c.nano)
         lost = sa.and_(_is_of(held, run), held.c.key == key, held.c.reservation_id != reservation_id)
         connection.execute(held.update().where(lost).values(nano=bounded, key="", expires_at=time.time()))
