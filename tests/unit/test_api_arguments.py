@@ -23,15 +23,6 @@ def answer(question: str) -> str:
     return question
 
 
-class Frame:
-    """What a data frame looks like from outside."""
-
-    columns = ("question",)
-
-    def to_dict(self, kind: str) -> list[object]:
-        return [kind]
-
-
 def refusals(*arguments: Any, **named: Any) -> list[str]:
     """Return the problems that both functions name, which must be the same."""
     with pytest.raises(assay.AssayError) as found:
@@ -89,7 +80,7 @@ def test_an_agent_of_the_spec_that_is_no_mapping_is_a_problem_of_the_spec() -> N
         ({"two words": answer}, "metrics: a metric's name has letters, digits and _, and starts with a letter, not"),
         ({3: answer}, "metrics: a metric's name has letters, digits and _, and starts with a letter, not 3"),
         ({"m": lambda zzz: 1}, "metrics.m: has the parameter 'zzz', and a metric receives answer, text"),
-        ({"m": Frame}, "metrics.m: is a class: name a function, or an instance that can be called"),
+        ({"m": type("Given", (), {})}, "metrics.m: is a class: name a function, or an instance that can be called"),
     ],
 )
 def test_metrics_are_functions_by_name(metrics: object, problem: str) -> None:
@@ -112,13 +103,12 @@ def test_a_function_takes_the_place_of_one_that_the_spec_names(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("dataset", "sentence"),
     [
-        (3, "must be a file's name, or a list of cases such as [{'question': '2 + 2?', 'answer': '4'}], not int"),
-        ({"question": "a"}, "must be a file's name, or a list of cases such as"),
-        (Frame(), "must hold cases as mappings: pass the data frame's to_dict('records')"),
+        (3, "must be a file's name, a data frame, or a list of cases such as [{'question': '2 + 2?', 'answer': '4'}]"),
+        ({"question": "a"}, "must be a file's name, a data frame, or a list of cases such as"),
     ],
 )
 def test_a_dataset_is_a_file_or_a_list_of_cases(dataset: object, sentence: str) -> None:
-    """One case by itself and a data frame could be iterated over, and would be read as something else."""
+    """One case by itself could be iterated over, and would be read as something else."""
     (problem,) = refusals(SPEC, answer, dataset=dataset)
     assert problem.startswith(f"dataset: {sentence}")
 

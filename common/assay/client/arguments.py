@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from assay.agent_host.entry import callable_problem
 from assay.agent_host.metric_arguments import bind
+from assay.datasets.python_values import is_table
 from assay.errors import InvalidInputError, Problem
 from assay.model.run import CaseSelection
 from assay.parsing.names import metric_name_problem
@@ -80,9 +81,8 @@ def _of_metrics(metrics: object) -> Iterator[Problem]:
 
 
 def _of_dataset(dataset: object) -> Iterator[Problem]:
-    due = "a file's name, or a list of cases such as [{'question': '2 + 2?', 'answer': '4'}]"
-    if hasattr(dataset, "to_dict") and hasattr(dataset, "columns"):
-        yield Problem("must hold cases as mappings: pass the data frame's to_dict('records')", "dataset")
+    due = "a file's name, a data frame, or a list of cases such as [{'question': '2 + 2?', 'answer': '4'}]"
+    if is_table(dataset):
         return
     cases = isinstance(dataset, Iterable) and not isinstance(dataset, Mapping | bytes | bytearray)
     yield from _unless(dataset is None or _is_path(dataset) or cases, "dataset", due, dataset)

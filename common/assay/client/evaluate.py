@@ -63,7 +63,7 @@ def evaluate(
     agent: Callable[..., Any] | None = None,
     *,
     metrics: Mapping[str, Callable[..., Any]] | None = None,
-    dataset: str | Path | Iterable[Mapping[str, Any]] | None = None,
+    dataset: str | Path | Iterable[Any] | None = None,
     select: CaseSelection | None = None,
     server: str | None = None,
     on_event: Callable[[Run | StateChange | CaseResult], None] | None = None,
@@ -80,7 +80,7 @@ def evaluate(
         agent: A function of one request, or of its text, called in this process in place of the spec's agent.
         metrics: Functions by the name of the metric, called in this process in place of those that the spec names; a
             mapping of a spec may leave them out.
-        dataset: A file, or cases as mappings, in place of the spec's dataset.
+        dataset: A file, cases as mappings or a data frame, in place of the spec's dataset.
         select: Which cases of the dataset to run; None for all of them.
         server: An orchestrator's address; None for the local stack.
         on_event: Called with every snapshot and event as it comes.
@@ -107,7 +107,7 @@ async def evaluate_async(
     agent: Callable[..., Any] | None = None,
     *,
     metrics: Mapping[str, Callable[..., Any]] | None = None,
-    dataset: str | Path | Iterable[Mapping[str, Any]] | None = None,
+    dataset: str | Path | Iterable[Any] | None = None,
     select: CaseSelection | None = None,
     server: str | None = None,
     on_event: Callable[[Run | StateChange | CaseResult], None] | None = None,
@@ -123,7 +123,7 @@ def _checked(
     spec: str | Path | Mapping[str, Any],
     agent: Callable[..., Any] | None,
     metrics: Mapping[str, Callable[..., Any]] | None,
-    dataset: str | Path | Iterable[Mapping[str, Any]] | None,
+    dataset: str | Path | Iterable[Any] | None,
     select: CaseSelection | None,
     server: str | None,
     on_event: Callable[[Run | StateChange | CaseResult], None] | None,
@@ -358,7 +358,7 @@ def _reports(names: Sequence[str]) -> tuple[ReportSettings, ...]:
 
 def _dataset(
     spec: Spec,
-    dataset: str | Path | Iterable[Mapping[str, Any]] | None,
+    dataset: str | Path | Iterable[Any] | None,
     selection: CaseSelection,
     failed: Collection[str],
 ) -> Dataset:

@@ -7,16 +7,18 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from assay.datasets.case_turns import two_faced
 from assay.datasets.diagnostics import looks_damaged
 from assay.datasets.expectations import is_skipped
-from assay.datasets.fields import FieldMap, is_blank
+from assay.datasets.fields import FieldMap
 from assay.datasets.foreign import FORMATS, Setting, doubt, find_format, shape_of
 from assay.datasets.identity import CaseIds, derive_id, derive_plain_id
-from assay.datasets.json_reader import folded, no_list
+from assay.datasets.json_reader import no_list
+from assay.datasets.likely_fields import without_question
 from assay.datasets.mapping import build_case, plain_texts
 from assay.datasets.records import MAX_RAW_CHARS, BadFileError, BadRecordError, Record, find_unusable, shown
 from assay.datasets.unused_fields import OptionalFields
-from assay.datasets.values import Trouble
+from assay.datasets.values import Findings
 
 if TYPE_CHECKING:
     from assay.datasets.diagnostics import Diagnostics
@@ -98,10 +100,12 @@ class CaseReader:
 
     def _records(self, *, counts_unread: bool = False) -> Iterator[Record]:
         container, records = self._source.open()
+        is_table = self._source.is_table
         if container is not None:
             self.container = container.name
-            self._from_cells = container.kind in ("csv", "tsv")
+            is_table = container.is_table
             self._place_is_line = container.kind not in ("json", "parquet")
+        self._from_cells = is_table
         unread = records
         head = _head(records, self._limit)
         self._choose_format(head)
@@ -186,7 +190,11 @@ class CaseReader:
             if problem := find_unusable(top):
                 raise BadFileError(f"{problem}, in what stands beside its cases")
         setting = Setting(
-            top, self._field_map.given, self._from_cells, lambda text: self.diagnostics.warn("unread", text)
+            top,
+            self._field_map.given,
+            self._from_cells,
+            container is not None and container.kind in ("csv", "tsv"),
+            lambda text: self.diagnostics.warn("unread", text),
         )
         self._convert = chosen.prepare(setting)
         self._from_cells = False
@@ -199,12 +207,13 @@ class CaseReader:
             return
         first, _ = mappings[0]
         self._field_map.learn([data for _, data in mappings])
+        for name in self._field_map.unnamed:
+            self.diagnostics.warn("unnamed", f"has a column without a name, which is kept as metadata: {name}")
         layouts = [self._field_map.layout(data) for _, data in mappings]
         if not any(layout.sources.keys() & {"input", "turns", "variables"} for layout in layouts):
             if container is not None and container.top and len(head) == 1:
                 raise no_list(container.top, first.line)
-            fields = dict.fromkeys(name for _, data in mappings for name in data)
-            raise BadFileError(self._field_map.without_input(fields), first.line)
+            raise BadFileError(without_question(self._field_map, [data for _, data in mappings]), first.line)
 
     def _converted(self, record: Record) -> Record:
         """Return the plain record of one in another tool's format."""
@@ -252,33 +261,22 @@ class CaseReader:
             diagnostics.report(f"must be an object with named fields, not {shown(record.data)}", record=record)
             return None
         layout = self._field_map.layout(record.data)
-        trouble: Trouble = []
+        found = Findings()
+        trouble = found.trouble
         if "skip" in layout.sources and is_skipped(record.data, layout, trouble):
             self.skipped_count += 1
             return None
-        case = None if trouble else build_case(record, layout, from_cells=self._from_cells, trouble=trouble)
-        if case is None:
+        case = None if trouble else build_case(record, layout, from_cells=self._from_cells, found=found)
+        if case is not None and layout.answers and (problem := two_faced(layout, record.data)):
+            trouble.append(problem)
+        if case is None or trouble:
             for name, message in trouble:
                 diagnostics.report(message, record=record, name=name)
             return None
-        if "references" in layout.choices and self._is_two_faced(record, layout.sources["references"]):
-            return None
+        for kind, name, message in found.odd:
+            diagnostics.warn(kind, message, record=record, name=name)
         diagnostics.look_at(case, layout, record)
         return self._with_id(case, record, layout)
-
-    def _is_two_faced(self, record: Record, references: tuple[str, ...]) -> bool:
-        if folded(references[-1]) != "answer":
-            return False
-        held = [name for name in references if not is_blank(record.data[name])]
-        if len(held) < 2 or held[-1] != references[-1]:
-            return False
-        self.diagnostics.report(
-            f"stands beside {shown(held[0])}, as in no earlier record: say what it is, with "
-            "`map: {recorded: answer}` or `map: {references: answer}`",
-            record=record,
-            name=held[-1],
-        )
-        return True
 
     def _with_id(self, case: Case, record: Record, layout: Layout) -> Case | None:
         place = record.line if self._place_is_line and record.line else record.number
@@ -291,9 +289,16 @@ class CaseReader:
         return None
 
     def _derive_id(self, base: str, place: int, record: Record) -> str:
-        case_id, is_equal = self._ids.derive(base, place)
-        if is_equal:
-            self.diagnostics.warn("equal", "equals an earlier record: its id ends in -2, -3, ...", record=record)
+        case_id, first = self._ids.derive(base, place)
+        if first:
+            what = "line" if self._place_is_line else "record"
+            self.diagnostics.warn(
+                "equal",
+                f"repeats {what} {first:,}, and counts as a case of its own (id {case_id})",
+                record=record,
+                many=f"repeats {what} {first:,}; {{count}} such records count as cases of their own (their ids end in "
+                "-2, -3, ...)",
+            )
         return case_id
 
     def _report_id(self, case_id: str, before: int, record: Record, layout: Layout) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from typing import TYPE_CHECKING, TextIO
 
 from assay.datasets.records import MAX_RAW_CHARS, BadFileError, Record, shown
@@ -13,10 +14,18 @@ if TYPE_CHECKING:
 
 _DELIMITERS = ",;\t|"
 _SAMPLE_ROWS = 20
+MAX_COLUMNS = 10_000
+_EXCEL = re.compile(r"""\ufeff?"?sep=([,;|\t])"?[ \t,;|]*\r?(?:\n|$)""", re.IGNORECASE)
+_MAX_EXCEL_CHARS = 1000
 
 
 def find_delimiter(head: str) -> str:
-    """Return what separates the cells: the first of `, ; tab |` that cuts all first rows into equally many."""
+    """Return what separates the cells: what Excel's first line `sep=;` says, or the first of `, ; tab |` that fits.
+
+    One fits that cuts all first rows into equally many cells.
+    """
+    if (said := _EXCEL.match(head)) is not None:
+        return said[1]
     complete = head[: head.rfind("\n") + 1] or head
     fallback = ""
     for delimiter in _DELIMITERS:
@@ -57,8 +66,8 @@ def read_csv(stream: TextIO, delimiter: str) -> Iterator[Record]:
     start = 1
     try:
         for row in rows:
-            if not any(row):
-                pass  # an empty line, or a row of nothing but separators
+            if not any(row) or (names is None and rows.line_num == 1 and lines.is_excel_line):
+                pass  # an empty line, a row of nothing but separators, or the line that tells Excel the separator
             elif names is None:
                 names = _header(row)
             else:
@@ -85,11 +94,15 @@ def _record(number: int, line: int, names: list[str], row: list[str], lines: _Li
 
 
 def _header(row: list[str]) -> list[str]:
+    """Return the names of the columns; one without a name gets that of its place, as in tables of data frames."""
     names = [name.strip() for name in row]
     while names and not names[-1]:
         names.pop()
-    if "" in names:
-        raise BadFileError(f"has no name for column {names.index('') + 1}: its first row must name every column", 1)
+    if len(names) > MAX_COLUMNS:
+        raise BadFileError(
+            f"names {len(names):,} columns, more than {MAX_COLUMNS:,}: a row is a case, a column a field", 1
+        )
+    names = [name or f"Unnamed: {index}" for index, name in enumerate(names)]
     seen: set[str] = set()
     for name in names:
         if name in seen:
@@ -105,6 +118,7 @@ class _Lines:
         self._stream = stream
         self.size = 0
         self.has_nul = False
+        self.is_excel_line = False
 
     def __iter__(self) -> _Lines:
         return self
@@ -113,6 +127,7 @@ class _Lines:
         line = self._stream.readline(MAX_RAW_CHARS)
         if not line:
             raise StopIteration
+        self.is_excel_line = len(line) < _MAX_EXCEL_CHARS and _EXCEL.match(line) is not None
         self.size += len(line)
         if self.size >= MAX_RAW_CHARS:
             limit = MAX_RAW_CHARS // 1024**2

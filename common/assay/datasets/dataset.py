@@ -277,7 +277,7 @@ def open_dataset(
 
 
 def records_dataset(
-    records: Iterable[Mapping[str, Any]],
+    records: Iterable[Any],
     name: str = "records",
     *,
     selection: CaseSelection = _ALL,
@@ -288,14 +288,15 @@ def records_dataset(
     """Return the dataset of some objects in memory, with the field names that a file may have.
 
     Args:
-        records: The objects; what they hold must be possible in JSON.
+        records: The objects, or a data frame of pandas, polars or pyarrow. What is missing (None, NaN, NaT) is an
+            absent field; numpy's numbers are numbers; dates, times and decimals become texts.
         name: For people.
         selection: As for `open_dataset`.
         failed_cases: As for `open_dataset`.
         on_bad_case: As for `open_dataset`.
         format: As for `open_dataset`.
     """
-    source = ObjectSource(tuple(records), name)
+    source = ObjectSource.of(records, name)
     return Dataset(
         source, field_map={}, selection=selection, failed_cases=failed_cases, on_bad_case=on_bad_case, format=format
     )

@@ -6,7 +6,8 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from assay.datasets.fields import is_blank
+from assay.datasets.fields import is_blank, is_passage, is_reference_name
+from assay.datasets.json_reader import folded
 from assay.datasets.records import shown
 from assay.errors import DatasetError, Problem, further_problems
 
@@ -34,6 +35,12 @@ def _written(text: str) -> str:
     return text if text.isascii() else text.encode(errors="backslashreplace").decode()
 
 
+def _is_text(value: object) -> bool:
+    """Return whether a value could be an answer: a text, or a list of texts."""
+    items = value if isinstance(value, list) else [value]
+    return any(isinstance(item, str) and item.strip() for item in items)
+
+
 @dataclass(slots=True)
 class Diagnostics:
     """Gathers problems and warnings.
@@ -51,7 +58,7 @@ class Diagnostics:
     _left_out: list[Problem] = field(default_factory=list)
     _last_left_out: int = 0
     _unlisted_count: int = 0
-    _warnings: dict[str, tuple[Problem, int]] = field(default_factory=dict)
+    _warnings: dict[str, tuple[Problem, str, int]] = field(default_factory=dict)
 
     def report(self, message: str, *, record: Record | None = None, name: str = "", line: int | None = None) -> None:
         """Add a problem; only the first fifty are kept."""
@@ -71,12 +78,20 @@ class Diagnostics:
         """Return what is wrong with the records that are left out; only the first fifty problems."""
         return tuple(self._left_out)
 
-    def warn(self, kind: str, message: str, *, record: Record | None = None, name: str = "") -> None:
-        """Add a warning; only the first of its kind is kept, the others are counted."""
+    def warn(self, kind: str, message: str, *, record: Record | None = None, name: str = "", many: str = "") -> None:
+        """Add a warning; only the first of its kind is kept, the others are counted.
+
+        Args:
+            kind: What it is about.
+            message: The sentence.
+            record: Where.
+            name: The field.
+            many: The sentence for several records, with `{count}`; empty for the first one's and their number.
+        """
         if kind not in self._warnings and len(self._warnings) >= _MAX_PROBLEMS:
             return
-        first, count = self._warnings.get(kind, (None, 0))
-        self._warnings[kind] = (first or self._problem(message, record, name, None), count + 1)
+        first, many, count = self._warnings.get(kind, (None, many, 0))
+        self._warnings[kind] = (first or self._problem(message, record, name, None), many, count + 1)
 
     def _problem(self, message: str, record: Record | None, name: str, line: int | None) -> Problem:
         message, name = _written(message), _written(name)
@@ -94,8 +109,13 @@ class Diagnostics:
         return tuple(
             first
             if count == 1
-            else Problem(f"{first.message} (and {count - 1} more)", first.field, first.file, first.line)
-            for first, count in self._warnings.values()
+            else Problem(
+                many.format(count=f"{count:,}") if many else f"{first.message} (and {count - 1:,} more)",
+                first.field,
+                first.file,
+                first.line,
+            )
+            for first, many, count in self._warnings.values()
         )
 
     def look_at(self, case: Case, layout: Layout, record: Record) -> None:
@@ -108,9 +128,15 @@ class Diagnostics:
             self._look_at_table(case, record)
         for name in layout.choices:
             if name == "recorded":
-                self._look_at_recorded(layout.sources[name][0], record)
+                self._look_at_recorded(layout, record)
             else:
                 self._look_at_choice(name, layout, record)
+        for name in layout.doubtful:
+            if _is_text(record.data[name]):
+                self._look_at_answer(name, layout, record)
+        for text in turn.expected_sources:
+            if is_passage(text):
+                self._warn_of_passage(text, layout, record)
 
     def _warn_of_text(self, text: str, record: Record) -> None:
         if _MOJIBAKE.search(text):
@@ -135,12 +161,39 @@ class Diagnostics:
                 name="expected_table",
             )
 
-    def _look_at_recorded(self, source: str, record: Record) -> None:
+    def _look_at_recorded(self, layout: Layout, record: Record) -> None:
+        source = layout.sources["recorded"][0]
+        message = f"{shown(source)} is read as an answer that an agent once gave"
+        if "references" in layout.sources:
+            message += f", because {shown(layout.sources['references'][0])} holds the right one"
         self.warn(
             "recorded",
-            f"{shown(source)} is read as an answer that an agent once gave; if it is the right answer, set "
-            f"`map: {{references: {source}}}`",
+            f"{message}; if it is the right answer, set `map: {{references: {source}}}`",
             record=record,
+        )
+
+    def _look_at_answer(self, name: str, layout: Layout, record: Record) -> None:
+        """Warn about a field that is not read, and looks like an answer."""
+        references = layout.sources.get("references", ())
+        if not references:
+            said = f"may be the right answer, and no field is read as it: set `map: {{reference: {shown(name)}}}`"
+        elif references[0] in layout.answers and is_reference_name(folded(name)):
+            said = (
+                f"may be the right answer, which is read from {shown(references[0])}: to change that, set "
+                f"`map: {{reference: {shown(name)}}}`"
+            )
+        else:
+            said = f"may be an answer that an agent gave; to score it, set `map: {{recorded: {shown(name)}}}`"
+        self.warn(f"answer {name}", f"is not read, and {said}", record=record, name=name)
+
+    def _warn_of_passage(self, text: str, layout: Layout, record: Record) -> None:
+        source = layout.sources["expected_sources"][0] if "expected_sources" in layout.sources else "expected_sources"
+        self.warn(
+            "passage",
+            f"holds a passage of {len(text):,} characters, and is compared with the names of sources: write their "
+            "titles or addresses, and passages that belong to the question into `contexts`",
+            record=record,
+            name=source,
         )
 
     def _look_at_choice(self, name: str, layout: Layout, record: Record) -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from assay.datasets.cells import value_in_cell
 from assay.datasets.fields import is_blank
 from assay.datasets.records import shown
-from assay.datasets.values import json_in_cell
+from assay.datasets.separated_names import split_tools
 from assay.model.case import MAX_WEIGHT, Assertion
 from assay.model.expected_tool import read_expected_tool
 from assay.parsing.names import unknown_name
@@ -25,8 +26,8 @@ _WORDS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0"
 def expected_tools(fields: Fields) -> tuple[ExpectedTool, ...]:
     """Return the tool calls that a good answer makes, in order."""
     source, value = fields.find("expected_tools")
-    if fields.from_cells and isinstance(value, str):
-        value = json_in_cell(value) if value.lstrip().startswith(("[", "{")) else value
+    if isinstance(value, str) and isinstance(value := value_in_cell(value), str):
+        value = list(fields.names("expected_tools", split_tools))
     return tools_of(fields, source, value)
 
 
@@ -121,7 +122,7 @@ def labels(fields: Fields) -> dict[str, Any]:
     """Return what people said about the recorded answer: an object, or under `labels` whatever else it is."""
     source, value = fields.find("labels")
     if isinstance(value, str) and fields.from_cells:
-        value = json_in_cell(value) if value.lstrip().startswith(("{", "[")) else value
+        value = value_in_cell(value)
     if is_blank(value):
         return {}
     return value if isinstance(value, dict) else {source: value}

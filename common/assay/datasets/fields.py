@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
+import re
 from dataclasses import field
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from assay.datasets.json_reader import folded
+from assay.datasets.languages import foreign_names
 from assay.datasets.records import shown
 from assay.parsing.names import nearest, unknown_name
 from assay.records import dataclass
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
 ALIASES: Mapping[str, tuple[str, ...]] = {
     "id": ("id", "eval_id", "case_id", "example_id", "name"),
@@ -19,7 +23,9 @@ ALIASES: Mapping[str, tuple[str, ...]] = {
     "turns": ("turns",),
     "history": ("history", "messages"),
     "references": ("references", "reference_answer", "reference", "ground_truth", "ground_truths", "expected_answer",
-                   "expected_output", "expected", "expected_response", "ideal", "target"),
+                   "expected_output", "expected", "expected_response", "ideal", "target", "correct_answer",
+                   "correct_answers", "right_answer", "gold_answer", "golden_answer", "gold", "golden", "truth",
+                   "solution", "ideal_answer", "best_answer", "reference_output", "answer_key"),
     "recorded": ("recorded", "actual_output"),
     "expected_sources": ("expected_sources", "reference_contexts", "expected_urls"),
     "expected_tools": ("expected_tools",),
@@ -37,12 +43,39 @@ ALIASES: Mapping[str, tuple[str, ...]] = {
     "tags": ("tags",),
     "metadata": ("metadata",),
 }  # fmt: skip
-"""Canonical field to the names it is recognised by, best first; case does not count, `-` and space are `_`."""
+"""Canonical field to the names it is recognised by, best first, as `folded` gives them."""
 
 _SYNONYMS = {"case_id": "id", "reference": "references", "context": "contexts", "filters": "parameters"}
-# The answer that is right, or the answer that an agent once gave: what stands beside it decides.
-_TWO_FACED = ("answer", "output", "response")
+# Beside one of these, `answer` may be the right answer all the same: a worked solution has a short answer, too.
+_LOOSE_REFERENCES = frozenset(ALIASES["references"][ALIASES["references"].index("correct_answer") :])
+_TRUTH = frozenset({"truth", "groundtruth", "gt", "gold", "golden"})
+_RIGHT = frozenset({"true", "correct", "right", "ideal", "best", "expected", "reference", "ref", "target", "official"})
+_ANSWER_NOUNS = frozenset({"answer", "answers", "response", "responses", "reply", "output", "completion"})
+_UNNAMED = re.compile(r"unnamed:_\d+(\.\d+|_level_\d+)?|__index_level_\d+__|level_\d+")
 _MAX_LAYOUTS = 1000
+_PASSAGE_CHARS = 200
+
+
+@cache
+def names_of(field: str) -> tuple[str, ...]:
+    """Return the names that a canonical field is recognised by, English ones first.
+
+    The field `answer` stands for the words that mean the right answer, or one that an agent once gave: what stands
+    beside them decides.
+    """
+    return tuple(dict.fromkeys((*ALIASES.get(field, (field,)), *foreign_names().get(field, ()))))
+
+
+@cache
+def _two_faced() -> frozenset[str]:
+    return frozenset((*names_of("answer"), "output", "response"))
+
+
+def is_passage(text: object) -> bool:
+    """Return whether a text is a passage rather than the name of a source."""
+    if not isinstance(text, str) or not any(map(str.isspace, text.strip())):
+        return False
+    return len(text) > _PASSAGE_CHARS or "\n" in text.strip()
 
 
 def is_plural(name: str) -> bool:
@@ -65,6 +98,10 @@ class Layout:
         rest: Fields that Assay does not read.
         choices: Of `input`, `references` and `recorded`, those that another reading is possible of.
         plain: Set where a short cut reads the record.
+        doubtful: Fields that are not read, and look like a right answer or an agent's.
+        turns: Where the fields of turns are; None for a record without turns.
+        answers: Fields of `references` that are called `answer`, in any language.
+        first_choice: The number of the first choice where answers are numbers of choices; None where it is not known.
     """
 
     sources: Mapping[str, tuple[str, ...]]
@@ -72,6 +109,10 @@ class Layout:
     rest: tuple[str, ...]
     choices: tuple[str, ...] = ()
     plain: PlainFields | None = None
+    doubtful: tuple[str, ...] = ()
+    turns: FieldMap | None = None
+    answers: tuple[str, ...] = ()
+    first_choice: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +153,12 @@ class FieldMap:
     given: Mapping[str, str] = field(default_factory=dict)
     seen: dict[str, dict[str, None]] = field(default_factory=dict)
     answer_is_recorded: bool = False
+    turns: FieldMap | None = None
+    _first_choice: int | None = None
+    unnamed: list[str] = field(default_factory=list)
+    _index: frozenset[str] = frozenset()
+    _unused: frozenset[str] = frozenset()
+    _known: dict[str, tuple[str, ...]] = field(default_factory=dict)
     _named: dict[str, str] = field(default_factory=dict)
     _shown: dict[str, str] = field(default_factory=dict)
     _found: dict[str, None] = field(default_factory=dict)
@@ -135,17 +182,52 @@ class FieldMap:
         self.given = {name: name if source else "" for name, source in self.given.items()}
 
     def learn(self, records: Sequence[Mapping[str, Any]]) -> None:
-        """Settle what `answer` is: recorded, if some record holds it beside another reference."""
-        if source := self.given.get("references"):
-            self.answer_is_recorded = folded(source) not in _TWO_FACED
-        elif "references" in self.given:
-            self.answer_is_recorded = True
-        else:
-            self.answer_is_recorded = any(map(self._holds_both, records))
+        """Settle, by the first records, what names mean that have two meanings.
 
-    def _holds_both(self, record: Mapping[str, Any]) -> bool:
-        held = {folded(key) for key, value in record.items() if not is_blank(value)}
-        return "answer" in held and not held.isdisjoint(ALIASES["references"])
+        `answer` is recorded if some record holds it beside another reference; contexts that are passages are no
+        names of sources; a number that occurs twice is no id.
+        """
+        named = [{folded(key): value for key, value in record.items() if not is_blank(value)} for record in records]
+        if source := self.given.get("references"):
+            self.answer_is_recorded = folded(source) not in _two_faced()
+        else:
+            self.answer_is_recorded = "references" in self.given or any(map(_holds_both, named))
+        unused = {name for name in foreign_names()["id"] if _repeats(name, named)}
+        if any(map(is_passage, _texts_under("reference_contexts", named))):
+            unused.add("reference_contexts")
+        unnamed = {name for fields in named for name in fields if _UNNAMED.fullmatch(name)}
+        self._index = frozenset(name for name in unnamed if all(map(_is_whole, _texts_under(name, named))))
+        self.unnamed = [key for key in dict.fromkeys(itertools.chain(*records)) if folded(key) in unnamed - self._index]
+        self._unused = frozenset(unused)
+        self._known = self._names()
+        self._first_choice = self._find_first_choice(named)
+        turns = [turn for fields in named for turn in _objects_in(fields.get("turns"))]
+        if turns:
+            self.turns = FieldMap()
+            self.turns.learn(turns)
+
+    def _find_first_choice(self, records: Sequence[Mapping[str, Any]]) -> int | None:
+        """Return 0 or 1 where the answers of these records can only count the choices from there."""
+        names = [folded(self.given[name]) if self.given.get(name) else name for name in ("choices", "references")]
+        numbers, last = set(), False
+        for record in records:
+            choices = record.get(names[0])
+            answer = next((record[name] for name in (names[1], *self._known["references"]) if name in record), None)
+            if isinstance(choices, list) and str(answer).isdecimal():
+                numbers.add(int(str(answer)))
+                last = last or int(str(answer)) == len(choices)
+        if 0 in numbers:
+            return None if last else 0
+        return 1 if last else None
+
+    def _names(self) -> dict[str, tuple[str, ...]]:
+        names = {name: names_of(name) for name in ALIASES}
+        if self.answer_is_recorded:
+            names["recorded"] += (*names_of("answer"), "output", "response")
+        else:
+            names["references"] += names_of("answer")
+            names["recorded"] += ("output", "response")
+        return {name: tuple(alias for alias in aliases if alias not in self._unused) for name, aliases in names.items()}
 
     def layout(self, record: Mapping[str, Any]) -> Layout:
         """Return where the fields of a record are."""
@@ -172,30 +254,36 @@ class FieldMap:
             if source and actual is not None:
                 sources[name] = (actual,)
         taken = {key for found in sources.values() for key in found}
-        for name, aliases in self._aliases().items():
+        self._known = self._known or self._names()
+        for name, aliases in self._known.items():
             free = tuple(named[alias] for alias in aliases if alias in named and named[alias] not in taken)
             if name not in self.given and free:
                 sources[name] = free
         used = {key for found in sources.values() for key in found}
-        rest = tuple(key for key in keys if key not in used)
+        rest = tuple(key for key in keys if key not in used and not (self._index and folded(key) in self._index))
         hidden = tuple(key for key in rest if gives_away(folded(key)))
-        choices = tuple(
-            name
-            for name, found in sources.items()
-            if (name in ("input", "references") and len(found) > 1)
-            or (name == "recorded" and "references" not in sources and folded(found[0]) in _TWO_FACED)
+        choices = tuple(name for name, found in sources.items() if self._is_choice(name, found, sources))
+        doubtful = tuple(key for key in rest if looks_like_answer(folded(key))) if "recorded" not in sources else ()
+        plain = None if hidden or doubtful else PlainFields.of(sources)
+        rest = tuple(key for key in rest if key not in hidden)
+        return Layout(
+            sources,
+            hidden,
+            rest,
+            choices,
+            plain,
+            doubtful,
+            self.turns if "turns" in sources else None,
+            tuple(key for key in sources.get("references", ()) if folded(key) in names_of("answer")),
+            self._first_choice,
         )
-        plain = None if hidden else PlainFields.of(sources)
-        return Layout(sources, hidden, tuple(key for key in rest if key not in hidden), choices, plain)
 
-    def _aliases(self) -> dict[str, tuple[str, ...]]:
-        aliases = dict(ALIASES)
-        if self.answer_is_recorded:
-            aliases["recorded"] += _TWO_FACED
-        else:
-            aliases["references"] += ("answer",)
-            aliases["recorded"] += ("output", "response")
-        return aliases
+    def _is_choice(self, name: str, found: tuple[str, ...], sources: Mapping[str, tuple[str, ...]]) -> bool:
+        if name in ("input", "references"):
+            return len(found) > 1
+        if name != "recorded" or name in self.given or folded(found[0]) not in _two_faced():
+            return False
+        return "references" not in sources or folded(sources["references"][0]) in _LOOSE_REFERENCES
 
     def mapping(self) -> dict[str, str]:
         """Return, for people, canonical name to the dataset's fields as recognised so far."""
@@ -219,22 +307,57 @@ class FieldMap:
             if source and name not in self.seen
         ]
 
-    def without_input(self, fields: Iterable[str]) -> str:
-        """Return the sentence for a dataset in which no field holds the question."""
-        fields = list(fields)
-        listed = ", ".join(shown(name) for name in fields[:12]) or "none"
-        if source := self.given.get("input"):
-            return f"map: input: no record has a field {shown(source)}; fields found: {listed}"
-        close = next((name for name in fields if nearest(name, ALIASES["input"])), None)
-        if close is not None:
-            hint = f"if {shown(close)} is the question, set `map: {{input: {close}}}`"
-        else:
-            example = shown(fields[0]) if fields else "YOUR_FIELD"
-            hint = f"say which field is the question, such as `map: {{input: {example}}}`"
-        known = ", ".join(ALIASES["input"])
-        return f"no field holds the question (fields found: {listed}; read as the question: {known}); {hint}"
-
 
 def gives_away(name: str) -> bool:
     """Return whether a field would give the answer away, by its folded name."""
-    return name.startswith(("expected", "ground_truth", "reference")) or name in ALIASES["references"] + _TWO_FACED
+    if name.startswith(("expected", "ground_truth", "reference", "gold_", "golden_", "correct_", "solution")):
+        return True
+    return name in names_of("references") or name in _two_faced() or is_reference_name(name)
+
+
+def is_reference_name(name: str) -> bool:
+    """Return whether a folded name that is not known speaks of a right answer, as `gold_text` does."""
+    words = name.split("_")
+    if not _TRUTH.isdisjoint(words):
+        return True
+    return words[-1] in _ANSWER_NOUNS and not _RIGHT.isdisjoint(words)
+
+
+def looks_like_answer(name: str) -> bool:
+    """Return whether a folded name that is not known speaks of an answer, right or not: `answer_2`, `bot_response`."""
+    stem = name.rstrip("0123456789").rstrip("_")
+    if is_reference_name(name) or (stem != name and stem in _two_faced()):
+        return True
+    if stem.split("_")[-1] in _ANSWER_NOUNS:
+        return True
+    return stem.endswith(_foreign_endings()) and stem not in foreign_names()["answer"]
+
+
+@cache
+def _foreign_endings() -> tuple[str, ...]:
+    """Return words for `answer` that others end with, as `modellantwort` does."""
+    return tuple(word for word in foreign_names()["answer"] if len(word) > 3)
+
+
+def _holds_both(fields: Mapping[str, Any]) -> bool:
+    return not fields.keys().isdisjoint(names_of("answer")) and not fields.keys().isdisjoint(names_of("references"))
+
+
+def _objects_in(value: object) -> list[Mapping[str, Any]]:
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+
+
+def _repeats(name: str, records: Sequence[Mapping[str, Any]]) -> bool:
+    values = [str(record[name]) for record in records if name in record]
+    return len(set(values)) < len(values)
+
+
+def _is_whole(value: object) -> bool:
+    """Return whether a value is absent or a whole number, as those of an index are."""
+    return is_blank(value) or (str(value).isdecimal() and not isinstance(value, bool))
+
+
+def _texts_under(name: str, records: Sequence[Mapping[str, Any]]) -> Iterator[object]:
+    for record in records:
+        value = record.get(name)
+        yield from value if isinstance(value, list) else [value]

@@ -31,6 +31,7 @@ _NO_DATASETS = {
     _GZIP: "is compressed with gzip twice: unpack it once",
 }
 _HTML = (b"<!doctype", b"<html")
+_WHERE = "in the spec (`--encoding` where there is none)"
 _BOMS = (
     (codecs.BOM_UTF32_LE, "utf-32"),  # before UTF-16, whose mark is the beginning of this one
     (codecs.BOM_UTF32_BE, "utf-32"),
@@ -77,7 +78,9 @@ def find_codec(path: Path, encoding: str | None) -> str:
         return _agreed(_known_codec(encoding), marked)
     if marked is None and b"\0" in head:
         likely = "utf-16-le" if head[1:2] == b"\0" else "utf-16-be"
-        raise BadFileError(f"holds NUL bytes, so it is no UTF-8 text: if it is UTF-16, set `encoding: {likely}`")
+        raise BadFileError(
+            f"holds NUL bytes, so it is no UTF-8 text: if it is UTF-16, set `encoding: {likely}` {_WHERE}"
+        )
     return marked or "utf-8"
 
 
@@ -98,7 +101,7 @@ def _agreed(given: str, marked: str | None) -> str:
     if given.replace("-", "").startswith(marked.removesuffix("-sig").replace("-", "")):
         return marked
     raise BadFileError(
-        f"begins with the mark of {marked.removesuffix('-sig')}, but `encoding` says {given}: leave `encoding` out"
+        f"begins with the mark of {marked.removesuffix('-sig')}, but `encoding` says {given}: leave the encoding out"
     )
 
 
@@ -191,7 +194,7 @@ def _wrongly_encoded(path: Path, codec: str) -> BadFileError:
             except UnicodeError as error:
                 return BadFileError(f"is not {name}: {error}")
             if not chunk:
-                return BadFileError(f"is not {name}: save it as UTF-8, or set `encoding`")
+                return BadFileError(f"is not {name}: save it as UTF-8, or set `encoding` {_WHERE}")
             before += len(chunk)
             line += chunk.count(b"\n")
 
@@ -199,7 +202,7 @@ def _wrongly_encoded(path: Path, codec: str) -> BadFileError:
 def _encoding_error(name: str, byte: int, offset: int, line: int) -> BadFileError:
     known_line = None if name.startswith(("utf-16", "utf-32")) else line
     return BadFileError(
-        f"is not {name.upper()}: byte 0x{byte:02x} at offset {offset:,}; save the file as UTF-8, or set `encoding`, "
-        "e.g. cp1256 (Arabic) or cp1252 (Western European)",
+        f"is not {name.upper()}: byte 0x{byte:02x} at offset {offset:,}; save the file as UTF-8, or set `encoding` "
+        f"{_WHERE}, e.g. cp1256 (Arabic) or cp1252 (Western European)",
         known_line,
     )

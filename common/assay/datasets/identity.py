@@ -68,21 +68,24 @@ class CaseIds:
         """
         return self._places.put(hash(case_id) or 1, place) or None
 
-    def derive(self, base: str, place: int) -> tuple[str, bool]:
-        """Return the id of a case that has none, and whether an equal case came before (it then ends in -2, -3, ...).
+    def derive(self, base: str, place: int) -> tuple[str, int]:
+        """Return the id of a case that has none, and the place of the first equal case; 0 where there is none.
+
+        The id of a case that equals an earlier one ends in -2, -3, ...
 
         Args:
             base: As `derive_id` says.
             place: As for `take`.
         """
-        if not self._places.put(_key(base), place):
-            return base, False
+        first = self._places.put(_key(base), place)
+        if not first:
+            return base, 0
         count = max(self._counts.get(_key(base)), 1)
         while True:
             count += 1
             if not self._places.put(_key(f"{base}-{count}"), place):
                 self._counts.set(_key(base), count)
-                return f"{base}-{count}", True
+                return f"{base}-{count}", first
 
 
 def _key(case_id: str) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import re
+import unicodedata
 from typing import TYPE_CHECKING, Any, TextIO
 
 from assay.datasets.records import MAX_RAW_CHARS, BadFileError, JsonText, Record, json_trouble, shown
@@ -16,6 +17,8 @@ CONTAINER_KEYS = ("eval_cases", "examples", "tests", "cases", "data", "test_case
 """Keys under which a JSON or YAML object may hold the list of cases."""
 
 _SQUEEZED_KEYS = frozenset(key.replace("_", "") for key in CONTAINER_KEYS)
+_HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_ENDS = " \t\r\n:*.?؟\ufeff\u200b\u200e\u200f"  # marks that people and tools put around a column's name
 _CHUNK_CHARS = 128 * 1024
 _SPACE = re.compile(r"[ \t\r\n]*")
 _LONGEST_WORD = 16  # an error this close to the end of what was read may only mean that more is to come
@@ -23,8 +26,15 @@ _INCOMPLETE = ("Unterminated string", "Invalid \\")
 
 
 def folded(name: str) -> str:
-    """Return a field name as it is compared: lower case, `-` and space as `_`."""
-    return name.strip().lower().replace("-", "_").replace(" ", "_")
+    """Return a field name as it is compared: `Expected-Answer`, `expectedAnswer` and `expected answer:` are one.
+
+    Letters count without case and accents, in every script.
+    """
+    plain = _HUMP.sub("_", name).lower()
+    if not plain.isascii():
+        letters = unicodedata.normalize("NFKD", plain).casefold().replace("ı", "i")
+        plain = "".join(letter for letter in letters if not unicodedata.combining(letter))
+    return plain.strip(_ENDS).replace("-", "_").replace(" ", "_")
 
 
 def is_container_key(name: str) -> bool:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import datetime
-import decimal
-import math
 from typing import TYPE_CHECKING, Any
 
-from assay.datasets.records import MAX_RAW_CHARS, BadFileError, Record, shown
+from assay.datasets.python_values import plain_record
+from assay.datasets.records import MAX_RAW_CHARS, BadFileError, Record
 from assay.local.install_hint import install_hint
 
 if TYPE_CHECKING:
@@ -76,29 +74,9 @@ def _row_sizes(metadata: Any) -> list[int]:
 
 
 def _record(number: int, row: dict[str, Any]) -> Record:
-    data: dict[str, Any] = {}
-    for name, value in row.items():
-        if value is None:
-            continue
-        try:
-            data[name] = _plain(value)
-        except ValueError as problem:
-            return Record(number, None, None, problem=str(problem), field=name)
+    try:
+        data = plain_record(row)
+    except ValueError as problem:
+        message, name = problem.args
+        return Record(number, None, None, problem=message, field=name)
     return Record(number, None, data, len(repr(data)))
-
-
-def _plain(value: Any) -> Any:
-    """Return the value as JSON knows it."""
-    if isinstance(value, float) and not math.isfinite(value):
-        raise ValueError(f"holds {value}, which is no JSON number: write null, or a number")
-    if isinstance(value, dict):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_plain(item) for item in value]
-    if isinstance(value, datetime.datetime | datetime.date | datetime.time):
-        return value.isoformat()
-    if isinstance(value, decimal.Decimal):
-        return str(value)
-    if value is None or isinstance(value, str | int | float):
-        return value
-    raise ValueError(f"holds {shown(value)}, which JSON has no form for: write it as a text")

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 SUFFIXES = (".json", ".jsonl", ".ndjson", ".csv", ".tsv", ".yaml", ".yml", ".parquet")
 """What a dataset's name may end with, before .gz."""
 
+_WORKBOOKS = (".xlsx", ".xls", ".xlsm", ".xlsb", ".ods", ".numbers")
 _HEAD_CHARS = 64 * 1024
 _MAX_FIRST_LINE_CHARS = 1024 * 1024
 
@@ -47,6 +48,11 @@ class Container:
     def name(self) -> str:
         """The kind as messages name it, e.g. "jsonl.gz"."""
         return self.kind + (".gz" if self.path.suffix.lower() == ".gz" else "")
+
+    @property
+    def is_table(self) -> bool:
+        """Whether its records are rows of a table, in whose cells lists are texts."""
+        return self.kind in ("csv", "tsv", "parquet")
 
     def records(self) -> Iterator[Record]:
         """Yield the records from the beginning.
@@ -104,4 +110,6 @@ def _json_kind(head: str, suffix: str) -> str:
         return "jsonl" if is_json_lines(head) else "json"
     if suffix == ".json":
         return "json"
+    if suffix in _WORKBOOKS:
+        raise BadFileError("is no spreadsheet that can be read: save the sheet as CSV (UTF-8), and give that file")
     raise BadFileError(f"has an unknown file type: rename it to end with {', '.join(SUFFIXES)} (or .gz)")

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 from assay.datasets.jsonl_reader import parse_line
+from assay.datasets.python_values import is_table, plain_record, table_rows
 from assay.datasets.readers import Container, recognise_container
 from assay.datasets.records import BadFileError, JsonText, Record
 from assay.parsing.names import writable
@@ -36,6 +37,11 @@ class Source(Protocol):
     @property
     def name(self) -> str:
         """What people call it."""
+        ...
+
+    @property
+    def is_table(self) -> bool:
+        """Whether objects in memory are rows of a table; of a file, the container's kind says it."""
         ...
 
     def open(self) -> tuple[Container | None, Iterator[Record]]:
@@ -76,6 +82,10 @@ class FileSource:
     def name(self) -> str:
         return writable(self.path.name)
 
+    @property
+    def is_table(self) -> bool:
+        return False
+
     def open(self) -> tuple[Container | None, Iterator[Record]]:
         container = recognise_container(self.place, self.encoding)
         return container, container.records()
@@ -97,12 +107,18 @@ class FileSource:
 
 @dataclass(frozen=True, slots=True)
 class ObjectSource:
-    """Objects in memory."""
+    """Objects in memory; `of` takes a data frame, too."""
 
     objects: tuple[Mapping[str, Any], ...]
     name: str
+    is_table: bool = False
     path: None = None
     file: str = ""
+
+    @classmethod
+    def of(cls, data: Any, name: str) -> ObjectSource:
+        """Return the objects of an iterable, or the rows of a data frame."""
+        return cls(tuple(table_rows(data) if is_table(data) else data), name, is_table(data))
 
     def open(self) -> tuple[Container | None, Iterator[Record]]:
         text = JsonText()
@@ -118,7 +134,10 @@ class ObjectSource:
 def _object_record(text: JsonText, number: int, data: object) -> Record:
     """Return the record of an object, read as if it stood in a file."""
     try:
-        raw = json.dumps(dict(data) if isinstance(data, Mapping) else data, ensure_ascii=False)
-    except (TypeError, ValueError, RecursionError) as error:
+        raw = json.dumps(plain_record(data) if isinstance(data, Mapping) else data, ensure_ascii=False)
+    except ValueError as problem:
+        message, name = problem.args if len(problem.args) == 2 else (str(problem), "")
+        return Record(number, None, None, problem=message, field=name)
+    except (TypeError, RecursionError) as error:
         return Record(number, None, None, problem=f"cannot be written as JSON: {error}")
     return parse_line(text, raw, number, 0)._replace(line=None, suspect=True)

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import math
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from assay.datasets.cells import texts_in_cell, value_in_cell
 from assay.datasets.fields import is_blank
-from assay.datasets.records import find_unusable, shown
+from assay.datasets.message_parts import parts_text
+from assay.datasets.records import shown
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from assay.datasets.fields import Layout
 
@@ -19,14 +21,32 @@ Trouble = list[tuple[str, str]]
 """What is wrong with one record, as (field, message) pairs."""
 
 
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """What reading one record came across.
+
+    Args:
+        trouble: What is wrong.
+        odd: What is odd, as (kind, field, message); one warning of each kind is shown.
+    """
+
+    trouble: Trouble = field(default_factory=list)
+    odd: list[tuple[str, str, str]] = field(default_factory=list)
+
+
 class Fields:
     """The values of one record by canonical name; gathers what is wrong."""
 
-    def __init__(self, record: Mapping[str, Any], layout: Layout, trouble: Trouble, *, from_cells: bool) -> None:
+    def __init__(self, record: Mapping[str, Any], layout: Layout, found: Findings, *, from_cells: bool) -> None:
         self.record = record
         self.layout = layout
-        self.trouble = trouble
+        self.trouble = found.trouble
         self.from_cells = from_cells
+        self._odd = found.odd
+
+    def warn(self, kind: str, source: str, message: str) -> None:
+        """Note what is odd about the record, but no reason to refuse it."""
+        self._odd.append((kind, source, message))
 
     def find(self, name: str) -> tuple[str, Any]:
         """Return the field that holds a canonical one, and its value; None where there is none."""
@@ -48,6 +68,8 @@ class Fields:
             return value
         if isinstance(value, str):
             return str(value)
+        if (joined := parts_text(value)) is not None:
+            return joined
         if isinstance(value, bool) or not isinstance(value, int | float):
             self.trouble.append((where, f"must be a string, not {shown(value)}"))
         elif isinstance(value, float) and not math.isfinite(value):
@@ -57,21 +79,49 @@ class Fields:
         return ""
 
     def texts(self, name: str, *, lists_in_cells: bool = True) -> tuple[str, ...]:
+        """Return the texts of a list; one text is a list of one, unless it is written as a list itself."""
         source, value = self.find(name)
         if is_blank(value):
             return ()
-        if self.from_cells and lists_in_cells and isinstance(value, str) and value.startswith("["):
-            value = _listed(value)
-        if isinstance(value, list):
+        if isinstance(value, str) and value.lstrip().startswith("["):
+            items = texts_in_cell(value)
+            if lists_in_cells and items is not None:
+                value = items
+            elif self.from_cells and (items or (lists_in_cells and value.rstrip().endswith("]"))):
+                self._warn_of_list(source)
+        if isinstance(value, list) and parts_text(value) is None:
             return tuple(self.as_text(f"{source}[{i}]", item) for i, item in enumerate(value) if item is not None)
         return (self.as_text(source, value),)
+
+    def _warn_of_list(self, source: str) -> None:
+        self.warn(
+            "list",
+            source,
+            f"{shown(source)} looks like a list and is read as one text; for a list, use a JSON list in a column with "
+            "a plural name, such as references",
+        )
+
+    def names(self, name: str, split: Callable[[str], tuple[list[str], str]]) -> tuple[str, ...]:
+        """Return the names in a list, or in one text that separates them.
+
+        Args:
+            name: The canonical field.
+            split: Returns the names in a text, and what is doubtful about them.
+        """
+        source, value = self.find(name)
+        if not isinstance(value, str) or value.lstrip().startswith("["):
+            return self.texts(name)
+        names, doubt = split(value)
+        if doubt:
+            self.warn(f"{name} {doubt}", source, f"{shown(value)} is read as {doubt}; to be exact, write a JSON list")
+        return tuple(self.as_text(source, each) for each in names)
 
     def mapping(self, name: str) -> dict[str, Any]:
         source, value = self.find(name)
         if is_blank(value):
             return {}
-        if self.from_cells and isinstance(value, str):
-            value = object_in_cell(value)
+        if isinstance(value, str):
+            value = value_in_cell(value)
         if isinstance(value, dict):
             return value
         self.trouble.append((source, f"must be an object, not {shown(value)}"))
@@ -97,44 +147,10 @@ class Fields:
         return None
 
     def items(self, name: str) -> tuple[str, list[Any]]:
-        """Return the field that holds a canonical list, and its items, in a cell as JSON; one value is one item."""
+        """Return the field that holds a canonical list, and its items; one value is one item."""
         source, value = self.find(name)
         if is_blank(value):
             return source, []
-        if self.from_cells and isinstance(value, str) and value.lstrip().startswith(("[", "{")):
-            value = json_in_cell(value)
+        if isinstance(value, str):
+            value = value_in_cell(value)
         return source, value if isinstance(value, list) else [value]
-
-
-def _listed(cell: str) -> Any:
-    """Return the texts that a cell lists as JSON, or the cell."""
-    try:
-        value = json.loads(cell)
-    except (ValueError, RecursionError):
-        return cell
-    return value if isinstance(value, list) and all(isinstance(item, str) for item in value) else cell
-
-
-def object_in_cell(cell: str) -> Any:
-    """Return the object that a cell holds as JSON, or the cell."""
-    return json_in_cell(cell) if cell.lstrip().startswith("{") else cell
-
-
-def json_in_cell(cell: str) -> Any:
-    """Return what a cell holds as JSON, or the cell."""
-    try:
-        value = json.loads(cell, parse_constant=_no_number, parse_float=_finite)
-    except (ValueError, RecursionError):
-        return cell
-    return cell if find_unusable(value) else value
-
-
-def _finite(digits: str) -> float:
-    number = float(digits)
-    if math.isinf(number):
-        raise ValueError(f"{digits} is more than a number can be")
-    return number
-
-
-def _no_number(name: str) -> None:
-    raise ValueError(f"{name} is no JSON number")

@@ -12,13 +12,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from assay.datasets.cells import json_in_cell
 from assay.datasets.dataset import Dataset
-from assay.datasets.fields import ALIASES
+from assay.datasets.fields import names_of
 from assay.datasets.foreign import is_foreign
 from assay.datasets.json_reader import folded
 from assay.datasets.sources import FileSource, ObjectSource
 from assay.datasets.unused_fields import unscored_turns
-from assay.datasets.values import json_in_cell
 from assay.errors import DatasetError, Problem
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ NO_QUESTION = "(no question)"
 
 _STATUSES = ("success", "out_of_scope", "error")
 _RECORDED = ("recorded", "actual_output", "output", "response")
-_QUESTION = (*ALIASES["input"], *ALIASES["turns"], *ALIASES["variables"])
+_QUESTION = ("input", "turns", "variables")
 
 
 def answered_file(
@@ -66,8 +66,8 @@ def answered_file(
 
 
 def answered_records(records: Iterable[Mapping[str, Any]]) -> Dataset:
-    """Return the dataset of objects that hold answers."""
-    return Dataset(_Answered(ObjectSource(tuple(records), "rows"), {}), field_map={})
+    """Return the dataset of objects that hold answers, or of a data frame's rows."""
+    return Dataset(_Answered(ObjectSource.of(records, "rows"), {}), field_map={})
 
 
 def check_answered(dataset: Dataset) -> DatasetInfo:
@@ -114,8 +114,12 @@ class _Answered:
 
     def open(self) -> tuple[Container | None, Iterator[Record]]:
         container, records = self.inner.open()
-        from_cells = container is not None and container.kind in ("csv", "tsv")
+        from_cells = self.is_table if container is None else container.is_table
         return container, (_ready(record, self.given, from_cells=from_cells) for record in records)
+
+    @property
+    def is_table(self) -> bool:
+        return self.inner.is_table
 
     def signature(self) -> Signature:
         return self.inner.signature()
@@ -135,9 +139,9 @@ def _ready(record: Record, given: Mapping[str, str], *, from_cells: bool) -> Rec
             names.setdefault(folded(key), key)
     _place_answer(data, names, given, from_cells=from_cells)
     mapped = {folded(name) for name in given}
-    if not mapped & {"input", "turns", "variables"} and not any(name in names for name in _QUESTION):
+    if mapped.isdisjoint(_QUESTION) and not any(name in names for field in _QUESTION for name in names_of(field)):
         data["input"] = NO_QUESTION
-        if "id" not in mapped and not any(name in names for name in ALIASES["id"]):
+        if "id" not in mapped and not any(name in names for name in names_of("id")):
             data["id"] = f"row-{record.number}"
     return record._replace(data=data)
 

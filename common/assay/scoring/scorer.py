@@ -109,7 +109,7 @@ def score(
 
 def score_many(
     metric: str,
-    rows: Iterable[Mapping[str, Any]],
+    rows: Iterable[Any],
     *,
     parameters: Mapping[str, Any] | None = None,
     embed: EmbedFunction | None = None,
@@ -120,7 +120,7 @@ def score_many(
     Args:
         metric: The metric's name.
         rows: Objects with the fields of a case and, under `answer`, a text or an object with the fields of an
-            answer; some of these may stand beside it.
+            answer; some of these may stand beside it. Or a data frame of such rows.
         parameters: Of the metric.
         embed: As for `score`; called with the texts of many rows at once.
         embedder: As for `score`.

@@ -68,7 +68,8 @@ def test_equal_cases_get_numbers(write: Write, read: Read) -> None:
     a, b = ids[0], ids[1]
     assert ids == [a, b, f"{a}-2", f"{a}-3", f"{b}-2"]
     (warning,) = open_dataset(name).check().warnings
-    assert str(warning) == "x.jsonl:3: record 3: equals an earlier record: its id ends in -2, -3, ... (and 2 more)"
+    said = "repeats line 1; 3 such records count as cases of their own (their ids end in -2, -3, ...)"
+    assert str(warning) == f"x.jsonl:3: record 3: {said}"
 
 
 def test_derived_ids_avoid_given_ones(write: Write, read: Read) -> None:

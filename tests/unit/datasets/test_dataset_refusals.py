@@ -228,7 +228,7 @@ def test_a_command_counts_the_problems_that_it_does_not_list(
         ({"question": "Q", "history": "hi"}, "record 2, history: must be a list of messages"),
         ({"question": "Q", "history": [{"role": "boss", "content": "x"}]}, "record 2, history[0]: must be a message"),
         (
-            {"question": "Q", "history": [{"role": "user", "content": []}]},
+            {"question": "Q", "history": [{"role": "user", "content": [1]}]},
             "record 2, history[0].content: must be a string",
         ),
         ({"question": "Q", "recorded": [1]}, "record 2, recorded: must be a string, not [1]"),
@@ -240,8 +240,8 @@ def test_a_command_counts_the_problems_that_it_does_not_list(
         ({"turns": [3]}, "record 2, turns[0]: must be an object with an input, not 3"),
         ({"turns": [{"input": ""}]}, "record 2, turns[0].input: is blank"),
         (
-            {"turns": [{"input": "Q", "reference": "A"}]},
-            "record 2, turns[0].reference: unknown field of a turn 'reference'; did you mean 'references'?",
+            {"turns": [{"input": "Q", "referense": "A"}]},
+            "record 2, turns[0].referense: unknown field of a turn 'referense'; did you mean 'references'?",
         ),
         ({"turns": [{"input": "Q"}], "question": "R"}, "record 2, turns: stands beside an input"),
         ({"question": "Q" * (1024 * 1024)}, "record 2: is larger than 1 MiB"),
@@ -262,11 +262,9 @@ def test_no_input_field(write: Write, refusal: Refusal) -> None:
     """A file without a question names what it has, what would be read, and the nearest."""
     problem = only(refusal(write("x.jsonl", [{"qestion": "Q", "answer": "A"}] * 3)))
     assert problem.startswith('x.jsonl:1: no field holds the question (fields found: "qestion", "answer"; read as')
-    assert problem.endswith('if "qestion" is the question, set `map: {input: qestion}`')
+    assert problem.endswith('say which it is, for example `map: {input: "qestion"}`')
     assert "say which field is the question" not in problem
-    assert 'say which field is the question, such as `map: {input: "xx"}`' in only(
-        refusal(write("x.csv", "xx,yy\n1,2\n"))
-    )
+    assert "say which field is the question: `map: {input: ...}`" in only(refusal(write("x.csv", "xx,yy\n1,2\n")))
 
 
 def test_records_without_fields(write: Write, refusal: Refusal) -> None:
@@ -350,7 +348,6 @@ def test_a_mapped_field_is_no_foreign_format(write: Write) -> None:
         ('question,answer\nQ,A\n"never closed,A\nQ,B\n', 3, "is not valid CSV: unexpected end of data in the row that"),
         ('question,answer\nQ,"a" b\n', 2, "is not valid CSV: ',' expected after '\"'"),
         ("question,answer,answer\nQ,A,B\n", 1, 'names two columns "answer"'),
-        ("question,,answer\nQ,A,B\n", 1, "has no name for column 2"),
         ("question,answer\nQ,a\0b\n" + "Q,A\n" * 2000, 2, 'record 1: holds the character NUL in "a\\u0000b"'),
     ],
 )
@@ -498,7 +495,7 @@ def test_a_field_that_is_given_twice(write: Write, refusal: Refusal, name: str) 
 
 def test_many_columns_take_no_longer_than_they_must(write: Write, refusal: Refusal) -> None:
     """Names are compared in one pass: two loops over 200,000 of them take minutes."""
-    names = ["question", *(f"c{index}" for index in range(200_000))]
-    dataset = open_dataset(write("x.csv", ",".join(names) + "\nQ" + "," * 200_000 + "\n"))
+    names = ["question", *(f"c{index}" for index in range(40_000))]
+    dataset = open_dataset(write("x.json", [dict.fromkeys(names, "Q")]))
     assert [case.input for case in dataset.cases()] == ["Q"]
-    assert "names two columns" in only(refusal(write("x.csv", ",".join([*names, "c7"]) + "\nQ\n")))
+    assert "names 500,000 columns, more than 10,000" in only(refusal(write("x.csv", ",".join("c" * 500_000) + "\nQ\n")))

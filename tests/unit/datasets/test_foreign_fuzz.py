@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from assay.datasets import FORMAT_NAMES, open_dataset, records_dataset
-from assay.datasets.foreign.cells import value_in_cell
+from assay.datasets.cells import value_in_cell
 from assay.errors import DatasetError
 from assay.model.case import case_from_json, case_to_json
 from assay.wire.case import case_from_wire, case_to_wire
@@ -29,7 +29,8 @@ _NAMES = [
     "invocation_events", "content", "role", "data", "expected_tool_use", "tool_name", "tool_input",
     "session_input", "state", "initial_session", "eval_id", "id", "output_1", "output_2", "label", "tags",
     "category", "recorded", "turns", "scenario", "skip", "weight", "labels", "expected", "doc_uri",
-    "expected_retrieved_context", "Q", "", "\ud800", "a_b",
+    "expected_retrieved_context", "Q", "", "\ud800", "a_b", "messages", "history", "Frage", "Antwort", "truth",
+    "references", "expected_sources", "answer_2", "Unnamed: 0",
 ]  # fmt: skip
 _LEAVES = (
     st.none()
@@ -38,7 +39,23 @@ _LEAVES = (
     | st.floats(allow_nan=False, allow_infinity=False)
     | st.text(max_size=6)
     | st.sampled_from(
-        ["user", "assistant", "human", "ai", "Q", "A", "1", "B", "{{a}}", "['a' 'b']", '{"a": 1}', "\ud800"]
+        [
+            "user",
+            "assistant",
+            "human",
+            "ai",
+            "Q",
+            "A",
+            "1",
+            "B",
+            "{{a}}",
+            "['a' 'b']",
+            '{"a": 1}',
+            "\ud800",
+            "a;b",
+            "http://a;b|c",
+            "[{'role': 'user'}]",
+        ]
     )
 )
 _VALUES = st.recursive(

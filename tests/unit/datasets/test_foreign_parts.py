@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from assay.datasets.cells import value_in_cell
 from assay.datasets.foreign.answers import recorded_in
-from assay.datasets.foreign.cells import value_in_cell
 from assay.datasets.foreign.messages import messages_of
 
 SAID: dict[str, Any] = {"role": "assistant", "content": "said"}

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
+from assay.datasets.cells import opened
 from assay.datasets.foreign import (
     adk,
     deepeval,
@@ -19,9 +20,8 @@ from assay.datasets.foreign import (
     pydantic_evals,
     ragas,
 )
-from assay.datasets.foreign.cells import opened
 from assay.datasets.foreign.mapped import with_mapping
-from assay.datasets.foreign.parts import snake
+from assay.datasets.json_reader import folded
 from assay.datasets.records import BadFileError
 from assay.records import dataclass
 
@@ -43,12 +43,14 @@ class Setting:
         top: What stands beside the list of records.
         given: The user's own mapping, canonical name to the file's.
         from_cells: Whether records are rows of a table.
+        are_texts: Whether they are rows of a table that holds nothing but texts.
         warn: Takes a warning about the whole file.
     """
 
     top: Mapping[str, Any]
     given: Mapping[str, str]
     from_cells: bool
+    are_texts: bool
     warn: Callable[[str], None]
 
 
@@ -94,7 +96,7 @@ def _records(convert: Convert, convert_row: Convert | None = None) -> Callable[[
 def _promptfoo(setting: Setting) -> Convert:
     if unread := promptfoo.unread_parts(setting.top):
         setting.warn(unread)
-    return promptfoo.Tests(setting.top, given=setting.given, are_rows=setting.from_cells or None).convert
+    return promptfoo.Tests(setting.top, given=setting.given, are_rows=setting.are_texts or None).convert
 
 
 def _pydantic_evals(setting: Setting) -> Convert:
@@ -191,7 +193,7 @@ def is_foreign(record: Mapping[str, Any], taken: Iterable[str] = ()) -> bool:
 
 
 def _marks(record: Mapping[str, Any], taken: Iterable[str]) -> tuple[dict[str, Any], frozenset[str]]:
-    named = {snake(str(key)): value for key, value in record.items() if key not in taken}
+    named = {folded(str(key)): value for key, value in record.items() if key not in taken}
     return named, frozenset(named)
 
 
@@ -205,7 +207,7 @@ def shape_of(record: object) -> str:
     """Return the known shape of a plain record: "prompt-benchmark" or "plain"."""
     if not isinstance(record, Mapping):
         return "plain"
-    keys = {snake(str(key)) for key in record}
+    keys = {folded(str(key)) for key in record}
     if "user_query" in keys and keys & {"eval_id", "reference_answer"}:
         return "prompt-benchmark"
     return "plain"

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from assay.datasets.cells import value_in_cell
 from assay.datasets.fields import ALIASES, is_blank
 from assay.datasets.foreign.answers import answer_of, retrieved_items
 from assay.datasets.foreign.calls import called_tool
-from assay.datasets.foreign.cells import value_in_cell
-from assay.datasets.foreign.parts import Parts, listed, snake, text_of
+from assay.datasets.foreign.parts import Parts, listed, text_of
+from assay.datasets.json_reader import folded
 from assay.datasets.records import BadRecordError, shown
 
 NAME = "deepeval"
@@ -86,8 +87,8 @@ def convert_row(row: Mapping[str, Any]) -> dict[str, Any]:
     record: dict[str, Any] = {}
     for name, cell in row.items():
         value = cell
-        mark = _LISTS.get(snake(name))
-        if isinstance(cell, str) and (mark or snake(name).endswith("metadata")):
+        mark = _LISTS.get(folded(name))
+        if isinstance(cell, str) and (mark or folded(name).endswith("metadata")):
             value = value_in_cell(cell)
         if mark and isinstance(value, str):
             value = [item.strip() for item in value.split(mark) if item.strip()]

@@ -13,8 +13,6 @@ NAME = "inspect"
 FIELDS = {"id": "id", "input": "input", "references": "target", "choices": "choices", "metadata": "metadata"}
 """Canonical field to the format's own."""
 
-_LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
-
 
 def matches(record: Mapping[str, Any], keys: frozenset[str]) -> bool:
     """Return whether a record is a sample.
@@ -30,7 +28,7 @@ def convert(record: Mapping[str, Any]) -> dict[str, Any]:
     """Return the plain record of a sample.
 
     The model that Inspect asks sees the choices, so the agent gets them as the parameter `choices`. A target that is
-    the letter of a choice is right as that choice's text too.
+    the letter of a choice is right as that choice's text too, as in every case with choices.
 
     Raises:
         BadRecordError: It needs files or a sandbox, or cannot be read.
@@ -39,13 +37,10 @@ def convert(record: Mapping[str, Any]) -> dict[str, Any]:
     parts.refuse("files", "setup", why="needs files in a sandbox, which agents are not given: use samples without them")
     parts.refuse("sandbox", why="needs a sandbox, which agents are not given: use samples without one")
     choices = _choices(parts)
-    targets = parts.texts("target")
-    if len(targets) == 1 and len(targets[0]) == 1 and targets[0] in _LETTERS[: len(choices)]:
-        targets.append(choices[_LETTERS.index(targets[0])])
     plain: dict[str, Any] = {
         "id": parts.take("id"),
         **conversation(parts.take("input"), parts.name("input")),
-        "references": targets,
+        "references": parts.texts("target"),
         "choices": choices,
         "parameters": {"choices": choices} if choices else {},
     }

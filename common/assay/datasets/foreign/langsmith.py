@@ -7,7 +7,8 @@ from typing import Any
 
 from assay.datasets.fields import ALIASES, is_blank
 from assay.datasets.foreign.messages import is_talk, messages_of, place_inputs
-from assay.datasets.foreign.parts import Parts, snake, text_of, texts_of
+from assay.datasets.foreign.parts import Parts, text_of, texts_of
+from assay.datasets.json_reader import folded
 
 NAME = "langsmith"
 
@@ -68,7 +69,7 @@ def _references(value: object, field: str) -> tuple[list[str], dict[str, Any]]:
     if not isinstance(value, Mapping):
         return ([] if is_blank(value) else [text_of(value, field)]), {}
     held = {str(name): item for name, item in value.items() if not is_blank(item)}
-    names = {snake(name): name for name in reversed(held)}
+    names = {folded(name): name for name in reversed(held)}
     found = next((names[alias] for alias in _ANSWERS if alias in names), None)
     texts = [name for name, item in held.items() if isinstance(item, str)]
     if found is None and len(texts) == 1:

@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from assay.datasets.fields import ALIASES, is_blank
-from assay.datasets.foreign.parts import listed, snake, text_of
+from assay.datasets.fields import is_blank, names_of
+from assay.datasets.foreign.parts import listed, text_of
+from assay.datasets.json_reader import folded
 from assay.datasets.records import BadRecordError, shown
 
 _ROLES = {
     "system": "system", "developer": "system", "user": "user", "human": "user", "assistant": "assistant",
     "ai": "assistant", "model": "assistant", "agent": "assistant", "tool": "tool", "function": "tool",
 }  # fmt: skip
+_CALL_PARTS = ("tool_use", "tool_call", "function_call")
 
 
 def messages_of(value: object, field: str) -> list[dict[str, Any]]:
-    """Return messages with Assay's names of roles; their calls of tools stay under `tool_calls`.
+    """Return messages with Assay's names of roles; the calls of tools that they make are under `tool_calls`.
 
     Raises:
         BadRecordError: It is no list of messages.
@@ -32,7 +34,7 @@ def _message(item: object, field: str) -> dict[str, Any]:
     role = item.get("role") or item.get("type") or item.get("from")
     if not isinstance(role, str) or role.lower() not in _ROLES:
         raise BadRecordError(f"must be a message with a role such as user or assistant, not {shown(role)}", field)
-    content = _content(item)
+    content, calls = _split(_content(item))
     message: dict[str, Any] = {
         "role": _ROLES[role.lower()],
         "content": "" if is_blank(content) or content == [] else text_of(content, f"{field}.content"),
@@ -40,9 +42,18 @@ def _message(item: object, field: str) -> dict[str, Any]:
     for name in ("name", "tool_call_id"):
         if isinstance(item.get(name), str) and item[name]:
             message[name] = item[name]
-    if item.get("tool_calls"):
-        message["tool_calls"] = listed(item["tool_calls"])
+    calls += [call for key in ("tool_calls", "function_call") for call in listed(item.get(key))]
+    if calls:
+        message["tool_calls"] = calls
     return message
+
+
+def _split(content: Any) -> tuple[Any, list[Any]]:
+    """Return what a message says, and the calls of tools among its parts."""
+    if not isinstance(content, list):
+        return content, []
+    calls = [part for part in content if isinstance(part, Mapping) and part.get("type") in _CALL_PARTS]
+    return [part for part in content if part not in calls], calls
 
 
 def _content(message: Mapping[str, Any]) -> Any:
@@ -64,12 +75,7 @@ def conversation(value: object, field: str) -> dict[str, Any]:
     messages = messages_of(value, field)
     if not messages or messages[-1]["role"] not in ("user", "system"):
         raise BadRecordError("must end with the message that is to be answered, of the role user", field)
-    return {"input": messages[-1]["content"], "history": [without_calls(message) for message in messages[:-1]]}
-
-
-def without_calls(message: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the message as history holds it: without the calls that it makes."""
-    return {name: value for name, value in message.items() if name != "tool_calls"}
+    return {"input": messages[-1]["content"], "history": messages[:-1]}
 
 
 def place_inputs(value: object, field: str) -> dict[str, Any]:
@@ -86,8 +92,8 @@ def place_inputs(value: object, field: str) -> dict[str, Any]:
     values = {str(name): item for name, item in value.items() if item is not None}
     if len(values) == 1 and isinstance(next(iter(values.values())), str):
         return {"input": next(iter(values.values()))}
-    names = {snake(name): name for name in reversed(values)}
-    found = next((names[alias] for alias in ALIASES["input"] if alias in names), None)
+    names = {folded(name): name for name in reversed(values)}
+    found = next((names[alias] for alias in names_of("input") if alias in names), None)
     if found is not None and isinstance(values[found], str | int | float):
         return {
             "input": text_of(values[found], f"{field}.{found}"),

@@ -7,7 +7,8 @@ from typing import Any
 
 from assay.datasets.fields import ALIASES
 from assay.datasets.foreign.messages import conversation
-from assay.datasets.foreign.parts import Parts, snake, tells
+from assay.datasets.foreign.parts import Parts, tells
+from assay.datasets.json_reader import folded
 from assay.datasets.records import BadRecordError
 
 NAME = "openai-evals"
@@ -68,9 +69,9 @@ def _item(item: Mapping[str, Any]) -> dict[str, Any]:
     parts = Parts(item)
     references = parts.texts(*_ANSWERS)
     if not parts.has(*_QUESTIONS):
-        values = {name: value for name, value in parts.rest().items() if not tells(name) and snake(name) not in _OWN}
+        values = {name: value for name, value in parts.rest().items() if not tells(name) and folded(name) not in _OWN}
         for name in values:
-            parts.take(snake(name))
+            parts.take(folded(name))
         return parts.finish({"variables": values, "references": references})
     asked = conversation(parts.take(*_QUESTIONS), parts.name(*_QUESTIONS))
     return parts.finish({**asked, "references": references})

@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
 from assay.datasets.fields import ALIASES, gives_away, is_blank
 from assay.datasets.foreign.calls import PLAIN_CALL, expected_tool
 from assay.datasets.json_reader import folded
+from assay.datasets.message_parts import parts_text
 from assay.datasets.records import BadRecordError, shown
 
-_HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _OWN = frozenset(
     alias for name, found in ALIASES.items() if name not in ("input", "turns", "references") for alias in found
 )
 _TELLING = ("solution", "correct", "gold")
-
-
-def snake(name: str) -> str:
-    """Return a field name as formats compare it: `expectedOutput` and `Expected Output` as `expected_output`."""
-    return folded(_HUMP.sub("_", name))
 
 
 class Parts:
@@ -30,7 +24,7 @@ class Parts:
         self._record = record
         self._names: dict[str, str] = {}
         for key in record:
-            self._names.setdefault(snake(key), key)
+            self._names.setdefault(folded(key), key)
         self._taken: set[str] = set()
         self._details: dict[str, Any] = {}
 
@@ -136,7 +130,7 @@ class Parts:
 
 def tells(name: str) -> bool:
     """Return whether a field of this name would give the answer away."""
-    plain = snake(name)
+    plain = folded(name)
     return plain not in _OWN and (gives_away(plain) or plain.startswith(_TELLING))
 
 
@@ -163,17 +157,9 @@ def text_of(value: object, field: str) -> str:
         return value
     if isinstance(value, int | float) and not isinstance(value, bool):
         return str(value)
-    if isinstance(value, list) and value and all(_is_text_part(item) for item in value):
-        return "".join(item["text"] for item in value)
+    if (joined := parts_text(value)) is not None:
+        return joined
     raise BadRecordError(f"must be a string, not {shown(value)}", field)
-
-
-def _is_text_part(item: object) -> bool:
-    return (
-        isinstance(item, Mapping)
-        and item.get("type", "text") in ("text", "input_text", "output_text")
-        and isinstance(item.get("text"), str)
-    )
 
 
 def texts_of(value: object, field: str) -> list[str]:

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from assay.datasets.fields import ALIASES, is_blank
-from assay.datasets.foreign.parts import snake
 from assay.datasets.foreign.promptfoo_checks import check_of_cell, is_code, number, refuse_code, render
 from assay.datasets.json_reader import folded
 from assay.datasets.records import BadFileError, BadRecordError, shown
@@ -54,7 +53,7 @@ def matches(record: Mapping[str, Any], keys: frozenset[str]) -> bool:
 
 
 _OWN = frozenset(alias for name, aliases in ALIASES.items() if name != "input" for alias in aliases)
-_SPECIAL = frozenset(snake(name) for name in _COLUMNS)
+_SPECIAL = frozenset(folded(name) for name in _COLUMNS)
 
 
 def convert(record: Mapping[str, Any]) -> dict[str, Any]:

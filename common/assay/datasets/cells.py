@@ -1,10 +1,11 @@
-"""Cells of tables that hold lists and objects: as JSON, or as Python writes them."""
+"""Texts that hold lists and objects, as cells of tables do: as JSON, or as Python writes them."""
 
 from __future__ import annotations
 
 import ast
 import io
 import itertools
+import json
 import math
 import re
 import tokenize
@@ -13,7 +14,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from assay.datasets.records import find_unusable
-from assay.datasets.values import json_in_cell
 
 _MAX_LITERAL_CHARS = 64 * 1024
 _MAX_BRACKETS = 2000
@@ -35,6 +35,37 @@ def value_in_cell(cell: str) -> Any:
     if isinstance(value, str):
         value = _literal(text)
     return value if isinstance(value, list | dict) else cell
+
+
+def texts_in_cell(cell: str) -> list[str] | None:
+    """Return the texts and numbers that a cell lists; None where it holds anything else."""
+    value = value_in_cell(cell)
+    if not isinstance(value, list):
+        return None
+    items = [item for item in value if item is not None]
+    if not all(isinstance(item, str | int | float) and not isinstance(item, bool) for item in items):
+        return None
+    return list(map(str, items))
+
+
+def json_in_cell(cell: str) -> Any:
+    """Return what a cell holds as JSON, or the cell."""
+    try:
+        value = json.loads(cell, parse_constant=_no_number, parse_float=_finite)
+    except (ValueError, RecursionError):
+        return cell
+    return cell if find_unusable(value) else value
+
+
+def _finite(digits: str) -> float:
+    number = float(digits)
+    if math.isinf(number):
+        raise ValueError(f"{digits} is more than a number can be")
+    return number
+
+
+def _no_number(name: str) -> None:
+    raise ValueError(f"{name} is no JSON number")
 
 
 def _literal(text: str) -> Any:

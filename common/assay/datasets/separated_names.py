@@ -1,0 +1,53 @@
+"""Several names in one text, as people write them into a cell of a table."""
+
+from __future__ import annotations
+
+import html
+import re
+
+_MARKS = re.compile(r"[;|\n]")
+_TOOL_MARKS = re.compile(r"[;|,\n]")
+_ADDRESS = re.compile(r"\s*[;|,\s]\s*(?=[a-zA-Z][a-zA-Z0-9+.-]*://)")
+_NO_WORD = re.compile(r"[._/#:\d-]")
+_BLANK = re.compile(r"\s")
+_BRACKETS = re.compile(r"[(){}\[\]<>\"']")
+_CHOICE_MARKS = ("\n", "|", ";", ",")
+
+
+def split_sources(text: str) -> tuple[list[str], str]:
+    """Return the titles or addresses in a text, and how it was read where it may mean something else.
+
+    `;`, `|` and line ends separate names. A comma does between names such as `a.pdf,b.pdf`, but a title may have one.
+    An address may have all of these: there, only a mark before a further address separates.
+    """
+    if "://" in text:
+        names = _cut(_ADDRESS, text)
+        return names, "an address" if any(_MARKS.search(name) for name in names) else ""
+    if html.unescape(text) != text:
+        return [text], "one name" if _MARKS.search(text) else ""
+    names = _cut(_MARKS, text)
+    if len(names) > 1:
+        is_odd = "|" in text and any(map(_BLANK.search, names))
+        return names, f"{len(names)} names" if is_odd else ""
+    by_comma = _cut(re.compile(","), text)
+    if len(by_comma) > 1 and all(_NO_WORD.search(name) and not _BLANK.search(name) for name in by_comma):
+        return by_comma, ""
+    return names or [text], "one name" if len(by_comma) > 1 else ""
+
+
+def split_tools(text: str) -> tuple[list[str], str]:
+    """Return the names of tools in a text, and how it was read where it may mean something else."""
+    if _BRACKETS.search(text):
+        return [text.strip()], "the name of one tool"
+    names = _cut(_TOOL_MARKS, text)
+    return names or [text], "the name of one tool" if any(map(_BLANK.search, names)) else ""
+
+
+def split_choices(text: str) -> tuple[list[str], str]:
+    """Return the choices in a text, which has at least two of them."""
+    mark = next((mark for mark in _CHOICE_MARKS if mark in text), None)
+    return (_cut(re.compile(re.escape(mark)), text) if mark else [text]), ""
+
+
+def _cut(marks: re.Pattern[str], text: str) -> list[str]:
+    return [name for part in marks.split(text) if (name := part.strip())]
