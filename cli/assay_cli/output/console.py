@@ -65,6 +65,21 @@ class ConsoleSummary:
         self._uncomputed.take(row)
         self._failing.take(row)
 
+    def take_failing(self, row: CaseResult) -> None:
+        """Take one of the first failing rows of a large run."""
+        self._failing.take(row)
+
+    def count_failing(self, failed: int, undecided: int, *, errors: int) -> None:
+        """Take the counts of all failing rows, of which some were taken."""
+        self._failing.count(failed, undecided, errors=errors)
+
+    def take_uncomputed(self, metric: str, rows: Sequence[CaseResult], *, is_all: bool) -> None:
+        """Take the first rows on which a metric has no value, or all of them."""
+        for row in rows:
+            self._uncomputed.take(row, only=metric)
+        if not is_all:
+            self._uncomputed.partial[metric] = len(rows)
+
     def render(self, reports: ReportFolder | None) -> str:
         """Return the summary as text; `reports` are those that were written."""
         run, summary = self._run, self._run.summary

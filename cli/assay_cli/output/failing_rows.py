@@ -125,6 +125,13 @@ class FailingRows:
         self._errors = ErrorGroups(run)
         self._answers: list[CaseResult] = []
         self._counts = FailingCounts()
+        self._errors_taken = 0
+        self._error_count: int | None = None  # that of the rows that were taken
+
+    def count(self, failed: int, undecided: int, *, errors: int) -> None:
+        """Take the counts of all failing rows, and of those with an error, where only the first of each are taken."""
+        self._counts = FailingCounts(failed, undecided)
+        self._error_count = errors
 
     def take(self, row: CaseResult) -> None:
         """Take one row."""
@@ -133,6 +140,7 @@ class FailingRows:
         self._counts.take(row)
         if is_error(row):
             self._errors.take(row)
+            self._errors_taken += 1
         elif len(self._answers) < _MOST_ENTRIES:
             self._answers.append(row)
 
@@ -143,6 +151,8 @@ class FailingRows:
         groups = self._errors.largest_first()[:_MOST_ENTRIES]
         answers = self._answers[: _MOST_ENTRIES - len(groups)]
         lines = [f"{self._counts}:"]
+        if self._error_count is not None and self._error_count > self._errors_taken:
+            lines[0] = f"{self._counts}; errors are grouped among the first {self._errors_taken:,}:"
         traced = next((group for group in groups if traceback_lines(group.first)), None)
         for group in groups:
             lines += group.lines(self._run, self._width, with_traceback=group is traced)

@@ -87,10 +87,14 @@ class Uncomputed:
 
     def __init__(self) -> None:
         self._reasons: dict[tuple[str, ScoreStatus], Counter[str]] = {}
+        self.partial: dict[str, int] = {}
+        """By metric, of how many of the rows without a value it was taken; only where that is not all of them."""
 
-    def take(self, row: CaseResult) -> None:
-        """Take one row."""
+    def take(self, row: CaseResult, *, only: str | None = None) -> None:
+        """Take one row; `only` is the one metric that is looked at."""
         for score in row.scores:
+            if only not in (None, score.metric):
+                continue
             if score.value is None and score.reason and score.reason not in _TOLD_ELSEWHERE:
                 found = self._reasons.setdefault((score.metric, score.status), Counter())
                 said = reason_text(score)[:_MOST_REASON_CHARS]
@@ -105,9 +109,14 @@ class Uncomputed:
             rows = metric.n_scored + metric.n_skipped + metric.n_error
             for label, status in (("skipped", ScoreStatus.SKIPPED), ("errors", ScoreStatus.ERROR)):
                 if reasons := self._reasons.get((metric.metric, status)):
-                    count = count_text(rows, "row")
+                    taken = self.partial.get(metric.metric)
+                    uncomputed = reasons.total()
+                    if taken is not None:
+                        uncomputed = metric.n_skipped if status is ScoreStatus.SKIPPED else metric.n_error
+                    of_first = "" if taken is None else f" (of the first {taken:,} without a value)"
                     found.append(
-                        f"{label}  {clean(metric.metric)} on {reasons.total():,} of {count}: {_listed(reasons)}"
+                        f"{label}  {clean(metric.metric)} on {uncomputed:,} of {count_text(rows, 'row')}: "
+                        f"{_listed(reasons)}{of_first}"
                     )
         return found
 

@@ -22,6 +22,7 @@ from assay_cli.output.form import Form
 from assay_cli.output.report_files import print_failures
 from assay_cli.output.run_documents import event_document, full
 from assay_cli.output.streams import agent_stdout
+from assay_cli.output.summary_rows import read_summary_rows
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
     from assay.reports.report import Report
     from assay.spec.model import Spec
     from assay_cli.against import Against
-    from assay_cli.output.console import ConsoleSummary
 
     Recording = Callable[[AsyncIterator[CaseResult], Run], AsyncIterator[CaseResult]]
 
@@ -234,7 +234,7 @@ async def conclude(
             reports.shown = options.output_dir
             print_failures(reports)
         elif form is Form.TEXT:
-            await read_for(console, client, run)
+            await read_summary_rows(console, client, run)
     if form is Form.VERDICT:
         click.echo(console.verdict(), file=out)
     if form is Form.TEXT:
@@ -261,12 +261,6 @@ def _compare_and_write(options: OutputOptions, report: Report, attempts: Attempt
     if options.ci is not None:
         decision = against.decision if against is not None else None
         options.ci.write(report, options.out, compared, decision, attempts=attempts)
-
-
-async def read_for(console: ConsoleSummary, client: Client, run: Run) -> None:
-    """Hand a summary the stored rows that it names."""
-    async for row in client.list_results(run.run_id, failed_only=not console.needs_all_rows):
-        console.take(row)
 
 
 def code_of(run: Run, spec: Path | None, target: str | None) -> UserCode | None:

@@ -10,7 +10,7 @@ import click
 from assay.text.unsafe_text import shorten, without_commands
 from assay_cli.commands import Group
 from assay_cli.commands.runs import control, removal
-from assay_cli.commands.runs.follow import read_for, say_state
+from assay_cli.commands.runs.follow import say_state
 from assay_cli.options import connect, debug_option, json_option, print_document, run_async, server_option
 from assay_cli.output.run_documents import attempts_document, brief, full
 from assay_cli.output.terminal import cut_width, table
@@ -213,9 +213,10 @@ async def _show_run(client: Client, run_id: str, *, as_json: bool) -> None:
     else:
         click.echo(without_commands(f"{_standing(run)}\n"))
         from assay_cli.output.console import ConsoleSummary
+        from assay_cli.output.summary_rows import read_summary_rows
 
         console = ConsoleSummary(run)
-        await read_for(console, client, run)
+        await read_summary_rows(console, client, run)
         click.echo(console.render(None), nl=False)
 
 
