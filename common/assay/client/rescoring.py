@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from assay.errors import InvalidInputError, Problem, SpecError
@@ -12,7 +13,7 @@ from assay.spec.model import checks_of
 from assay.verdict.gates import parse_gate
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
     from assay.model.run import Run
@@ -54,7 +55,7 @@ def rescoring_spec(
         )
         if found.settings.judge is None:
             found = _with(found, judge=source.settings.judge)
-    elif hasattr(spec, "keys"):
+    elif isinstance(spec, Mapping):
         found = spec_from_mapping(
             spec,
             overrides=overrides,

@@ -111,6 +111,9 @@ class CaseReader:
         self._choose_format(head)
         if self._format is not None:
             self._prepare(self._format, container)
+            if self._format.gathered is not None:
+                unread = records = self._format.gathered(itertools.chain(head, records))
+                head = _head(records, self._limit)
             if any(isinstance(record.data, Mapping) and self._format.is_part(record.data) for record in head):
                 head, records = [self._joined(self._format, itertools.chain(head, records))], iter(())
             else:

@@ -19,5 +19,6 @@ FORMAT_NAMES = (
     "pydantic-evals",
     "llama-index",
     "pairwise",
+    "assay-results",
 )
 """What a spec's `format` may say: the formats of `assay.datasets.foreign`, in their order, after the plain ones."""

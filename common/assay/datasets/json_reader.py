@@ -13,7 +13,7 @@ from assay.datasets.records import MAX_RAW_CHARS, BadFileError, JsonText, Record
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-CONTAINER_KEYS = ("eval_cases", "examples", "tests", "cases", "data", "test_cases")
+CONTAINER_KEYS = ("eval_cases", "examples", "tests", "cases", "data", "test_cases", "rows")
 """Keys under which a JSON or YAML object may hold the list of cases."""
 
 _SQUEEZED_KEYS = frozenset(key.replace("_", "") for key in CONTAINER_KEYS)

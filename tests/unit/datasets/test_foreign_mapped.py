@@ -34,6 +34,16 @@ RECORDS: dict[str, dict[str, Any]] = {
     "pydantic-evals": {"inputs": "Q", "expected_output": "A"},
     "llama-index": {"query": "Q", "reference_answer": "A", "query_by": {"type": "human"}},
     "pairwise": {"input": "Q", "output_1": "A", "output_2": "B", "label": 1},
+    "assay-results": {
+        "case_id": "c",
+        "repeat": 0,
+        "status": "success",
+        "question": "Q",
+        "answer": "A",
+        "references": ["A"],
+        "scores": {"exact_match": {"value": 1.0}},
+        "response": {"model": "m"},
+    },
 }
 
 

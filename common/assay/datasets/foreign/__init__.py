@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from assay.datasets.cells import opened
 from assay.datasets.foreign import (
     adk,
+    assay_results,
     deepeval,
     inspect_ai,
     langsmith,
@@ -68,6 +69,7 @@ class Format:
         reads_top: Whether what stands beside the records matters.
         joined: Returns the plain record of a file whose records are parts of one case, by the file's name.
         is_part: Says whether a record is such a part.
+        gathered: Returns one record for the records of each case, where several that follow each other are of one.
     """
 
     name: str
@@ -79,6 +81,7 @@ class Format:
     reads_top: bool = False
     joined: Callable[[Sequence[object], str], dict[str, Any]] | None = None
     is_part: Callable[[Mapping[str, Any]], bool] = lambda _: False
+    gathered: Callable[[Iterable[Record]], Iterator[Record]] | None = None
 
 
 def _records(convert: Convert, convert_row: Convert | None = None) -> Callable[[Setting], Convert]:
@@ -128,6 +131,13 @@ FORMATS = (
     ),
     Format(llama_index.NAME, llama_index.matches, _records(llama_index.convert), llama_index.FIELDS, is_sure=False),
     Format(pairwise.NAME, pairwise.matches, _records(pairwise.convert), pairwise.FIELDS),
+    Format(
+        assay_results.NAME,
+        assay_results.matches,
+        _records(assay_results.convert),
+        assay_results.FIELDS,
+        gathered=assay_results.gathered,
+    ),
 )
 """Every format that is read; `assay.datasets.choices` holds their names."""
 
