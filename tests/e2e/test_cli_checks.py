@@ -198,8 +198,8 @@ def test_the_console_says_why_the_judge_failed_a_check(judged: tuple[Cli, Script
     cli, provider = judged
     write(cli, [RUBRIC, {"type": "llm-rubric", "value": "is funny", "metric": "humour"}], judge=who(provider))
     said = cli.run("run", "assay.yaml", status=1).stdout
-    assert "assertions failed: humour" in said
-    assert "judge on assertions: No joke." in said
+    assert "assertions: humour: the judge gave" in said
+    assert "No joke." in said
     assert "Fine." not in said
 
 

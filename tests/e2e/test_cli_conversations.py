@@ -76,9 +76,11 @@ def test_a_wrong_first_turn_fails_the_conversation(shared_cli: Cli, dataset: obj
     (row,) = report["rows"]
     assert row["passed"] is False
     assert (row["scores"]["exact_match"]["value"], row["scores"]["tool_calls"]["value"]) == (0.5, 0.0)
-    assert row["reason"] == (
-        "exact_match: the answer differs from the reference (turn 1); tool_calls failed: missing tool search (turn 1)"
+    assert row["reason"].startswith(
+        'exact_match: the answer is "I do not know, go away", the reference "Yes, two copies." (turn 1); '
+        "tool_calls: missing tool search (expected search"
     )
+    assert row["reason"].endswith("; called no tool) (turn 1)")
     assert "verdict  FAIL" in console
     failing = console[console.index("  borrow: exact_match") :].splitlines()
     assert failing[1:5] == [
@@ -88,7 +90,8 @@ def test_a_wrong_first_turn_fails_the_conversation(shared_cli: Cli, dataset: obj
     assert not failing[5].strip(), "the second turn is right"
     view = shared_cli.run("runs", "show", report["run"]["run_id"], "--case", "borrow").stdout
     places = [
-        view.index(part) for part in ("turn 1 of 2", "go away", "missing: ", "turn 2 of 2", "Done.", "scores:\n  e")
+        view.index(part)
+        for part in ("turn 1 of 2", "got:    I do", "missing: ", "turn 2 of 2", "Done.", "scores:\n  e")
     ]
     assert places == sorted(places)
     first, second = row["turns"]

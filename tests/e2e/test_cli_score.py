@@ -63,7 +63,10 @@ def test_one_answer(cli: Cli, arguments: list[str], status: int, said: str) -> N
         (["exact_match", "--file", "nowhere.jsonl"], ["nowhere.jsonl: there is no such file"]),
         (["hit_rate", "a", "--set", "k=0"], ["hit_rate.k: must be from 1"]),
         (["mrr", "a", "--field", "sorces=[A]"], ["did you mean 'sources'"]),
-        (["exact_match", "a"], ["nothing was scored (no_reference); exact_match reads answer, references"]),
+        (
+            ["exact_match", "a"],
+            ["nothing was scored (the case has no reference); exact_match reads answer, references"],
+        ),
     ],
 )
 def test_wrong_input_is_told_whole(cli: Cli, arguments: list[str], said: list[str]) -> None:

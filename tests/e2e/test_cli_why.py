@@ -110,8 +110,8 @@ def test_the_summary_explains_skips_latency_and_what_to_do(ran: tuple[Cli, str, 
     """Skips have their number and reason, latency stands in one line with its tiers, advice comes from the report."""
     cli, text, _ = ran
     lines = text.splitlines()
-    assert "skipped  hit_rate on 11 of 12 rows: no expected sources" in lines
-    assert "skipped  tokens on 12 of 12 rows: no tokens" in lines
+    assert "skipped  hit_rate on 11 of 12 rows: the case names no expected sources" in lines
+    assert "skipped  tokens on 12 of 12 rows: the answer does not report its tokens" in lines
     (latency,) = (line for line in lines if line.startswith("latency"))
     assert "5 Excellent  (5 rows)" in latency
     assert "(3 of 12 rows passed)" in text
@@ -144,7 +144,8 @@ def test_everything_about_one_row(ran: tuple[Cli, str, str]) -> None:
     text = cli.run("runs", "show", run_id, "--case", "case-2").stdout
     for part in (
         "case-2  category even  FAIL", "asked:  question 2", "got:    x", "want:   right", "exact_match", "hit_rate",
-        "100.0%  passed", "rating: Excellent", "skipped: no tokens", "1. Manual  manual.pdf",
+        "100.0%  passed", "rating: Excellent", "skipped: the answer does not report its tokens",
+        "1. Manual  manual.pdf",
         '1. search({"q":"red"}) -> [1]', "whole row", "started 2",
     ):  # fmt: skip
         assert part in text.replace('{"q": "red"}', '{"q":"red"}'), part
@@ -185,10 +186,11 @@ def test_verbose_prints_each_row(shared_cli: Cli) -> None:
     block = lines[at + 1 : lines.index("", at)]
     assert block[:3] == ["  asked: question 2", "  got:   x", "  want:  right"]
     assert [" ".join(line.split()) for line in block[3:-1]] == [
-        "exact_match 0.0% failed", "hit_rate 100.0% passed", "tokens - skipped: no tokens"
+        'exact_match 0.0% failed: the answer is "x", the reference "right"', "hit_rate 100.0% passed",
+        "tokens - skipped: the answer does not report its tokens"
     ]  # fmt: skip
     assert block[-1].startswith("  latency 0.")
-    assert "Excellent  FAIL  exact_match: the answer differs" in block[-1]
+    assert "Excellent  FAIL  exact_match: the answer is" in block[-1]
     assert lines[-1].startswith("verdict  FAIL")
     refused = shared_cli.run("run", "assay.yaml", "--verbose", "--json", status=2)
     assert "--json and --verbose ask for different output" in refused.stderr
@@ -213,7 +215,7 @@ def test_a_terminal_cuts_at_its_width(ran: tuple[Cli, str, str]) -> None:
             break
     os.close(reader)
     assert process.wait(110) == 0
-    (got,) = (line for line in found.decode().splitlines() if "wrong wrong" in line)
+    (got,) = (line for line in found.decode().splitlines() if "got:   wrong wrong" in line)
     assert got.startswith("    got:   wrong")
     assert got.endswith("…")
     assert len(got) == 100

@@ -98,8 +98,8 @@ def test_a_frame_holds_what_a_row_holds() -> None:
     frame = evaluation().to_pandas()
     assert list(frame.columns) == [
         "case_id", "repeat", "category", "tags", "weight", "status", "passed", "reason", "question", "answer",
-        "references", "sources", "error", "latency_ms", "started_at", "duration_ms", "input_tokens", "output_tokens",
-        "total_tokens", "cost_usd", "m0", "score.status",
+        "references", "expected", "sources", "error", "latency_ms", "started_at", "duration_ms", "input_tokens",
+        "output_tokens", "total_tokens", "cost_usd", "m0", "score.status",
     ]  # fmt: skip
     first, second = (frame.iloc[index] for index in (0, 1))
     assert (first["category"], first["tags"], first["references"]) == ("geo", ["europe"], ["Paris", "paris"])

@@ -25,7 +25,10 @@ SQL_COLUMNS = (
     "Query #,Timestamp,Question,Category,Expected Table,Status,SQL Generated,Data Rows,Insights,Retrieval Accuracy,"
     "Generation Fidelity,Latency (s),Overall Passed"
 )
-COLUMNS = "Query #,Timestamp,Case,Question,Category,Status,Answer,Reference,similarity,Latency (s),Overall Passed"
+COLUMNS = (
+    "Query #,Timestamp,Case,Question,Category,Status,Answer,Reference,similarity,Latency (s),Overall Passed,"
+    "Expected,Reason"
+)
 NINE = ["Total Queries", "Passed", "Failed", "Pass Rate", "Avg Retrieval Accuracy", "Avg Generation Fidelity",
         "Avg Latency (s)", "P50 Latency (s)", "P95 Latency (s)"]  # fmt: skip
 
@@ -62,10 +65,10 @@ def sql_document(**config: Any) -> dict[str, Any]:
 def test_columns_of_the_preset_sql_agent(tmp_path: Path) -> None:
     """The thirteen stable columns in their order, then those of further metrics; rates with one decimal."""
     rows, summary = tables(tmp_path, sql_document())
-    assert ",".join(rows[0]) == SQL_COLUMNS + ",extra"
+    assert ",".join(rows[0]) == SQL_COLUMNS + ",extra,Expected,Reason"
     assert rows[1] == [
         "1", "2026-11-23T16:41:11.687Z", "What is it?", "count", "tenders, projects", "success", "SELECT 1", "3",
-        "It is that.", "1", "0", "1.2345", "False", "0.25",
+        "It is that.", "1", "0", "1.2345", "False", "0.25", "", "",
     ]  # fmt: skip
     assert [name for name, _ in summary] == ["Metric", *NINE, "Agent Errors", "No Verdict", "extra"]
     assert [value for _, value in summary[1:]] == [
@@ -87,8 +90,11 @@ def test_columns_of_other_runs(tmp_path: Path) -> None:
     undecided = row("c3", passed=None, latency_ms=None, started_at=None, scores={"similarity": score(None)})
     rows, summary = tables(tmp_path, document([row(), agent_error("c2"), undecided]))
     assert ",".join(rows[0]) == COLUMNS
-    assert rows[3] == ["3", "", "c3", "What is it?", "", "success", "It is that.", "That.", "", "", ""]
-    assert rows[2][8:] == ["", "", "False"]
+    assert rows[3] == ["3", "", "c3", "What is it?", "", "success", "It is that.", "That.", "", "", "", "", ""]
+    assert rows[2][8:] == ["", "", "False", "", "agent error (raised): no route"]
+    wanted = {"expected_sources": ["faq#9", "faq#8"], "expected_tools": [{"name": "f", "arguments": {"q": 1}}]}
+    rows, _ = tables(tmp_path, document([row(expected=wanted)]))
+    assert rows[1][-2] == 'expected sources: faq#9\nfaq#8\nexpected tools: f({"q": 1})'
     values = {line[0]: line[1] for line in summary}
     assert values["Avg Retrieval Accuracy"] == ""
     assert (values["Agent Errors"], values["No Verdict"], values["similarity"]) == ("1", "1", "0.8")
@@ -119,7 +125,7 @@ def test_repeats_share_the_number_of_their_query(tmp_path: Path) -> None:
         ("1", "a", "1"), ("1", "a", "2"), ("2", "b", "1"), ("2", "b", "2")
     ]  # fmt: skip
     sql = sql_document(repeats=2)
-    assert tables(tmp_path, sql)[0][0][-2:] == ["extra", "Repeat"]
+    assert tables(tmp_path, sql)[0][0][-4:] == ["extra", "Repeat", "Expected", "Reason"]
 
 
 @pytest.mark.parametrize("sign", ["=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠", "﹦", "−"])

@@ -82,7 +82,7 @@ def test_the_console_says_why_a_metric_has_no_value() -> None:
     for row in ROWS:
         console.take(row)
     assert console.needs_all_rows
-    assert "skipped  quality on 3 of 3 rows: no verdict\n" in console.render(None)
+    assert "skipped  quality on 3 of 3 rows: the row has no verdict of a judge\n" in console.render(None)
     assert "skipped  hit_rate" not in console.render(None)
 
 

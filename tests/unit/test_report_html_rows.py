@@ -100,7 +100,11 @@ def test_scores_keep_reasons_and_what_produced_them() -> None:
     found = detail(scores=scores)["scores"]
     assert found["quality"]["reasoning"] == "too short"
     assert found["quality"]["detail"] == '{"verdict":{"judge":"j"}}'
-    assert [found[name]["reason"] for name in scores] == [None, "the case has no reference", "no reference"]
+    assert [found[name]["reason"] for name in scores] == [
+        None,
+        "the case has no reference",
+        "the case has no reference",
+    ]
 
 
 def test_responses_keep_calls_sources_and_errors() -> None:
@@ -148,3 +152,19 @@ def test_bars_stay_within_their_scale() -> None:
     assert "M0 11H200" in chart
     assert '<title id="m-title">&lt;b&gt;\\u202e</title>' in chart
     assert "nan" not in str(interval_bar("m", "", 0.0, None, None, (0.0, 0.0)))
+
+
+def test_what_a_case_expects_is_shown_beside_its_references() -> None:
+    """Sources, tool calls and checks in words; of a conversation, what is of no turn stands behind the turns."""
+    tools = ["read", {"name": "search", "arguments": {"q": "x"}, "match": "subset"}]
+    expected = {"expected_sources": ["faq#9"], "expected_tools": tools, "assertions": [{"type": "regex", "value": "a"}]}
+    assert detail(expected=expected)["expected"] == [
+        ["expected sources", "faq#9"],
+        ["expected tools", 'read\nsearch({"q": "x"}) (subset)'],
+        ["assertions", 'regex: "a"'],
+    ]
+    turn = {"turn_index": 0, "question": "q", "answer": "a", "references": [], "status": "success", "scores": {}}
+    of_turn = {"expected_sources": ["faq#9"]}
+    found = detail(turns=[{**turn, "expected": of_turn}], expected=expected)
+    assert found["turns"][0]["expected"] == [["expected sources", "faq#9"]]
+    assert [name for name, _ in found["expected"]] == ["expected tools", "assertions"]

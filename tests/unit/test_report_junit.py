@@ -126,7 +126,7 @@ def test_each_reader_gets_every_case_once(tmp_path: Path) -> None:
         "a.b": "success", "f": "failure", "e": "error", "m": "error", "n": "skipped", "r": "failure",
         "pass_rate >= 0.5": "success", "mrr > 0.5": "failure", "cost < 1": "error",
     }  # fmt: skip
-    assert seen["n"][2].splitlines()[0] == "similarity: no reference"
+    assert seen["n"][2].splitlines()[0] == "similarity: the case has no reference"
     assert seen["cost < 1"][2] == "cost < 1: not computed; none"
     assert len(jenkins(tree)) == len(seen)
     assert ("assay.manual", "x_y", "a.b", "", "") in jenkins(tree)

@@ -231,6 +231,7 @@ RESULT = st.builds(
     references=tuples_of(TEXT),
     tags=tuples_of(TEXT),
     weight=NUMBER,
+    expected=OBJECT,
 )
 METRIC_SUMMARY = st.builds(
     results.MetricSummary,

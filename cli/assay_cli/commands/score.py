@@ -15,6 +15,7 @@ import click
 
 from assay.datasets.choices import ON_BAD_CASE
 from assay.errors import InvalidInputError, Problem
+from assay.metrics.core.explanations import score_message
 from assay.model.response_limits import MAX_ANSWER_BYTES
 from assay.reports.metric_text import number_text
 from assay.text.unsafe_text import clean, json_text, shorten, without_commands
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 _STDIN = "stdin"
 _SIGNS = {"at_least": ">=", "more_than": ">", "at_most": "<="}
 _ID_WIDTH = 28
-_REASON_WIDTH = 60
+_REASON_WIDTH = 200
 
 
 @click.command()
@@ -282,7 +283,7 @@ def _status(scorer: Scorer, found: Sequence[Score], *, gated: bool) -> int:
     """Return the exit status: a threshold decides where one was given, and so does having scored nothing."""
     summary = scorer.summary()
     if summary.n_scored == 0 and not summary.failed:
-        why = ", ".join(dict.fromkeys(each.reason for each in found if each.reason)) or "no value"
+        why = ", ".join(dict.fromkeys(score_message(each) for each in found if each.reason)) or "no value"
         reads = ", ".join(scorer.info.reads)
         click.echo(f"error: nothing was scored ({why}); {summary.metric} reads {reads}", err=True)
         return EXIT_INFRASTRUCTURE if summary.n_own_error else EXIT_USAGE
@@ -310,16 +311,18 @@ def _verdict(found: Score, *, gated: bool = True) -> str:
     bound = f"(threshold {threshold:g})" if isinstance(threshold, int | float) else ""
     if bound and not gated:
         bound = f"(default threshold {threshold:g}, not gated)"  # it has no part in the exit status
-    return "  ".join(part for part in (word, bound, shorten(found.reason, _REASON_WIDTH)) if part)
+    return "  ".join(part for part in (word, bound, shorten(score_message(found), _REASON_WIDTH)) if part)
 
 
 def _document(found: Score) -> dict[str, Any]:
+    detail = {key: value for key, value in found.detail.items() if key != "message"}
     return {
         "value": found.value,
         "status": found.status.value,
         "passed": found.passed,
         "reason": found.reason or None,
-        "detail": dict(found.detail),
+        "message": score_message(found) or None,
+        "detail": detail,
     }
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from assay.metrics.core.turn_scores import TURNS
 from assay.model.agent_response import AgentStatus
+from assay.reports.expected_text import expected_parts
 from assay.reports.judging_text import judge_reasons
 from assay.reports.metric_text import seconds_text
 from assay.text.unsafe_text import clean, json_text, shorten
@@ -14,10 +15,14 @@ from assay_cli.output.row_text import got_text, traceback_lines, turn_scores
 from assay_cli.output.terminal import table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from assay.model.agent_response import AgentResponse, Attempt, Source, Usage
     from assay.model.run import CaseResult, RowAttempt, Run, Score
+
+
+_SHOWN = (TURNS, "message")
+"""What of a score's detail stands elsewhere: with its turns, and beside its value."""
 
 
 def case_view(run: Run, row: CaseResult, earlier: Sequence[RowAttempt]) -> str:
@@ -35,15 +40,18 @@ def case_view(run: Run, row: CaseResult, earlier: Sequence[RowAttempt]) -> str:
         *_part("reason", row.reason),
     ]
     for index, turn in enumerate(row.turns):
-        exchange = _exchange(turn.input, turn.response, turn.references)
+        exchange = _exchange(turn.input, turn.response, turn.references, turn.expected)
         if turn.left_out:
             exchange.append("answer and references are left out here: the row is too large for a message")
         elif turn.response is None:
             exchange.append("not asked")
         scores = _block("scores", _scores(run, turn_scores(row, index)))
         lines += _block(f"turn {index + 1} of {len(row.turns)}", [*exchange, *scores])
-    if not row.turns:
-        lines += _exchange(row.input, row.response, row.references)
+    if row.turns:
+        of_case = {name: value for name, value in row.expected.items() if name not in row.turns[-1].expected}
+        lines += _expected(of_case)
+    else:
+        lines += _exchange(row.input, row.response, row.references, row.expected)
     lines += _block("scores", _scores(run, row.scores))
     lines += _block("judge", [shorten(reason, None) for reason in judge_reasons(row)])
     lines += _part("time", _time(row))
@@ -52,14 +60,25 @@ def case_view(run: Run, row: CaseResult, earlier: Sequence[RowAttempt]) -> str:
     return "\n".join(lines)
 
 
-def _exchange(question: str, response: AgentResponse | None, references: Sequence[str]) -> list[str]:
-    """Return question, answer and references, and what else the answer holds."""
+def _exchange(
+    question: str, response: AgentResponse | None, references: Sequence[str], expected: Mapping[str, Any]
+) -> list[str]:
+    """Return question, answer, references and what else is expected, and what else the answer holds."""
     lines = _part("asked", question)
     if response is not None and response.status is not AgentStatus.ERROR:
         lines += _part("got", got_text(response))
     for reference in references:
         lines += _part("want", reference)
+    lines += _expected(expected)
     return lines + ([line for part in _answer(response) for line in part] if response is not None else [])
+
+
+def _expected(expected: Mapping[str, Any]) -> list[str]:
+    return [
+        line
+        for label, text in expected_parts(expected)
+        for line in _block(shorten(label, None), [shorten(part, None) for part in text.split("\n")])
+    ]
 
 
 def _part(label: str, text: str) -> list[str]:
@@ -79,7 +98,9 @@ def _scores(run: Run, scores: Sequence[Score]) -> list[str]:
     lines = []
     for score, line in zip(scores, table(score_rows(run, scores)).split("\n") if scores else (), strict=True):
         lines.append(line)
-        lines += [f"  {shorten(name, None)}: {_value(value)}" for name, value in score.detail.items() if name != TURNS]
+        lines += [
+            f"  {shorten(name, None)}: {_value(value)}" for name, value in score.detail.items() if name not in _SHOWN
+        ]
     return lines
 
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 _MOST_ENTRIES = 10
 _MOST_GROUPS = 1_000
+_COMPARED_CHARS = 200
 _REASON_CHARS = 200  # of a judge's reasons on a terminal, where they wrap
 
 
@@ -60,8 +61,14 @@ def failing_entry(run: Run, row: CaseResult, width: int | None) -> list[str]:
     lines = [f"  {name}: {shorten(row.reason or 'failed', None if width is None else width - len(name) - 4)}"]
     lines += [f"    {line}" for line in row_lines(row, None if width is None else width - 4)]
     room = None if width is None else max(_REASON_CHARS, width - 4)
-    reasons = [*judge_reasons(row), *function_reasons(row)]
+    # What the reason of the row says already is not said again.
+    reasons = [said for said in (*judge_reasons(row), *function_reasons(row)) if _said(said) not in row.reason]
     return [*lines, *(f"    {shorten(reason, room)}" for reason in reasons)]
+
+
+def _said(reason: str) -> str:
+    """Return the beginning of what a judge or a function says, without its name."""
+    return shorten(reason.partition(": ")[2], None)[:_COMPARED_CHARS]
 
 
 @dataclass(slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from assay.metrics.core.explanations import score_message
 from assay.metrics.latency import RATINGS, rating
 from assay.model.agent_response import AgentStatus
 from assay.model.run import ScoreStatus
@@ -75,7 +76,7 @@ def score_rows(run: Run, scores: Sequence[Score]) -> list[tuple[str, str, str]]:
             said = f"{score.status.value}: {clean(reason_text(score))}"
         elif rating := score.detail.get("rating"):
             said = f"{said} {rating}".strip()
-        elif score.passed is False and score.reason:
-            said = f"failed: {clean(reason_text(score))}"
+        elif score.passed is False and (why := score_message(score)):
+            said = f"failed: {clean(why)}"
         found.append((score.metric, value_text(units[score.metric], score.value), said))
     return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 from typing import TYPE_CHECKING, Any
 
 from assay.errors import SetupError
@@ -35,6 +36,7 @@ def row_record(row: CaseResult) -> dict[str, Any]:
         "question": row.input,
         "answer": response.text if response is not None else None,
         "references": list(row.references),
+        "expected": json.dumps(row.expected, ensure_ascii=False) if row.expected else None,
         "sources": [one.id or one.uri or one.title for one in response.sources] if response is not None else [],
         "error": response.error.message if response is not None and response.error is not None else None,
         "latency_ms": row.latency_ms,

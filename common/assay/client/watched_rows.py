@@ -63,4 +63,5 @@ class WatchedRows:
 
 def _chars(row: CaseResult) -> int:
     answer = len(row.response.text) + len(str(row.response.metadata)) if row.response is not None else 0
-    return 1000 + answer + len(row.input) + sum(map(len, row.references))
+    expected = len(str(row.expected)) if row.expected else 0
+    return 1000 + answer + len(row.input) + sum(map(len, row.references)) + expected

@@ -17,6 +17,7 @@ threshold of the metric applies to the mean. A case without checks is skipped.
 from __future__ import annotations
 
 import dataclasses
+import json
 import math
 from collections import Counter
 from dataclasses import dataclass
@@ -41,6 +42,7 @@ from assay.metrics.checks.similar_checks import (
 from assay.metrics.checks.unmade_checks import NEVER_MADE, NO_JUDGE_FOR_IT
 from assay.metrics.core.embedder_record import EmbedderRecord
 from assay.metrics.core.embedding import EMBEDDING, EmbeddingSettings
+from assay.metrics.core.explanations import listed, message_of, quoted, threshold_sentence
 from assay.metrics.core.fold import MeanFold
 from assay.metrics.core.info import MetricInfo, Parameter
 from assay.metrics.core.score import scored
@@ -137,10 +139,11 @@ class Assertions:
         if not row.case.assertions:
             return Score(self.name, ScoreStatus.SKIPPED, reason="no_assertions")
         if row.response.status is AgentStatus.ERROR:
-            outcomes = [Outcome(False, 0.0, "agent_error") for _ in row.case.assertions]
+            outcomes = [Outcome(False, 0.0, message_of("agent_error", {})) for _ in row.case.assertions]
         else:
             found = (self._outcome(index, check, row) for index, check in enumerate(row.case.assertions))
-            outcomes = [_negated(check, outcome) for check, outcome in zip(row.case.assertions, found, strict=True)]
+            pairs = zip(row.case.assertions, found, strict=True)
+            outcomes = [_negated(check, outcome, row.response) for check, outcome in pairs]
         own = row.case.thresholds.get("assertions")
         made = _Made(tuple(zip(row.case.assertions, outcomes, strict=True)), own)
         detail: dict[str, Any] = {"version": self.version, "checks": made.document}
@@ -155,6 +158,14 @@ class Assertions:
         if made.value is None:
             return Score(self.name, ScoreStatus.SKIPPED, reason=made.reason, detail=detail)
         return scored(self.name, made.value, passed=made.passed, reason=made.reason, detail=detail)
+
+    def explain(self, row: Row, score: Score) -> str:
+        """Return which checks fail the row, each with what was expected and what came."""
+        broken = [check for check in score.detail["checks"] if check["passed"] is False]
+        said = [f"{check['label'] or check['type']}: {check['message']}" for check in broken[:_MOST_SHOWN]]
+        more = [f"and {len(broken) - _MOST_SHOWN:,} more"] if len(broken) > _MOST_SHOWN else []
+        own = [f"{threshold_sentence(score)}"] if row.case.thresholds.get("assertions") is not None else []
+        return "; ".join([*filter(None, own), *said, *more])
 
     def aggregate(self) -> _Fold:
         """Return an empty fold."""
@@ -238,7 +249,8 @@ class _Made:
                 "label": check.metric,
                 "passed": outcome.holds,
                 "score": outcome.score,
-                "reason": "" if outcome.holds else outcome.reason or "holds, and should not",
+                "reason": "" if outcome.holds else outcome.reason if outcome.holds is None else "does_not_hold",
+                **({"message": outcome.reason} if outcome.holds is False else {}),
                 **outcome.detail,
             }
             for check, outcome in self.checks
@@ -298,11 +310,19 @@ def _type(check: Assertion) -> str:
     return f"not-{check.type}" if check.negate else check.type
 
 
-def _negated(check: Assertion, outcome: Outcome) -> Outcome:
+def _negated(check: Assertion, outcome: Outcome, response: AgentResponse) -> Outcome:
     """Return the outcome of a check that must not hold turned round, and any other as it is."""
     if not check.negate or outcome.holds is None or outcome.score is None:
         return outcome
-    return dataclasses.replace(outcome, holds=not outcome.holds, score=1.0 - outcome.score)
+    said = ""
+    if outcome.holds:
+        value = check.value if isinstance(check.value, str) else json.dumps(check.value, ensure_ascii=False)
+        limit = "" if check.threshold is None else f" with the threshold {check.threshold:g}"
+        what = f"{check.type} {quoted(value)}" if check.value is not None else check.type
+        said = f"{what}{limit} holds, and should not; the answer is {quoted(response.text)}"
+        if check.type.startswith(("trajectory:", "tool-")):
+            said += f", called {listed(call.name for call in response.tool_calls or ()) or 'no tool'}"
+    return dataclasses.replace(outcome, holds=not outcome.holds, score=1.0 - outcome.score, reason=said)
 
 
 def _priced(row: Row) -> AgentResponse:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from assay.metrics.core.explanations import quoted
 from assay.metrics.core.fold import MeanFold
 from assay.metrics.core.info import MetricInfo, Parameter
 from assay.metrics.core.score import scored
@@ -44,6 +45,7 @@ INFO = MetricInfo(
     example={"values": ["42"]},
     stats=("total",),
 )
+_MOST_NAMED = 5
 
 
 class Contains:
@@ -95,6 +97,14 @@ class Contains:
             return [value in text for value in self._values]
         lowered = text.casefold()
         return [value.casefold() in lowered for value in self._values]
+
+    def explain(self, row: Row, score: Score) -> str:
+        """Return which texts the answer lacks."""
+        missing = score.detail.get("missing", ())
+        shown = ", ".join(map(quoted, missing[:_MOST_NAMED]))
+        more = f" and {len(missing) - _MOST_NAMED} more" if len(missing) > _MOST_NAMED else ""
+        quantity = "none of the expected texts is" if self._any else "expected texts are not"
+        return f"{quantity} in the answer: {shown}{more}; the answer is {quoted(row.response.text)}"
 
     def aggregate(self) -> ShareFold:
         """Return an empty fold."""

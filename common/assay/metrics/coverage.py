@@ -15,6 +15,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from assay.metrics.core.declining import DECLINE_PHRASES, Declining, decline_phrases
+from assay.metrics.core.explanations import message_of, quoted
 from assay.metrics.core.fold import MeanFold
 from assay.metrics.core.info import MetricInfo, Parameter
 from assay.metrics.core.score import scored
@@ -84,6 +85,14 @@ class Coverage:
             return Score(self.name, ScoreStatus.SKIPPED, reason=_UNANSWERABLE, detail=detail)
         reason = self._why_not(row)
         return scored(self.name, 0.0 if reason else 1.0, reason=reason, detail={"version": self.version})
+
+    def explain(self, row: Row, score: Score) -> str:
+        """Return why a question is not covered."""
+        if score.reason == "nothing_retrieved":
+            return f"nothing was retrieved for the question; the answer is {quoted(row.response.text)}"
+        if score.reason == "fallback_phrase":
+            return f"the answer says that nothing was found: {quoted(row.response.text)}"
+        return message_of(score.reason, score.detail)
 
     def aggregate(self) -> _Fold:
         """Return an empty fold."""

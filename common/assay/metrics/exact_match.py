@@ -14,6 +14,7 @@ from __future__ import annotations
 import unicodedata
 from typing import TYPE_CHECKING, Any
 
+from assay.metrics.core.explanations import answer_sentence
 from assay.metrics.core.fold import MeanFold
 from assay.metrics.core.info import MetricInfo, Parameter
 from assay.metrics.core.score import scored, usable_references
@@ -83,7 +84,12 @@ class ExactMatch:
             return scored(self.name, 0.0, passed=False, reason="agent_error", detail=detail)
         answer = self.normalise(row.response.text)
         correct = any(answer == self.normalise(reference) for reference in references)
-        return scored(self.name, float(correct), passed=correct, detail=detail)
+        reason = "" if correct else "answer_differs"
+        return scored(self.name, float(correct), passed=correct, reason=reason, detail=detail)
+
+    def explain(self, row: Row, score: Score) -> str:
+        """Return the answer beside the reference."""
+        return answer_sentence(row.response.text, usable_references(row.case))
 
     def aggregate(self) -> _Fold:
         """Return an empty fold."""

@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, Any
 
 from assay.errors import SpecError
 from assay.metrics.combined_score import tokens_used
+from assay.metrics.core.explanations import listed, threshold_sentence
 from assay.metrics.core.fold import MeanFold
 from assay.metrics.core.info import MetricInfo, Parameter
 from assay.metrics.core.score import not_computed, scored_by_threshold
@@ -174,6 +175,11 @@ class Formula:
             )
         reason = _AGENT_ERROR if failed else ""
         return scored_by_threshold(self, value, self._threshold, reason=reason, detail=detail)
+
+    def explain(self, row: Row, score: Score) -> str:
+        """Return the value beside the threshold, and what the formula read."""
+        read = [f"{name} {value:g}" for name, value in score.detail["inputs"].items() if value is not None]
+        return f"{threshold_sentence(score)} ({listed(read)})" if read else threshold_sentence(score)
 
     def aggregate(self) -> MeanFold:
         """Return an empty fold."""

@@ -22,6 +22,7 @@ import unicodedata
 from typing import TYPE_CHECKING, Any
 
 from assay.metrics.contains import RightFold
+from assay.metrics.core.explanations import listed, quoted
 from assay.metrics.core.info import MetricInfo, Parameter
 from assay.metrics.core.score import scored
 from assay.metrics.retrieval_accuracy import is_out_of_scope
@@ -133,6 +134,21 @@ class GenerationFidelity:
         detail = {"version": self.version, "points": points, **checks, "markers": markers, "script_ratio": ratio}
         reason = "" if right else self._reason(row, checks)
         return scored(self.name, float(right), passed=right, reason=reason, detail=detail)
+
+    def explain(self, row: Row, score: Score) -> str:
+        """Return which checks the answer fails: what was expected, and what came."""
+        detail, text = score.detail, row.response.text
+        refuses = row.response.status is AgentStatus.OUT_OF_SCOPE or is_out_of_scope(row.case)
+        length = f"{len(text.strip()):,} characters where more than {self._min_chars:,} are expected"
+        share = f"{detail['script_ratio']:.0%} of the letters are {self._script}"
+        faults = (
+            ("status_ok", "a refusal is expected, and the answer is none" if refuses else length),
+            ("script_ok", f"{share}, where more than {self._script_threshold:.0%} are expected"),
+            ("numbers_ok", "no number in the answer, or no rows came back"),
+            ("markers_ok", f"the answer guesses ({listed(detail['markers'])})"),
+        )
+        said = [said for check, said in faults if not detail[check]]
+        return "; ".join([*said, f"the answer is {quoted(text)}"])
 
     def aggregate(self) -> RightFold:
         """Return an empty fold."""

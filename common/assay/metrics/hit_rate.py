@@ -13,11 +13,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from assay.metrics.core.explanations import retrieved_sentence
 from assay.metrics.core.fold import MeanFold
 from assay.metrics.core.info import MetricInfo, Parameter
 from assay.metrics.core.score import scored
-from assay.metrics.core.source_matching import first_match, matching_work, usable_sources
-from assay.model.agent_response import AgentStatus
+from assay.metrics.core.source_matching import first_match, matching_work, missed, usable_sources
 from assay.model.run import Score, ScoreStatus
 
 if TYPE_CHECKING:
@@ -71,17 +71,15 @@ class HitRate:
         position = first_match(expected, row.response.sources, self._k)
         hit = position is not None
         detail = {"version": self.version, "position": position, "retrieved": len(row.response.sources)}
-        return scored(self.name, float(hit), passed=hit, reason="" if hit else _why_not(row), detail=detail)
+        return scored(self.name, float(hit), passed=hit, reason="" if hit else missed(row), detail=detail)
+
+    def explain(self, row: Row, score: Score) -> str:
+        """Return which sources were expected, and which were retrieved."""
+        return retrieved_sentence(usable_sources(row.case), row.response.sources, self._k)
 
     def aggregate(self) -> _Fold:
         """Return an empty fold."""
         return _Fold(self.name, self._threshold, target=self._target, rule=self.info.rule)
-
-
-def _why_not(row: Row) -> str:
-    if row.response.status is AgentStatus.ERROR:
-        return "agent_error"
-    return "no_expected_source_found" if row.response.sources else "nothing_retrieved"
 
 
 class _Fold(MeanFold):

@@ -17,9 +17,11 @@ from typing import TYPE_CHECKING, Any
 from assay.metrics.checks.json_values import json_in
 from assay.metrics.checks.schema_validation import schema_complaints, schema_problem, schema_validator, validation_work
 from assay.metrics.contains import ShareFold
+from assay.metrics.core.explanations import quoted
 from assay.metrics.core.info import MetricInfo, Parameter
 from assay.metrics.core.score import not_computed, scored
 from assay.model.agent_response import AgentStatus
+from assay.text.unsafe_text import shorten
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -87,6 +89,15 @@ class JsonSchema:
             detail["complaints"] = complaints
         valid = not complaints
         return scored(self.name, float(valid), passed=valid, reason="" if valid else "schema", detail=detail)
+
+    def explain(self, row: Row, score: Score) -> str:
+        """Return where the answer departs from the schema, or why it is not JSON."""
+        complaints = "; ".join(score.detail.get("complaints", ())[:3])
+        if score.reason == "not_json":
+            return f"the answer is not JSON ({shorten(complaints, 200)}): {quoted(row.response.text)}"
+        output = row.response.output
+        answer = row.response.text if output is None else json.dumps(output, ensure_ascii=False)
+        return f"the answer does not fit the schema: {shorten(complaints, 300)}; the answer is {quoted(answer)}"
 
     def aggregate(self) -> ShareFold:
         """Return an empty fold."""

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+from assay.metrics.core.explanations import threshold_sentence, with_reasoning
 from assay.metrics.core.fold import MeanFold
 from assay.metrics.core.info import MetricInfo, Parameter
 from assay.metrics.core.score import judged, not_computed, scored_by_threshold
@@ -80,6 +81,10 @@ class JudgeScore:
         detail |= {"criteria": verdict.parts} if evidence.scale is not None else verdict.parts
         detail |= {"derived": verdict.derived, "coherent": verdict.coherent, "reasoning": verdict.reasoning}
         return scored_by_threshold(self, verdict.overall, self._threshold, detail=detail)
+
+    def explain(self, row: Row, score: Score) -> str:
+        """Return the judge's score beside the threshold, and its reasons."""
+        return with_reasoning(score, threshold_sentence(score))
 
     def aggregate(self) -> _Fold:
         """Return an empty fold."""

@@ -12,11 +12,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from assay.metrics.core.explanations import retrieved_sentence
 from assay.metrics.core.fold import MeanFold
 from assay.metrics.core.info import MetricInfo, Parameter
 from assay.metrics.core.score import scored
-from assay.metrics.core.source_matching import first_match, matching_work, usable_sources
-from assay.model.agent_response import AgentStatus
+from assay.metrics.core.source_matching import first_match, matching_work, missed, usable_sources
 from assay.model.run import Score, ScoreStatus
 
 if TYPE_CHECKING:
@@ -63,9 +63,13 @@ class MeanReciprocalRank:
         if not expected:
             return Score(self.name, ScoreStatus.SKIPPED, reason="no_expected_sources")
         position = first_match(expected, row.response.sources, self._k)
-        reason = "agent_error" if position is None and row.response.status is AgentStatus.ERROR else ""
+        reason = "" if position is not None else missed(row)
         detail = {"version": self.version, "position": position, "retrieved": len(row.response.sources)}
         return scored(self.name, 1 / position if position else 0.0, reason=reason, detail=detail)
+
+    def explain(self, row: Row, score: Score) -> str:
+        """Return which sources were expected, and which were retrieved."""
+        return retrieved_sentence(usable_sources(row.case), row.response.sources, self._k)
 
     def aggregate(self) -> _Fold:
         """Return an empty fold."""

@@ -29,6 +29,7 @@ import dataclasses
 import re
 from typing import TYPE_CHECKING, Any
 
+from assay.metrics.core.explanations import threshold_sentence, with_reasoning
 from assay.metrics.core.fold import MeanFold
 from assay.metrics.core.info import MetricInfo, Parameter
 from assay.metrics.core.score import not_computed, scored, scored_by_threshold
@@ -115,6 +116,14 @@ class Python:
         if outcome.reasoning:
             detail["reasoning"] = outcome.reasoning
         return self._scored(outcome, detail)
+
+    def explain(self, row: Row, score: Score) -> str:
+        """Return what the function said beside what is expected of it."""
+        if score.reason.startswith("returned_"):
+            said = f"the function returned {score.reason.removeprefix('returned_')}"
+            expected = "false" if self.info.rule == "at_most" else "true"
+            return with_reasoning(score, f"{said}, expected {expected}")
+        return with_reasoning(score, threshold_sentence(score))
 
     def aggregate(self) -> MeanFold:
         """Return an empty fold."""

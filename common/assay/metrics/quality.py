@@ -15,6 +15,7 @@ import re
 import unicodedata
 from typing import TYPE_CHECKING, Any
 
+from assay.metrics.core.explanations import threshold_sentence, with_reasoning
 from assay.metrics.core.fold import MeanFold
 from assay.metrics.core.info import MetricInfo, Parameter
 from assay.metrics.core.score import judged, not_computed, scored_by_threshold
@@ -99,6 +100,10 @@ class Quality:
         if rating is None:
             return not_computed(self.name, evidence.error or "invalid_verdict", decides=decides, **detail)
         return scored_by_threshold(self, rating, self._threshold, detail=detail)
+
+    def explain(self, row: Row, score: Score) -> str:
+        """Return the judge's score beside the threshold, and its reasons."""
+        return with_reasoning(score, threshold_sentence(score))
 
     def aggregate(self) -> _Fold:
         """Return an empty fold."""

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from assay.metrics.checks.patterns import MAX_TEXT_CHARS, compile_pattern, pattern_problem, search_work
 from assay.metrics.contains import ShareFold
+from assay.metrics.core.explanations import quoted
 from assay.metrics.core.info import MetricInfo, Parameter
 from assay.metrics.core.score import scored
 from assay.model.agent_response import AgentStatus
@@ -54,6 +55,7 @@ class Regex:
 
     def __init__(self, name: str, parameters: Mapping[str, Any]) -> None:
         self.name = name
+        self._expected: str = parameters["pattern"]
         self._pattern = compile_pattern(parameters["pattern"], case_sensitive=parameters["case_sensitive"])
         self._size = int(self._pattern.programsize)
         self._whole = parameters["mode"] == "fullmatch"
@@ -77,6 +79,11 @@ class Regex:
         text = row.response.text[:MAX_TEXT_CHARS]
         found = (self._pattern.fullmatch(text) if self._whole else self._pattern.search(text)) is not None
         return scored(self.name, float(found), passed=found, reason="" if found else "no_match", detail=detail)
+
+    def explain(self, row: Row, score: Score) -> str:
+        """Return the pattern beside the answer."""
+        what = "the whole answer does not match" if self._whole else "the answer does not match"
+        return f"{what} the pattern {quoted(self._expected)}: {quoted(row.response.text)}"
 
     def aggregate(self) -> ShareFold:
         """Return an empty fold."""

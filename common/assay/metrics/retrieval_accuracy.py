@@ -18,6 +18,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from assay.metrics.contains import RightFold
+from assay.metrics.core.explanations import listed, quoted
 from assay.metrics.core.info import MetricInfo, Parameter
 from assay.metrics.core.score import scored
 from assay.model.agent_response import AgentStatus
@@ -98,6 +99,19 @@ class RetrievalAccuracy:
         failed = row.response.status is AgentStatus.ERROR
         reason = "agent_error" if failed else _failures(detail)
         return scored(self.name, 0.0, passed=False, reason=reason, detail=detail)
+
+    def explain(self, row: Row, score: Score) -> str:
+        """Return what was expected of the SQL, and the SQL."""
+        detail, sql = score.detail, f"the SQL is {quoted(row.response.sql or '')}"
+        if score.reason == "data_was_fetched":
+            return f"the question is out of scope, and data was fetched for it; {sql}"
+        due = listed(detail["expected_tables"])
+        faults = (
+            ("has_select", "the SQL has no SELECT"),
+            ("names_table", f"the SQL names no expected table ({due})" if due else "the case names no expected table"),
+            ("has_rows", "no rows came back"),
+        )
+        return "; ".join([*(said for check, said in faults if not detail[check]), sql])
 
     def aggregate(self) -> RightFold:
         """Return an empty fold."""

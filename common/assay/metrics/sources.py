@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from assay.metrics.checks.patterns import compile_pattern, pattern_problem, pattern_size, search_work
 from assay.metrics.contains import ShareFold
+from assay.metrics.core.explanations import listed, source_name
 from assay.metrics.core.info import MetricInfo, Parameter
 from assay.metrics.core.score import scored
 from assay.metrics.core.source_matching import matching_work, names_something, unmatched
@@ -96,13 +97,12 @@ class Sources:
             faults.append(("too_few_sources", f"{len(counted):,} {what}, fewer than {self._at_least:,}"))
         if missing:
             detail["missing"] = missing[:_MOST_NAMED]
-            more = f" and {len(missing) - 3:,} more" if len(missing) > 3 else ""
-            shown = ", ".join(name[:60] for name in missing[:3])
-            faults.append(("source_missing", f"missing source {shown}{more}"))
+            faults.append(("source_missing", f"missing source {listed(missing)}"))
         if row.response.status is AgentStatus.ERROR:
             return scored(self.name, 0.0, passed=False, reason="agent_error", detail=detail)
         if faults:
-            detail["message"] = "; ".join(message for _, message in faults)
+            given = f"the answer names {listed(map(source_name, row.response.sources)) or 'none'}"
+            detail["message"] = "; ".join([*(message for _, message in faults), given])
         return scored(
             self.name, float(not faults), passed=not faults, reason=faults[0][0] if faults else "", detail=detail
         )

@@ -32,7 +32,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
-from assay.metrics.core.call_complaints import complaint, surplus
+from assay.metrics.core.call_complaints import complaint, expected_and_called, surplus
 from assay.metrics.core.call_matching import (
     CLOSED,
     IN_ORDER,
@@ -45,6 +45,7 @@ from assay.metrics.core.call_matching import (
     matched_in_order,
     matching_work,
 )
+from assay.metrics.core.explanations import MAX_MESSAGE_CHARS
 from assay.metrics.core.fold import MeanFold
 from assay.metrics.core.info import MetricInfo, Parameter
 from assay.metrics.core.score import scored
@@ -199,7 +200,7 @@ class ToolCalls:
         detail |= {name: names[:_MOST_NAMED] for name, names in named.items() if names}
         if reason:
             anywhere = matched(first, expected) if missing and self._trajectory in IN_ORDER else made
-            detail["message"] = complaint(
+            wrong = complaint(
                 expected=expected,
                 called=[call.name for call in calls],
                 made=made,
@@ -207,6 +208,7 @@ class ToolCalls:
                 forbidden=forbidden,
                 trajectory="any_order" if free else self._trajectory,
             )
+            detail["message"] = f"{wrong} ({expected_and_called(expected, calls)})"[:MAX_MESSAGE_CHARS]
         value = float(not reason) if self._score == "match" or free else figures[self._score]
         if forbidden or (failed and (self._score == "match" or not expected)):
             value = 0.0

@@ -10,7 +10,7 @@ from assay.model.agent_response import AgentResponse, Message, response_from_jso
 from assay.records import dataclass
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
 MAX_WEIGHT = 1e6
 """Largest weight of a case."""
@@ -160,6 +160,15 @@ class Case:
         """The last turn's references."""
         return self.turns[-1].references
 
+    @property
+    def expects(self) -> dict[str, Any]:
+        """What it expects beside references, as rows of a run show it; see `expected_of_case`."""
+        turn = self.turns[-1]
+        if not (self.expected or self.assertions or turn.expected_sources or turn.expected_tools):
+            return {}
+        checks = _as_objects(self.assertions)
+        return expected_of_case({"turns": [_turn_to_json(turn)], "expected": self.expected, "assertions": checks})
+
     def up_to(self, turn_index: int) -> Case:
         """Return the case as if it ended with a turn, from 0; without the recorded answers, which are to all turns."""
         return replace(self.without_answers(), turns=self.turns[: turn_index + 1])
@@ -175,6 +184,37 @@ class Case:
         if self.recorded is None or index >= len(self.recorded_turns):
             return ()
         return (*self.recorded_turns[index], (self.recorded, *self.recorded_repeats)[index])
+
+
+_CHECK_DEFAULTS = {part.name: part.default for part in fields(Assertion)}
+
+
+def expected_of_turn(turn: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a turn expects beside references, by the names of datasets.
+
+    Args:
+        turn: As `case_to_json` writes it.
+    """
+    tools = [
+        tool["name"] if tool.get("arguments") is None else {key: tool[key] for key in ("name", "arguments", "match")}
+        for tool in turn.get("expected_tools", ())
+    ]
+    found = {"expected_sources": turn.get("expected_sources"), "expected_tools": tools}
+    return {name: value for name, value in found.items() if value}
+
+
+def expected_of_case(case: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a case expects beside references: its last turn, its checks, and what else metrics compare with.
+
+    Args:
+        case: As `case_to_json` writes it.
+    """
+    checks = [
+        {name: value for name, value in check.items() if value != _CHECK_DEFAULTS.get(name)}
+        for check in case.get("assertions", ())
+    ]
+    expected = {**case.get("expected", {}), **expected_of_turn(case["turns"][-1])}
+    return {**expected, **({"assertions": checks} if checks else {})}
 
 
 def case_to_json(case: Case) -> dict[str, Any]:

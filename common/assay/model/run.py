@@ -148,12 +148,14 @@ class TurnResult:
         references: The turn's references.
         response: The answer; None where the turn was not asked, because the agent failed at one before.
         left_out: Whether texts are missing here because the row would not fit in a message; the database holds them.
+        expected: What the turn expects beside references, by the names of datasets; empty where it expects nothing.
     """
 
     input: str
     references: Sequence[str] = ()
     response: AgentResponse | None = None
     left_out: bool = False
+    expected: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +187,8 @@ class CaseResult:
             them, and scoring; None where an older version stored the row.
         place: The case's place in the client's dataset, where cases were uploaded in another order; None where they
             were not, or where answers were not asked for.
+        expected: What the case expects beside references, by the names of datasets (expected_sources, expected_tools,
+            assertions, and what else metrics compare with); empty where answers were not asked for.
     """
 
     case_id: str
@@ -207,6 +211,7 @@ class CaseResult:
     started_at: str = ""
     duration_ms: float | None = None
     place: int | None = None
+    expected: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

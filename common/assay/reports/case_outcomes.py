@@ -8,6 +8,8 @@ from enum import StrEnum
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
+from assay.metrics.core.explanations import message_of
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
@@ -117,5 +119,9 @@ def _missed(score: Mapping[str, Any]) -> float:
 
 
 def _undecided(row: Row) -> str:
-    reasons = [f"{name}: {score['reason']}" for name, score in row["scores"].items() if score.get("reason")]
-    return "; ".join(reasons).replace("_", " ") or "no metric gave a verdict"
+    reasons = [
+        f"{name}: {score.get('message') or message_of(score['reason'], score.get('detail') or {})}"
+        for name, score in row["scores"].items()
+        if score.get("reason")
+    ]
+    return "; ".join(reasons) or "no metric gave a verdict"

@@ -6,6 +6,8 @@ import itertools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from assay.reports.expected_text import expected_parts
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
@@ -44,9 +46,9 @@ def row_columns(head: Mapping[str, Any]) -> Sequence[Column]:
     others = [_metric_column(name, _own_name(name)) for name, kind in kinds.items() if kind not in own]
     if is_sql:
         sql = [_metric_column(_name_of(kind, kinds), kind.replace("_", " ").title()) for kind in SQL_METRICS]
-        return [*_start(), *_QUESTION, *_SQL, *sql, *_END, *others, *repeated]
+        return [*_start(), *_QUESTION, *_SQL, *sql, *_END, *others, *repeated, *_WHY]
     start = _start()
-    return [*start, _CASE, *repeated, *_QUESTION, *_PLAIN, *others, *_END]
+    return [*start, _CASE, *repeated, *_QUESTION, *_PLAIN, *others, *_END, *_WHY]
 
 
 def metric_kinds(head: Mapping[str, Any]) -> dict[str, str]:
@@ -124,4 +126,10 @@ _PLAIN = (
     Column("Reference", lambda row: "\n".join(row["references"])),
 )
 _END = (Column("Latency (s)", _seconds), Column("Overall Passed", _passed))
-_TAKEN = {column.name for column in (*_start(), _CASE, *_QUESTION, *_SQL, *_PLAIN, *_END)} | {"Repeat"}
+_WHY = (
+    Column(
+        "Expected", lambda row: "\n".join(f"{name}: {text}" for name, text in expected_parts(row.get("expected") or {}))
+    ),
+    Column("Reason", lambda row: row.get("reason")),
+)
+_TAKEN = {column.name for column in (*_start(), _CASE, *_QUESTION, *_SQL, *_PLAIN, *_END, *_WHY)} | {"Repeat"}

@@ -10,6 +10,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from assay.metrics.combined_score import tokens_used
+from assay.metrics.core.explanations import score_message
+from assay.metrics.core.score import score_from_json
 from assay.metrics.core.turn_scores import TURNS
 from assay.model.agent_response import response_to_json
 from assay.parsing.names import writable
@@ -23,7 +25,7 @@ from assay.verdict.stopping_text import stopped_sentence
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from assay.model.run import CaseResult, GroupSummary, JudgingSummary, MetricSummary, Run, RunSummary
+    from assay.model.run import CaseResult, GroupSummary, JudgingSummary, MetricSummary, Run, RunSummary, Score
     from assay.model.stopping import StoppedEarly
     from assay.spec.model import Spec
 
@@ -169,22 +171,26 @@ def row_document(row: CaseResult) -> dict[str, Any]:
         "question": row.input,
         "answer": row.response.text if row.response is not None else None,
         "references": list(row.references),
+        "expected": dict(row.expected),
         "latency_ms": row.latency_ms,
         "started_at": row.started_at or None,
         "duration_ms": row.duration_ms,
         **_flat_of_row(row),
-        "scores": {
-            score.metric: {
-                "value": score.value,
-                "status": score.status.value,
-                "passed": score.passed,
-                "reason": score.reason or None,
-                "detail": {key: value for key, value in score.detail.items() if key != TURNS},
-            }
-            for score in row.scores
-        },
+        "scores": {score.metric: score_document(score) for score in row.scores},
         "response": {key: value for key, value in response.items() if key not in ("text", "status", "latency_ms")},
         **({"turns": [_turn(row, index) for index in range(len(row.turns))]} if row.turns else {}),
+    }
+
+
+def score_document(score: Score) -> dict[str, Any]:
+    """Return a score; `reason` is a stable word, `message` a sentence."""
+    return {
+        "value": score.value,
+        "status": score.status.value,
+        "passed": score.passed,
+        "reason": score.reason or None,
+        "message": score_message(score) or None,
+        "detail": {key: value for key, value in score.detail.items() if key not in (TURNS, "message")},
     }
 
 
@@ -197,17 +203,12 @@ def _turn(row: CaseResult, index: int) -> dict[str, Any]:
         "question": turn.input,
         "answer": turn.response.text if turn.response is not None else None,
         "references": list(turn.references),
+        **({"expected": dict(turn.expected)} if turn.expected else {}),
         "status": turn.response.status.value if turn.response is not None else None,
         "latency_ms": turn.response.latency_ms if turn.response is not None else None,
         **({"left_out": True} if turn.left_out else {}),
         "scores": {
-            score.metric: {
-                "value": found.get("value"),
-                "status": found["status"],
-                "passed": found.get("passed"),
-                "reason": found.get("reason"),
-                "detail": found.get("detail", {}),
-            }
+            score.metric: score_document(score_from_json({**found, "metric": score.metric}))
             for score in row.scores
             for found in score.detail.get(TURNS, ())
             if found["turn_index"] == index

@@ -14,6 +14,7 @@ from enum import IntEnum
 from typing import IO, TYPE_CHECKING, Any
 
 from assay.reports.case_outcomes import CaseOutcome, Outcome, case_outcomes, gate_outcome
+from assay.reports.expected_text import expected_parts
 from assay.reports.metric_text import count_text, partial_text
 from assay.reports.run_times import run_time_s
 from assay.reports.selected_cases import selection_sentence
@@ -198,6 +199,7 @@ def _texts(case: CaseOutcome) -> str:
         ("question", row["question"]),
         ("answer", row["answer"] or ""),
         ("reference", "\n".join(row["references"])),
+        *expected_parts(row.get("expected") or {}),
     )
     found = "\n".join(f"{name}: {_cut(text, _TEXT_CHARS)}" for name, text in parts if text)
     return found.replace("[[", "[\u200b[")  # GitLab takes [[ATTACHMENT|path]] for a file of the job

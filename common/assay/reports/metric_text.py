@@ -6,6 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from assay.metrics import METRICS
+from assay.metrics.core.explanations import message_of
 from assay.model.run import ScoreStatus
 from assay.statistics.thresholds import TOLERANCE
 from assay.text.unsafe_text import clean, shorten
@@ -73,9 +74,8 @@ def partial_text(finished: int, total: int) -> str:
 
 def reason_text(score: Score) -> str:
     """Return why a score has no value, untrusted: the sentence that comes with it, or its reason in words."""
-    is_said = score.status is ScoreStatus.SKIPPED or "function" in score.detail
-    said = score.detail.get("message") if is_said else None
-    return str(said or score.reason.replace("_", " "))
+    is_said = score.status is not ScoreStatus.ERROR or "function" in score.detail
+    return message_of(score.reason, score.detail if is_said else {})
 
 
 _TOLD_ELSEWHERE = ("agent_error", "aggregate_only")
@@ -100,7 +100,7 @@ class Uncomputed:
                 said = reason_text(score)[:_MOST_REASON_CHARS]
                 # What a function raises may be another text on every row: memory must not grow with them.
                 is_kept = said in found or len(found) < _MOST_KEPT
-                found[said if is_kept else score.reason.replace("_", " ")] += 1
+                found[said if is_kept else message_of(score.reason, {})] += 1
 
     def lines(self, metrics: Iterable[MetricSummary]) -> list[str]:
         """Return, for each metric that is skipped or failed on rows, on how many and why."""

@@ -3224,6 +3224,7 @@ class CaseResult(_message.Message):
     START_TIME_FIELD_NUMBER: _builtins.int
     DURATION_MS_FIELD_NUMBER: _builtins.int
     PLACE_FIELD_NUMBER: _builtins.int
+    EXPECTED_JSON_FIELD_NUMBER: _builtins.int
     case_id: _builtins.str
     """The case."""
     case_index: _builtins.int
@@ -3253,6 +3254,11 @@ class CaseResult(_message.Message):
     place: _builtins.int
     """Place of the case in the client's dataset, from 0, where cases were uploaded in another order; absent where they were
     not, and where answers were not asked for.
+    """
+    expected_json: _builtins.str
+    """What the case expects beside references, under the names that datasets use (expected_sources, expected_tools,
+    expected_table, assertions and others): the text of one JSON object, or empty where it expects nothing. Only where
+    answers were asked for.
     """
     @_builtins.property
     def scores(self) -> _containers.RepeatedCompositeFieldContainer[Global___Score]:
@@ -3303,10 +3309,11 @@ class CaseResult(_message.Message):
         start_time: _timestamp_pb2.Timestamp | None = ...,
         duration_ms: _builtins.float | None = ...,
         place: _builtins.int | None = ...,
+        expected_json: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_duration_ms", b"_duration_ms", "_latency_ms", b"_latency_ms", "_passed", b"_passed", "_place", b"_place", "_weight", b"_weight", "duration_ms", b"duration_ms", "latency_ms", b"latency_ms", "passed", b"passed", "place", b"place", "response", b"response", "start_time", b"start_time", "weight", b"weight"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_duration_ms", b"_duration_ms", "_latency_ms", b"_latency_ms", "_passed", b"_passed", "_place", b"_place", "_weight", b"_weight", "case_id", b"case_id", "case_index", b"case_index", "category", b"category", "duration_ms", b"duration_ms", "input", b"input", "latency_ms", b"latency_ms", "passed", b"passed", "place", b"place", "reason", b"reason", "references", b"references", "repeat_index", b"repeat_index", "response", b"response", "scores", b"scores", "start_time", b"start_time", "status", b"status", "tags", b"tags", "turns", b"turns", "weight", b"weight"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_duration_ms", b"_duration_ms", "_latency_ms", b"_latency_ms", "_passed", b"_passed", "_place", b"_place", "_weight", b"_weight", "case_id", b"case_id", "case_index", b"case_index", "category", b"category", "duration_ms", b"duration_ms", "expected_json", b"expected_json", "input", b"input", "latency_ms", b"latency_ms", "passed", b"passed", "place", b"place", "reason", b"reason", "references", b"references", "repeat_index", b"repeat_index", "response", b"response", "scores", b"scores", "start_time", b"start_time", "status", b"status", "tags", b"tags", "turns", b"turns", "weight", b"weight"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__duration_ms: _TypeAlias = _typing.Literal["duration_ms"]  # noqa: Y015
     _WhichOneofArgType__duration_ms: _TypeAlias = _typing.Literal["_duration_ms", b"_duration_ms"]  # noqa: Y015
@@ -3341,10 +3348,13 @@ class TurnResult(_message.Message):
     REFERENCES_FIELD_NUMBER: _builtins.int
     RESPONSE_FIELD_NUMBER: _builtins.int
     LEFT_OUT_FIELD_NUMBER: _builtins.int
+    EXPECTED_JSON_FIELD_NUMBER: _builtins.int
     input: _builtins.str
     """What the user said."""
     left_out: _builtins.bool
     """Whether references and answer are missing here because the row would not fit in one message."""
+    expected_json: _builtins.str
+    """What the turn expects beside references (expected_sources, expected_tools): the text of one JSON object, or empty."""
     @_builtins.property
     def references(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """The turn's references."""
@@ -3360,10 +3370,11 @@ class TurnResult(_message.Message):
         references: _abc.Iterable[_builtins.str] | None = ...,
         response: _agent_pb2.AgentResponse | None = ...,
         left_out: _builtins.bool = ...,
+        expected_json: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["response", b"response"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["input", b"input", "left_out", b"left_out", "references", b"references", "response", b"response"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["expected_json", b"expected_json", "input", b"input", "left_out", b"left_out", "references", b"references", "response", b"response"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

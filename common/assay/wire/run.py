@@ -157,6 +157,7 @@ def result_to_wire(result: CaseResult) -> pb.CaseResult:
         references=result.references,
         turns=map(turn_to_wire, result.turns),
         place=result.place,
+        expected_json=mapping_to_text(result.expected),
     )
 
 
@@ -166,7 +167,7 @@ def without_answer(event: pb.RunEvent) -> pb.RunEvent:
         return event
     stripped = pb.RunEvent()
     stripped.CopyFrom(event)
-    for name in ("response", "input", "references", "turns", "place"):
+    for name in ("response", "input", "references", "turns", "place", "expected_json"):
         stripped.case_finished.ClearField(name)
     return stripped
 
@@ -178,12 +179,15 @@ def turn_to_wire(turn: TurnResult) -> pb.TurnResult:
         references=turn.references,
         response=response_to_wire(turn.response) if turn.response is not None else None,
         left_out=turn.left_out,
+        expected_json=mapping_to_text(turn.expected),
     )
 
 
 def _turn_from_wire(turn: pb.TurnResult) -> TurnResult:
     response = response_from_wire(turn.response) if turn.HasField("response") else None
-    return TurnResult(turn.input, tuple(turn.references), response, turn.left_out)
+    return TurnResult(
+        turn.input, tuple(turn.references), response, turn.left_out, mapping_from_text(turn.expected_json)
+    )
 
 
 def result_from_wire(result: pb.CaseResult, sequence: int = 0) -> CaseResult:
@@ -208,6 +212,7 @@ def result_from_wire(result: pb.CaseResult, sequence: int = 0) -> CaseResult:
         started_at=timestamp_from_wire(result.start_time) if result.HasField("start_time") else "",
         duration_ms=result.duration_ms if result.HasField("duration_ms") else None,
         place=result.place if result.HasField("place") else None,
+        expected=mapping_from_text(result.expected_json),
     )
 
 

@@ -135,7 +135,7 @@ async def test_functions_score_the_answers_of_an_agent_that_no_client_hosts(
     assert (shares[5].status, shares[5].reason) == (ScoreStatus.SKIPPED, "not_applicable")
     assert shares[1].detail["reasoning"] == "of c1"
     assert [score_of(row, "even").passed for row in rows] == [True, False] * 3
-    assert rows[1].reason == "even failed: returned_false; size 2 > 1"
+    assert rows[1].reason == "even: the function returned false, expected true; size: 2 is above the threshold of 1"
     assert run.summary is not None
     assert (summary_of(run, "share").value, summary_of(run, "share").n_skipped) == (0.2, 1)
     assert (summary_of(run, "size").rule, summary_of(run, "size").meets_threshold) == ("at_most", False)

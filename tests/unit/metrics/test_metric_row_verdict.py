@@ -50,11 +50,11 @@ def test_verdict(status: AgentStatus, scores: list[Score], verdict: bool | None)
     [
         ([PASSED, SKIPPED, SILENT, ADVISORY], ""),
         ([FAILED], "exact_match: the answer differs from the reference"),
-        ([BROKEN], "semantic_similarity could not be computed: embedder_unavailable"),
+        ([BROKEN], "semantic_similarity could not be computed: the embedder was not available"),
         ([PASSED, OPEN], "assertions is undecided: not made: llm-rubric (no judge)"),
         ([FAILED, BROKEN],
          ("exact_match: the answer differs from the reference; "
-          "semantic_similarity could not be computed: embedder_unavailable")),
+          "semantic_similarity could not be computed: the embedder was not available")),
     ],
 )  # fmt: skip
 def test_reason(scores: list[Score], reason: str) -> None:
@@ -65,13 +65,13 @@ def test_reason(scores: list[Score], reason: str) -> None:
 @pytest.mark.parametrize(
     ("name", "threshold", "value", "reason"),
     [
-        ("semantic_similarity", 0.75, 0.41, "semantic_similarity 0.41 < 0.75"),
-        ("semantic_similarity", 0.75, 0.749999, "semantic_similarity 0.749999 < 0.75"),
-        ("semantic_similarity", 0.75, 0.74999998, "semantic_similarity 0.74999998 < 0.75"),
-        ("latency", 4.0, 31.25, "latency 31.2 > 4"),
-        ("tokens", 12000.0, 12345.0, "tokens 12345 > 12000"),
-        ("tokens", 12000.0, 12001.0, "tokens 12001 > 12000"),
-        ("quality", 3.0, 3.0 - 1e-12, "quality 3 is not more than 3"),
+        ("semantic_similarity", 0.75, 0.41, "semantic_similarity: 0.41 is below the threshold of 0.75"),
+        ("semantic_similarity", 0.75, 0.749999, "semantic_similarity: 0.749999 is below the threshold of 0.75"),
+        ("semantic_similarity", 0.75, 0.74999998, "semantic_similarity: 0.74999998 is below the threshold of 0.75"),
+        ("latency", 4.0, 31.25, "latency: 31.2 is above the threshold of 4"),
+        ("tokens", 12000.0, 12345.0, "tokens: 12345 is above the threshold of 12000"),
+        ("tokens", 12000.0, 12001.0, "tokens: 12001 is above the threshold of 12000"),
+        ("quality", 3.0, 3.0 - 1e-12, "quality: 3 is not more than 3"),
     ],
 )
 def test_a_missed_threshold_is_shown_with_its_value(name: str, threshold: float, value: float, reason: str) -> None:
@@ -95,4 +95,5 @@ def test_metrics_put_their_threshold_where_the_reason_finds_it(
     built = row("a", ["b"], vectors=[(1, 0), (0, 1)], latency_ms=2500.0)
     stored = result(built, metrics)
     assert stored.passed is False
-    assert stored.reason == "semantic_similarity 0 < 0.75; latency 2.5 > 2"
+    said = "semantic_similarity: 0 is below the threshold of 0.75; latency: 2.5 is above the threshold of 2"
+    assert stored.reason == said

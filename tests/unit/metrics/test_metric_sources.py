@@ -59,7 +59,7 @@ def test_a_row_says_which_sources_are_missing() -> None:
     """The reason has both faults."""
     found = scored([BLOG], at_least=2, pattern="docs", required=["User guide"])
     assert row_reason(AgentResponse(), [found]) == (
-        "sources failed: 0 sources that match the pattern, fewer than 2; missing source User guide"
+        "sources: 0 sources that match the pattern, fewer than 2; missing source User guide; the answer names A blog"
     )
 
 

@@ -17,15 +17,17 @@ from assay.metrics.checks.json_values import json_in, json_values
 from assay.metrics.checks.patterns import MAX_TEXT_CHARS, compile_pattern, pattern_problem, pattern_size, search_work
 from assay.metrics.checks.schema_validation import schema_complaints, schema_problem, schema_validator, validation_work
 from assay.metrics.core.call_matching import json_equal
+from assay.metrics.core.explanations import count_of, differing, listed, quoted
 from assay.metrics.rouge import rouge, rouge_work
 from assay.model.possible_usage import possible_cost
 from assay.records import dataclass
 from assay.statistics.thresholds import exceeds, meets
 from assay.text.edit_distance import edit_distance, edit_work
+from assay.text.unsafe_text import shorten
 from assay.text.word_tokens import tokenize
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from assay.model.agent_response import AgentResponse
     from assay.model.case import Assertion
@@ -44,7 +46,8 @@ class Outcome:
     Args:
         holds: Whether it holds; None where it was not made.
         score: In [0, 1]; None where it was not made.
-        reason: Why it does not hold or was not made, in a few words; may be empty.
+        reason: Why it does not hold, as a sentence with what was expected and what came; or, in the same words for all
+            rows, why it was not made. Empty where it holds.
         is_error: Whether it was not made because something failed on Assay's side, which may succeed another time.
         detail: What else is known of it, e.g. the verdict that it rests on.
     """
@@ -170,10 +173,13 @@ def _equals(assertion: Assertion, response: AgentResponse) -> Outcome:
     expected = assertion.value
     if isinstance(expected, dict | list):
         try:
-            return _outcome(json_equal(_json_of(response), expected), "another value")
+            value = _json_of(response)
         except ValueError as problem:
-            return _outcome(False, f"no JSON: {problem}")
-    return _outcome(response.text.strip() == _plain(expected).strip(), "another text")
+            return _outcome(False, f"{_no_json(response, problem)}; expected {quoted(_plain(expected))}")
+        answer, due = differing(_plain(value), _plain(expected))
+        return _outcome(json_equal(value, expected), f"the answer is {answer}, expected {due}")
+    answer, due = differing(response.text.strip(), _plain(expected).strip())
+    return _outcome(response.text.strip() == _plain(expected).strip(), f"the answer is {answer}, expected {due}")
 
 
 def _occurs(quantity: Callable[[list[bool]], bool], *, folded: bool = False, several: bool = True) -> Any:
@@ -183,19 +189,22 @@ def _occurs(quantity: Callable[[list[bool]], bool], *, folded: bool = False, sev
         texts = _texts(assertion.value) if several else [_plain(assertion.value)]
         answer = response.text.casefold() if folded else response.text
         found = [(text.casefold() if folded else text) in answer for text in texts]
-        missing = [text[:40] for text, is_found in zip(texts, found, strict=True) if not is_found]
-        return _outcome(quantity(found), f"missing: {', '.join(missing[:3])}")
+        missing = [quoted(text) for text, is_found in zip(texts, found, strict=True) if not is_found]
+        return _outcome(quantity(found), f"missing {listed(missing)} in the answer {quoted(response.text)}")
 
     return make
 
 
 def _begins(assertion: Assertion, response: AgentResponse) -> Outcome:
-    return _outcome(response.text.startswith(_plain(assertion.value)), "begins otherwise")
+    expected = _plain(assertion.value)
+    said = f"the answer {quoted(response.text)} does not begin with {quoted(expected)}"
+    return _outcome(response.text.startswith(expected), said)
 
 
 def _matches(assertion: Assertion, response: AgentResponse) -> Outcome:
     found = compile_pattern(assertion.value).search(response.text[:MAX_TEXT_CHARS])
-    return _outcome(found is not None, "no match")
+    said = f"the pattern {quoted(assertion.value)} is not found in the answer {quoted(response.text)}"
+    return _outcome(found is not None, said)
 
 
 def _complaints(value: Any, assertion: Assertion) -> list[str]:
@@ -208,23 +217,33 @@ def _is_json(assertion: Assertion, response: AgentResponse) -> Outcome:
     try:
         value = _json_of(response)
     except ValueError as problem:
-        return _outcome(False, f"no JSON: {problem}")
+        return _outcome(False, _no_json(response, problem))
     complaints = _complaints(value, assertion)
-    return _outcome(not complaints, "; ".join(complaints[:2]))
+    said = f"the answer {quoted(_plain(value))} does not fit the schema: {shorten('; '.join(complaints[:2]), 300)}"
+    return _outcome(not complaints, said)
+
+
+def _no_json(response: AgentResponse, problem: ValueError) -> str:
+    return f"the answer {quoted(response.text)} is not JSON ({problem})"
 
 
 def _holds_json(assertion: Assertion, response: AgentResponse) -> Outcome:
     found = any(not _complaints(value, assertion) for value in json_values(response.text[:MAX_TEXT_CHARS]))
-    return _outcome(found, "no such JSON in the answer")
+    schema = "" if assertion.value is None else f" that fits the schema {quoted(_plain(assertion.value))}"
+    return _outcome(found, f"the answer {quoted(response.text)} holds no JSON{schema}")
 
 
 def _is_near(assertion: Assertion, response: AgentResponse) -> Outcome:
     most = _DEFAULT_EDITS if assertion.threshold is None else assertion.threshold
     expected = _plain(assertion.value)
+    answer, due = differing(response.text, expected)
+    texts = f"from {due}; the answer is {answer}"
     if exceeds(abs(len(expected) - len(response.text)), most):
-        return _outcome(False, f"more than {most:g} edits away")
+        return _outcome(False, f"more than {most:g} edits away {texts}")
     edits = edit_distance(response.text, expected)
-    return _outcome(None, "texts too long") if edits is None else _outcome(not exceeds(edits, most), f"{edits} edits")
+    if edits is None:
+        return _outcome(None, "texts too long")
+    return _outcome(not exceeds(edits, most), f"{edits} edits, more than {most:g}, away {texts}")
 
 
 def _overlaps(assertion: Assertion, response: AgentResponse) -> Outcome:
@@ -234,7 +253,8 @@ def _overlaps(assertion: Assertion, response: AgentResponse) -> Outcome:
         return _outcome(None, "texts too long")
     f1 = overlaps["rouge1"].f1
     holds = meets(f1, least)
-    return Outcome(holds, f1, "" if holds else f"ROUGE-1 {f1:.3g}")
+    said = f"ROUGE-1 {f1:.3g} with {quoted(_plain(assertion.value))}, expected at least {least:g}"
+    return Outcome(holds, f1, "" if holds else f"{said}; the answer is {quoted(response.text)}")
 
 
 def _is_fast(assertion: Assertion, response: AgentResponse) -> Outcome:
@@ -254,7 +274,7 @@ def _is_cheap(assertion: Assertion, response: AgentResponse) -> Outcome:
 def _within(value: float | None, most: float | None, unknown: str, unit: str) -> Outcome:
     if value is None or most is None:
         return _outcome(None, unknown)
-    return _outcome(not exceeds(value, most), f"{value:g} {unit}")
+    return _outcome(not exceeds(value, most), f"{value:g} {unit}, expected at most {most:g} {unit}")
 
 
 def _has_words(assertion: Assertion, response: AgentResponse) -> Outcome:
@@ -262,13 +282,16 @@ def _has_words(assertion: Assertion, response: AgentResponse) -> Outcome:
     if bounds is None:
         return _outcome(None, "no number of words")
     words = len(response.text.split())
-    return _outcome(bounds[0] <= words <= bounds[1], f"{words} words")
+    low, high = bounds
+    due = f"at least {low:,}" if high == math.inf else f"{low:,} to {high:,}" if low < high else f"{low:,}"
+    return _outcome(low <= words <= high, f"{count_of(words, 'word')}, expected {due}")
 
 
 def _has_reason(assertion: Assertion, response: AgentResponse) -> Outcome:
     if not response.finish_reason:
         return _outcome(None, "no finish reason was reported")
-    return _outcome(response.finish_reason == str(assertion.value), response.finish_reason[:40])
+    said = f"the model stopped for {quoted(response.finish_reason)}, expected {quoted(str(assertion.value))}"
+    return _outcome(response.finish_reason == str(assertion.value), said)
 
 
 def _called(response: AgentResponse) -> list[str] | None:
@@ -284,8 +307,12 @@ def _uses_tools(assertion: Assertion, response: AgentResponse) -> Outcome:
     used = [name for name, least, most in uses if least <= counts[name] <= most]
     # The opposite of a list is promptfoo's: that none of the tools is used.
     holds = bool(used) if assertion.negate else len(used) == len(uses)
-    wrong = [f"{name[:40]} called {counts[name]:,} times" for name, _, _ in uses if name not in used]
-    return _outcome(holds, "; ".join(wrong[:3]))
+    wrong = [
+        f"{name[:40]} called {count_of(counts[name], 'time')}, expected {_times(least, most)}"
+        for name, least, most in uses
+        if name not in used
+    ]
+    return _outcome(holds, f"{'; '.join(wrong[:3])} (called {_names(called)})")
 
 
 def _calls_in_sequence(assertion: Assertion, response: AgentResponse) -> Outcome:
@@ -295,8 +322,8 @@ def _calls_in_sequence(assertion: Assertion, response: AgentResponse) -> Outcome
     mode, names = steps
     calls = iter(called)
     holds = called == names if mode == "exact" else all(name in calls for name in names)
-    shown = ", ".join(name[:40] for name in called[:5]) + (", ..." if len(called) > 5 else "")
-    return _outcome(holds, f"called {shown}" if called else "called no tool")
+    how = "exactly" if mode == "exact" else "in this order"
+    return _outcome(holds, f"called {_names(called)}, expected {how}: {listed(names)}")
 
 
 def _calls_tools(assertion: Assertion, response: AgentResponse) -> Outcome:
@@ -305,8 +332,20 @@ def _calls_tools(assertion: Assertion, response: AgentResponse) -> Outcome:
         return _outcome(None, _UNREPORTED)
     found, due = set(called), set(_texts(assertion.value))
     f1 = 2 * len(found & due) / (len(found) + len(due))
-    holds = meets(f1, 1.0 if assertion.threshold is None else assertion.threshold)
-    return Outcome(holds, f1, "" if holds else f"F1 {f1:.3g}")
+    least = 1.0 if assertion.threshold is None else assertion.threshold
+    holds = meets(f1, least)
+    said = f"F1 {f1:.3g}, expected at least {least:g}: called {_names(called)}, expected {listed(sorted(due))}"
+    return Outcome(holds, f1, "" if holds else said)
+
+
+def _names(called: Sequence[str]) -> str:
+    return listed(called) or "no tool"
+
+
+def _times(least: float, most: float) -> str:
+    if most == math.inf:
+        return f"at least {count_of(least, 'time')}"
+    return f"at most {count_of(most, 'time')}" if least <= 0 else f"{least:g} to {most:g} times"
 
 
 def _tool_uses(value: object) -> list[tuple[str, float, float]] | None:

@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 from assay.metrics.checks.answer_checks import Outcome
 from assay.metrics.checks.unmade_checks import NO_JUDGE_FOR_IT
+from assay.metrics.core.explanations import quoted
 from assay.metrics.core.score import JURY
 from assay.metrics.jury.jury import jury_score
 from assay.metrics.jury.structured_verdict import objects_in
 from assay.records import dataclass
 from assay.statistics.thresholds import meets
+from assay.text.unsafe_text import shorten
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from assay.metrics.core.score import JudgeEvidence
     from assay.model.case import Assertion, Case
 
+_MOST_REASONING_CHARS = 200
 _PREFIX = "check:"
 
 _CRITERION = """
@@ -177,8 +180,13 @@ def judged_outcome(check: Assertion, case: Case, evidence: JudgeEvidence | None)
     score, why, detail = _by_jury(evidence) if evidence.jury else _by_one(evidence)
     if score is None:
         return Outcome(None, None, why, is_error=True, detail=detail)
-    holds = meets(score, kind.threshold if check.threshold is None else check.threshold)
-    return Outcome(holds, score, "" if holds else f"score {score:.3g}", detail=detail)
+    threshold = kind.threshold if check.threshold is None else check.threshold
+    holds = meets(score, threshold)
+    said = f"the judge gave {score:.3g}, expected at least {threshold:g}"
+    criterion = criterion_of(check)
+    said += f", for {quoted(criterion)}" if criterion else ""
+    said += f": {shorten(str(detail['reasoning']), _MOST_REASONING_CHARS)}" if detail.get("reasoning") else ""
+    return Outcome(holds, score, "" if holds else said, detail=detail)
 
 
 def _by_one(evidence: JudgeEvidence) -> tuple[float | None, str, dict[str, Any]]:

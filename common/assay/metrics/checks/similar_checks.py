@@ -13,6 +13,7 @@ import math
 from typing import TYPE_CHECKING
 
 from assay.metrics.checks.answer_checks import Outcome
+from assay.metrics.core.explanations import listed, quoted
 from assay.metrics.core.similarity import language_warnings
 from assay.statistics.thresholds import exceeds, meets
 
@@ -66,7 +67,9 @@ def similar_outcome(check: Assertion, response: AgentResponse, evidence: Embeddi
             are none.
     """
     if not response.text.strip():
-        return Outcome(False, 0.0, "the answer is blank")
+        return Outcome(
+            False, 0.0, f"the answer is empty, expected one similar to {listed(map(quoted, similar_texts(check)))}"
+        )
     if evidence is None or evidence.skipped:
         return Outcome(None, None, "no embedder")
     if evidence.error:
@@ -79,10 +82,13 @@ def similar_outcome(check: Assertion, response: AgentResponse, evidence: Embeddi
     threshold = _DEFAULT_THRESHOLD if check.threshold is None else check.threshold
     if check.type == "similar:euclidean":
         nearest = min(known)
-        holds, score, said = not exceeds(nearest, threshold), 1 / (1 + nearest), f"distance {nearest:.3g}"
+        holds, score = not exceeds(nearest, threshold), 1 / (1 + nearest)
+        said = f"distance {nearest:.3g}, expected at most {threshold:g}"
     else:
         nearest = max(known)
-        holds, score, said = meets(nearest, threshold), min(1.0, max(0.0, nearest)), f"similarity {nearest:.3g}"
+        holds, score = meets(nearest, threshold), min(1.0, max(0.0, nearest))
+        said = f"similarity {nearest:.3g}, expected at least {threshold:g}"
+    said += f": the answer {quoted(response.text)} beside {listed(map(quoted, texts))}"
     detail = {
         **evidence.origin,
         "nearest": nearest,

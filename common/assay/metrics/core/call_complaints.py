@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from assay.metrics.core.call_matching import CLOSED, INCOMPLETE
+from assay.metrics.core.explanations import listed
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
+    from assay.metrics.core.call_matching import Call
     from assay.model.case import ExpectedTool
 
 _MOST_SAID = 5
@@ -65,6 +68,25 @@ def complaint(
             parts.append(_further(_short(name), due[name], calls[name]))
     said = "; ".join(parts[:_MOST_SAID])
     return f"{said}; and {len(parts) - _MOST_SAID} more" if len(parts) > _MOST_SAID else said
+
+
+def expected_and_called(expected: Sequence[ExpectedTool], calls: Sequence[Call]) -> str:
+    """Return the calls that were expected and those that were made, with arguments where these are compared."""
+    with_arguments = any(_compares_arguments(tool) for tool in expected)
+    due = [_call(tool.name, tool.arguments if _compares_arguments(tool) else None) for tool in expected]
+    made = [_call(call.name, call.arguments if with_arguments else None) for call in calls[: _MOST_SAID + 1]]
+    made += ["" for _ in calls[_MOST_SAID + 1 :]]  # only counted
+    called = f"called {listed(made)}" if calls else "called no tool"
+    return f"expected {listed(due)}; {called}" if due else called
+
+
+def _compares_arguments(tool: ExpectedTool) -> bool:
+    return tool.arguments is not None and tool.match != "name"
+
+
+def _call(name: str, arguments: Mapping[str, Any] | None) -> str:
+    shown = "" if arguments is None else f"({json.dumps(arguments, ensure_ascii=False)[:_MOST_NAME_CHARS]})"
+    return f"{_short(name)}{shown}"
 
 
 def _missing(name: str, due: int, called: int, *, is_order: bool) -> str:

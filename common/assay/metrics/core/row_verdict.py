@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from assay.metrics.core.explanations import score_message
 from assay.model.agent_response import AgentErrorKind, AgentStatus
 from assay.model.run import Score, ScoreStatus
-from assay.statistics.thresholds import TOLERANCE, text_apart
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -61,24 +61,11 @@ def _leaves_undecided(score: Score) -> bool:
 
 
 def _doubt(score: Score) -> str:
-    if score.detail.get("undecided"):
-        return f"{score.metric} is undecided: {score.detail.get('message') or score.reason}"
-    return f"{score.metric} could not be computed: {score.reason}"
+    what = "is undecided" if score.detail.get("undecided") else "could not be computed"
+    return f"{score.metric} {what}: {score_message(score)}"
 
 
 def _complaint(score: Score) -> str:
     failed = [str(turn["turn_index"] + 1) for turn in score.detail.get("turns", ()) if turn.get("passed") is False]
     where = f" (turn{'s' if len(failed) > 1 else ''} {', '.join(failed)})" if failed else ""
-    return _complaint_of(score) + where
-
-
-def _complaint_of(score: Score) -> str:
-    if score.reason:
-        return f"{score.metric} failed: {score.detail.get('message') or score.reason}"
-    threshold = score.detail.get("threshold")
-    if score.value is None or threshold is None:
-        return f"{score.metric}: the answer differs from the reference"
-    if abs(score.value - threshold) <= TOLERANCE:
-        return f"{score.metric} {score.value:g} is not more than {threshold:g}"
-    sign = "<" if score.value < threshold else ">"
-    return f"{score.metric} {text_apart(score.value, [threshold], 3)} {sign} {threshold:g}"
+    return f"{score.metric}: {score_message(score) or 'the answer differs from the reference'}{where}"

@@ -137,7 +137,8 @@ class Metric(Protocol):
     `inputs`, the names of other metrics of the run whose scores it reads; `embeds_references`, False where
     only the answer's vector is needed; `keeps_vector`, True where the aggregate is computed from vectors;
     `of_conversation`, True where a conversation is scored as a whole although the metric reads what turns expect;
-    `rubric`, under which name it finds the verdict that it needs; `work(row)`, how much work a row is at most where
+    `rubric`, under which name it finds the verdict that it needs; `explain(row, score)`, the sentence on a row that
+    fails, with what was expected and what came; `work(row)`, how much work a row is at most where
     that is more than reading its texts once (see `row_work`). One that makes the checks of cases says of each case what
     these need: `compared_texts(case)`, the texts whose cosine with the answer it reads, `measured_texts(case)`, those
     whose vectors it needs, and `rubrics(case)`, the names of the verdicts.

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 from assay.metrics.core.row_work import WORK_PER_CHARACTER
+from assay.model.agent_response import AgentStatus
 from assay.records import dataclass
 
 if TYPE_CHECKING:
@@ -63,6 +64,13 @@ def unmatched(expected: Sequence[str], retrieved: Sequence[Source]) -> list[str]
     """Return the expected sources that are not among those retrieved, in order."""
     named = _Wanted([name for source in retrieved for name in (source.title, source.uri, source.id) if name])
     return [name for name in expected if not named.has(_key(name))]
+
+
+def missed(row: Row) -> str:
+    """Return why a row has no expected source, as a stable word."""
+    if row.response.status is AgentStatus.ERROR:
+        return "agent_error"
+    return "no_expected_source_found" if row.response.sources else "nothing_retrieved"
 
 
 def matching_work(row: Row) -> int:

@@ -15,6 +15,7 @@ import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from assay.metrics.core.explanations import threshold_sentence
 from assay.metrics.core.score import JURY, score_to_json
 from assay.model.run import Score, ScoreStatus
 from assay.statistics.exact_sum import exact_mean
@@ -93,8 +94,12 @@ def _scored(metric: Metric, scores: Sequence[Score], turn_score: str, turns: Map
     failures = [score.reason for score in scores if score.passed is False and score.reason]
     reason = scores[lowest].reason if passed is None else "" if passed or not failures else failures[0]
     message = next((score.detail["message"] for score in scores if not score.passed and "message" in score.detail), "")
-    if message and passed is False:
-        detail = {**detail, "message": message}
+    detail = {name: value for name, value in detail.items() if name != "message"}
+    if passed is False:
+        own = threshold_sentence(Score(metric.name, ScoreStatus.SCORED, value, passed, detail=detail), metric.info.unit)
+        if own and len(scores) > 1:  # the value decides, whatever single turns say
+            message = f"{turn_score} of {len(scores)} turns: {own}"
+        detail = {**detail, **({"message": message} if message else {})}
     return Score(metric.name, ScoreStatus.SCORED, value, passed, reason, {**detail, **turns})
 
 

@@ -7,6 +7,7 @@ import logging
 from graphlib import TopologicalSorter
 from typing import TYPE_CHECKING
 
+from assay.metrics.core.explanations import explained
 from assay.metrics.core.turn_scores import conversation_score, fitting, scores_turns
 from assay.metrics.jury.jury_scores import score_by_jury
 from assay.model.agent_response import AgentStatus
@@ -91,7 +92,7 @@ def _score_conversation(ordered: Sequence[Metric], row: Row) -> dict[str, Score]
 
 def _score(metric: Metric, row: Row) -> Score:
     try:
-        return _by_own_threshold(metric, row, score_by_jury(metric, row))
+        return explained(metric, row, _by_own_threshold(metric, row, score_by_jury(metric, row)))
     except MemoryError:
         return Score(metric=metric.name, status=ScoreStatus.ERROR, reason="scoring_memory")
     except Exception:  # noqa: BLE001 - the boundary of a case: a defect costs one score

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import datetime
 from itertools import chain
 from typing import IO, TYPE_CHECKING, Any, overload
@@ -67,6 +68,7 @@ def _schema(metrics: Iterable[str]) -> Any:
         "question": text,
         "answer": text,
         "references": texts,
+        "expected": text,
         "sources": texts,
         "error": text,
         "latency_ms": number,
@@ -114,6 +116,7 @@ def _record(run_id: str, row: Row, metrics: Mapping[str, str]) -> Record:
         "question": _text(row["question"]),
         "answer": _text(row["answer"]),
         "references": [_text(text) for text in row["references"]],
+        "expected": _text(json.dumps(row["expected"], ensure_ascii=False)) if row.get("expected") else None,
         "sources": [_text(str(one.get("id") or one.get("uri") or one.get("title") or "")) for one in sources],
         "error": _text(str(error["message"])) if error.get("message") else None,
         "latency_ms": row["latency_ms"],

@@ -453,6 +453,7 @@ def _shown(case: Case, response: AgentResponse) -> dict[str, Any]:
         "input": turn.input or (json_text(case.variables) if case.variables else ""),
         "references": turn.references,
         "place": case.place,
+        "expected": case.expects,
     }
 
 

@@ -120,7 +120,8 @@ def read_last_turns(
         NotFoundError: The scope reaches no such run, or it was deleted.
     """
     runs.require_run(connection, scope, run_id)
-    return {at: one.turns[-1] for at, one in datasets.read_questions(connection, run_id, indexes).items()}
+    found = datasets.read_questions(connection, run_id, indexes)
+    return {at: (one.turns[-1].input, one.turns[-1].references) for at, one in found.items()}
 
 
 def read_first_answers(connection: sa.Connection, scope: Scope, run_id: str, indexes: Sequence[int]) -> dict[int, str]:

@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 import uuid
 from collections import Counter
+from dataclasses import field
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
 from assay.errors import AssayError, DatasetError
 from assay.model.agent_response import clean_text
-from assay.model.case import Case, Turn, case_from_json, case_to_json
+from assay.model.case import Case, Turn, case_from_json, case_to_json, expected_of_case, expected_of_turn
 from assay.model.run import DatasetRef
 from assay.records import dataclass
 from assay.storage.bulk import insert_rows
@@ -21,7 +22,7 @@ from assay.storage.times import now
 from assay_orchestrator.store import schema
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from assay.model.scope import Scope
 
@@ -67,7 +68,7 @@ def add_cases(connection: sa.Connection, upload_id: str, first_index: int, rows:
             "case_index": first_index + offset,
             "case_id": case_id,
             "case_json": text,
-            "question_text": BETWEEN_TURNS.join(question for question, _ in _questions(text).turns),
+            "question_text": BETWEEN_TURNS.join(turn.input for turn in _questions(text).turns),
         }
         for offset, (case_id, text) in enumerate(rows)
     ]
@@ -265,16 +266,33 @@ def read_case(connection: sa.Connection, run_id: str, case_index: int) -> Stored
 
 
 @dataclass(frozen=True, slots=True)
+class AskedTurn:
+    """What one turn of a case asks and expects.
+
+    Args:
+        input: What the user says. In place of an input that is empty stand the case's variables: a prompt is filled
+            from them.
+        references: Its references.
+        expected: What else it expects, by the names of datasets.
+    """
+
+    input: str
+    references: tuple[str, ...] = ()
+    expected: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Questions:
     """What a case asks and expects.
 
     Args:
-        turns: Input and references of each turn. In place of an input that is empty stand the case's variables: a
-            prompt is filled from them.
+        turns: Each turn.
+        expected: What the case expects as a whole: of its last turn, and what is of no turn.
         place: The case's place in the client's dataset, where it was uploaded in another order; None where it was not.
     """
 
-    turns: Sequence[tuple[str, tuple[str, ...]]]
+    turns: Sequence[AskedTurn]
+    expected: Mapping[str, Any] = field(default_factory=dict)
     place: int | None = None
 
 
@@ -290,12 +308,16 @@ def read_questions(connection: sa.Connection, run_id: str, indexes: Sequence[int
 
 
 def _questions(text: str) -> Questions:
-    unreadable = Questions([("", ())])  # its row says what is wrong
+    unreadable = Questions([AskedTurn("")])  # its row says what is wrong
     try:
         case = json.loads(text)
         variables = case.get("variables")
         instead = json_text(variables) if variables else ""  # as filters search for it
-        turns = [(turn.get("input") or instead, tuple(turn.get("references", ()))) for turn in case["turns"]]
+        turns = [
+            AskedTurn(turn.get("input") or instead, tuple(turn.get("references", ())), expected_of_turn(turn))
+            for turn in case["turns"]
+        ]
+        expected = expected_of_case(case)
     except _UNREADABLE:
         return unreadable
-    return Questions(turns, case.get("place")) if turns else unreadable
+    return Questions(turns, expected, case.get("place")) if turns else unreadable

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from assay.model.run import CaseResult, RowAttempt, StateChange
     from assay.model.scope import Scope
     from assay.v1 import orchestrator_pb2 as pb
-    from assay_orchestrator.store.datasets import Questions
+    from assay_orchestrator.store.datasets import AskedTurn, Questions
     from assay_orchestrator.store.found_rows import Position, RowQuery
 
 _CUT_CHARS = 200
@@ -122,23 +122,27 @@ def _complete(connection: sa.Connection, run_id: str, rows: Sequence[CaseResult]
 
 
 def _completed(row: CaseResult, questions: Questions, answers: Sequence[AgentResponse]) -> CaseResult:
-    question, references = questions.turns[-1]
-    last = answers[-1] if answers else None
-    row = dataclasses.replace(row, response=last, input=question, references=references, place=questions.place)
+    asked = questions.turns[-1]
+    row = dataclasses.replace(
+        row,
+        response=answers[-1] if answers else None,
+        input=asked.input,
+        references=asked.references,
+        place=questions.place,
+        expected=questions.expected,
+    )
     return row if len(questions.turns) == 1 else dataclasses.replace(row, turns=_turns(row, questions.turns, answers))
 
 
-def _turns(
-    row: CaseResult, questions: Sequence[tuple[str, Sequence[str]]], answers: Sequence[AgentResponse]
-) -> list[TurnResult]:
+def _turns(row: CaseResult, questions: Sequence[AskedTurn], answers: Sequence[AgentResponse]) -> list[TurnResult]:
     """Return the turns of a conversation, those that no longer fit in a message with the row without their texts."""
     room = MAX_PAGE_BYTES - result_to_wire(row).ByteSize()
     turns = []
-    for (question, references), answer in itertools.zip_longest(questions, answers[: len(questions)]):
-        turn = TurnResult(question, references, answer)
+    for asked, answer in itertools.zip_longest(questions, answers[: len(questions)]):
+        turn = TurnResult(asked.input, asked.references, answer, expected=asked.expected)
         size = turn_to_wire(turn).ByteSize()
         if size > room:
-            turn = TurnResult(question[:_CUT_CHARS], left_out=True)
+            turn = TurnResult(asked.input[:_CUT_CHARS], left_out=True)
             size = turn_to_wire(turn).ByteSize()
         room -= size
         turns.append(turn)

@@ -121,7 +121,8 @@ const assayCase = (() => {
     row(row, detail, repeats) {
       return [
         detail.reason === null ? null : element("p", {class: "reason"}, this.write.inline(detail.reason)),
-        ...(detail.turns === undefined ? this.exchange(detail) : this.conversation(detail)),
+        ...(detail.turns === undefined
+          ? this.exchange(detail) : [...this.conversation(detail), ...this.expected(detail.expected)]),
         this.scores(detail.scores, repeats.length > 1 ? this.ranges(repeats) : new Map()),
         ...this.response(detail.response),
         section("Timing", pairs([
@@ -148,7 +149,12 @@ const assayCase = (() => {
           ? "The differences are not marked: the texts repeat themselves too much."
           : "Underlined words are not in the other text."),
         others.length ? section("Other references", ...others.map((text) => this.write.block(text))) : null,
+        ...this.expected(detail.expected),
       ];
+    }
+
+    expected(parts) {
+      return parts.map(([name, text]) => section(name[0].toUpperCase() + name.slice(1), this.write.block(text)));
     }
 
     conversation(detail) {

@@ -7,6 +7,8 @@ import unicodedata
 from typing import TYPE_CHECKING, Any
 
 from assay.filters.row_filter import RowOutcome
+from assay.metrics.core.explanations import message_of
+from assay.reports.expected_text import expected_parts
 from assay.reports.formats.html.word_diff import differences
 from assay.reports.row_outcome import outcome_of
 from assay.text.unsafe_text import escaped
@@ -85,6 +87,9 @@ def _detail(row: Mapping[str, Any], limit: int) -> dict[str, Any]:
         # Of the texts as the page has them.
         found["differences"] = differences(cut_text(answer, limit)[0], cut_text(references[0], limit)[0])
     if row.get("turns"):
+        of_turn = row["turns"][-1].get("expected") or {}
+        of_case = {name: value for name, value in (row.get("expected") or {}).items() if name not in of_turn}
+        found["expected"] = _expected(of_case, limit)
         found["turns"] = [{**_exchange(turn, limit), "left_out": turn.get("left_out", False)} for turn in row["turns"]]
     return found
 
@@ -95,6 +100,7 @@ def _exchange(part: Mapping[str, Any], limit: int) -> dict[str, Any]:
         "question": _text(part["question"], limit),
         "answer": _text(part["answer"], limit),
         "references": [_text(one, limit) for one in part["references"]],
+        "expected": _expected(part.get("expected") or {}, limit),
         "status": part["status"],
         "latency_ms": part.get("latency_ms"),
         "scores": {name: _score(score, limit) for name, score in part["scores"].items()},
@@ -102,10 +108,15 @@ def _exchange(part: Mapping[str, Any], limit: int) -> dict[str, Any]:
     }
 
 
+def _expected(expected: Mapping[str, Any], limit: int) -> list[tuple[str, Text | None]]:
+    return [(name, _text(text, limit)) for name, text in expected_parts(expected)]
+
+
 def _score(score: Mapping[str, Any], limit: int) -> dict[str, Any]:
     detail = score["detail"]
     rest = {key: value for key, value in detail.items() if key not in ("reasoning", "message")}
-    said = detail.get("message") or (score["reason"] or "").replace("_", " ") or None
+    # Documents of older versions have the sentence in the detail.
+    said = score.get("message") or message_of(score["reason"] or "", detail) or None
     return {
         "value": score["value"],
         "status": score["status"],

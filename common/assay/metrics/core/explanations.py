@@ -1,0 +1,157 @@
+"""Why a score fails, in a sentence that has what was expected beside what came.
+
+A metric may have `explain(row, score)`, which returns the sentence for one of its rows that fails; for others the value
+and its threshold make one. It stands in the score's `detail.message`, and beside it the stable word `reason`. Texts in
+it are short and clean: reports, `results.json` and `assay runs show --case` have them whole.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from assay.model.agent_response import AgentStatus
+from assay.model.run import ScoreStatus
+from assay.statistics.thresholds import TOLERANCE, text_apart
+from assay.text.unsafe_text import shorten
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from assay.metrics.core.score import Metric, Row
+    from assay.model.agent_response import Source
+    from assay.model.run import Score
+
+MAX_MESSAGE_CHARS = 600
+_TEXT_CHARS = 80
+_BEFORE_CHARS = 20  # of what two long texts have in common, where they part
+_MOST_NAMED = 5
+_MOST_REASONING_CHARS = 300
+
+_SENTENCES: Mapping[str, str] = {
+    "agent_error": "the agent failed, so there is no answer to score",
+    "aggregate_only": "the metric has a value for the run and none for a row",
+    "calls_not_reported": "the answer does not report its tool calls",
+    "cold_call": "the first, cold call is left out",
+    "embedder_unavailable": "the embedder was not available",
+    "embedding_missing": "the embedder returned no vector for the answer or the reference",
+    "empty_output": "the answer is empty",
+    "invalid_cost": "the cost that the answer reports is negative or too large",
+    "invalid_latency": "the measured latency is negative or not finite",
+    "invalid_tokens": "the answer reports more tokens than are possible",
+    "invalid_vector": "the embedder returned a vector without a direction",
+    "invalid_verdict": "the judge's reply is not a valid verdict",
+    "metric_failed": "the metric raised an error; the log of the orchestrator has the traceback",
+    "missing_input": "the row lacks a number that the formula reads",
+    "no_assertions": "the case has no checks",
+    "no_embedder": "no embedder was asked",
+    "no_expected_sources": "the case names no expected sources",
+    "no_expected_tools": "the case names no expected tools",
+    "no_function_value": "no client computed the function",
+    "no_latency": "no latency was measured",
+    "no_price": "the answer reports no cost, and the metric has no prices",
+    "no_reference": "the case has no reference",
+    "no_tokens": "the answer does not report its tokens",
+    "no_verdict": "the row has no verdict of a judge",
+    "not_applicable": "the function returned no value for this row",
+    "not_finite": "the value is not finite",
+    "scoring_memory": "scoring the row needs more memory than it may have",
+    "several_verdicts": "the judge's reply holds several verdicts",
+    "texts_too_long": "answer and reference are too long to compare",
+    "too_few_judges": "fewer than two judges gave a valid verdict",
+    "unanswerable": "the question cannot be answered",
+}
+
+
+def explained(metric: Metric, row: Row, score: Score) -> Score:
+    """Return the score; of one that fails, with the sentence on why."""
+    fails = score.passed is False or (score.status is ScoreStatus.SCORED and score.reason)
+    if not fails or "message" in score.detail or row.response.status is AgentStatus.ERROR:
+        return score
+    explain = getattr(metric, "explain", None)
+    said = explain(row, score) if explain is not None else ""
+    said = said or threshold_sentence(score, metric.info.unit)
+    return dataclasses.replace(score, detail={**score.detail, "message": said[:MAX_MESSAGE_CHARS]}) if said else score
+
+
+def score_message(score: Score) -> str:
+    """Return why a score fails or has no value as a sentence, untrusted; empty for a score without a complaint."""
+    return message_of(score.reason, score.detail) or ("" if score.passed is not False else threshold_sentence(score))
+
+
+def message_of(reason: str, detail: Mapping[str, Any]) -> str:
+    """Return the sentence for the reason of a score: the one that it came with, else that of the word."""
+    return str(detail.get("message") or "") or _SENTENCES.get(reason) or reason.replace("_", " ")
+
+
+def threshold_sentence(score: Score, unit: str = "") -> str:
+    """Return how a value misses its threshold; empty without either."""
+    value, threshold = score.value, score.detail.get("threshold")
+    if value is None or threshold is None:
+        return ""
+    what = f" {unit}" if unit in ("s", "tokens", "USD") else ""
+    if abs(value - threshold) <= TOLERANCE:
+        return f"{value:g}{what} is not more than {threshold:g}{what}"
+    side = "below" if value < threshold else "above"
+    return f"{text_apart(value, [threshold], 3)}{what} is {side} the threshold of {threshold:g}{what}"
+
+
+def with_reasoning(score: Score, sentence: str) -> str:
+    """Return a sentence on a score, and what its judge or function says of the row."""
+    said = shorten(str(score.detail.get("reasoning") or "")[:MAX_MESSAGE_CHARS], _MOST_REASONING_CHARS)
+    return ": ".join(filter(None, (sentence, said)))
+
+
+def quoted(text: str, most: int = _TEXT_CHARS) -> str:
+    """Return a text in quotes, cut and clean."""
+    return f'"{shorten(text[: 4 * most], most)}"' if text.strip() else "(empty)"
+
+
+def differing(answer: str, expected: str) -> tuple[str, str]:
+    """Return two texts in quotes; long ones from shortly before the place where they differ."""
+    pairs = enumerate(zip(answer, expected, strict=False))
+    common = next((place for place, (one, other) in pairs if one != other), min(len(answer), len(expected)))
+    if common <= _TEXT_CHARS // 2:
+        return quoted(answer), quoted(expected)
+    start = common - _BEFORE_CHARS
+    return quoted(f"…{answer[start:]}"), quoted(f"…{expected[start:]}")
+
+
+def answer_sentence(answer: str, references: Sequence[str]) -> str:
+    """Return that an answer is none of its references, with the texts."""
+    if not answer.strip():
+        return f"the answer is empty; the reference is {quoted(references[0])}"
+    shown, expected = differing(answer, references[0])
+    if len(references) == 1:
+        return f"the answer is {shown}, the reference {expected}"
+    others = ", ".join(map(quoted, references[:_MOST_NAMED]))
+    return f"the answer {quoted(answer)} is none of the {len(references):,} references: {others}"
+
+
+def count_of(count: float, noun: str) -> str:
+    """Return a number of things, e.g. "1 time" or "3 times"."""
+    return f"{count:g} {noun}" if count == 1 else f"{count:,g} {noun}s"
+
+
+def listed(names: Iterable[str]) -> str:
+    """Return names with commas between, at most five of them."""
+    found = list(names)
+    shown = [shorten(name[: 4 * _TEXT_CHARS], _TEXT_CHARS) for name in found[:_MOST_NAMED]]
+    more = len(found) - _MOST_NAMED
+    return ", ".join(shown) + (f" and {more:,} more" if more > 0 else "")
+
+
+def retrieved_sentence(expected: Iterable[str], sources: tuple[Source, ...], k: int | None) -> str:
+    """Return that none of the expected sources is among those retrieved, with the names of both."""
+    due = f"none of the expected sources ({listed(expected)})"
+    if not sources:
+        return f"nothing was retrieved, so {due} is there"
+    counted = sources[:k]
+    first = f"first {len(counted):,} of {len(sources):,}" if len(counted) < len(sources) else f"{len(sources):,}"
+    return f"{due} is among the {first} retrieved ({listed(map(source_name, counted))})"
+
+
+def source_name(source: Source) -> str:
+    """Return what a source is called: its title, else its address, else its id."""
+    return source.title or source.uri or source.id or "without a name"
