@@ -84,9 +84,11 @@ def test_an_unknown_kind_of_error_is_an_error_all_the_same(kind: object) -> None
 
 def test_unknown_names_are_kept_as_metadata() -> None:
     """Fields that an answer does not have go to metadata; those of a source to the source's."""
-    response = response_from_json({"text": "t", "trace": {"id": 1}, "metadata": {"a": 1}, "sources": [{"page": 3}]})
+    response = response_from_json(
+        {"text": "t", "trace": {"id": 1}, "metadata": {"a": 1}, "sources": [{"id": 1, "page": 3}]}
+    )
     assert response.metadata == {"a": 1, "trace": {"id": 1}}
-    assert response.sources == (Source(metadata={"page": 3}),)
+    assert response.sources == (Source("1", metadata={"page": 3}),)
 
 
 def test_tool_calls_take_values_or_json_texts() -> None:
@@ -151,7 +153,7 @@ def test_a_scalar_text_is_written_as_text(value: object) -> None:
         ({"sql": "select 1", "data_rows": 1, "insights": "One."}, "its fields are 'sql', 'data_rows', 'insights'"),
         ({"usage": {"prompt_tokens": "many"}}, "usage.prompt_tokens"),
         ({"t" * 100: 1, 5: 2}, "'text'"),
-        ({"sources": [{"page": float("nan")}]}, "sources[0].metadata"),
+        ({"sources": [{"id": 1, "page": float("nan")}]}, "sources[0].metadata"),
         ({"attempts": [3]}, "attempts[0]"),
     ],
 )
@@ -208,6 +210,154 @@ def test_usage_may_have_other_names() -> None:
     )
     of_responses = {"input_tokens": 3, "prompt_tokens": 7, "input_tokens_details": {"cached_tokens": 1}}
     assert response_from_json({"text": "t", "usage": of_responses}).usage == Usage(input_tokens=3, cache_read_tokens=1)
+
+
+@pytest.mark.parametrize(
+    ("usage", "read"),
+    [
+        ({"input_tokens": 9, "cache_read_input_tokens": 1000, "cache_creation_input_tokens": 200, "output_tokens": 50},
+         Usage(1209, 50, None, 1000, 200)),  # Anthropic
+        ({"inputTokens": 4, "outputTokens": 354, "totalTokens": 2145, "cacheReadInputTokens": 1787},
+         Usage(1791, 354, 2145, 1787)),  # Bedrock
+        ({"input_tokens": 100, "output_tokens": 10, "total_tokens": 110, "input_token_details": {"cache_read": 80},
+          "output_token_details": {"reasoning": 3}}, Usage(100, 10, 110, 80, reasoning_tokens=3)),  # LangChain
+        ({"input_tokens": 100, "output_tokens": 10, "input_token_details": {
+            "cache_creation": 0, "ephemeral_5m_input_tokens": 20, "ephemeral_1h_input_tokens": 30}},
+         Usage(100, 10, cache_write_tokens=50)),  # LangChain, of Anthropic
+        ({"prompt_tokens": 100, "completion_tokens": 10, "prompt_cache_hit_tokens": 60, "prompt_cache_miss_tokens": 40},
+         Usage(100, 10, None, 60)),  # DeepSeek
+        ({"prompt_tokens": 1209, "completion_tokens": 50, "total_tokens": 1259, "cache_read_input_tokens": 1000,
+          "prompt_tokens_details": {"cached_tokens": 1000}}, Usage(1209, 50, 1259, 1000)),  # LiteLLM
+        ({"prompt_tokens": 9, "completion_tokens": 50, "total_tokens": 1059,
+          "prompt_tokens_details": {"cached_tokens": 1000}}, Usage(1009, 50, 1059, 1000)),  # beside
+        ({"prompt_tokens": 1000, "completion_tokens": 10, "total_tokens": 6010,
+          "completion_tokens_details": {"reasoning_tokens": 5000}},
+         Usage(1000, 5010, 6010, reasoning_tokens=5000)),  # xAI
+        ({"promptTokenCount": 40, "toolUsePromptTokenCount": 2, "candidatesTokenCount": 10, "thoughtsTokenCount": 5,
+          "totalTokenCount": 57, "cachedContentTokenCount": 30}, Usage(42, 15, 57, 30, reasoning_tokens=5)),  # Gemini
+        ({"prompt_token_count": 40, "candidates_token_count": 15, "thoughts_token_count": 5, "total_token_count": 55},
+         Usage(40, 15, 55, reasoning_tokens=5)),  # Google ADK through LiteLLM
+        ({"prompt_eval_count": 26, "eval_count": 290}, Usage(26, 290)),  # Ollama
+        ({"inputTokens": 20, "outputTokens": 5, "totalTokens": 25, "cachedInputTokens": 8, "reasoningTokens": 2},
+         Usage(20, 5, 25, 8, reasoning_tokens=2)),  # Vercel's AI SDK
+        ({"inputTokens": {"total": 20, "cacheRead": 8}, "outputTokens": {"total": 5}}, Usage(20, 5, None, 8)),
+        ({"billed_units": {"input_tokens": 5, "output_tokens": 4}, "tokens": {"input_tokens": 71, "output_tokens": 9}},
+         Usage(71, 9)),  # Cohere
+        ({"request_tokens": 7, "response_tokens": 3, "total_tokens": 10}, Usage(7, 3, 10)),  # pydantic-ai
+        ({"a": {"input_tokens": 1, "output_tokens": 2}, "b": {"prompt_tokens": 3, "completion_tokens": 4}},
+         Usage(4, 6)),  # by model
+        ({"input_tokens": 0, "output_tokens": 0, "prompt_tokens": 11, "completion_tokens": 2}, Usage(11, 2)),
+        ({"input_tokens": 10, "output_tokens": 5, "total_tokens": 45}, Usage(10, 5, 45)),  # our own names, as they are
+    ],
+)  # fmt: skip
+def test_usage_of_providers_and_frameworks(usage: dict[str, Any], read: Usage) -> None:
+    """Cached tokens are part of the input and thoughts part of the output, wherever a service counts them."""
+    response = response_from_json({"text": "t", "usage": usage})
+    assert (response.usage, response.metadata) == (read, {})
+    assert response_from_json(response_to_json(response)) == response
+
+
+@pytest.mark.parametrize("key", ["usage_metadata", "usageMetadata", "token_usage", "tokenUsage"])
+def test_usage_may_be_a_field_of_another_name(key: str) -> None:
+    """Other fields of these names that are no mapping stay in the metadata."""
+    assert response_from_json({"text": "t", key: {"input_tokens": 1, "output_tokens": 2}}).usage == Usage(1, 2)
+    assert response_from_json({"text": "t", key: "none"}).metadata == {key: "none"}
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        {"name": "f", "arguments": '{"q": "a"}'},
+        {"id": "c1", "type": "function", "function": {"name": "f", "arguments": '{"q": "a"}'}},  # OpenAI
+        {"function": {"name": "f", "arguments": {"q": "a"}}},  # Ollama
+        {"type": "function_call", "id": "fc", "call_id": "c1", "name": "f", "arguments": '{"q": "a"}'},  # Responses
+        {"type": "tool_use", "id": "c1", "name": "f", "input": {"q": "a"}, "caller": {"type": "direct"}},  # Anthropic
+        {"name": "f", "args": {"q": "a"}, "id": "c1", "type": "tool_call"},  # LangChain
+        {"functionCall": {"name": "f", "args": {"q": "a"}}},  # Gemini
+        {"toolUse": {"toolUseId": "c1", "name": "f", "input": {"q": "a"}}},  # Bedrock
+        {"type": "tool-call", "toolCallId": "c1", "toolName": "f", "input": {"q": "a"}},  # Vercel's AI SDK
+        {"tool_name": "f", "arguments": {"q": "a"}, "id": None, "extra": None},  # Haystack
+        {"tool_id": "c1", "tool_name": "f", "tool_kwargs": {"q": "a"}},  # LlamaIndex
+        {"part_kind": "tool-call", "tool_name": "f", "args": '{"q": "a"}', "tool_call_id": "c1"},  # pydantic-ai
+        {"tool": "f", "tool_input": {"q": "a"}, "log": "…"},  # LangChain's actions
+        {"name": "f", "parameters": {"q": "a"}},  # Cohere, Llama
+        {"name": "f", "input_parameters": {"q": "a"}},  # DeepEval
+    ],
+)
+def test_calls_of_tools_as_others_write_them(call: dict[str, Any]) -> None:
+    """The name, the arguments and the id are found in all of them."""
+    (read,) = response_from_json({"tool_calls": [call]}).tool_calls or ()
+    assert (read.name, json.loads(read.arguments_json), read.id in ("", "c1")) == ("f", {"q": "a"}, True)
+
+
+@pytest.mark.parametrize(
+    ("call", "read"),
+    [
+        ({"name": "f", "arguments": ""}, ToolCall("f")),
+        ({"name": "f", "arguments": "not JSON"}, ToolCall("f", arguments_json='"not JSON"')),
+        ({"name": "f", "args": {}, "output": "42"}, ToolCall("f", arguments_json="{}", result_json='"42"')),
+        ({"name": "f", "error": "down"}, ToolCall("f", result_json='"down"', is_error=True)),
+        ({"name": "f", "result": 1, "error": None, "status": "error"}, ToolCall("f", result_json="1", is_error=True)),
+        ({"name": "f", "error": False, "metadata": {"a": 1}}, ToolCall("f")),
+    ],
+)
+def test_results_and_errors_of_tools(call: dict[str, Any], read: ToolCall) -> None:
+    """Arguments that are no JSON stay a text; a call may say in several ways that it failed."""
+    assert response_from_json({"tool_calls": [call]}).tool_calls == (read,)
+
+
+@pytest.mark.parametrize(
+    ("source", "read"),
+    [
+        ({"url": "https://x/Tides"}, Source(uri="https://x/Tides")),
+        ({"title": None, "link": "https://x/Tides"}, Source(uri="https://x/Tides")),
+        ({"source": "tides.pdf", "page": 3}, Source(uri="tides.pdf", metadata={"page": 3})),
+        ({"name": "Tides", "document_id": 7}, Source("7", "Tides")),
+        ({"page_content": "High.", "metadata": {"source": "tides.pdf"}},
+         Source(uri="tides.pdf", content="High.", metadata={"source": "tides.pdf"})),  # LangChain
+        ({"node": {"id_": "n1", "text": "High.", "metadata": {"file_name": "tides.pdf"}}, "score": 0.5},
+         Source("n1", "tides.pdf", content="High.", score=0.5,
+                metadata={"node": {"id_": "n1", "text": "High.", "metadata": {"file_name": "tides.pdf"}}})),
+        ({"web": {"uri": "https://x/", "title": "X"}},
+         Source("", "X", "https://x/", metadata={"web": {"uri": "https://x/", "title": "X"}})),  # Gemini
+        ({"document": "High tide.\nLow tide."}, Source(content="High tide.\nLow tide.")),
+        ({}, Source()),
+    ],
+)  # fmt: skip
+def test_sources_as_others_write_them(source: dict[str, Any], read: Source) -> None:
+    """What names a source is found under the usual names, in its document and its metadata too."""
+    assert response_from_json({"text": "t", "sources": [source]}).sources == (read,)
+
+
+def test_passages_and_calls_under_other_names() -> None:
+    """A list of texts is what was retrieved, one of another kind stays in the metadata."""
+    found = response_from_json({"answer": "t", "contexts": ["High."], "toolCalls": [{"name": "f"}], "citations": ["A"]})
+    assert found == AgentResponse(
+        text="t", retrieved=(Source(content="High."),), tool_calls=(ToolCall("f"),), sources=(Source(title="A"),)
+    )
+    assert response_from_json({"text": "t", "contexts": 3, "citations": [1]}).metadata == {
+        "contexts": 3, "citations": [1],
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("part", "said"),
+    [
+        (
+            {"tool_calls": [{"f": {"room": "hall"}}]},
+            "tool_calls[0].name is missing; its fields are 'f'",
+        ),
+        ({"tool_calls": [{"name": "f", "payload": {"q": 1}}]}, "tool_calls[0].arguments is missing: rename 'payload'"),
+        ({"tool_calls": [{"name": "f", "data": '{"q": 1}'}]}, "tool_calls[0].arguments is missing: rename 'data'"),
+        ({"sources": [{"page": 3, "title": None}]}, "sources[0] has no name: its fields are 'page';"),
+        ({"contexts": [{"rank": 1}]}, "contexts[0] has no name: its fields are 'rank';"),
+    ],
+)
+def test_a_part_under_unknown_names_is_malformed(part: dict[str, Any], said: str) -> None:
+    """It would be scored as 0 without a word: the message names the fields that there are."""
+    with pytest.raises(MalformedAnswerError) as problem:
+        response_from_json({"text": "t", **part})
+    assert str(problem.value).startswith(said)
 
 
 def test_what_no_store_takes_is_replaced_everywhere() -> None:

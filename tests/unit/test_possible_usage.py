@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+import assay
 from assay.identity.quotas import MAX_AMOUNT, nano_from_usd
 from assay.model.agent_response import AgentResponse, Usage
 from assay.model.model_price import ModelPrice
@@ -69,6 +70,30 @@ def test_a_count_of_a_provider_that_cannot_be_is_not_known() -> None:
     counts: dict[str, Any] = dict.fromkeys(("total", "cache_read", "cache_write", "reasoning"))
     assert token_usage(input=MAX_TOKENS + 1, output=3, **counts) == TokenUsage(output=3)
     assert token_usage(input=2**62, output=2**62, **counts) is None
+
+
+@pytest.mark.parametrize(
+    ("usage", "tokens", "cost"),
+    [
+        ({"input_tokens": 0, "output_tokens": 0}, "usage says 0", "usage says 0"),
+        ({"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 40}, 40, "usage says 0"),
+        ({"total_tokens": 40}, 40, "usage has total_tokens alone"),
+        ({"tok_in": 10, "tok_out": 5}, "not read (tok_in, tok_out)", "not read (tok_in, tok_out)"),
+        ({"input_tokens": 10, "made": 5}, "not read (made)", "not read (made)"),
+        ({"input_tokens": 10, "output_tokens": 5, "queue_time": 0.1}, 15, 0.000105),
+        ({"input_tokens": 0, "output_tokens": 0, "cost_usd": 0.5}, "usage says 0", 0.5),
+        ({}, "", ""),
+    ],
+)
+def test_tokens_that_were_not_counted_are_skipped(usage: dict[str, Any], tokens: Any, cost: Any) -> None:
+    """They are never free, and the message says what the usage has instead."""
+    for metric, prices, due in (("tokens", {}, tokens), ("cost", {"input_price": 3, "output_price": 15}, cost)):
+        score = assay.score(metric, {"text": "x", "usage": usage}, **prices)
+        if isinstance(due, str):
+            assert (score.value, score.reason) == (None, "no_tokens")
+            assert due in score.detail.get("message", "")
+        else:
+            assert score.value == pytest.approx(due)
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from assay.errors import SetupError
 from assay.local.install_hint import install_hint
 from assay.metrics.combined_score import tokens_used
+from assay.model.possible_usage import counted_parts
 from assay.reports.metric_text import units_of
 
 if TYPE_CHECKING:
@@ -42,8 +43,8 @@ def row_record(row: CaseResult) -> dict[str, Any]:
         "latency_ms": row.latency_ms,
         "started_at": row.started_at or None,
         "duration_ms": row.duration_ms,
-        "input_tokens": usage.input_tokens if usage is not None else None,
-        "output_tokens": usage.output_tokens if usage is not None else None,
+        "input_tokens": counted_parts(usage)[0],
+        "output_tokens": counted_parts(usage)[1],
         "total_tokens": tokens_used(usage),
         "cost_usd": usage.cost_usd if usage is not None else None,
     }

@@ -23,7 +23,7 @@ from assay.metrics.core.score import not_computed, scored
 from assay.metrics.core.source_matching import first_match, matching_work, usable_sources
 from assay.metrics.core.turn_scores import turn_details
 from assay.model.agent_response import AgentStatus
-from assay.model.possible_usage import possible_tokens
+from assay.model.possible_usage import counted_parts, possible_tokens
 from assay.model.run import Score, ScoreStatus
 from assay.statistics.exact_sum import ExactSum
 
@@ -85,10 +85,10 @@ def tokens_used(usage: Usage | None) -> int | None:
     """Return all tokens of an answer, input and output; None where they were not counted."""
     if usage is None:
         return None
-    total = usage.total_tokens
-    if total is None and usage.input_tokens is not None and usage.output_tokens is not None:
-        total = usage.input_tokens + usage.output_tokens
-    return total if total is not None and total > 0 else None
+    if usage.total_tokens:
+        return usage.total_tokens
+    given, made = counted_parts(usage)
+    return None if given is None or made is None else given + made
 
 
 class CombinedScore:

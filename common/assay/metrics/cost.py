@@ -4,7 +4,8 @@
            (plain · p_in + cache_read · p_in · r + cache_write · p_in · w + output · p_out) / 10^6
 
 Prices are per million tokens. Cached tokens are part of input_tokens, so plain = input_tokens - cache_read -
-cache_write. Without a reported cost and without prices or tokens the row is skipped, never 0. A cost that is
+cache_write. Without a reported cost and without prices or tokens the row is skipped, never 0: usage of 0 input and
+0 output tokens was not counted. A cost that is
 negative or above a million dollars is an error. An agent error costs what it reports. The aggregate is the mean;
 the detail has the sum. A threshold is the most that a row may cost, and that the mean may be.
 """
@@ -16,8 +17,9 @@ from typing import TYPE_CHECKING, Any
 from assay.metrics.core.fold import MeanFold
 from assay.metrics.core.info import MetricInfo, Parameter
 from assay.metrics.core.score import not_computed, scored_by_threshold
+from assay.metrics.core.uncounted_tokens import why_uncounted
 from assay.model.model_price import ModelPrice
-from assay.model.possible_usage import possible_cost
+from assay.model.possible_usage import counted_parts, possible_cost
 from assay.model.run import Score, ScoreStatus
 
 if TYPE_CHECKING:
@@ -67,13 +69,12 @@ def cost_usd(
         cache_read_ratio: Price of a token read from a cache, by the input price.
         cache_write_ratio: Price of a token written to one, by the input price.
     """
-    if usage.input_tokens is None or usage.output_tokens is None:
-        return None
+    given, made = counted_parts(usage)
     read, written = usage.cache_read_tokens or 0, usage.cache_write_tokens or 0
-    if usage.input_tokens < read + written:
+    if given is None or made is None or given < read + written:
         return None
     price = ModelPrice(input_price, output_price, cache_read_ratio, cache_write_ratio)
-    return float(price.dollars(usage.input_tokens, usage.output_tokens, cache_read=read, cache_write=written))
+    return float(price.dollars(given, made, cache_read=read, cache_write=written))
 
 
 class Cost:
@@ -109,8 +110,10 @@ class Cost:
 
     def _skipped(self, reason: str, row: Row) -> Score:
         """Return the score of a row without a cost; it says where the agent reports one that is not read."""
-        is_misplaced = "cost_usd" in row.response.metadata
-        detail = {"message": f"{reason.replace('_', ' ')}: {_MISPLACED}"} if is_misplaced else {}
+        message = why_uncounted(row.response, parts=True) if reason == "no_tokens" else ""
+        if "cost_usd" in row.response.metadata:
+            message = f"{reason.replace('_', ' ')}: {_MISPLACED}"
+        detail = {"message": message} if message else {}
         return Score(self.name, ScoreStatus.SKIPPED, reason=reason, detail=detail)
 
     def aggregate(self) -> _Fold:

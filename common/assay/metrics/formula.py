@@ -38,7 +38,7 @@ from assay.metrics.core.score import not_computed, scored_by_threshold
 from assay.metrics.expression.expression_nodes import EvaluationError
 from assay.metrics.expression.expressions import FUNCTIONS, WORDS, parse_expression
 from assay.model.agent_response import AgentStatus
-from assay.model.possible_usage import MAX_COST_USD, MAX_TOKENS
+from assay.model.possible_usage import MAX_COST_USD, MAX_TOKENS, counted_parts
 from assay.model.run import Score, ScoreStatus
 from assay.parsing.names import nearest
 
@@ -75,8 +75,8 @@ FLAGS: Mapping[str, Callable[[AgentResponse], bool]] = {
 FIELDS: Mapping[str, Callable[[AgentResponse], float | None]] = {
     "latency_ms": lambda response: response.latency_ms,
     "latency_s": lambda response: None if response.latency_ms is None else response.latency_ms / 1000,
-    "input_tokens": lambda response: response.usage.input_tokens if response.usage is not None else None,
-    "output_tokens": lambda response: response.usage.output_tokens if response.usage is not None else None,
+    "input_tokens": lambda response: counted_parts(response.usage)[0],
+    "output_tokens": lambda response: counted_parts(response.usage)[1],
     "total_tokens": lambda response: tokens_used(response.usage),
     "cost_usd": lambda response: response.usage.cost_usd if response.usage is not None else None,
     "data_rows": lambda response: response.data_rows,

@@ -16,7 +16,8 @@ from assay.metrics.combined_score import tokens_used
 from assay.metrics.core.fold import MeanFold
 from assay.metrics.core.info import MetricInfo, Parameter
 from assay.metrics.core.score import not_computed, scored_by_threshold
-from assay.model.possible_usage import possible_tokens
+from assay.metrics.core.uncounted_tokens import why_uncounted
+from assay.model.possible_usage import counted_parts, possible_tokens
 from assay.model.run import Score, ScoreStatus
 
 if TYPE_CHECKING:
@@ -64,8 +65,12 @@ class Tokens:
         usage = row.response.usage
         total = tokens_used(usage)
         if usage is None or total is None:
-            return Score(self.name, ScoreStatus.SKIPPED, reason="no_tokens")
-        known = {name: getattr(usage, name) for name in _BUCKETS if getattr(usage, name) is not None}
+            message = why_uncounted(row.response)
+            said = {"message": message} if message else {}
+            return Score(self.name, ScoreStatus.SKIPPED, reason="no_tokens", detail=said)
+        given, made = counted_parts(usage)
+        counts = {name: getattr(usage, name) for name in _BUCKETS} | {"input_tokens": given, "output_tokens": made}
+        known = {name: count for name, count in counts.items() if count is not None}
         detail = {"version": self.version, **known}
         if possible_tokens(total) is None:
             return not_computed(self.name, "invalid_tokens", decides=self._threshold is not None, **detail)

@@ -209,7 +209,7 @@ class ToolCalls:
             anywhere = matched(first, expected) if missing and self._trajectory in IN_ORDER else made
             wrong = complaint(
                 expected=expected,
-                called=[call.name for call in calls],
+                called=calls,
                 made=made,
                 anywhere=anywhere,
                 forbidden=forbidden,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import field
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from assay.model.agent_request import AgentRequest, Message
 from assay.model.response_fields import (
@@ -24,9 +24,22 @@ from assay.model.response_fields import (
     shown,
 )
 from assay.model.response_limits import MAX_TRACEBACK_CHARS
-from assay.model.response_text import USAGE_KEYS, find_text_key, missing_text
+from assay.model.response_names import (
+    PASSAGE_KEYS,
+    RETRIEVED_KEYS,
+    SOURCE_KEYS,
+    TOOL_CALL_KEYS,
+    call_parts,
+    fields_of,
+    source_parts,
+)
+from assay.model.response_text import find_text_key, missing_text
+from assay.model.usage_names import COST_KEYS, USAGE_KEYS, read_counts, unread_names
 from assay.parsing.names import kind_of
 from assay.records import dataclass
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
 
 __all__ = [
     "AgentError",
@@ -189,14 +202,19 @@ def error_response(kind: AgentErrorKind, message: str, **details: Any) -> AgentR
     return AgentResponse(status=AgentStatus.ERROR, error=AgentError(kind=kind, message=message[:4000], **details))
 
 
-_INT_FIELDS = ("input_tokens", "output_tokens", "total_tokens", "cache_read_tokens", "cache_write_tokens",
-               "reasoning_tokens", "requests")  # fmt: skip
-_RETRIEVED_NAMES = ("retrieved", "events", "retrieved_items")
-_STRUCTURED = ("output", "sql", "data_rows", "tool_calls", "sources", *_RETRIEVED_NAMES)
+_PARTS: Mapping[str, tuple[str, ...]] = {
+    "tool_calls": TOOL_CALL_KEYS,
+    "sources": SOURCE_KEYS,
+    "retrieved": (*RETRIEVED_KEYS, *PASSAGE_KEYS),
+    "usage": USAGE_KEYS,
+}
+"""The parts of an answer that other tools give other names, and these."""
+_OWN_PARTS = {"tool_calls", "sources", *RETRIEVED_KEYS, "usage"}
+_STRUCTURED = ("output", "sql", "data_rows", "tool_calls", "sources", "retrieved")
 """Fields that make an answer even without a text."""
-_KNOWN = {"status", "text", "error", "output", "sql", "data_rows", "tool_calls", "sources", "usage",
-          "latency_ms", "reported_latency_ms", "finish_reason", "model", "attempts", "metadata",
-          "time_to_first_token_ms", "cold", *_RETRIEVED_NAMES}  # fmt: skip
+_KNOWN = {"status", "text", "error", "output", "sql", "data_rows", "latency_ms", "reported_latency_ms",
+          "finish_reason", "model", "attempts", "metadata", "time_to_first_token_ms", "cold",
+          *_OWN_PARTS}  # fmt: skip
 
 
 def response_from_json(data: object) -> AgentResponse:
@@ -204,12 +222,13 @@ def response_from_json(data: object) -> AgentResponse:
 
     Args:
         data: A string (the answer's text) or a mapping with the names of `AgentResponse`. Its text may stand under
-            any of `TEXT_KEYS`. `events` and `retrieved_items` are read as `retrieved`; a source may be a string
-            (its title); an `error` may be a string (its message); `usage` may have OpenAI's names. Unknown names
-            go to `metadata`.
+            any of `TEXT_KEYS`; calls of tools, sources, what was retrieved and usage may have the names of
+            `assay.model.response_names` and `assay.model.usage_names`. A source may be a string (its title), and so
+            may an `error` (its message). Unknown names go to `metadata`, and so does a usage that is not read.
 
     Raises:
-        MalformedAnswerError: `data` has another shape, or no text; the message names the field, or those there are.
+        MalformedAnswerError: `data` has another shape, or no text, or a part that holds something has no known name;
+            the message names the field, or those there are.
     """
     if isinstance(data, str):
         return AgentResponse(text=as_text(data, "text"))
@@ -220,8 +239,12 @@ def response_from_json(data: object) -> AgentResponse:
     if status is AgentStatus.ERROR and error is None:
         error = AgentError(AgentErrorKind.RAISED, "the agent reported status error without saying why")
     text_key = find_text_key(data)
-    unknown = {key: value for key, value in data.items() if key not in _KNOWN and key != text_key}
+    keys = {part: _part_key(data, part) for part in _PARTS}
+    unknown = {key: data[key] for key in data if key not in _KNOWN and key != text_key and key not in keys.values()}
+    usage = _usage(data.get(keys["usage"]), keys["usage"])
     metadata = {**as_mapping(data.get("metadata"), "metadata"), **{str(key): value for key, value in unknown.items()}}
+    if (unread := _unread_usage(data.get(keys["usage"]), usage)) is not None:
+        metadata.setdefault("usage", unread)  # a metric says which names it has
     response = AgentResponse(
         status=status,
         text=as_text(data[text_key], text_key) if text_key is not None else "",
@@ -229,10 +252,10 @@ def response_from_json(data: object) -> AgentResponse:
         output=json_value(data.get("output"), "output") if text_key != "output" else None,
         sql=as_text(data["sql"], "sql") if data.get("sql") is not None else None,
         data_rows=as_count(data.get("data_rows"), "data_rows"),
-        tool_calls=_tool_calls(data.get("tool_calls")),
-        sources=_sources(data.get("sources"), "sources") or (),
-        retrieved=next((_sources(data[name], name) for name in _RETRIEVED_NAMES if data.get(name) is not None), None),
-        usage=_usage(data.get("usage")),
+        tool_calls=_tool_calls(data.get(keys["tool_calls"]), keys["tool_calls"]),
+        sources=_sources(data.get(keys["sources"]), keys["sources"]) or (),
+        retrieved=_sources(data.get(keys["retrieved"]), keys["retrieved"]),
+        usage=usage,
         latency_ms=as_number(data.get("latency_ms"), "latency_ms"),
         reported_latency_ms=as_number(data.get("reported_latency_ms"), "reported_latency_ms"),
         finish_reason=as_text(data.get("finish_reason"), "finish_reason"),
@@ -242,7 +265,8 @@ def response_from_json(data: object) -> AgentResponse:
         time_to_first_token_ms=as_number(data.get("time_to_first_token_ms"), "time_to_first_token_ms"),
         cold=data.get("cold") is True,
     )
-    if text_key is None and status is AgentStatus.SUCCESS and not _is_structured(data, unknown):
+    structured = [keys.get(name, name) for name in _STRUCTURED]
+    if text_key is None and status is AgentStatus.SUCCESS and not _is_structured(data, structured, unknown):
         raise missing_text(data)
     return response
 
@@ -274,11 +298,28 @@ def response_to_json(response: AgentResponse) -> dict[str, Any]:
     return data
 
 
-def _is_structured(data: dict[Any, Any], unknown: dict[Any, Any]) -> bool:
+def _part_key(data: dict[Any, Any], part: str) -> str:
+    """Return the field that has a part of an answer; a name that is not Assay's own counts where it can be that."""
+    for key in _PARTS[part]:
+        value = data.get(key)
+        if value is not None and (key in _OWN_PARTS or _can_be(part, value)):
+            return key
+    return part
+
+
+def _can_be(part: str, value: object) -> bool:
+    if part == "usage":
+        return isinstance(value, dict)
+    return isinstance(value, list | tuple) and all(
+        isinstance(item, dict) or (isinstance(item, str) and part != "tool_calls") for item in value
+    )
+
+
+def _is_structured(data: dict[Any, Any], structured: Iterable[str], unknown: dict[Any, Any]) -> bool:
     """Return whether a mapping is an answer without a text; a text under an unknown name may be meant as its text."""
     if any(isinstance(value, str) and value for value in unknown.values()):
         return False
-    return any(data.get(name) is not None for name in _STRUCTURED)
+    return any(data.get(name) is not None for name in structured)
 
 
 def _fields(item: ToolCall | Source | Usage) -> dict[str, Any]:
@@ -341,71 +382,87 @@ def _attempt(value: object, index: int) -> Attempt:
     return Attempt(latency_ms=as_number(data.get("latency_ms"), f"attempts[{index}].latency_ms") or 0.0, error=error)
 
 
-def _tool_calls(value: object) -> tuple[ToolCall, ...] | None:
+def _tool_calls(value: object, where: str) -> tuple[ToolCall, ...] | None:
     if value is None:
         return None
-    return tuple(_tool_call(item, index) for index, item in enumerate(as_items(value, "tool_calls")))
+    return tuple(_tool_call(item, f"{where}[{index}]") for index, item in enumerate(as_items(value, where)))
 
 
-def _tool_call(value: object, index: int) -> ToolCall:
-    where = f"tool_calls[{index}]"
+def _tool_call(value: object, where: str) -> ToolCall:
     data = as_mapping(value, where)
-    name = as_text(data.get("name"), f"{where}.name")
+    call = call_parts(data)
+    name = as_text(call.name, f"{where}.name")
     if not name:
-        raise MalformedAnswerError(f"{where}.name is missing")
+        raise MalformedAnswerError(f"{where}.name is missing; its fields are {fields_of(data)}")
+    if call.unread and data.get("arguments_json") is None:
+        raise MalformedAnswerError(f"{where}.arguments is missing: rename {call.unread[0][:60]!r} if it has them")
     return ToolCall(
         name=name,
-        id=as_text(data.get("id"), f"{where}.id"),
-        arguments_json=_json_field(data, "arguments", where),
-        result_json=_json_field(data, "result", where),
-        is_error=data.get("is_error") is True,
+        id=as_text(call.id, f"{where}.id"),
+        arguments_json=_json_field(data, "arguments", call.arguments, f"{where}.{call.arguments_key}"),
+        result_json=_json_field(data, "result", call.result, f"{where}.result"),
+        is_error=call.is_error,
         duration_ms=as_number(data.get("duration_ms"), f"{where}.duration_ms"),
     )
 
 
-def _json_field(data: dict[str, Any], name: str, where: str) -> str:
+def _json_field(data: dict[str, Any], name: str, value: object, where: str) -> str:
     if data.get(f"{name}_json") is not None:
-        return as_text(data[f"{name}_json"], f"{where}.{name}_json")
-    if data.get(name) is None:
-        return ""
-    return json_text(data[name], f"{where}.{name}")
+        return as_text(data[f"{name}_json"], f"{where}_json")
+    return "" if value is None else json_text(value, where)
 
 
 def _sources(value: object, where: str) -> tuple[Source, ...] | None:
     if value is None:
         return None
-    return tuple(_source(item, f"{where}[{index}]") for index, item in enumerate(as_items(value, where)))
+    return tuple(
+        Source(content=clean_text(item))
+        if isinstance(item, str) and where in PASSAGE_KEYS
+        else _source(item, f"{where}[{index}]")
+        for index, item in enumerate(as_items(value, where))
+    )
 
 
 def _source(value: object, where: str) -> Source:
     if isinstance(value, str):
         return Source(title=as_text(value, where))
     data = as_mapping(value, where)
-    known = {"id", "title", "uri", "content", "score", "metadata"}
-    extra = {str(key): item for key, item in data.items() if key not in known}
+    as_mapping(data.get("metadata"), f"{where}.metadata")
+    for name in ("id", "title", "uri", *(() if isinstance(data.get("content"), dict) else ("content",))):
+        as_text(data.get(name), f"{where}.{name}")
+    as_number(data.get("score"), f"{where}.score")
+    parts = source_parts(data)
+    if parts.is_empty and any(item not in (None, "", [], {}) for key, item in data.items() if key != "metadata"):
+        raise MalformedAnswerError(
+            f"{where} has no name: its fields are {fields_of(data)}; write its title, uri, id or content"
+        )
+    own = {"id", "title", "uri", "content", "score", "metadata", *parts.used}
+    extra = {str(key): item for key, item in data.items() if key not in own}
     return Source(
-        id=as_text(data.get("id"), f"{where}.id"),
-        title=as_text(data.get("title"), f"{where}.title"),
-        uri=as_text(data.get("uri"), f"{where}.uri"),
-        content=as_text(data.get("content"), f"{where}.content"),
-        score=as_number(data.get("score"), f"{where}.score"),
-        metadata=json_value({**as_mapping(data.get("metadata"), f"{where}.metadata"), **extra}, f"{where}.metadata"),
+        id=clean_text(parts.id),
+        title=clean_text(parts.title),
+        uri=clean_text(parts.uri),
+        content=clean_text(parts.content),
+        score=parts.score,
+        metadata=json_value({**(data.get("metadata") or {}), **extra}, f"{where}.metadata"),
     )
 
 
-def _usage(value: object) -> Usage | None:
+def _usage(value: object, where: str) -> Usage | None:
+    """Return a usage; None where nothing in it has a known name."""
     if value is None:
         return None
-    data = as_mapping(value, "usage")
-    counts = {name: _token_count(data, name) for name in _INT_FIELDS}
-    return Usage(**counts, cost_usd=as_number(data.get("cost_usd"), "usage.cost_usd"))
+    data = as_mapping(value, where)
+    counts = read_counts(data, lambda count, name: as_count(count, f"{where}.{name}"))
+    cost = next((data[key] for key in COST_KEYS if data.get(key) is not None), None)
+    if data and not counts and cost is None:
+        return None
+    return Usage(**counts, cost_usd=as_number(cost, f"{where}.cost_usd"))
 
 
-def _token_count(data: dict[str, Any], name: str) -> int | None:
-    """Return a number of tokens by its own name or another that it is known by."""
-    for key in (name, *USAGE_KEYS.get(name, ())):
-        part, _, inner = key.rpartition(".")
-        holder = as_mapping(data.get(part), f"usage.{part}") if part else data
-        if (count := as_count(holder.get(inner), f"usage.{key}")) is not None:
-            return count
-    return None
+def _unread_usage(given: object, usage: Usage | None) -> object:
+    """Return what was given as usage where its counts may stand under names that are not known; else None."""
+    is_counted = usage is not None and (
+        usage.cost_usd is not None or (usage.input_tokens is not None and usage.output_tokens is not None)
+    )
+    return given if isinstance(given, dict) and not is_counted and unread_names(given) else None

@@ -6,19 +6,18 @@ from collections.abc import Mapping
 
 from assay.model.case import TOOL_MATCHES, ExpectedTool
 from assay.model.response_fields import shown
+from assay.model.response_names import CALL_FIELDS, call_parts
 from assay.parsing.names import unknown_name
 
-_NAMES = ("name", "tool_name")
-_ARGUMENTS = ("arguments", "input_parameters", "tool_input")
-_FIELDS = (*_NAMES, *_ARGUMENTS, "match")
+_FIELDS = ("name", "arguments", "match")
 
 
 def read_expected_tool(item: object) -> tuple[ExpectedTool | None, list[tuple[str, str]]]:
     """Return the call that a tool's name, or a mapping with name and arguments, describes.
 
     Args:
-        item: A name; or a mapping with `name` (or `tool_name`), `arguments` (or `input_parameters`, `tool_input`)
-            and `match`, which is "subset" where there are arguments and "name" where there are none.
+        item: A name; or a mapping with `name`, `arguments`, which may be JSON text, and `match`, which is "subset"
+            where there are arguments and "name" where there are none. Other tools' names are read, as in answers.
 
     Returns:
         The call, or None where it cannot be read; and pairs of a field, as the end of a path, and what is wrong there.
@@ -27,16 +26,16 @@ def read_expected_tool(item: object) -> tuple[ExpectedTool | None, list[tuple[st
         return ExpectedTool(item.strip()), []
     if not isinstance(item, Mapping):
         return None, [("", f"must be a tool's name, or an object with name and arguments, not {shown(item)}")]
+    known = CALL_FIELDS.union(_FIELDS)
     problems = [
-        (f".{key}", unknown_name("field of a tool call", str(key), _FIELDS)) for key in item if key not in _FIELDS
+        (f".{key}", unknown_name("field of a tool call", str(key), _FIELDS)) for key in item if key not in known
     ]
-    name = next((item[key] for key in _NAMES if item.get(key) is not None), None)
+    call = call_parts(item)
+    name, arguments = call.name, call.arguments
     if not isinstance(name, str) or not name.strip():
-        return None, [*problems, (".name", f"must be a tool's name, not {shown(name)}")]
-    found = next((key for key in _ARGUMENTS if item.get(key) is not None), None)
-    arguments = item[found] if found is not None else None
+        return None, [*problems, (".name", f"must be a tool's name, not {shown(item.get('name', name))}")]
     if arguments is not None and not isinstance(arguments, dict):
-        return None, [*problems, (f".{found}", f"must be an object, not {shown(arguments)}")]
+        return None, [*problems, (f".{call.arguments_key}", f"must be an object, not {shown(arguments)}")]
     match = item.get("match", "name" if arguments is None else "subset")
     if match not in TOOL_MATCHES:
         return None, [*problems, (".match", f"must be one of {', '.join(TOOL_MATCHES)}, not {shown(match)}")]

@@ -27,6 +27,16 @@ def possible_cost(cost_usd: float | None) -> float | None:
     return cost_usd if cost_usd is not None and 0 <= cost_usd <= MAX_COST_USD else None
 
 
+def counted_parts(usage: Usage | None) -> tuple[int | None, int | None]:
+    """Return the input and output tokens of an answer; None for both where both are 0: the service did not count.
+
+    A service that counts nothing reports 0, and no answer of a model takes no tokens.
+    """
+    if usage is None or not (usage.input_tokens or usage.output_tokens):
+        return None, None
+    return usage.input_tokens, usage.output_tokens
+
+
 def counted_tokens(usage: Usage) -> int:
     """Return the tokens of an answer that count as used: its total, or else what is known of input and output."""
     total = possible_tokens(usage.total_tokens)

@@ -13,14 +13,6 @@ TEXT_KEYS = ("text", "answer", "response", "content", "message", "result", "outp
 `output` is the last: an object there is structured output, and so is a text beside another text.
 """
 
-USAGE_KEYS: Mapping[str, tuple[str, ...]] = {
-    "input_tokens": ("prompt_tokens",),
-    "output_tokens": ("completion_tokens",),
-    "cache_read_tokens": ("prompt_tokens_details.cached_tokens", "input_tokens_details.cached_tokens"),
-    "reasoning_tokens": ("completion_tokens_details.reasoning_tokens", "output_tokens_details.reasoning_tokens"),
-}
-"""Further names of token counts, those of OpenAI's services; they are read where the own name is absent."""
-
 _MOST_NAMED, _MOST_CHARS = 8, 100
 
 

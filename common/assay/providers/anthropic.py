@@ -13,13 +13,11 @@ from assay.providers.messages import (
     STOPS,
     Reply,
     Stop,
-    TokenUsage,
     explanation_of,
     name_in,
     text_in,
     text_of_parts,
-    token_count,
-    token_usage,
+    tokens_in,
     tool_call,
 )
 from assay.providers.own_services import OWN_URLS
@@ -139,7 +137,7 @@ def reply_from(data: Mapping[str, Any], headers: Mapping[str, str] = NO_HEADERS)
         text=text,
         stop=stop,
         explanation=explanation_of(text) if stop is Stop.REFUSED else "",
-        tokens=_tokens(data.get("usage")),
+        tokens=tokens_in(data.get("usage")),
         model=name_in(data.get("model")),
         finish_reason=finish,
         # Arguments that came in pieces are a text, which is no JSON where the reply was cut off.
@@ -249,19 +247,3 @@ def _citations(content: Iterable[object]) -> Iterator[dict[str, Any]]:
                 passages.setdefault(source, {})[text_in(citation.get("cited_text"))] = None
     for (url, title, _), texts in passages.items():
         yield {"uri": url, "title": title, "content": "\n".join(filter(None, texts))}
-
-
-def _tokens(usage: object) -> TokenUsage | None:
-    fresh, written = token_count(usage, "input_tokens"), token_count(usage, "output_tokens")
-    cached = token_count(usage, "cache_read_input_tokens")
-    stored = token_count(usage, "cache_creation_input_tokens")
-    # The protocol counts cached tokens beside the input.
-    read = None if fresh is None else fresh + (cached or 0) + (stored or 0)
-    return token_usage(
-        input=read,
-        output=written,
-        total=None if read is None or written is None else read + written,
-        cache_read=cached,
-        cache_write=stored,
-        reasoning=token_count(usage, "output_tokens_details", "thinking_tokens"),
-    )

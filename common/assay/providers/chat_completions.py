@@ -10,13 +10,11 @@ from assay.providers.messages import (
     STOPS,
     Reply,
     Stop,
-    TokenUsage,
     explanation_of,
     name_in,
     text_in,
     text_of_parts,
-    token_count,
-    token_usage,
+    tokens_in,
     tool_call,
 )
 from assay.providers.streams import PartCount, Pieces
@@ -67,7 +65,7 @@ def reply_from(data: Mapping[str, Any], headers: Mapping[str, str] = NO_HEADERS)
         text=_text_of(message.get("content")) or refusal,
         stop=stop,
         explanation=explanation_of(refusal or (_error_of(choice) if stop is Stop.BROKEN_OFF else "")),
-        tokens=_tokens(data.get("usage")),
+        tokens=tokens_in(data.get("usage")),
         model=name_in(data.get("model")),
         finish_reason=finish,
         tool_calls=tuple(_tool_calls(message.get("tool_calls"))),
@@ -237,14 +235,3 @@ def _tool_calls(value: object) -> list[dict[str, Any]]:
         if isinstance(function, dict):
             calls.append(tool_call(call.get("id"), function.get("name"), function.get("arguments")))
     return calls
-
-
-def _tokens(usage: object) -> TokenUsage | None:
-    return token_usage(
-        input=token_count(usage, "prompt_tokens"),
-        output=token_count(usage, "completion_tokens"),
-        total=token_count(usage, "total_tokens"),
-        cache_read=token_count(usage, "prompt_tokens_details", "cached_tokens"),
-        cache_write=token_count(usage, "prompt_tokens_details", "cache_write_tokens"),
-        reasoning=token_count(usage, "completion_tokens_details", "reasoning_tokens"),
-    )

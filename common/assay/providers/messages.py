@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
@@ -9,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from assay.model.possible_usage import possible_tokens
 from assay.model.response_fields import clean_text
+from assay.model.usage_names import output_with_thoughts, read_counts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
     from assay.model.agent_request import Message
     from assay.providers.parameters import Parameters
@@ -159,11 +161,22 @@ def tool_call(id: object, name: object, arguments: object) -> dict[str, Any]:  #
     return {"id": id, "name": name, "arguments_json" if isinstance(arguments, str) else "arguments": arguments}
 
 
-def token_count(data: object, *path: str) -> int | None:
-    """Return the number of tokens at a path of a reply; None where there is no such number."""
-    for name in path:
-        data = data.get(name) if isinstance(data, dict) else None
-    return data if isinstance(data, int) and not isinstance(data, bool) and data >= 0 else None
+def tokens_in(usage: object) -> TokenUsage | None:
+    """Return what the usage of a reply counts, whichever service's names it has; None where it counts nothing."""
+    counts = read_counts(usage, _token_count) if isinstance(usage, Mapping) else {}
+    given, made, total = (counts.get(name) for name in ("input_tokens", "output_tokens", "total_tokens"))
+    return token_usage(
+        input=given,
+        output=made,
+        total=given + made if total is None and given and made is not None else total,
+        cache_read=counts.get("cache_read_tokens"),
+        cache_write=counts.get("cache_write_tokens"),
+        reasoning=counts.get("reasoning_tokens"),
+    )
+
+
+def _token_count(value: object, where: str) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
 
 
 def token_usage(
@@ -177,14 +190,10 @@ def token_usage(
 ) -> TokenUsage | None:
     """Return usage, inclusive and each part cut to its whole; None where nothing is known.
 
-    A count that no call can have is not known. Some services count thoughts beside the output (xAI, gateways to
-    Gemini): they are paid for as output, so the output is at least what the total has beyond the input, or, where no
-    total is given and the thoughts are more than the output, the sum of both.
+    A count that no call can have is not known. Thoughts that the service counts beside the output are added to it.
     """
-    if input and output is not None and total is not None:
-        output = max(output, total - input)
-    elif output is not None and total is None and (possible_tokens(reasoning) or 0) > output:
-        output += reasoning or 0
+    if output is not None:
+        output = output_with_thoughts(output, input, total, reasoning)
     read = _part(cache_read, input)
     written = _part(cache_write, None if input is None else input - (read or 0))
     counts = (input, output, total, read, written, _part(reasoning, output))

@@ -61,8 +61,8 @@ def find_price(entries: Sequence[Entry], who: PricedModel, *, is_own_file: bool)
 
 
 def cost_of(price: ModelPrice, tokens: TokenUsage) -> float | None:
-    """Return what a call cost in US dollars; None where its tokens are not known."""
-    if tokens.input is None or tokens.output is None:
+    """Return what a call cost in US dollars; None where its tokens are not known: 0 and 0 were not counted."""
+    if tokens.input is None or tokens.output is None or not (tokens.input or tokens.output):
         return None
     read, written = tokens.cache_read or 0, tokens.cache_write or 0
     return float(price.dollars(tokens.input, tokens.output, cache_read=read, cache_write=written))

@@ -11,12 +11,10 @@ from assay.providers.messages import (
     STOPS,
     Reply,
     Stop,
-    TokenUsage,
     explanation_of,
     name_in,
     text_in,
-    token_count,
-    token_usage,
+    tokens_in,
     tool_call,
 )
 from assay.providers.streams import PartCount
@@ -71,7 +69,7 @@ def reply_from(data: Mapping[str, Any], headers: Mapping[str, str] = NO_HEADERS)
         text=text or refusal,
         stop=stop,
         explanation=explanation_of(refusal or (finish if stop is Stop.BROKEN_OFF else "")),
-        tokens=_tokens(data.get("usage")),
+        tokens=tokens_in(data.get("usage")),
         model=name_in(data.get("model")),
         finish_reason=finish,
         tool_calls=tuple(
@@ -130,14 +128,3 @@ def _stop_of(data: Mapping[str, Any], status: str) -> tuple[Stop, str]:
         reason = name_in(details.get("reason")) if isinstance(details, dict) else ""
         return STOPS.get(reason, Stop.BROKEN_OFF), reason or status
     return Stop.BROKEN_OFF if status == "cancelled" else Stop.COMPLETE, status
-
-
-def _tokens(usage: object) -> TokenUsage | None:
-    return token_usage(
-        input=token_count(usage, "input_tokens"),
-        output=token_count(usage, "output_tokens"),
-        total=token_count(usage, "total_tokens"),
-        cache_read=token_count(usage, "input_tokens_details", "cached_tokens"),
-        cache_write=token_count(usage, "input_tokens_details", "cache_write_tokens"),
-        reasoning=token_count(usage, "output_tokens_details", "reasoning_tokens"),
-    )

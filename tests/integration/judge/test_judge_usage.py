@@ -25,7 +25,7 @@ OPENAI = {
     "absent": None,
     "empty": {},
     "total alone": {"total_tokens": 1_350},
-    "names of the other protocol": {"input_tokens": 1_200, "output_tokens": 150},
+    "unknown names": {"read_tokens": 1_200, "made_tokens": 150},
     "negative": {"prompt_tokens": -1, "completion_tokens": 150},
     "texts": {"prompt_tokens": "1200", "completion_tokens": "150"},
     "truths": {"prompt_tokens": True, "completion_tokens": True},
@@ -39,7 +39,7 @@ OPENAI = {
 ANTHROPIC = {
     "absent": None,
     "empty": {},
-    "names of the other protocol": {"prompt_tokens": 1_200, "completion_tokens": 150},
+    "unknown names": {"read_tokens": 1_200, "made_tokens": 150},
     "negative": {"input_tokens": 1_200, "output_tokens": -150},
     "zero": {"input_tokens": 0, "output_tokens": 0},
     "an underflow": {"input_tokens": 2**64 - 1, "output_tokens": 150},

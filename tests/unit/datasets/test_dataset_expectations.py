@@ -106,7 +106,7 @@ _HUGE = 10**400
         ({"skip": 1}, "skip: must be true or false, not 1"),
         ({"choices": {"a": 1}}, "choices: must be a string"),
         ({"expected_tools": [3]}, "expected_tools[0]: must be a tool's name, or an object"),
-        ({"expected_tools": [{"args": {}}]}, "expected_tools[0].args: unknown field of a tool call"),
+        ({"expected_tools": [{"argumnets": {}}]}, "expected_tools[0].argumnets: unknown field of a tool call"),
         ({"expected_tools": [{"name": " "}]}, "expected_tools[0].name: must be a tool's name, not ' '"),
         ({"expected_tools": [{"name": "t", "arguments": [1]}]}, "expected_tools[0].arguments: must be an object"),
         (

@@ -134,6 +134,13 @@ def test_wrong_arguments_are_said_to_be_wrong() -> None:
     assert said(row(twice, called("f"))) == "tool_calls: called f once, expected twice (expected f, f; called f)"
 
 
+def test_arguments_that_are_no_object_are_said_to_be_none() -> None:
+    """Other arguments would be looked for in vain."""
+    message = "called search with arguments that are no JSON object"
+    for trajectory in ("any_order", "exact"):
+        assert message in said(row([SEARCH], called(("search", '"q: x"'))), trajectory=trajectory)
+
+
 def test_many_faults_and_long_names_are_cut() -> None:
     """A hostile answer cannot make the reason long."""
     message = said(row([], called(*[f"{number}{'x' * 5000}" for number in range(40)])), required=[], trajectory="exact")

@@ -149,6 +149,15 @@ def test_tokens_are_counted_once_however_often_they_are_repeated() -> None:
     assert tokens(agent) == Usage(input_tokens=30, output_tokens=3, total_tokens=33)
 
 
+def test_attributes_with_names_of_providers_are_read_like_the_usage_of_an_answer() -> None:
+    """Instrumentations pass on what the provider's package says."""
+    named = {"gen_ai.usage.prompt_tokens": 1209, "gen_ai.usage.completion_tokens": 50, "llm.usage.total_tokens": 1259,
+             "gen_ai.usage.cache_read_input_tokens": 1000}  # fmt: skip
+    assert tokens(chat(1, named=named)) == Usage(1209, 50, 1259, cache_read_tokens=1000)
+    beside = {"gen_ai.usage.inputTokens": 4, "gen_ai.usage.outputTokens": 3, "gen_ai.usage.cacheReadInputTokens": 5}
+    assert tokens(chat(1, named=beside)) == Usage(9, 3, 12, cache_read_tokens=5)
+
+
 def test_a_sum_that_misses_a_call_is_not_known() -> None:
     """Neither a part nor 0; a call that failed needs no counts, and one that a counted span holds has them."""
     half = content_of_trace([chat(1, tokens=(10, 1)), chat(2)])

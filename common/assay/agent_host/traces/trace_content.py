@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +17,7 @@ from assay.agent_host.traces.span_kinds import (
 from assay.agent_host.traces.trace_usage import usage_of_trace
 from assay.model.agent_response import MalformedAnswerError, Source, ToolCall, Usage, clean_text, json_text
 from assay.model.response_fields import json_value
+from assay.model.response_names import call_parts, source_parts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -122,12 +122,13 @@ def _openinference_requests(span: Span) -> list[tuple[str, str, Any]]:
 
 
 def _genai_requests(span: Span) -> list[tuple[str, str, Any]]:
-    return [
-        (_text(part.get("id")), _text(part.get("name")), part.get("arguments"))
+    calls = [
+        call_parts(part)
         for message in _objects(span.attributes.get("gen_ai.output.messages"))
         for part in _objects(message.get("parts"))
         if part.get("type") == "tool_call"
     ]
+    return [(_text(call.id), _text(call.name), call.arguments) for call in calls]
 
 
 def _sources(retrievals: Iterable[Span]) -> tuple[Source, ...]:
@@ -148,15 +149,13 @@ def _source(document: Mapping[str, Any]) -> Source:
     if isinstance(metadata, str):
         metadata = _parsed(metadata)
     metadata = metadata if isinstance(metadata, dict) else {}
-    addresses = [holder.get(key) for key in ("uri", "url") for holder in (document, metadata)]
-    score = document.get("score")
-    is_number = isinstance(score, int | float) and not isinstance(score, bool) and abs(score) < 1e300
+    parts = source_parts({**document, "metadata": metadata})
     return Source(
-        id=_text(document.get("id")),
-        title=_text(document.get("title")) or _text(metadata.get("title")),
-        uri=next((text for text in map(_text, addresses) if text), ""),
-        content=_text(document.get("content")) or _text(document.get("text")),
-        score=float(score) if is_number and math.isfinite(score) else None,  # type: ignore[arg-type]  # it is a number
+        id=clean_text(parts.id),
+        title=clean_text(parts.title),
+        uri=clean_text(parts.uri),
+        content=clean_text(parts.content),
+        score=parts.score,
         metadata=_plain_metadata(metadata),
     )
 

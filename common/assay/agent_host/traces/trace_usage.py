@@ -7,35 +7,36 @@ from typing import TYPE_CHECKING
 
 from assay.agent_host.traces.span_kinds import SpanKind, kind_of_span, value_at
 from assay.model.agent_response import Usage
+from assay.model.usage_names import read_counts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from assay.agent_host.traces.span import Span
 
+_PREFIXES = ("llm.usage.", "gen_ai.usage.")
+"""Of attributes that have a provider's or the conventions' own name of a count."""
 _NAMES: Mapping[str, tuple[str, ...]] = {
-    "input_tokens": ("gen_ai.usage.input_tokens", "gen_ai.usage.prompt_tokens", "llm.token_count.prompt"),
-    "output_tokens": ("gen_ai.usage.output_tokens", "gen_ai.usage.completion_tokens", "llm.token_count.completion"),
-    "total_tokens": ("gen_ai.usage.total_tokens", "llm.token_count.total"),
+    "input_tokens": ("llm.token_count.prompt",),
+    "output_tokens": ("llm.token_count.completion",),
+    "total_tokens": ("llm.token_count.total",),
     "cache_read_tokens": (
         "gen_ai.usage.cache_read.input_tokens",
-        "gen_ai.usage.cache_read_tokens",
         "gen_ai.usage.details.cache_read_tokens",
         "llm.token_count.prompt_details.cache_read",
     ),
     "cache_write_tokens": (
         "gen_ai.usage.cache_creation.input_tokens",
-        "gen_ai.usage.cache_write_tokens",
         "gen_ai.usage.details.cache_write_tokens",
         "llm.token_count.prompt_details.cache_write",
     ),
     "reasoning_tokens": (
         "gen_ai.usage.reasoning.output_tokens",
-        "gen_ai.usage.reasoning_tokens",
         "gen_ai.usage.details.reasoning_tokens",
         "llm.token_count.completion_details.reasoning",
     ),
 }
+"""Attributes whose names are those of traces alone."""
 _WHOLE = ("input_tokens", "output_tokens", "total_tokens")
 """Counts that each call has; of the others a call without any says nothing."""
 _MAX_TOKENS = 2**53
@@ -73,14 +74,25 @@ def _counts(span: Span) -> dict[str, int]:
     """Return the counts of a span; those of embeddings are none of an answer's."""
     if kind_of_span(span) is SpanKind.EMBEDDING:
         return {}
-    found = {}
+    usage = {
+        name.removeprefix(prefix): value
+        for prefix in _PREFIXES
+        for name, value in span.attributes.items()
+        if name.startswith(prefix)
+    }
+    found = read_counts(usage, _count)
     for name, attributes in _NAMES.items():
-        value = value_at(span, *attributes)
-        if isinstance(value, float) and value.is_integer():
-            value = int(value)
-        if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < _MAX_TOKENS:
-            found[name] = value
+        value = _count(value_at(span, *attributes), name)
+        if value is not None:
+            found.setdefault(name, value)
     return found if any(name in found for name in _WHOLE) else {}
+
+
+def _count(value: object, where: str) -> int | None:
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    is_count = isinstance(value, int) and not isinstance(value, bool) and 0 <= value < _MAX_TOKENS
+    return value if is_count else None  # type: ignore[return-value]  # it is one
 
 
 def _sums(counted: Sequence[Mapping[str, int]]) -> dict[str, int]:

@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from assay.datasets.fields import ALIASES, gives_away, is_blank
-from assay.datasets.foreign.calls import PLAIN_CALL, expected_tool
+from assay.datasets.foreign.calls import expected_tool
 from assay.datasets.json_reader import folded
 from assay.datasets.message_parts import parts_text
 from assay.datasets.records import BadRecordError, shown
+from assay.model.response_names import CALL_FIELDS
 
 _OWN = frozenset(
     alias for name, found in ALIASES.items() if name not in ("input", "turns", "references") for alias in found
@@ -77,7 +78,7 @@ class Parts:
             BadRecordError: Some item names no tool.
         """
         items, field = listed(self.take(*names)), f"{where}{self.name(*names)}"
-        if any(isinstance(item, Mapping) and not item.keys() <= PLAIN_CALL for item in items):
+        if any(isinstance(item, Mapping) and not item.keys() <= CALL_FIELDS for item in items):
             self._details[self.name(*names)] = items
         return [expected_tool(item, f"{field}[{index}]") for index, item in enumerate(items)]
 

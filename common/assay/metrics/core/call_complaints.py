@@ -6,7 +6,7 @@ import json
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from assay.metrics.core.call_matching import CLOSED, INCOMPLETE
+from assay.metrics.core.call_matching import CLOSED, INCOMPLETE, MAX_CALLS
 from assay.metrics.core.explanations import listed
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def surplus(called: Sequence[str], made: Iterable[str]) -> list[str]:
 def complaint(
     *,
     expected: Sequence[ExpectedTool],
-    called: Sequence[str],
+    called: Sequence[Call],
     made: Collection[int],
     anywhere: Collection[int],
     forbidden: Sequence[str],
@@ -48,13 +48,14 @@ def complaint(
 
     Args:
         expected: The calls expected.
-        called: The name of every call.
+        called: Every call.
         made: Which expected calls were made, by position.
         anywhere: Which would be, in whatever order.
         forbidden: The names of calls that are forbidden.
         trajectory: How calls match expected ones, one of `TRAJECTORIES`.
     """
-    calls, due = Counter(called), Counter(tool.name for tool in expected)
+    calls, due = Counter(call.name for call in called), Counter(tool.name for tool in expected)
+    invalid = {call.name for call in called[:MAX_CALLS] if call.arguments is None}
     done = Counter(expected[index].name for index in made)
     unordered = Counter(expected[index].name for index in anywhere)
     parts = [f"called {_short(name)}, which is forbidden" for name in forbidden]
@@ -63,9 +64,10 @@ def complaint(
         if name in forbidden:
             continue
         if missing and trajectory not in INCOMPLETE:
-            parts.append(_missing(_short(name), due[name], calls[name], is_order=unordered[name] > done[name]))
+            is_order = unordered[name] > done[name]
+            parts.append(_missing(_short(name), due[name], calls[name], is_order=is_order, is_invalid=name in invalid))
         elif further and trajectory in CLOSED:
-            parts.append(_further(_short(name), due[name], calls[name]))
+            parts.append(_further(_short(name), due[name], calls[name], is_invalid=name in invalid))
     said = "; ".join(parts[:_MOST_SAID])
     return f"{said}; and {len(parts) - _MOST_SAID} more" if len(parts) > _MOST_SAID else said
 
@@ -89,21 +91,25 @@ def _call(name: str, arguments: Mapping[str, Any] | None) -> str:
     return f"{_short(name)}{shown}"
 
 
-def _missing(name: str, due: int, called: int, *, is_order: bool) -> str:
+def _missing(name: str, due: int, called: int, *, is_order: bool, is_invalid: bool) -> str:
     if not called:
         return f"missing tool {name}" + (f", expected {_times(due)}" if due > 1 else "")
     if is_order:
         return f"called {name} out of order"
     if called < due:
         return f"called {name} {_times(called)}, expected {_times(due)}"
-    return f"called {name} with other arguments"
+    return _with_other_arguments(name, is_invalid=is_invalid)
 
 
-def _further(name: str, due: int, called: int) -> str:
+def _with_other_arguments(name: str, *, is_invalid: bool) -> str:
+    return f"called {name} with {'arguments that are no JSON object' if is_invalid else 'other arguments'}"
+
+
+def _further(name: str, due: int, called: int, *, is_invalid: bool) -> str:
     if not due:
         return f"called {name}, which is not expected"
     if called <= due:
-        return f"called {name} with other arguments"
+        return _with_other_arguments(name, is_invalid=is_invalid)
     return f"called {name} {_times(called)}, expected {_times(due)}"
 
 

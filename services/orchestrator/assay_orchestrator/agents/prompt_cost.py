@@ -43,8 +43,8 @@ def cost_of_reply(reply: Reply, price: ModelPrice | None, most: Amount) -> Amoun
     if tokens is None:
         return most
     total = tokens.total
-    if total is None:
-        if tokens.input is None or tokens.output is None:
+    if not total:
+        if tokens.input is None or tokens.output is None or not (tokens.input or tokens.output):
             return most
         total = tokens.input + tokens.output
     if price is None:
