@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tests.report_documents import document, metric, row, score
 
-from assay.comparison.compare import compare_runs, with_floors
+from assay.comparison.compare import compare_runs, with_floors, with_questions
 from assay.comparison.decision import DecisionRules, decide
 from assay.comparison.model import ComparisonSettings
 from assay.reports.comparison.compared_run import compared_run
@@ -111,7 +111,9 @@ def compared(
             path.write_text(json.dumps(found), encoding="utf-8")
             reports.append(stack.enter_context(report_of_file(path)))
         runs = [compared_run(report, made) for report in reports]
-        comparison = replace(with_floors(compare_runs(runs, made), noise_floors or {}), assay_version="0.1.0")
+        questions = {row["case_id"]: row["question"] for row in reports[0].rows()}
+        comparison = with_questions(with_floors(compare_runs(runs, made), noise_floors or {}), questions)
+        comparison = replace(comparison, assay_version="0.1.0")
         decision = decide(comparison, rules or DecisionRules())
         yield replace(report_of_runs(comparison, decision, reports), timestamp=TIMESTAMP)
 
@@ -150,7 +152,8 @@ def _filled(name: str, value: Any, payload: str) -> Any:
 
 
 _METRICS = ("accuracy", "quality", "pass_rate", "latency", "tokens", "cost")
-_UNTRUSTED = ("name", "run_id", "prompt_path", "dataset_name", "reason", "message", "path", "case_id", "category")
+_UNTRUSTED = ("name", "run_id", "prompt_path", "dataset_name", "reason", "message", "path", "case_id", "category",
+              "case_id_b", "question")  # fmt: skip
 
 
 def stopped(*, decided: bool = True, **changes: Any) -> list[dict[str, Any]]:

@@ -16,6 +16,7 @@ from tests.comparison_reports import compared, three, two
 from tests.report_documents import HOSTILE, agent_error, document, failed, gate, metric, row, score, written
 
 from assay.reports.annotations import annotation_lines
+from assay.reports.comparison.short_text import short_lines
 from assay.reports.comparison.text import comparison_lines
 from assay.reports.comparison.writing import write_comparison
 from assay.reports.report import report_of_file
@@ -100,6 +101,7 @@ def _comparison(below: Path, documents: Sequence[Mapping[str, Any]], name: str) 
     """Yield the text reports of a comparison, and what the console prints of it."""
     below.mkdir()
     with compared(below, documents, noise_floors={"accuracy": 0.04} if len(documents) == 2 else None) as report:
+        yield f"{name}/short.txt", "".join(f"{line}\n" for line in short_lines(report)).encode()
         yield f"{name}/console.txt", "".join(f"{line}\n" for line in comparison_lines(report)).encode()
         for path in write_comparison(report, below / "out", ["markdown", "csv"]).written:
             yield f"{name}/{path.name}", path.read_bytes()

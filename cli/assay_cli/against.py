@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from assay.comparison.decision import NOT_COMPARABLE, Decision, decide
@@ -26,10 +26,14 @@ class Against:
     Args:
         baseline: The report of the baseline.
         options: How they are compared, and what fails.
+        server: The server that stores the run, as the user named it; empty for the local stack.
+        verbose: Whether everything that is known of the comparison is printed.
     """
 
     baseline: Report
     options: CompareOptions
+    server: str = ""
+    verbose: bool = False
     lines: tuple[str, ...] = ()
     """What is printed of the comparison; empty until it is made."""
     decision: Decision | None = None
@@ -39,6 +43,7 @@ class Against:
         """Return the comparison of a run with the baseline, and keep what it comes to; None where there is none."""
         from assay.client.comparing import compare_reports
         from assay.reports.comparison.comparison_report import report_of_runs
+        from assay.reports.comparison.short_text import short_lines
         from assay.reports.comparison.text import comparison_lines
 
         if report.run_id == self.baseline.run_id:
@@ -51,10 +56,14 @@ class Against:
             self.lines = (f"not compared with the baseline: {clean(error.message)}",)
             self.decision = Decision(NOT_COMPARABLE, (error.message,))
             return None
-        self.decision = decide(comparison, self.options.rules)
-        found = report_of_runs(comparison, self.decision, runs)
-        self.lines = tuple(comparison_lines(found))
+        self.decision = decide(comparison, self.options.rules, of_run=True)
+        found = replace(report_of_runs(comparison, self.decision, runs, of_run=True), server=self.server)
+        self.lines = tuple(comparison_lines(found) if self.verbose else short_lines(found))
         return found
+
+    def overrules(self, status: int) -> bool:
+        """Whether the comparison gives the exit status of a command whose run by itself gives `status`."""
+        return not status and self.decision is not None and self.decision.exit_status != 0
 
 
 @contextlib.asynccontextmanager

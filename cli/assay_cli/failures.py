@@ -39,9 +39,7 @@ def exit_status(command: click.Command, start: EarlyStart | None = None) -> int:
         click.echo("interrupted", err=True)
         return EXIT_INTERRUPTED
     except AssayError as error:
-        _show(error)
-        if "--debug" in sys.argv:
-            traceback.print_exception(error)
+        show_error(error)
         return EXIT_USAGE if isinstance(error, _USERS_FAULT) else EXIT_INFRASTRUCTURE
     except KeyboardInterrupt:
         click.echo("interrupted", err=True)
@@ -60,6 +58,13 @@ def exit_status(command: click.Command, start: EarlyStart | None = None) -> int:
         click.echo(f"error: the output cannot be written: {error.strerror}", err=True)
         return EXIT_INFRASTRUCTURE
     return status if isinstance(status, int) else 0
+
+
+def show_error(error: AssayError) -> None:
+    """Print an error as a sentence on stderr, with its traceback where --debug is given."""
+    _show(error)
+    if "--debug" in sys.argv:
+        traceback.print_exception(error)
 
 
 def _show(error: AssayError) -> None:

@@ -38,10 +38,11 @@ def write(cli: Cli, *tests: list[dict[str, Any]], **spec: Any) -> None:
 
 
 def ran(cli: Cli, status: int) -> tuple[str, dict[str, Any], str]:
-    """Run; return the last line of the console, the report, and what went to stderr."""
+    """Run; return the verdict in the last line of the console, the report, and what went to stderr."""
     shutil.rmtree(cli.folder / "out", ignore_errors=True)  # a report replaces none of another run
     done = cli.run("run", "assay.yaml", "--output-dir", "out", status=status)
-    return done.stdout.splitlines()[-1], json.loads((cli.folder / "out/results.json").read_text("utf-8")), done.stderr
+    last = done.stdout.splitlines()[-1].removesuffix(f"  exit status {status}")
+    return last, json.loads((cli.folder / "out/results.json").read_text("utf-8")), done.stderr
 
 
 def test_checks_without_a_judge_are_no_passes(shared_cli: Cli) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 from typing import TYPE_CHECKING, Any
 
@@ -40,12 +41,15 @@ def asked(cli: Cli, *, answers: int, right: int | None = None, **spec: Any) -> C
 
 
 def ended(cli: Cli, status: int) -> tuple[str, dict[str, Any], list[str]]:
-    """Run; return the last line of the console, the summary of the report, and all lines."""
+    """Run; return the verdict in the last line of the console, the summary of the report, and all lines."""
     shutil.rmtree(cli.folder / "out", ignore_errors=True)  # a report replaces none of another run
     lines = cli.run("run", "assay.yaml", "--output-dir", "out", status=status).stdout.splitlines()
     summary = json.loads((cli.folder / "out/results.json").read_text("utf-8"))["summary"]
     assert summary["exit_status"] == status
-    return lines[-1], summary, lines
+    verdict, end, said = lines[-1].partition("  exit status ")
+    assert end + said == f"  exit status {status}"
+    assert verdict in lines[:-1]  # said before the reports were written, too
+    return verdict, summary, lines
 
 
 @pytest.mark.parametrize("gates", [[], ["latency.p95 < 4"], ["agent_errors <= 100%"]])
@@ -110,8 +114,7 @@ def test_judged_metrics_without_a_judge_are_no_pass(shared_cli: Cli) -> None:
     last, summary, _ = ended(asked(shared_cli, answers=20, metrics=["quality", "judge_score", "latency"]), 3)
     assert (summary["overall_status"], last.split()[1]) == ("INCOMPLETE", "INCOMPLETE")
     last, summary, _ = ended(asked(shared_cli, answers=20, metrics=["quality", "judge_score"]), 3)
-    said = "no metric was computed on any row: quality, judge_score (no judge)"
-    assert last == f"verdict  NO_DATA  {said}  no row has a verdict"
+    assert last == "verdict  NO_DATA  no metric was computed on any row  no row has a verdict"
 
 
 def test_rates_that_are_no_rates_are_refused(cli: Cli) -> None:
@@ -133,7 +136,7 @@ def test_a_stored_run_keeps_its_verdict(shared_cli: Cli) -> None:
     assert {key: shown[key] for key in ("overall_status", "exit_status", "reasons", "notes")} == {
         key: summary[key] for key in ("overall_status", "exit_status", "reasons", "notes")
     }
-    assert shared_cli.run("runs", "watch", run_id, status=3).stdout.splitlines()[-1] == last
+    assert shared_cli.run("runs", "watch", run_id, status=3).stdout.splitlines()[-1] == f"{last}  exit status 3"
 
 
 def test_python_has_the_same_verdict(shared_cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -159,7 +162,7 @@ def test_a_sql_agent_that_is_always_wrong_fails(shared_cli: Cli) -> None:
     shared_cli.write("new/assay.yaml", spec)
     shared_cli.write("new/agent.py", "def answer(request):\n    return 'no'\n")
     lines = shared_cli.run("run", "new/assay.yaml", status=1).stdout.splitlines()
-    assert lines[-1] == "verdict  FAIL  pass_rate >= 0.85 does not hold: 0  pass rate 0.0% (0 of 6)"
+    assert lines[-1] == "verdict  FAIL  pass_rate >= 0.85 does not hold: 0  pass rate 0.0% (0 of 6)  exit status 1"
 
 
 @pytest.mark.parametrize("preset", PRESETS)
@@ -168,3 +171,27 @@ def test_every_template_shows_the_bound_on_agent_errors(cli: Cli, preset: str) -
     cli.run("init", preset)
     text = (cli.folder / "assay.yaml").read_text(encoding="utf-8")
     assert yaml.safe_load(text)["max_agent_errors"] == "5%"
+
+
+def test_the_last_line_is_the_verdict_of_the_command(cli: Cli) -> None:
+    """A comparison says its part without a status of its own, and the last line has that of run and comparison."""
+    asked(cli, answers=20, gates=["pass_rate >= 0.9"])
+    cli.run("run", "assay.yaml", "--no-progress")
+    (baseline,) = json.loads(cli.run("runs", "list", "--json").stdout)
+    against = ("run", "assay.yaml", "--no-progress", "--against", baseline["run_id"])
+    same = cli.run(*against).stdout.splitlines()
+    assert same[-1] == "verdict  PASS  the gate holds  pass rate 100.0% (20 of 20)  exit status 0"
+    assert "comparison: undecided: exact_match of this run against the baseline is inconclusive" in same
+    asked(cli, answers=20, right=10, gates=["pass_rate >= 0.4"])
+    worse = cli.run(*against, status=1).stdout.splitlines()
+    assert worse[-1] == "verdict  REGRESSION  against the baseline; the run by itself: PASS  exit status 1"
+    assert any(line.startswith("this run is worse than the baseline on exact_match: -0.50 [") for line in worse)
+    (lost,) = [line for line in worse if line.startswith("  lost 10: ")]
+    command = shlex.split(lost.rpartition("; ")[2])
+    assert "passed" in cli.run(*command[1:]).stdout or "failed" in cli.run(*command[1:]).stdout
+    quiet = cli.run(*against[:2], "--quiet", *against[3:], status=1).stdout.splitlines()
+    assert (quiet[-3].startswith("this run is worse"), quiet[-1]) == (True, worse[-1])
+    asked(cli, answers=20, right=10, gates=["pass_rate >= 0.9"])
+    both = cli.run(*against, status=1).stdout.splitlines()
+    assert both[-1].startswith("verdict  FAIL  pass_rate >= 0.9 does not hold")
+    assert both[-3].endswith("(the run itself: FAIL, exit status 1)")

@@ -38,7 +38,7 @@ def test_the_page_says_what_the_other_reports_say(tmp_path: Path) -> None:
         "accuracy B right B wrong A right 14 0 A wrong 6 0",
         "c12 count pass_rate 0.00 1.00",
         "agent.options.prompt_file baseline.md candidate.md",
-        "decision: no regression, exit status 0",
+        "decision: no regression (exit status 0)",
         "The page lists all 20 cases and has the answers of 20, the worst first",
     ):
         assert part in said, part

@@ -166,9 +166,9 @@ def test_agents_that_failed_are_named_beside_what_they_made_worse(of_two: Compar
     one, other = of_two.comparison.variants
     comparison = replace(of_two.comparison, variants=(one, replace(other, agent_errors=20)))
     report = replace(of_two, comparison=comparison)
-    assert "rows whose agent failed: A 0, B 20" in cautions(report)
-    assert "rows whose agent failed: A 0, B 20" in "\n".join(comparison_lines(report))
-    assert "rows whose agent failed: A 0, B 20" in comparison_markdown(report)
+    assert "rows whose agent failed: baseline 0, candidate 20" in cautions(report)
+    assert "rows whose agent failed: baseline 0, candidate 20" in "\n".join(comparison_lines(report))
+    assert "rows whose agent failed: baseline 0, candidate 20" in comparison_markdown(report)
 
 
 def test_runs_that_must_not_be_compared_have_no_winner(tmp_path: Path) -> None:
@@ -189,7 +189,7 @@ def test_runs_without_a_common_case_have_every_report(tmp_path: Path) -> None:
     with compared(tmp_path, [run_document("one", A), run_document("other", B, prefix="x")]) as report:
         assert banners(report)[0].startswith("NOT COMPARABLE: runs manual-20261123-164111-one and")
         assert "have no case in common" in everything(report)
-        assert "decision: not to be compared, exit status 3" in comparison_lines(report)[-1]
+        assert comparison_lines(report)[-1] == "decision: not to be compared (exit status 3)"
         write_comparison(report, tmp_path / "out")
         names = {path.name for path in (tmp_path / "out").iterdir()}
         assert names >= {"comparison_results.json", "comparison_report.md", "comparison_cases.csv", "comparison.html"}
@@ -228,16 +228,17 @@ def test_warnings_say_what_a_statistician_would(of_two: ComparisonReport) -> Non
 
 def test_the_guide_shows_what_is_printed() -> None:
     """The output in docs/comparison-report.md is the reviewed one."""
-    (block,) = blocks("docs/comparison-report.md", "text")
-    assert block.text == (GOLDEN / "two-runs" / "console.txt").read_text("utf-8")
+    shown = [block.text for block in blocks("docs/comparison-report.md", "text")]
+    assert shown == [(GOLDEN / "two-runs" / name).read_text("utf-8") for name in ("short.txt", "console.txt")]
 
 
 def test_a_regression_is_said_last(tmp_path: Path) -> None:
     """The decision with its exit status and reasons closes what the console prints."""
     with compared(tmp_path, two()[::-1], rules=DecisionRules(max_drop=0.1)) as report:
         last = comparison_lines(report)[-1]
-    assert last.startswith("decision: regression, exit status 1: accuracy of B is 0.3 worse than that of A, more than")
-    assert "accuracy of B is significantly worse than that of A" in last
+    start = "decision: regression (exit status 1): accuracy of baseline is 0.3 worse than that of candidate, more than"
+    assert last.startswith(start)
+    assert "accuracy of baseline is significantly worse than that of candidate" in last
 
 
 def test_a_difference_that_rounds_to_nothing_has_no_minus(of_two: ComparisonReport) -> None:
@@ -268,7 +269,8 @@ def test_what_is_not_decided_is_no_regression(of_two: ComparisonReport) -> None:
     rules = DecisionRules(FailOn.INCONCLUSIVE)
     undecided = changed(of_two, verdict=Verdict.INCONCLUSIVE)
     *_, last = comparison_lines(replace(undecided, decision=decide(undecided.comparison, rules)))
-    assert last == "decision: undecided, exit status 1: whether accuracy of B differs from that of A is not decided"
+    said = "whether accuracy of candidate differs from that of baseline is not decided"
+    assert last == f"decision: undecided (exit status 1): {said}"
 
 
 # -- CSV

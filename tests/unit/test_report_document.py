@@ -82,8 +82,8 @@ def test_the_console_says_why_a_metric_has_no_value() -> None:
     for row in ROWS:
         console.take(row)
     assert console.needs_all_rows
-    assert "skipped  quality on 3 of 3 rows: the row has no verdict of a judge\n" in console.render(None)
-    assert "skipped  hit_rate" not in console.render(None)
+    assert "skipped  quality on 3 of 3 rows: the row has no verdict of a judge\n" in console.render()
+    assert "skipped  hit_rate" not in console.render()
 
 
 def _refuse(constant: str) -> None:
@@ -129,10 +129,10 @@ async def test_the_pass_rate_comes_with_its_interval(tmp_path: Path) -> None:
     assert run.summary is not None
     assert (run.summary.passed, run.summary.decided) == (2, 3)
     assert (await document(tmp_path))["summary"]["pass_rate_interval"] == pytest.approx([0.207660, 0.938508], abs=1e-6)
-    assert "pass rate  66.7% [20.8%, 93.9%]  (2 of 3 rows passed)" in ConsoleSummary(run).render(None)
+    assert "pass rate  66.7% [20.8%, 93.9%]  (2 of 3 rows passed)" in ConsoleSummary(run).render()
     repeated = dataclasses.replace(run, settings=dataclasses.replace(run.settings, repeats=3))
     assert pass_rate_interval(repeated) is None
-    assert "pass rate  66.7%  (2 of 3 rows passed)" in ConsoleSummary(repeated).render(None)
+    assert "pass rate  66.7%  (2 of 3 rows passed)" in ConsoleSummary(repeated).render()
 
 
 async def test_targets_of_gates_are_in_the_report_and_on_the_console(tmp_path: Path) -> None:
@@ -143,7 +143,7 @@ async def test_targets_of_gates_are_in_the_report_and_on_the_console(tmp_path: P
         {"expression", "outcome", "actual", "reason", "meets_target", "note", "source"}
     ] * 4
     assert {gate["source"] for gate in gates} == {"gate"}
-    shown = ConsoleSummary(finished()).render(None)
+    shown = ConsoleSummary(finished()).render()
     assert "gate  PASS  hit_rate > 0.4, target > 0.9  actual 0.6667  target missed\n" in shown
     assert "gate  PASS  mrr > 0.1, target > 0.2  actual 0.5  target reached\n" in shown
     assert "gate  PASS  tokens < 900  actual 500\n" in shown

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -64,6 +64,12 @@ _REPORTS = Path("assay-reports")
     help="Folder for the reports; default: assay-reports/comparison-ID.",
 )
 @click.option("--no-progress", is_flag=True, help="Show no progress.")
+@click.option(
+    "--verbose",
+    is_flag=True,
+    help="Print everything: all metrics with tests and intervals, tables, noise floor, judge, settings; default: the "
+    "verdict, three metrics, the cases that were lost and won.",
+)
 @json_option
 @server_option
 @debug_option
@@ -75,6 +81,7 @@ def compare(
     formats: tuple[str, ...],
     output_dir: Path | None,
     no_progress: bool,
+    verbose: bool,
     as_json: bool,
     server: str | None,
 ) -> int:
@@ -88,7 +95,7 @@ def compare(
     from assay.reports.atomic import check_folder
 
     check_packages()
-    wanted = _wanted(formats)
+    wanted = replace(_wanted(formats), verbose=verbose)
     if wanted.names:
         check_folder(output_dir or _REPORTS)
     if variants.stop_early and (runs or aa):
@@ -107,7 +114,10 @@ def compare(
         if specs
         else _reports_of(runs, server)
     )
-    return run_async(_compare(reading, options, wanted, output_dir, as_json=as_json, is_aa=aa))
+    from assay.client.comparing import is_file
+
+    at = None if any(map(is_file, runs)) else server or ""
+    return run_async(_compare(reading, options, wanted, output_dir, at, as_json=as_json, is_aa=aa))
 
 
 def _specs(variants: VariantOptions, server: str | None, *, is_aa: bool) -> list[Spec]:
@@ -145,10 +155,11 @@ def _reports_of(runs: Sequence[str], server: str | None) -> AbstractAsyncContext
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """Which reports are written: names of formats, the form of the plots, the folder that relative names start from."""
+    """What is printed and written: formats, the form of plots, all figures or a few, where relative names start."""
 
     names: tuple[str, ...]
     plot_format: str
+    verbose: bool = False
     start: Path = field(default_factory=Path.cwd)
 
     @property
@@ -194,7 +205,8 @@ async def _compare_stored(runs: Sequence[str], options: CompareOptions, server: 
     if found is None:
         return None
     comparison, heads = found
-    return ComparisonReport(comparison, decide(comparison, options.rules), [facts_of(head) for head in heads], heads)
+    facts = [facts_of(head) for head in heads]
+    return ComparisonReport(comparison, decide(comparison, options.rules), facts, heads, server=server or "")
 
 
 async def _compare(
@@ -202,10 +214,12 @@ async def _compare(
     options: CompareOptions,
     wanted: _Wanted,
     output_dir: Path | None,
+    server: str | None,
     *,
     as_json: bool,
     is_aa: bool,
 ) -> int:
+    """Compare runs whose documents are at hand; `server` is None where one of them is a file."""
     from assay.client.comparing import compare_reports
     from assay.client.noise_floors import store_floor
     from assay.comparison.decision import decide
@@ -214,30 +228,38 @@ async def _compare(
 
     async with reading as reports:
         comparison = compare_reports(reports, options.settings)
-        report = report_of_runs(comparison, decide(comparison, options.rules), reports)
-        _show(report, wanted, output_dir, as_json=as_json)
+        report = replace(report_of_runs(comparison, decide(comparison, options.rules), reports), server=server)
+        _show(report, wanted, output_dir, as_json=as_json, decides=not is_aa)
         if not is_aa:
             return report.decision.exit_status
         store_floor(Home.open(), reports[0].head, comparison)
-        click.echo("noise floor: stored for this spec and dataset; later comparisons show it", err=as_json)
+        said = "noise floor: stored for this spec and dataset; later comparisons show it (exit status 0)"
+        click.echo(said, err=as_json)
         return 0
 
 
-def _show(report: ComparisonReport, wanted: _Wanted, output_dir: Path | None, *, as_json: bool) -> None:
-    """Print a comparison and write its reports."""
+def _show(
+    report: ComparisonReport, wanted: _Wanted, output_dir: Path | None, *, as_json: bool, decides: bool = True
+) -> None:
+    """Print a comparison, write its reports and, in the last line, say again what the comparison decides."""
     from assay.reports.comparison.document import comparison_document
+    from assay.reports.comparison.short_text import short_lines
     from assay.reports.comparison.text import comparison_lines
     from assay.reports.comparison.writing import write_comparison
 
+    *lines, decision = (comparison_lines if wanted.verbose else short_lines)(report)
     if as_json:
         print_document(comparison_document(report))
     else:
-        click.echo(without_commands("\n".join(comparison_lines(report))))
-    if wanted.names:
-        folder = output_dir or _REPORTS / report.comparison_id
-        # An agent of a variant may have changed the current folder.
-        written = write_comparison(report, wanted.start / folder, wanted.names, wanted.plot_format)
-        written.shown = folder
-        for line in report_lines(written):
-            click.echo(line, err=as_json)
-        print_failures(written)
+        click.echo(without_commands("\n".join([*lines, *([decision] if decides else [])])))
+    if not wanted.names:
+        return
+    folder = output_dir or _REPORTS / report.comparison_id
+    # An agent of a variant may have changed the current folder.
+    written = write_comparison(report, wanted.start / folder, wanted.names, wanted.plot_format)
+    written.shown = folder
+    for line in report_lines(written):
+        click.echo(line, err=as_json)
+    print_failures(written)
+    if decides and not as_json:
+        click.echo(without_commands(decision))

@@ -182,8 +182,9 @@ def run(
             ci=ci,
         )
         with agent_stdout():  # what the agent prints: stdout is for results
-            code = _load_code(checked, info)
-            work = _Work(checked, cases, info, resumption, _Baseline.of(against, options), code, start.stack)
+            work = _Work(
+                checked, cases, info, resumption, _Baseline.of(against, options), _load_code(checked), start.stack
+            )
             with traced_command("assay run"):
                 return run_async(_run(work, output))
     finally:
@@ -322,6 +323,8 @@ async def _run(work: _Work, options: OutputOptions) -> int:
                 run = await _start(client, spec, upload, info, work.resumption)
             except StartInterruptedError as interrupted:
                 return say_interrupted(interrupted.run, options)
+            if against is not None:
+                against.server, against.verbose = options.server or "", options.verbose
             place = options.output_dir or _REPORTS / run.run_id
             options = dataclasses.replace(options, output_dir=place, against=against)
             return await follow_to_end(client, run, options, code=work.code, stack=stack)
@@ -390,10 +393,7 @@ def _find_failed(
     return found, failed
 
 
-def _load_code(spec: Spec, info: DatasetInfo) -> UserCode:
-    from assay.client.run_driver import check_questions
+def _load_code(spec: Spec) -> UserCode:
     from assay_cli.agent_process.user_agent import load_user_code
 
-    code = load_user_code(spec.settings, spec.base_dir)
-    check_questions(code.agent, info)
-    return code
+    return load_user_code(spec.settings, spec.base_dir)

@@ -19,7 +19,7 @@ from assay.metrics.core.explanations import score_message
 from assay.model.response_limits import MAX_ANSWER_BYTES
 from assay.reports.metric_text import number_text
 from assay.text.unsafe_text import clean, json_text, shorten, without_commands
-from assay_cli.exit_status import EXIT_GATE, EXIT_INFRASTRUCTURE, EXIT_USAGE
+from assay_cli.exit_status import EXIT_GATE, EXIT_INFRASTRUCTURE, EXIT_USAGE, with_status
 from assay_cli.options import bad_case_option, check_address, debug_option, json_option, say_what_is_left_out
 
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ def score(
         found = scorer.score(text, wanted or None, **values)
     gated = "threshold" in given
     _print_one(scorer, found, gated=gated, as_json=as_json)
-    return _status(scorer, [found], gated=gated)
+    return _ended(scorer, _status(scorer, [found], gated=gated), is_said=gated and not as_json)
 
 
 def _answer_problems(answers: Sequence[str], values: dict[str, Any]) -> list[Problem]:
@@ -230,11 +230,21 @@ def _score_file(scorer: Scorer, dataset: Dataset, *, gated: bool, as_json: bool)
     for warning in info.warnings:
         click.echo(f"warning: {clean(str(warning))}", err=True)
     say_what_is_left_out(info)
-    found = _print_json(scorer, dataset, info.left_out_count) if as_json else _print_rows(scorer, dataset)
+    found = _print_json(scorer, dataset, info.left_out_count) if as_json else _print_rows(scorer, dataset, gated=gated)
     status = _status(scorer, found, gated=gated)
     if info.left_out_count and not status:
         click.echo("incomplete: wrong records of the file were left out, see above", err=True)
-        return EXIT_INFRASTRUCTURE
+        status = EXIT_INFRASTRUCTURE
+    return _ended(scorer, status, is_said=gated and not as_json)
+
+
+def _ended(scorer: Scorer, status: int, *, is_said: bool) -> int:
+    """Return the exit status; print it in the last line where a threshold was given."""
+    if is_said:
+        summary = scorer.summary()
+        word = {0: "PASS", EXIT_GATE: "FAIL"}.get(status, "INCOMPLETE")
+        bound = f"threshold {_SIGNS[summary.rule]} {summary.threshold:g}" if summary.threshold is not None else ""
+        click.echo(with_status(f"verdict  {word}  {bound}".rstrip(), status))
     return status
 
 
@@ -262,14 +272,14 @@ def _print_json(scorer: Scorer, dataset: Dataset, left_out_count: int) -> Sequen
     return reasons
 
 
-def _print_rows(scorer: Scorer, dataset: Dataset) -> Sequence[Score]:
+def _print_rows(scorer: Scorer, dataset: Dataset, *, gated: bool) -> Sequence[Score]:
     reasons: list[Score] = []
     for row in scorer.rows(dataset):
         name = shorten(row.case_id, _ID_WIDTH)
         line = f"{name:<{_ID_WIDTH}}  {_value(scorer.info, row.score):>10}  {_verdict(row.score)}"
         click.echo(without_commands(line.rstrip()))
         _keep(reasons, row.score)
-    click.echo("\n" + _summary_line(scorer.summary()))
+    click.echo("\n" + _summary_line(scorer.summary(), gated=gated))
     return reasons
 
 
@@ -332,7 +342,7 @@ def _summary_document(summary: MetricSummary) -> dict[str, Any]:
     return {**document, "detail": detail}
 
 
-def _summary_line(summary: MetricSummary) -> str:
+def _summary_line(summary: MetricSummary, *, gated: bool) -> str:
     value = "-" if summary.value is None else number_text(summary.value)
     parts = [f"{summary.metric}  {value}", f"scored {summary.n_scored}"]
     parts += [
@@ -341,6 +351,9 @@ def _summary_line(summary: MetricSummary) -> str:
     if summary.passed + summary.failed:
         parts += [f"passed {summary.passed}", f"failed {summary.failed}"]
     if summary.threshold is not None:
-        mark = {True: "PASS", False: "FAIL", None: "no verdict"}[summary.meets_threshold]
-        parts.append(f"threshold {_SIGNS[summary.rule]} {summary.threshold:g} {mark}")
+        bound = f"threshold {_SIGNS[summary.rule]} {summary.threshold:g}"
+        reached, missed = ("PASS", "FAIL") if gated else ("reached", "missed")
+        mark = {True: reached, False: missed, None: "no verdict"}[summary.meets_threshold]
+        said = f"{bound} {mark}"
+        parts.append(said if gated else f"default {said} (not gated: --threshold decides)")
     return "  ".join(parts)

@@ -18,7 +18,6 @@ from assay.verdict.gates import actual_text
 from assay.verdict.run_verdict import criteria_of, run_verdict
 from assay_cli.command_again import pasted
 from assay_cli.output.failing_rows import FailingRows
-from assay_cli.output.report_files import report_lines
 from assay_cli.output.terminal import cut_width, painter, table
 
 if TYPE_CHECKING:
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
     from typing import TextIO
 
     from assay.model.run import CaseResult, GateResult, GroupSummary, MetricSummary, Run, RunSummary
-    from assay.reports.folder import ReportFolder
 
 _MAX_GROUPS = 15
 _MAX_REASONS = 3  # of the verdict, in the last line
@@ -80,8 +78,8 @@ class ConsoleSummary:
         if not is_all:
             self._uncomputed.partial[metric] = len(rows)
 
-    def render(self, reports: ReportFolder | None) -> str:
-        """Return the summary as text; `reports` are those that were written."""
+    def render(self, *, with_verdict: bool = True) -> str:
+        """Return the summary as text, the verdict in its last line where that is wanted."""
         run, summary = self._run, self._run.summary
         assert summary is not None, "only finished runs are summarised"
         head = f"{clean(run.settings.name)}  {clean(run.run_id)}  {_rows(run, summary)}"
@@ -102,9 +100,8 @@ class ConsoleSummary:
             parts.append(
                 "\n".join(["recommendations:", *(f"  - {pasted(shorten(sentence, None))}" for sentence in advice)])
             )
-        if reports is not None:
-            parts.append("\n".join(report_lines(reports)))
-        parts.append(self.verdict())
+        if last := [*self.note_lines(), *([self.verdict_line()] if with_verdict else [])]:
+            parts.append("\n".join(last))
         return without_commands("\n\n".join(parts)) + "\n"
 
     def _metrics(self, summary: RunSummary) -> list[str]:
@@ -165,17 +162,21 @@ class ConsoleSummary:
         more = [f"... and {len(groups) - _MAX_GROUPS} more in the report"] if len(groups) > _MAX_GROUPS else []
         return "\n".join([table(rows), *more])
 
-    def verdict(self) -> str:
-        """Return the notes and, in the last line, the verdict with its reasons."""
+    def note_lines(self) -> list[str]:
+        """Return what is to be known of the verdict."""
+        assert self._run.summary is not None, "only finished runs are summarised"
+        return [clean(note) for note in run_verdict(self._run.summary).notes]
+
+    def verdict_line(self) -> str:
+        """Return the verdict with its reasons, which is the last line of a summary."""
         summary = self._run.summary
         assert summary is not None, "only finished runs are summarised"
         verdict = run_verdict(summary)
         said = "; ".join(clean(reason) for reason in verdict.reasons[:_MAX_REASONS])
         more = f"; and {len(verdict.reasons) - _MAX_REASONS} more" if len(verdict.reasons) > _MAX_REASONS else ""
-        notes = [clean(note) for note in verdict.notes]
         selected = selected_cases(self._run)
         figures = "  ".join([_pass_rate(summary), *([selected.sentence] if selected is not None else [])])
-        return "\n".join([*notes, f"verdict  {self._paint(verdict.status.value)}  {said}{more}  {figures}"])
+        return f"verdict  {self._paint(verdict.status.value)}  {said}{more}  {figures}"
 
     def _counts(self, summary: RunSummary) -> str:
         counts = self._run.counts

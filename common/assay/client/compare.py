@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from assay.client.comparing import RunSource, check_packages, compare_reports, reports_of
+from assay.client.comparing import RunSource, check_packages, compare_reports, is_file, reports_of
 from assay.client.frames import arrow_table, data_frame
 from assay.client.loop_thread import run_to_end
 from assay.comparison.decision import Decision, DecisionRules, decide
 from assay.comparison.model import Comparison, ComparisonSettings, Verdict
+from assay.comparison.run_names import run_names
 from assay.comparison.settings import check_settings
 from assay.reports.comparison.comparison_report import report_of_runs
+from assay.reports.comparison.notebook_html import comparison_html
 from assay.reports.comparison.sentences import verdict_sentence
+from assay.reports.comparison.short_text import short_lines
 from assay.reports.comparison.text import comparison_lines
 
 if TYPE_CHECKING:
@@ -28,12 +31,16 @@ class ComparisonResult:
         decision: The exit status of `assay compare`, and why.
         sentence: The verdict as a sentence.
         text: What the command prints.
+        details: What the command prints with --verbose.
+        html: What a notebook shows.
     """
 
     comparison: Comparison
     decision: Decision
     sentence: str
     text: str
+    details: str = ""
+    html: str = ""
 
     def __repr__(self) -> str:
         """Return what the command prints."""
@@ -66,7 +73,7 @@ class ComparisonResult:
         return arrow_table(self._records())
 
     def _records(self) -> list[dict[str, Any]]:
-        names = {one.label: one.name for one in self.comparison.variants}
+        names = run_names(self.comparison.variants)
         return [
             {
                 "a": names[pair.a],
@@ -91,9 +98,7 @@ class ComparisonResult:
         ]
 
     def _repr_html_(self) -> str:
-        from html import escape
-
-        return f"<pre>{escape(repr(self))}</pre>"
+        return self.html
 
 
 def compare(
@@ -149,5 +154,9 @@ async def _compare(
     async with reports_of(runs, server) as reports:
         comparison = compare_reports(reports, settings)
         report = report_of_runs(comparison, decide(comparison, rules), reports)
-        text = "\n".join(comparison_lines(report))
-        return ComparisonResult(comparison, report.decision, verdict_sentence(report), text)
+        if not any(map(is_file, runs)):
+            report = replace(report, server=server or "")
+        text, details = ("\n".join(lines(report)) for lines in (short_lines, comparison_lines))
+        return ComparisonResult(
+            comparison, report.decision, verdict_sentence(report), text, details, comparison_html(report)
+        )

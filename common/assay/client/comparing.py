@@ -12,7 +12,7 @@ from assay.client.evaluate import connected
 from assay.client.evaluation import Evaluation
 from assay.client.noise_floors import find_floor
 from assay.client.run_references import find_run_id
-from assay.comparison.compare import compare_runs, with_floors
+from assay.comparison.compare import compare_runs, flipped_ids, with_floors, with_questions
 from assay.errors import SetupError, WrongStateError
 from assay.local.home import Home
 from assay.local.install_hint import install_hint
@@ -164,7 +164,19 @@ def compare_reports(reports: Sequence[Report], settings: ComparisonSettings) -> 
     """
     check_packages()
     comparison = compare_runs([compared_run(report, settings) for report in reports], settings)
+    comparison = with_questions(comparison, _questions(reports[0], flipped_ids(comparison)))
     return with_floors(comparison, find_floor(Home.find(), reports[0].head))
+
+
+def _questions(report: Report, case_ids: set[str]) -> dict[str, str]:
+    """Return what some cases of a run ask."""
+    found: dict[str, str] = {}
+    for row in report.rows():
+        if len(found) == len(case_ids):
+            break
+        if row["case_id"] in case_ids:
+            found[row["case_id"]] = row["question"] or ""
+    return found
 
 
 def check_packages() -> None:

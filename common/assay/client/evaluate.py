@@ -19,14 +19,7 @@ from assay.client.dataset_upload import DatasetUpload
 from assay.client.evaluation import Evaluation
 from assay.client.loop_thread import run_to_end
 from assay.client.progress import make_progress
-from assay.client.run_driver import (
-    check_inputs,
-    check_questions,
-    drive_run,
-    saying_how_to_report,
-    start_run,
-    wait_for_stack,
-)
+from assay.client.run_driver import check_inputs, drive_run, saying_how_to_report, start_run, wait_for_stack
 from assay.client.run_references import failed_cases, find_run_id
 from assay.client.starting import telling_of_start, wait_for_downloads
 from assay.client.watched_rows import WatchedRows
@@ -170,9 +163,8 @@ def _checked(
                 folder = folder.absolute()  # the agent may change the current one
             warn_of_dataset(info)
             code = open_user_code(checked.settings, checked.base_dir, agent=agent, metrics=metrics)
-            check_questions(code.agent, info)
             following = Following(checked, code, server, folder, on_event, shown)
-            return _Job(checked, cases, info, following, start.stack)
+            return _Job(checked, cases, info, following, start.stack, agent)
 
         if select is not None and select.failed_of:
             return _run_failed_of(select, server, job)
@@ -254,6 +246,7 @@ class _Job:
     info: DatasetInfo
     following: Following
     stack: LocalStack | None
+    agent: Callable[..., Any] | None
 
     async def run(self) -> Evaluation:
         judge_keys = self.spec.judge_keys if self.spec.needs_judge(self.info.checks) else None
@@ -266,7 +259,8 @@ class _Job:
                 stack,
             ),
         ):
-            return await self.following.to_end(client, stack, await start_run(client, self.spec, upload, self.info))
+            run = await start_run(client, self.spec, upload, self.info, self.agent)
+            return await self.following.to_end(client, stack, run)
 
 
 @asynccontextmanager

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from assay.comparison.compare import common_metrics, primary_metric
+from assay.comparison.compare import common_metrics, matched_runs, primary_metric
 from assay.comparison.joined import JoinedRuns, label_of, metric_facts, turns
 from assay.comparison.model import PASS_RATE
 from assay.errors import InvalidInputError, Problem
@@ -133,6 +133,7 @@ class CaseList:
     """
 
     def __init__(self, runs: Sequence[ComparedRun], settings: ComparisonSettings) -> None:
+        runs = matched_runs(runs)
         self._metrics = common_metrics(runs)
         self.primary = primary_metric(runs, self._metrics, settings)
         self._cases = cases = [run.cases for run in runs]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from array import array
 from typing import TYPE_CHECKING
@@ -43,6 +44,7 @@ class CaseScores:
         self.categories: list[str] = []
         self.clusters: list[str] = []
         self.contents: list[bytes] = []
+        self._own_ids: Sequence[str] | None = None
         self.agent_errors = self.row_count = self.repeats = 0
 
     def take(
@@ -100,6 +102,27 @@ class CaseScores:
         self._counts[name][place] += 1
         if value not in (0.0, 1.0):
             self._is_binary[name] = False
+
+    def renamed(self, case_ids: Sequence[str]) -> CaseScores:
+        """Return the same rows, their cases under the ids of another run; the cases keep their order.
+
+        Args:
+            case_ids: One a case, each another one.
+        """
+        found = copy.copy(self)
+        found._own_ids = self.case_ids  # noqa: SLF001 - of this class
+        found._places = {case_id: place for place, case_id in enumerate(case_ids)}  # noqa: SLF001 - likewise
+        return found
+
+    @property
+    def is_matched_by_content(self) -> bool:
+        """Whether the cases are under the ids of another run."""
+        return self._own_ids is not None
+
+    @property
+    def own_ids(self) -> Sequence[str]:
+        """The ids that the cases have in this run, in the order of `case_ids`."""
+        return self.case_ids if self._own_ids is None else self._own_ids
 
     @property
     def case_ids(self) -> Sequence[str]:

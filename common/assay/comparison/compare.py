@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from assay.comparison.facts import MetricFacts, RunFacts, default_primary
 from assay.comparison.joined import CompleteCases, JoinedRuns, label_of, metric_facts
+from assay.comparison.matching import matched
 from assay.comparison.metric_pairs import FEW_CLUSTERS, PairedValues, cluster_p, compare_values, estimate, has_enough
 from assay.comparison.model import (
     PASS_RATE,
@@ -29,7 +30,7 @@ from assay.comparison.model import (
 )
 from assay.comparison.preconditions import Overlap, mismatches, other_rules_of_rows
 from assay.comparison.stopped import shared_stopping, stopping_outcome
-from assay.comparison.what_changed import changes
+from assay.comparison.what_changed import CODE, changes
 from assay.errors import InvalidInputError
 from assay.parsing.names import unknown_name
 from assay.statistics.adjustment import benjamini_hochberg, holm
@@ -45,6 +46,8 @@ if TYPE_CHECKING:
 
 MOST_RUNS = 26
 """Most runs of one comparison: each has a letter."""
+QUESTION_CHARS = 200
+"""Of the question of a case that came out differently."""
 _MOST_FLIPPED = 50  # of a pair of runs
 _MOST_FLIPPED_OF_ALL = 1_000  # a comparison travels in one message
 _FILTERED = "the cases were chosen by a filter after the run: the figures are exploratory"
@@ -76,6 +79,7 @@ def compare_runs(runs: Sequence[ComparedRun], settings: ComparisonSettings) -> C
             has what they are clustered by, or a margin is given without a metric that it belongs to.
     """
     _check(runs)
+    runs = matched_runs(runs)
     _check_clusters(runs, settings.cluster)
     metrics = common_metrics(runs)
     facts = [run.facts for run in runs]
@@ -96,7 +100,10 @@ def compare_runs(runs: Sequence[ComparedRun], settings: ComparisonSettings) -> C
     tested = compare_values(values, settings)
     stopping = stopping_outcome(rule, facts, [len(one.case_ids) for one in cases], values[0], settings)
     tested = _decided(tested, values, settings, stopping)
-    pairs = tuple(one.comparison(tested[at * len(names) : (at + 1) * len(names)]) for at, one in enumerate(joined))
+    flips = [one.flips(primary, metrics) for one in joined]
+    pairs = tuple(
+        one.comparison(tested[at * len(names) : (at + 1) * len(names)], flips[at]) for at, one in enumerate(joined)
+    )
     better = metric_facts(primary, metrics).higher_is_better
     complete = CompleteCases(cases, settings)
     rows = complete.rows(primary)
@@ -104,7 +111,7 @@ def compare_runs(runs: Sequence[ComparedRun], settings: ComparisonSettings) -> C
     variants = tuple(_variant(index, run, names, metrics, settings, best[index]) for index, run in enumerate(runs))
     ranking = _ranking(variants, primary, better=better)
     most_flipped = min(_MOST_FLIPPED, _MOST_FLIPPED_OF_ALL // len(pairs))
-    flipped = {f"{one.a}_vs_{one.b}": joined[at].flips(primary, metrics) for at, one in enumerate(pairs)}
+    flipped = {f"{one.a}_vs_{one.b}": flips[at] for at, one in enumerate(pairs)}
     return Comparison(
         settings=settings,
         assay_version=__version__,
@@ -113,7 +120,7 @@ def compare_runs(runs: Sequence[ComparedRun], settings: ComparisonSettings) -> C
         pairs=pairs,
         omnibus=_omnibus(runs, names, complete) if len(runs) > 2 else {},
         mismatches=tuple(found_mismatches),
-        changes=tuple(changes([run.facts.config for run in runs])),
+        changes=tuple(changes([{**run.facts.config, CODE: run.facts.code} for run in runs])),
         ranking=ranking,
         recommendation=_recommendation(ranking, pairs, variants),
         not_worse_than_best=_not_worse(variants, pairs, primary, better=better),
@@ -123,6 +130,33 @@ def compare_runs(runs: Sequence[ComparedRun], settings: ComparisonSettings) -> C
         random_draws={"sign_assignments": 20_000, "resamples": 10_000},
         stopping=stopping,
     )
+
+
+def matched_runs(runs: Sequence[ComparedRun]) -> list[ComparedRun]:
+    """Return runs whose equal cases have equal ids."""
+    return [replace(run, cases=cases) for run, cases in zip(runs, matched([run.cases for run in runs]), strict=True)]
+
+
+def with_questions(comparison: Comparison, questions: Mapping[str, str]) -> Comparison:
+    """Return a comparison with the beginnings of the questions of cases that came out differently.
+
+    Args:
+        comparison: Without them.
+        questions: By the case's id in the first run; cases of other pairs than those with the first run have none.
+    """
+    first = comparison.variants[0].label
+    flipped = {
+        key: tuple(replace(one, question=questions.get(one.case_id, "")[:QUESTION_CHARS]) for one in cases)
+        for key, cases in comparison.flipped.items()
+        if key.startswith(f"{first}_vs_")
+    }
+    return replace(comparison, flipped={**comparison.flipped, **flipped})
+
+
+def flipped_ids(comparison: Comparison) -> set[str]:
+    """Return the ids in the first run of the cases that came out differently in another one."""
+    first = comparison.variants[0].label
+    return {one.case_id for key, cases in comparison.flipped.items() if key.startswith(f"{first}_vs_") for one in cases}
 
 
 def with_floors(comparison: Comparison, floors: Mapping[str, float]) -> Comparison:

@@ -5,22 +5,24 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from assay.comparison.model import FailOn, Verdict
+from assay.comparison.run_names import run_names
 from assay.records import dataclass
 from assay.statistics.thresholds import exceeds, text_apart
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from assay.comparison.model import Comparison, MetricComparison, PairComparison
+    from assay.comparison.model import Comparison, MetricComparison
 
 NO_REGRESSION, FAILED, NOT_COMPARABLE, UNDECIDED = 0, 1, 3, 4
+_UNDECIDED_WORD = "undecided"
 _WORDS = {
     NO_REGRESSION: "no regression",
-    FAILED: "undecided",
+    FAILED: _UNDECIDED_WORD,
     NOT_COMPARABLE: "not to be compared",
-    UNDECIDED: "undecided",
+    UNDECIDED: _UNDECIDED_WORD,
 }
-_UNDECIDED = frozenset({Verdict.INCONCLUSIVE, Verdict.NO_DATA, Verdict.WITHHELD})
+_OPEN_WORDS = {Verdict.INCONCLUSIVE: "inconclusive", Verdict.WITHHELD: "without a verdict"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,60 +50,97 @@ class Decision:
     Args:
         exit_status: 0 no regression, 1 a failure by the rules, 3 not to be compared or no data, 4 undecided under
             strict rules.
-        reasons: Why, each a sentence.
+        reasons: Why, each a sentence; also what is undecided where the status is 0.
         is_regression: Whether a run is worse than the first; a failure without it is that nothing is decided.
+        otherwise: What the status would be under other rules, such as "4 with --strict"; empty where nothing is let
+            pass.
     """
 
     exit_status: int
     reasons: tuple[str, ...]
     is_regression: bool = False
+    otherwise: str = ""
 
     @property
     def word(self) -> str:
         """The decision in a word or a few, such as "regression"."""
-        return "regression" if self.is_regression else _WORDS[self.exit_status]
+        if self.is_regression:
+            return "regression"
+        return _UNDECIDED_WORD if self.otherwise else _WORDS[self.exit_status]
+
+    @property
+    def sentence(self) -> str:
+        """The decision with the exit status that it gives, and why."""
+        status = f"exit status {self.exit_status}" + (f"; {self.otherwise}" if self.otherwise else "")
+        return self._with_reasons(f"{self.word} ({status})")
+
+    def part_of_run(self, verdict: str, exit_status: int) -> str:
+        """Return the decision as one part of a run's verdict, without a status of its own.
+
+        Args:
+            verdict: That of the run by itself, such as "FAIL".
+            exit_status: What that verdict gives.
+        """
+        said = self._with_reasons(self.word)
+        return f"{said} (the run itself: {verdict}, exit status {exit_status})" if exit_status else said
+
+    def _with_reasons(self, said: str) -> str:
+        return f"{said}: {'; '.join(self.reasons)}" if self.reasons else said
 
 
-def decide(comparison: Comparison, rules: DecisionRules) -> Decision:
-    """Return the exit status of a comparison: every run against the first, by the primary metric."""
+def decide(comparison: Comparison, rules: DecisionRules, *, of_run: bool = False) -> Decision:
+    """Return the exit status of a comparison: every run against the first, by the primary metric.
+
+    Args:
+        comparison: The figures.
+        rules: What makes it fail.
+        of_run: Whether the second run is compared with its baseline when it ends; the reasons call them so.
+    """
     if comparison.mismatches and not rules.allow_mismatch:
         return Decision(NOT_COMPARABLE, tuple(one.message for one in comparison.mismatches))
+    names = run_names(comparison.variants, of_run=of_run)
     against = [pair for pair in comparison.pairs if pair.a == comparison.variants[0].label]
-    primaries = [(pair, pair.metric(comparison.primary)) for pair in against]
-    worse = [reason for pair, one in primaries for reason in _regressions(pair, one, rules)]
+    primaries = [(names[pair.b], names[pair.a], pair.metric(comparison.primary)) for pair in against]
+    worse = [reason for b, a, one in primaries for reason in _regressions(b, a, one, rules)]
     unknown = [
-        f"whether {one.metric} of {pair.b} differs from that of {pair.a} is not decided"
-        for pair, one in primaries
+        f"whether {one.metric} of {b} differs from that of {a} is not decided"
+        for b, a, one in primaries
         if rules.fail_on is FailOn.INCONCLUSIVE and one.verdict is Verdict.INCONCLUSIVE
     ]
     if worse or unknown:
         return Decision(FAILED, (*worse, *unknown), is_regression=bool(worse))
     missing = [
-        f"{pair.b} and {pair.a} cannot be compared by {one.metric}: {one.reason}"
-        for pair, one in primaries
+        f"{b} and {a} cannot be compared by {one.metric}: {one.reason}"
+        for b, a, one in primaries
         if one.verdict is Verdict.NO_DATA
     ]
     if missing:
         return Decision(NOT_COMPARABLE, tuple(missing))
-    if rules.strict:
-        open_ones = [
-            f"{one.metric} of {pair.b} against {pair.a} is {one.verdict.value.replace('_', ' ')}"
-            for pair, one in primaries
-            if one.verdict in _UNDECIDED
-        ]
-        if open_ones:
-            return Decision(UNDECIDED, tuple(open_ones))
-    return Decision(NO_REGRESSION, ())
+    allowed = tuple(_worse_text(b, a, one) for b, a, one in primaries if one.verdict is Verdict.A_BETTER)
+    open_ones = tuple(
+        f"{one.metric} of {b} against {a} is {_OPEN_WORDS[one.verdict]}"
+        for b, a, one in primaries
+        if one.verdict in _OPEN_WORDS
+    )
+    if open_ones and rules.strict:
+        return Decision(UNDECIDED, (*allowed, *open_ones), is_regression=bool(allowed))
+    if allowed:
+        reasons = (*allowed, *open_ones)
+        return Decision(NO_REGRESSION, reasons, is_regression=True, otherwise="1 without --fail-on never")
+    if comparison.mismatches:
+        return Decision(NO_REGRESSION, open_ones, otherwise="3 without --allow-mismatch")
+    return Decision(NO_REGRESSION, open_ones, otherwise="4 with --strict" if open_ones else "")
 
 
-def _regressions(pair: PairComparison, one: MetricComparison, rules: DecisionRules) -> Iterator[str]:
+def _regressions(b: str, a: str, one: MetricComparison, rules: DecisionRules) -> Iterator[str]:
     if one.difference is not None and rules.max_drop is not None:
         drop = -one.difference if one.higher_is_better else one.difference
         if exceeds(drop, rules.max_drop):
             shown = text_apart(drop, [rules.max_drop])
-            yield (
-                f"{one.metric} of {pair.b} is {shown} worse than that of {pair.a}, more than the allowed "
-                f"{rules.max_drop:g}"
-            )
+            yield f"{one.metric} of {b} is {shown} worse than that of {a}, more than the allowed {rules.max_drop:g}"
     if rules.fail_on is not FailOn.NEVER and one.verdict is Verdict.A_BETTER:
-        yield f"{one.metric} of {pair.b} is significantly worse than that of {pair.a}"
+        yield _worse_text(b, a, one)
+
+
+def _worse_text(b: str, a: str, one: MetricComparison) -> str:
+    return f"{one.metric} of {b} is significantly worse than that of {a}"

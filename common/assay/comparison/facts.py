@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from assay.comparison.model import PASS_RATE
 from assay.metrics import METRICS
 from assay.metrics.core.embedding import vectors_text
+from assay.model.run_settings import FUNCTION_METRIC
 from assay.model.stopping import StoppedEarly, StoppingSettings
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ _THRESHOLDS_OF_ROWS = frozenset(
     }
 )
 """Kinds whose threshold decides whether a row passes; that of all others is for the run's value alone."""
+_DIRECTION = "higher_is_better"
 _EXACT = ("exact", "float32")
 """Precisions at which every engine gives the cosines of every other, to 1e-5."""
 
@@ -65,6 +67,7 @@ class MetricFacts:
         measures: The parameters that its values rest on, complete; empty where the run does not say.
         row_threshold: What a row's value must reach for the row to pass; None where there is no such threshold.
         decides_rows: Whether rows passed or failed by it.
+        is_direction_assumed: Whether nothing says that higher is better, which is assumed.
     """
 
     name: str
@@ -82,6 +85,7 @@ class MetricFacts:
     measures: Mapping[str, Any] = field(default_factory=dict)
     row_threshold: float | None = None
     decides_rows: bool = False
+    is_direction_assumed: bool = False
 
     @property
     def bounds(self) -> tuple[float, float]:
@@ -113,6 +117,7 @@ class RunFacts:
         p95_latency_s: 95 % of the answers came within so many seconds.
         ranking: The means that the classical ranking weighs, by their names there.
         config: Its settings.
+        code: Which code its agent was, as `run.code` of its document; empty where that is not known.
         group_id: The group of variants to which it belongs; empty for none.
         variant: Its variant, from its labels.
         stopping: By which rule it stops early with the other run of its group; None where it asks all cases.
@@ -136,6 +141,7 @@ class RunFacts:
     p95_latency_s: float | None = None
     ranking: Mapping[str, float | None] = field(default_factory=dict)
     config: Mapping[str, Any] = field(default_factory=dict)
+    code: Mapping[str, Any] = field(default_factory=dict)
     group_id: str = ""
     variant: str = ""
     stopping: StoppingSettings | None = None
@@ -167,6 +173,7 @@ def facts_of(head: Mapping[str, Any]) -> RunFacts:
         p95_latency_s=(summary.get("latency") or {}).get("p95_s"),
         ranking=_ranking(head["results"]),
         config=config,
+        code=run.get("code") or {},
         group_id=run.get("group_id") or "",
         variant=str(labels.get("variant") or ""),
         stopping=_stopping(run.get("stopping")),
@@ -241,13 +248,16 @@ def _metric(name: str, result: Mapping[str, Any], parameters: Mapping[str, Any] 
         measures={} if parameters is None else _measures(info, parameters),
         row_threshold=result.get("threshold") if kind in _THRESHOLDS_OF_ROWS else None,
         decides_rows=bool(result.get("passed") or result.get("failed")),
+        is_direction_assumed=kind == FUNCTION_METRIC and (parameters or {}).get(_DIRECTION, True) is None,
     )
 
 
 def _measures(info: MetricInfo | None, parameters: Mapping[str, Any]) -> dict[str, Any]:
     """Return the parameters on which values rest: those that a run of an older version lacks are at their defaults."""
     known = parameters if info is None else {one.name: parameters.get(one.name, one.default) for one in info.parameters}
-    return {name: value for name, value in known.items() if name not in _NOT_MEASURED}
+    found = {name: value for name, value in known.items() if name not in _NOT_MEASURED}
+    # A direction that was assumed and is then declared changes no value.
+    return {**found, _DIRECTION: found[_DIRECTION] is not False} if _DIRECTION in found else found
 
 
 def _ranking(results: Mapping[str, Any]) -> dict[str, float | None]:

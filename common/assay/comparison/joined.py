@@ -35,7 +35,7 @@ def metric_facts(name: str, metrics: Mapping[str, MetricFacts]) -> MetricFacts:
 
 
 class JoinedRuns:
-    """Two runs joined by case id.
+    """Two runs joined by case; equal cases have equal ids, as `matched` returns them.
 
     Args:
         a: Place of the first run.
@@ -93,14 +93,15 @@ class JoinedRuns:
             clusters=None if self._clusters is None else list(compress(self._clusters, known)),
             without_errors=None if clean.all() else np.flatnonzero(clean),
             reason=reason,
+            is_direction_assumed=facts.is_direction_assumed,
         )
 
     def columns(self, metric: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return the values of both runs over the cases that are compared, NaN where there is none."""
         return self._one.values(metric)[self.here], self._other.values(metric)[self.there]
 
-    def comparison(self, metrics: Sequence[MetricComparison]) -> PairComparison:
-        """Return the pair with its metrics."""
+    def comparison(self, metrics: Sequence[MetricComparison], flips: Flips) -> PairComparison:
+        """Return the pair with its metrics, and how many cases came out differently."""
         wins = Counter(one.classical.winner for one in metrics if one.classical is not None)
         winner = "tie" if wins["A"] == wins["B"] else label_of(self.a if wins["A"] > wins["B"] else self.b)
         return PairComparison(
@@ -113,6 +114,9 @@ class JoinedRuns:
             overlap=self.overlap,
             metrics=tuple(metrics),
             classical_winner=winner,
+            matched_by="content" if self._one.is_matched_by_content or self._other.is_matched_by_content else "id",
+            n_lost=flips.count_of(-1),
+            n_won=flips.count_of(1),
         )
 
     def flips(self, primary: str, metrics: Mapping[str, MetricFacts]) -> Flips:
@@ -121,7 +125,7 @@ class JoinedRuns:
         turned = turns(verdicts, higher_is_better=True)
         better = metric_facts(primary, metrics).higher_is_better
         depth = turns(values, higher_is_better=better)
-        return Flips(self._one, self.here, primary, verdicts, values, turned, depth)
+        return Flips(self._one, self._other, self.here, self.there, primary, verdicts, values, turned, depth)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -130,7 +134,9 @@ class Flips:
 
     Args:
         cases: The rows of A.
-        here: Places of the compared cases in it.
+        others: The rows of B.
+        here: Places of the compared cases in A.
+        there: Their places in B.
         primary: The primary metric.
         verdicts: Of A and B, the share of each case's rows that passed.
         values: Of A and B, the primary metric.
@@ -139,7 +145,9 @@ class Flips:
     """
 
     cases: CaseScores
+    others: CaseScores
     here: NDArray[np.intp]
+    there: NDArray[np.intp]
     primary: str
     verdicts: tuple[NDArray[np.float64], NDArray[np.float64]]
     values: tuple[NDArray[np.float64], NDArray[np.float64]]
@@ -149,28 +157,55 @@ class Flips:
     @property
     def count(self) -> int:
         """How many there are."""
-        return int(((self.turned != 0) | (self.depth != 0)).sum())
+        return self.count_of(-1) + self.count_of(1)
+
+    def count_of(self, sign: int) -> int:
+        """Return how many came out worse in B, or better.
+
+        Args:
+            sign: -1 for worse, 1 for better.
+        """
+        turned, depth = sign * self.turned, sign * self.depth
+        return int(((turned > 0) | ((turned == 0) & (depth > 0))).sum())
 
     def worst(self, count: int) -> tuple[FlippedCase, ...]:
-        """Return the first of them, worst for B first; of equal ones in the order of their ids."""
+        """Return so many of them, worst for B first: where there are more, three quarters the worst, then the best.
+
+        Of equal ones those with the first ids.
+        """
         import numpy as np
 
         flipped = np.flatnonzero((self.turned != 0) | (self.depth != 0))
-        turned, depth = self.turned[flipped], self.depth[flipped]
-        order = np.lexsort((depth, turned))
+        order = np.lexsort((self.depth[flipped], self.turned[flipped]))
         if len(order) > count:
-            last = order[count - 1]
-            beyond = (turned > turned[last]) | ((turned == turned[last]) & (depth > depth[last]))
-            flipped = flipped[~beyond]
-        ids = self.cases.case_ids
-        places = sorted(flipped.tolist(), key=lambda at: (self.turned[at], self.depth[at], ids[int(self.here[at])]))
-        return tuple(self._case(at, ids) for at in places[:count])
+            best = count // 4
+            most = self._in_order(self._up_to(flipped, order[count - best - 1], 1))[: count - best]
+            rest = self._in_order(np.setdiff1d(self._up_to(flipped, order[-best], -1), most)) if best else []
+            chosen = [*most, *rest[len(rest) - best :]]
+        else:
+            chosen = self._in_order(flipped)
+        ids, others = self.cases.own_ids, self.others.own_ids
+        return tuple(self._case(at, ids, others) for at in chosen)
 
-    def _case(self, at: int, ids: Sequence[str]) -> FlippedCase:
+    def _up_to(self, flipped: NDArray[np.intp], last: int, sign: int) -> NDArray[np.intp]:
+        """Return the cases from the worst, or with the sign -1 from the best, to one of them and its equals."""
+        turned, depth = sign * self.turned[flipped], sign * self.depth[flipped]
+        beyond = (turned > turned[last]) | ((turned == turned[last]) & (depth > depth[last]))
+        kept: NDArray[np.intp] = flipped[~beyond]
+        return kept
+
+    def _in_order(self, places: NDArray[np.intp]) -> list[int]:
+        ids = self.cases.case_ids
+        return sorted(places.tolist(), key=lambda at: (self.turned[at], self.depth[at], ids[int(self.here[at])]))
+
+    def _case(self, at: int, ids: Sequence[str], others: Sequence[str]) -> FlippedCase:
         by_verdict = bool(self.turned[at])
         metric, (a, b) = (PASS_RATE, self.verdicts) if by_verdict else (self.primary, self.values)
-        place = int(self.here[at])
-        return FlippedCase(ids[place], self.cases.categories[place], metric, float(a[at]), float(b[at]))
+        place, other = int(self.here[at]), others[int(self.there[at])]
+        other = "" if other == ids[place] else other
+        return FlippedCase(
+            ids[place], self.cases.categories[place], metric, float(a[at]), float(b[at]), case_id_b=other
+        )
 
 
 class CompleteCases:

@@ -61,6 +61,7 @@ class PairedValues:
         clusters: What each case shares with others; None without a cluster key.
         without_errors: Places of the cases without an agent error; None where every case is one.
         reason: Why there is no verdict, whatever the values say; empty where there may be one.
+        is_direction_assumed: Whether nothing says that more is better, which is assumed.
     """
 
     metric: str
@@ -74,6 +75,7 @@ class PairedValues:
     clusters: Sequence[str] | None = None
     without_errors: NDArray[np.intp] | None = None
     reason: str = ""
+    is_direction_assumed: bool = False
 
     @property
     def differences(self) -> NDArray[np.float64]:
@@ -137,6 +139,7 @@ def _compared(pair: PairedValues, settings: ComparisonSettings, flip: SignFlip |
         ties=int((differences == 0).sum()),
         losses=int((sign * differences < 0).sum()),
         classical=_classical(pair, settings),
+        is_direction_assumed=pair.is_direction_assumed,
     )
     if not len(pair.a):
         return found

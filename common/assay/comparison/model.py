@@ -213,6 +213,7 @@ class MetricComparison:
         without_errors_p: Its raw p-value.
         noise_floor: The absolute difference that A has from itself, where it was measured.
         notes: Stable words on what to know, such as "few_clusters".
+        is_direction_assumed: Whether the metric does not say that higher is better, which is assumed.
     """
 
     metric: str
@@ -251,6 +252,7 @@ class MetricComparison:
     without_errors_p: float | None = None
     noise_floor: float | None = None
     notes: tuple[str, ...] = ()
+    is_direction_assumed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,6 +269,9 @@ class PairComparison:
         overlap: Common cases as a share of the smaller run.
         metrics: The primary metric first, then the others in report order.
         classical_winner: The run that wins more of the unpaired tests, or "tie".
+        matched_by: By what cases were matched: "id", or "content" for question and references.
+        n_lost: Cases that came out worse in B.
+        n_won: Cases that came out better in B.
     """
 
     a: str
@@ -278,6 +283,9 @@ class PairComparison:
     overlap: float
     metrics: tuple[MetricComparison, ...]
     classical_winner: str = "tie"
+    matched_by: str = "id"
+    n_lost: int = 0
+    n_won: int = 0
 
     def metric(self, name: str) -> MetricComparison:
         """Return the comparison of one metric."""
@@ -339,6 +347,8 @@ class FlippedCase:
         metric: The metric that differs most in favour of one side; `PASS_RATE` for the row's verdict.
         a: Value of A.
         b: Value of B.
+        case_id_b: The case's id in B where that is another one; empty otherwise.
+        question: The beginning of what the user said last; empty where it is not known.
     """
 
     case_id: str
@@ -346,6 +356,8 @@ class FlippedCase:
     metric: str
     a: float
     b: float
+    case_id_b: str = ""
+    question: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -448,7 +460,7 @@ class Comparison:
         recommendation: What follows from the ranking.
         not_worse_than_best: Labels that are not significantly worse than the highest mean of the primary metric.
         flipped: By pair, such as "A_vs_B", the cases that came out differently, worst for B first; at most 50,
-            and 1,000 of all pairs.
+            and 1,000 of all pairs. Of more, three quarters are the worst and the others the best.
         flipped_count: By pair, how many there are.
         filtered: Whether cases were chosen by a filter, so that figures are exploratory.
         random_draws: How many assignments and resamples random figures are from, by name.

@@ -8,6 +8,8 @@ from typing import Any
 
 from assay.comparison.model import Change
 
+CODE = "code"
+"""The setting below which it stands which code the agent was."""
 _MOST_CHANGES = 200
 _MOST_CHARS, _LEAST_CHARS = 4_000, 100  # of a text
 _MOST_CHARS_OF_ALL = 200_000  # a comparison travels in one message

@@ -51,7 +51,13 @@ INFO = MetricInfo(
     (
         Parameter("function", "text", None, "The function: module:function or file.py:function.", required=True),
         Parameter("threshold", "number", None, "Least value of a row, and least mean of the run."),
-        Parameter("higher_is_better", "boolean", True, "Whether larger values are better; false turns the threshold."),
+        Parameter(
+            "higher_is_better",
+            "boolean",
+            None,
+            "Whether larger values are better; false turns the threshold. Without it comparisons take larger values to "
+            "be better, and say so.",
+        ),
         Parameter("timeout_s", "number", 60.0, "Longest wait for one call, in seconds.", 0.001, 3_600.0),
     ),
     reads=("answer", "references", "case"),
@@ -84,7 +90,7 @@ class Python:
         self._function: str = parameters["function"]
         self._threshold: float | None = parameters["threshold"]
         self.timeout_s: float = parameters["timeout_s"]
-        if not parameters["higher_is_better"]:
+        if parameters["higher_is_better"] is False:
             self.info = dataclasses.replace(INFO, rule="at_most")
 
     @staticmethod

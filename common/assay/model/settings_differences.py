@@ -13,20 +13,15 @@ if TYPE_CHECKING:
 
 _PLAIN = ("name", "gates", "repeats", "preset", "weight", "max_agent_errors", "max_metric_errors", "turns", "note")
 _SELECTED_BY = ("cases", "tags", "categories", "failed_of", "limit")
-_SPEC_NAMES = {"timeout_s": "timeout", "spend_cap_usd": "spend_cap", "rubric_yaml": "rubric"}
-_SPEC_NAMES |= {
-    "canary_rate": "canaries.share",
-    "canary_limit": "canaries.limit",
-    "accepts_canaries": "canaries.accept",
-}
+_SPEC_NAMES = {"timeout_s": "timeout", "spend_cap_usd": "spend_cap", "canary_rate": "canaries", "rubric_yaml": "rubric"}
 _MISSING = object()
 
 
 def differing_settings(one: RunSettings, other: RunSettings) -> list[str]:
     """Return the names of the settings that differ, such as "gates", "agent.timeout" and "metrics.rouge".
 
-    The team and the group are not compared: they are of the run, and no part of a spec. Of the dataset, its content and
-    how it was read count; "selection" stands for what selects cases.
+    The team, the group and the agent's code are not compared: they are of the run, and no part of a spec. Of the
+    dataset, its content and how it was read count; "selection" stands for what selects cases.
     """
     ours, theirs = dict(_named(one)), dict(_named(other))
     names = dict.fromkeys([*ours, *theirs])
@@ -39,7 +34,7 @@ def _named(settings: RunSettings) -> Iterator[tuple[str, Any]]:
     yield "labels", _json(dict(settings.labels))
     yield from _of_agent(settings.agent)
     for metric in settings.metrics:
-        yield f"metrics.{metric.name}", _json([metric.kind, dict(metric.parameters), metric.is_optional])
+        yield f"metrics.{metric.name}", _json([metric.kind, dict(metric.parameters)])
     if settings.judge is not None:
         for name, value in dataclasses.asdict(settings.judge).items():
             yield f"judge.{_SPEC_NAMES.get(name, name)}", _json(value)

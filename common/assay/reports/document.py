@@ -118,6 +118,7 @@ def _provenance(run: Run, spec: Spec | None) -> dict[str, Any]:
         "spec_path": writable(spec.source) if spec and spec.source else None,
         "dataset": dataset_document(run),
         "selection": selection_document(run.settings.selection),
+        "code": dataclasses.asdict(run.settings.code) if run.settings.code is not None else None,
     }
 
 
@@ -219,7 +220,8 @@ def _turn(row: CaseResult, index: int) -> dict[str, Any]:
 
 def _settings(run: Run) -> dict[str, Any]:
     settings = dataclasses.asdict(run.settings)
-    for name in ("dataset", "selection", "labels", "note", "group_id", "stopping", "spec_name", "source_run_id"):
+    in_run = ("dataset", "selection", "labels", "note", "group_id", "stopping", "spec_name", "source_run_id", "code")
+    for name in in_run:
         del settings[name]  # stands in `run`
     options = settings["agent"]["options"]
     for sent in ("headers", "metadata"):
@@ -243,7 +245,6 @@ def _result(metric: MetricSummary) -> dict[str, Any]:
         "target": metric.target,
         "meets_target": metric.meets_target,
         "rule": metric.rule,
-        "optional": metric.is_optional,
         **metric.detail,
     }
 

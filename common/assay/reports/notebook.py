@@ -7,27 +7,23 @@ from typing import TYPE_CHECKING, Any
 
 from assay.reports.metric_text import count_text, partial_text, seconds_text, value_text
 from assay.reports.selected_cases import selection_sentence
-from assay.text.unsafe_text import clean, shorten
+from assay.text.unsafe_text import shorten
 from assay.verdict.gates import actual_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from assay.reports.first_errors import FirstError
-
 _TEXT_CHARS = 200
-_TRACEBACK_CHARS = 4_000
 _COLOURS = {"PASS": "#1a7f37", "FAIL": "#b42318", "INCOMPLETE": "#9a6700"}
 _CELL = "padding:2px 10px 2px 0;text-align:left;vertical-align:top"
 _SIGNS = {"at_least": "≥", "more_than": ">", "at_most": "≤"}
 
 
-def run_html(head: Mapping[str, Any], errors: Sequence[FirstError] = ()) -> str:
-    """Return the verdict, metrics and gates of a run, and its first errors.
+def run_html(head: Mapping[str, Any]) -> str:
+    """Return the verdict, metrics and gates of a run.
 
     Args:
         head: The document of its report without the rows.
-        errors: Of the agent and of metrics.
     """
     run, summary = head["run"], head["summary"]
     status = summary["overall_status"]
@@ -48,25 +44,19 @@ def run_html(head: Mapping[str, Any], errors: Sequence[FirstError] = ()) -> str:
     ]
     latency, colour = summary["latency"], _COLOURS.get(status, "inherit")
     times = f"latency P50 {seconds_text(latency['p50_s'])}, P95 {seconds_text(latency['p95_s'])}"
-    why = _text(partial + "; ".join(summary["reasons"]))
+    why = html_text(partial + "; ".join(summary["reasons"]))
     selection = selection_sentence(head)
-    selected = f" · <strong>{_text(selection)}</strong>" if selection else ""
-    about = f"{_text(run['name'])} · <code>{_text(run['run_id'])}</code> · {count_text(summary['total'], 'row')}"
+    selected = f" · <strong>{html_text(selection)}</strong>" if selection else ""
+    name, run_id = html_text(run["name"]), html_text(run["run_id"])
+    about = f"{name} · <code>{run_id}</code> · {count_text(summary['total'], 'row')}"
     parts = [
         f'<p style="margin:0 0 4px"><strong style="color:{colour}">{escape(status)}</strong> {why}{selected}</p>',
         f'<p style="margin:0 0 8px">{about}, {passed} · {times}</p>',
-        _table(("metric", "value", "95 % interval", "rows", "threshold"), rows),
+        html_table(("metric", "value", "95 % interval", "rows", "threshold"), rows),
     ]
     if gates:
-        parts.append(_table(("gate", "outcome", "actual"), gates))
-    parts += [_error(error) for error in errors]
+        parts.append(html_table(("gate", "outcome", "actual"), gates))
     return f"<div>{''.join(parts)}</div>"
-
-
-def _error(error: FirstError) -> str:
-    frames = clean(error.traceback, keep_lines=True)[-_TRACEBACK_CHARS:]
-    shown = f"<details><summary>Traceback</summary><pre>{escape(frames)}</pre></details>" if frames else ""
-    return f'<p style="margin:0 0 4px">{escape(error.sentence)}</p>{shown}'
 
 
 def run_markdown(head: Mapping[str, Any]) -> str:
@@ -90,19 +80,20 @@ def runs_html(records: Sequence[Mapping[str, Any]]) -> str:
         )
         for one in records
     ]
-    return f"<div>{_table(('run', 'name', 'state', 'verdict', 'pass rate', 'rows', 'created'), rows)}</div>"
+    return f"<div>{html_table(('run', 'name', 'state', 'verdict', 'pass rate', 'rows', 'created'), rows)}</div>"
 
 
-def _table(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+def html_table(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    """Return a table of untrusted cells."""
     head = "".join(f'<th scope="col" style="{_CELL}">{escape(one)}</th>' for one in heads)
-    body = "".join(
-        "<tr>" + "".join(f'<td dir="auto" style="{_CELL}">{_text(cell)}</td>' for cell in row) + "</tr>" for row in rows
-    )
+    cells = ("".join(f'<td dir="auto" style="{_CELL}">{html_text(cell)}</td>' for cell in row) for row in rows)
+    body = "".join(f"<tr>{row}</tr>" for row in cells)
     inner = f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody>"
     return f'<table style="border-collapse:collapse;margin:0 0 8px">{inner}</table>'
 
 
-def _text(text: str) -> str:
+def html_text(text: str) -> str:
+    """Return an untrusted text for HTML, in one line, cut where it is long."""
     return escape(shorten(text, _TEXT_CHARS))
 
 

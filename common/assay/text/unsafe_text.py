@@ -20,7 +20,6 @@ UNSAFE = re.compile(
     "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0001\U000e0020-\U000e007f]"
 )
 """One character that is not shown as it is."""
-_MARKUP_COMMANDS = re.compile(r"^([^\S\n]*):(?=:)|#(?=#\w*\[)", re.MULTILINE)
 _COMMANDS = re.compile(r"^(?=[^\S\n]*::)|##(?=\w*\[)", re.MULTILINE)
 
 
@@ -64,11 +63,6 @@ def without_commands(text: str) -> str:
     GitHub takes lines that begin with `::`, GitHub and Azure what begins with `##[` or `##vso[`, anywhere in a line.
     """
     return _COMMANDS.sub(lambda found: "# #" if found[0] else "| ", text)
-
-
-def markup_without_commands(markup: str) -> str:
-    """Return escaped XML or HTML that reads the same and holds no command to a CI server whose job prints the file."""
-    return _MARKUP_COMMANDS.sub(lambda found: f"{found[1]}&#58;" if found[1] is not None else "&#35;", markup)
 
 
 def json_text(document: object, *, indent: int | None = None) -> str:

@@ -1003,6 +1003,7 @@ class RunSpec(_message.Message):
     STOPPING_FIELD_NUMBER: _builtins.int
     SPEC_NAME_FIELD_NUMBER: _builtins.int
     SOURCE_RUN_ID_FIELD_NUMBER: _builtins.int
+    CODE_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """A name for people; the run's id starts with it."""
     repeats: _builtins.int
@@ -1078,6 +1079,12 @@ class RunSpec(_message.Message):
         needs a group_id, and the dataset in the order of asking. The other run has the same.
         """
 
+    @_builtins.property
+    def code(self) -> Global___CodeIdentity:
+        """Which code the agent is, as the client sees it; absent where it knows nothing of it. Kept for people: nothing
+        depends on it.
+        """
+
     def __init__(
         self,
         *,
@@ -1101,10 +1108,11 @@ class RunSpec(_message.Message):
         stopping: Global___StoppingSettings | None = ...,
         spec_name: _builtins.str = ...,
         source_run_id: _builtins.str = ...,
+        code: Global___CodeIdentity | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_max_agent_errors", b"_max_agent_errors", "_max_metric_errors", b"_max_metric_errors", "_weight", b"_weight", "agent", b"agent", "dataset", b"dataset", "judge", b"judge", "max_agent_errors", b"max_agent_errors", "max_metric_errors", b"max_metric_errors", "selection", b"selection", "stopping", b"stopping", "weight", b"weight"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_max_agent_errors", b"_max_agent_errors", "_max_metric_errors", b"_max_metric_errors", "_weight", b"_weight", "agent", b"agent", "code", b"code", "dataset", b"dataset", "judge", b"judge", "max_agent_errors", b"max_agent_errors", "max_metric_errors", b"max_metric_errors", "selection", b"selection", "stopping", b"stopping", "weight", b"weight"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_agent_errors", b"_max_agent_errors", "_max_metric_errors", b"_max_metric_errors", "_weight", b"_weight", "agent", b"agent", "dataset", b"dataset", "gates", b"gates", "group_id", b"group_id", "judge", b"judge", "labels", b"labels", "max_agent_errors", b"max_agent_errors", "max_metric_errors", b"max_metric_errors", "metrics", b"metrics", "name", b"name", "note", b"note", "preset", b"preset", "repeats", b"repeats", "selection", b"selection", "source_run_id", b"source_run_id", "spec_name", b"spec_name", "stopping", b"stopping", "team", b"team", "turns", b"turns", "weight", b"weight"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_agent_errors", b"_max_agent_errors", "_max_metric_errors", b"_max_metric_errors", "_weight", b"_weight", "agent", b"agent", "code", b"code", "dataset", b"dataset", "gates", b"gates", "group_id", b"group_id", "judge", b"judge", "labels", b"labels", "max_agent_errors", b"max_agent_errors", "max_metric_errors", b"max_metric_errors", "metrics", b"metrics", "name", b"name", "note", b"note", "preset", b"preset", "repeats", b"repeats", "selection", b"selection", "source_run_id", b"source_run_id", "spec_name", b"spec_name", "stopping", b"stopping", "team", b"team", "turns", b"turns", "weight", b"weight"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__max_agent_errors: _TypeAlias = _typing.Literal["max_agent_errors"]  # noqa: Y015
     _WhichOneofArgType__max_agent_errors: _TypeAlias = _typing.Literal["_max_agent_errors", b"_max_agent_errors"]  # noqa: Y015
@@ -1120,6 +1128,40 @@ class RunSpec(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__weight) -> _WhichOneofReturnType__weight | None: ...
 
 Global___RunSpec: _TypeAlias = RunSpec  # noqa: Y015
+
+@_typing.final
+class CodeIdentity(_message.Message):
+    """CodeIdentity says which code the agent of a run is."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    COMMIT_FIELD_NUMBER: _builtins.int
+    DIRTY_FIELD_NUMBER: _builtins.int
+    AGENT_SHA256_FIELD_NUMBER: _builtins.int
+    commit: _builtins.str
+    """The git commit of the spec's folder, in full; empty where it is in no repository. At most 64 characters."""
+    dirty: _builtins.bool
+    """Whether files that git tracks differ from the commit; absent where that is not known."""
+    agent_sha256: _builtins.str
+    """SHA-256, in hexadecimal digits, over the source files of the agent and what these import from the same folder;
+    empty where the agent is no code on the client's side. At most 64 characters.
+    """
+    def __init__(
+        self,
+        *,
+        commit: _builtins.str = ...,
+        dirty: _builtins.bool | None = ...,
+        agent_sha256: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_dirty", b"_dirty", "dirty", b"dirty"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_dirty", b"_dirty", "agent_sha256", b"agent_sha256", "commit", b"commit", "dirty", b"dirty"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__dirty: _TypeAlias = _typing.Literal["dirty"]  # noqa: Y015
+    _WhichOneofArgType__dirty: _TypeAlias = _typing.Literal["_dirty", b"_dirty"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__dirty) -> _WhichOneofReturnType__dirty | None: ...
+
+Global___CodeIdentity: _TypeAlias = CodeIdentity  # noqa: Y015
 
 @_typing.final
 class StoppingSettings(_message.Message):
@@ -1275,8 +1317,6 @@ class JudgeSpec(_message.Message):
     OTHERS_FIELD_NUMBER: _builtins.int
     RECORDED_FILE_FIELD_NUMBER: _builtins.int
     SAMPLE_OFFSET_FIELD_NUMBER: _builtins.int
-    CANARY_LIMIT_FIELD_NUMBER: _builtins.int
-    ACCEPTS_CANARIES_FIELD_NUMBER: _builtins.int
     provider: _builtins.str
     """"openai" (also any service that speaks its protocol, by base_url), "anthropic" or "replay"."""
     model: _builtins.str
@@ -1314,12 +1354,6 @@ class JudgeSpec(_message.Message):
     """Added to the number of the repeat where verdicts are asked for, at most 1,000,000: with another number the same
     answers get verdicts of their own, as where a run is compared with itself.
     """
-    canary_limit: _builtins.float
-    """Largest rate of wrong verdicts on canaries, 0 to 1, for each side (those that must fail, those that must pass) of
-    at least 20 canaries; absent: 0.1. A smaller side fails at two wrong verdicts.
-    """
-    accepts_canaries: _builtins.bool
-    """Whether failed canaries leave the run's verdict as it is; otherwise they make the run incomplete."""
     @_builtins.property
     def others(self) -> _containers.RepeatedCompositeFieldContainer[Global___JudgeSpec]:
         """Further judges, who with this one are a jury of at most 9; each needs provider, model, base_url, key_variable,
@@ -1345,23 +1379,17 @@ class JudgeSpec(_message.Message):
         others: _abc.Iterable[Global___JudgeSpec] | None = ...,
         recorded_file: _builtins.str = ...,
         sample_offset: _builtins.int = ...,
-        canary_limit: _builtins.float | None = ...,
-        accepts_canaries: _builtins.bool = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_canary_limit", b"_canary_limit", "_canary_rate", b"_canary_rate", "_spend_cap_usd", b"_spend_cap_usd", "_temperature", b"_temperature", "canary_limit", b"canary_limit", "canary_rate", b"canary_rate", "spend_cap_usd", b"spend_cap_usd", "temperature", b"temperature"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_canary_rate", b"_canary_rate", "_spend_cap_usd", b"_spend_cap_usd", "_temperature", b"_temperature", "canary_rate", b"canary_rate", "spend_cap_usd", b"spend_cap_usd", "temperature", b"temperature"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_canary_limit", b"_canary_limit", "_canary_rate", b"_canary_rate", "_spend_cap_usd", b"_spend_cap_usd", "_temperature", b"_temperature", "accepts_canaries", b"accepts_canaries", "base_url", b"base_url", "batch", b"batch", "canary_limit", b"canary_limit", "canary_rate", b"canary_rate", "concurrency", b"concurrency", "key_variable", b"key_variable", "max_tokens", b"max_tokens", "model", b"model", "others", b"others", "provider", b"provider", "recorded_file", b"recorded_file", "rubric", b"rubric", "rubric_yaml", b"rubric_yaml", "sample_offset", b"sample_offset", "spend_cap_usd", b"spend_cap_usd", "temperature", b"temperature", "timeout_ms", b"timeout_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_canary_rate", b"_canary_rate", "_spend_cap_usd", b"_spend_cap_usd", "_temperature", b"_temperature", "base_url", b"base_url", "batch", b"batch", "canary_rate", b"canary_rate", "concurrency", b"concurrency", "key_variable", b"key_variable", "max_tokens", b"max_tokens", "model", b"model", "others", b"others", "provider", b"provider", "recorded_file", b"recorded_file", "rubric", b"rubric", "rubric_yaml", b"rubric_yaml", "sample_offset", b"sample_offset", "spend_cap_usd", b"spend_cap_usd", "temperature", b"temperature", "timeout_ms", b"timeout_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType__canary_limit: _TypeAlias = _typing.Literal["canary_limit"]  # noqa: Y015
-    _WhichOneofArgType__canary_limit: _TypeAlias = _typing.Literal["_canary_limit", b"_canary_limit"]  # noqa: Y015
     _WhichOneofReturnType__canary_rate: _TypeAlias = _typing.Literal["canary_rate"]  # noqa: Y015
     _WhichOneofArgType__canary_rate: _TypeAlias = _typing.Literal["_canary_rate", b"_canary_rate"]  # noqa: Y015
     _WhichOneofReturnType__spend_cap_usd: _TypeAlias = _typing.Literal["spend_cap_usd"]  # noqa: Y015
     _WhichOneofArgType__spend_cap_usd: _TypeAlias = _typing.Literal["_spend_cap_usd", b"_spend_cap_usd"]  # noqa: Y015
     _WhichOneofReturnType__temperature: _TypeAlias = _typing.Literal["temperature"]  # noqa: Y015
     _WhichOneofArgType__temperature: _TypeAlias = _typing.Literal["_temperature", b"_temperature"]  # noqa: Y015
-    @_typing.overload
-    def WhichOneof(self, oneof_group: _WhichOneofArgType__canary_limit) -> _WhichOneofReturnType__canary_limit | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__canary_rate) -> _WhichOneofReturnType__canary_rate | None: ...
     @_typing.overload
@@ -1531,26 +1559,22 @@ class MetricSpec(_message.Message):
     NAME_FIELD_NUMBER: _builtins.int
     PARAMETERS_JSON_FIELD_NUMBER: _builtins.int
     METRIC_FIELD_NUMBER: _builtins.int
-    IS_OPTIONAL_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """The metric's name in this run, e.g. "semantic_similarity"."""
     parameters_json: _builtins.str
     """Its parameters: the text of one JSON object, or empty for all defaults."""
     metric: _builtins.str
     """The kind of metric, where the name is one of the spec's own; empty means the name says it."""
-    is_optional: _builtins.bool
-    """Whether the run may end without it: where it cannot be computed, it is left out of the run's verdict."""
     def __init__(
         self,
         *,
         name: _builtins.str = ...,
         parameters_json: _builtins.str = ...,
         metric: _builtins.str = ...,
-        is_optional: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["is_optional", b"is_optional", "metric", b"metric", "name", b"name", "parameters_json", b"parameters_json"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["metric", b"metric", "name", b"name", "parameters_json", b"parameters_json"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -2164,16 +2188,10 @@ class CanarySummary(_message.Message):
     KINDS_FIELD_NUMBER: _builtins.int
     UNDECIDED_COUNT_FIELD_NUMBER: _builtins.int
     COST_USD_FIELD_NUMBER: _builtins.int
-    LIMIT_FIELD_NUMBER: _builtins.int
-    IS_ACCEPTED_FIELD_NUMBER: _builtins.int
     undecided_count: _builtins.int
     """Canaries without a valid verdict."""
     cost_usd: _builtins.float
     """What they cost, in US dollars; absent where none of them has a price."""
-    limit: _builtins.float
-    """Largest rate of wrong verdicts of a side of at least 20 canaries; absent: 0.1."""
-    is_accepted: _builtins.bool
-    """Whether the spec accepts failed canaries."""
     @_builtins.property
     def kinds(self) -> _containers.RepeatedCompositeFieldContainer[Global___CanaryTally]:
         """By kind."""
@@ -2184,21 +2202,14 @@ class CanarySummary(_message.Message):
         kinds: _abc.Iterable[Global___CanaryTally] | None = ...,
         undecided_count: _builtins.int = ...,
         cost_usd: _builtins.float | None = ...,
-        limit: _builtins.float | None = ...,
-        is_accepted: _builtins.bool = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_cost_usd", b"_cost_usd", "_limit", b"_limit", "cost_usd", b"cost_usd", "limit", b"limit"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_cost_usd", b"_cost_usd", "cost_usd", b"cost_usd"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cost_usd", b"_cost_usd", "_limit", b"_limit", "cost_usd", b"cost_usd", "is_accepted", b"is_accepted", "kinds", b"kinds", "limit", b"limit", "undecided_count", b"undecided_count"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cost_usd", b"_cost_usd", "cost_usd", b"cost_usd", "kinds", b"kinds", "undecided_count", b"undecided_count"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__cost_usd: _TypeAlias = _typing.Literal["cost_usd"]  # noqa: Y015
     _WhichOneofArgType__cost_usd: _TypeAlias = _typing.Literal["_cost_usd", b"_cost_usd"]  # noqa: Y015
-    _WhichOneofReturnType__limit: _TypeAlias = _typing.Literal["limit"]  # noqa: Y015
-    _WhichOneofArgType__limit: _TypeAlias = _typing.Literal["_limit", b"_limit"]  # noqa: Y015
-    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__cost_usd) -> _WhichOneofReturnType__cost_usd | None: ...
-    @_typing.overload
-    def WhichOneof(self, oneof_group: _WhichOneofArgType__limit) -> _WhichOneofReturnType__limit | None: ...
 
 Global___CanarySummary: _TypeAlias = CanarySummary  # noqa: Y015
 
@@ -2326,9 +2337,6 @@ class MetricSummary(_message.Message):
     RULE_FIELD_NUMBER: _builtins.int
     UNANSWERED_COUNT_FIELD_NUMBER: _builtins.int
     VERSION_FIELD_NUMBER: _builtins.int
-    IS_OPTIONAL_FIELD_NUMBER: _builtins.int
-    DECIDES_ROWS_FIELD_NUMBER: _builtins.int
-    MISSING_REASON_FIELD_NUMBER: _builtins.int
     metric: _builtins.str
     """The metric."""
     value: _builtins.float
@@ -2361,12 +2369,6 @@ class MetricSummary(_message.Message):
     """Agent errors that have no value: with any, the aggregate is over the answers alone."""
     version: _builtins.str
     """Version of the metric's definition, as in the detail of its scores; empty where an older version stored it."""
-    is_optional: _builtins.bool
-    """Whether the run may end without it: where it cannot be computed, it is left out of the run's verdict."""
-    decides_rows: _builtins.bool
-    """Whether it gives rows a verdict."""
-    missing_reason: _builtins.str
-    """Why most of the rows without a value have none: a stable word such as "no_reference"; empty where all have one."""
     def __init__(
         self,
         *,
@@ -2386,13 +2388,10 @@ class MetricSummary(_message.Message):
         rule: _builtins.str = ...,
         unanswered_count: _builtins.int = ...,
         version: _builtins.str = ...,
-        is_optional: _builtins.bool = ...,
-        decides_rows: _builtins.bool = ...,
-        missing_reason: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_meets_target", b"_meets_target", "_meets_threshold", b"_meets_threshold", "_target", b"_target", "_threshold", b"_threshold", "_value", b"_value", "meets_target", b"meets_target", "meets_threshold", b"meets_threshold", "target", b"target", "threshold", b"threshold", "value", b"value"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_meets_target", b"_meets_target", "_meets_threshold", b"_meets_threshold", "_target", b"_target", "_threshold", b"_threshold", "_value", b"_value", "decides_rows", b"decides_rows", "detail_json", b"detail_json", "error_count", b"error_count", "failed_count", b"failed_count", "is_optional", b"is_optional", "meets_target", b"meets_target", "meets_threshold", b"meets_threshold", "metric", b"metric", "missing_reason", b"missing_reason", "own_error_count", b"own_error_count", "passed_count", b"passed_count", "rule", b"rule", "scored_count", b"scored_count", "skipped_count", b"skipped_count", "target", b"target", "threshold", b"threshold", "unanswered_count", b"unanswered_count", "value", b"value", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_meets_target", b"_meets_target", "_meets_threshold", b"_meets_threshold", "_target", b"_target", "_threshold", b"_threshold", "_value", b"_value", "detail_json", b"detail_json", "error_count", b"error_count", "failed_count", b"failed_count", "meets_target", b"meets_target", "meets_threshold", b"meets_threshold", "metric", b"metric", "own_error_count", b"own_error_count", "passed_count", b"passed_count", "rule", b"rule", "scored_count", b"scored_count", "skipped_count", b"skipped_count", "target", b"target", "threshold", b"threshold", "unanswered_count", b"unanswered_count", "value", b"value", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__meets_target: _TypeAlias = _typing.Literal["meets_target"]  # noqa: Y015
     _WhichOneofArgType__meets_target: _TypeAlias = _typing.Literal["_meets_target", b"_meets_target"]  # noqa: Y015
@@ -4660,6 +4659,9 @@ class PairComparison(_message.Message):
     OVERLAP_FIELD_NUMBER: _builtins.int
     METRICS_FIELD_NUMBER: _builtins.int
     CLASSICAL_WINNER_FIELD_NUMBER: _builtins.int
+    MATCHED_BY_FIELD_NUMBER: _builtins.int
+    N_LOST_FIELD_NUMBER: _builtins.int
+    N_WON_FIELD_NUMBER: _builtins.int
     a: _builtins.str
     """Label of the first."""
     b: _builtins.str
@@ -4676,6 +4678,12 @@ class PairComparison(_message.Message):
     """Common cases as a share of the smaller run, 0 to 1."""
     classical_winner: _builtins.str
     """The run that wins more of the unpaired tests, or "tie"."""
+    matched_by: _builtins.str
+    """By what cases were matched: "id", or "content" for question and references; empty means "id"."""
+    n_lost: _builtins.int
+    """Cases that came out worse in the second run."""
+    n_won: _builtins.int
+    """Cases that came out better in the second run."""
     @_builtins.property
     def metrics(self) -> _containers.RepeatedCompositeFieldContainer[Global___MetricComparison]:
         """The primary metric first, then the others in report order."""
@@ -4692,10 +4700,13 @@ class PairComparison(_message.Message):
         overlap: _builtins.float = ...,
         metrics: _abc.Iterable[Global___MetricComparison] | None = ...,
         classical_winner: _builtins.str = ...,
+        matched_by: _builtins.str = ...,
+        n_lost: _builtins.int = ...,
+        n_won: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["a", b"a", "b", b"b", "classical_winner", b"classical_winner", "metrics", b"metrics", "n_changed", b"n_changed", "n_common", b"n_common", "n_only_a", b"n_only_a", "n_only_b", b"n_only_b", "overlap", b"overlap"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["a", b"a", "b", b"b", "classical_winner", b"classical_winner", "matched_by", b"matched_by", "metrics", b"metrics", "n_changed", b"n_changed", "n_common", b"n_common", "n_lost", b"n_lost", "n_only_a", b"n_only_a", "n_only_b", b"n_only_b", "n_won", b"n_won", "overlap", b"overlap"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -4743,6 +4754,7 @@ class MetricComparison(_message.Message):
     WITHOUT_ERRORS_P_FIELD_NUMBER: _builtins.int
     NOISE_FLOOR_FIELD_NUMBER: _builtins.int
     NOTES_FIELD_NUMBER: _builtins.int
+    IS_DIRECTION_ASSUMED_FIELD_NUMBER: _builtins.int
     metric: _builtins.str
     """The metric, or "pass_rate"."""
     is_primary: _builtins.bool
@@ -4801,6 +4813,8 @@ class MetricComparison(_message.Message):
     """Its raw p-value."""
     noise_floor: _builtins.float
     """The absolute difference that the first run has from itself, where it was measured."""
+    is_direction_assumed: _builtins.bool
+    """Whether the metric does not say that higher is better, which is assumed."""
     @_builtins.property
     def a(self) -> Global___Estimate:
         """The value of the first over the pairs."""
@@ -4868,10 +4882,11 @@ class MetricComparison(_message.Message):
         without_errors_p: _builtins.float | None = ...,
         noise_floor: _builtins.float | None = ...,
         notes: _abc.Iterable[_builtins.str] | None = ...,
+        is_direction_assumed: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_cliffs_delta", b"_cliffs_delta", "_clusters_count", b"_clusters_count", "_cohens_h", b"_cohens_h", "_d_z", b"_d_z", "_detectable", b"_detectable", "_difference", b"_difference", "_mid_p", b"_mid_p", "_min_attainable_p", b"_min_attainable_p", "_n_needed", b"_n_needed", "_noise_floor", b"_noise_floor", "_p", b"_p", "_p_adjusted", b"_p_adjusted", "_standard_error", b"_standard_error", "_t", b"_t", "_t_p", b"_t_p", "_without_errors", b"_without_errors", "_without_errors_p", b"_without_errors_p", "a", b"a", "b", b"b", "classical", b"classical", "cliffs_delta", b"cliffs_delta", "clusters_count", b"clusters_count", "cohens_h", b"cohens_h", "d_z", b"d_z", "detectable", b"detectable", "difference", b"difference", "equivalence_interval", b"equivalence_interval", "interval", b"interval", "mid_p", b"mid_p", "min_attainable_p", b"min_attainable_p", "n_needed", b"n_needed", "noise_floor", b"noise_floor", "p", b"p", "p_adjusted", b"p_adjusted", "standard_error", b"standard_error", "t", b"t", "t_p", b"t_p", "table", b"table", "without_errors", b"without_errors", "without_errors_p", b"without_errors_p"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cliffs_delta", b"_cliffs_delta", "_clusters_count", b"_clusters_count", "_cohens_h", b"_cohens_h", "_d_z", b"_d_z", "_detectable", b"_detectable", "_difference", b"_difference", "_mid_p", b"_mid_p", "_min_attainable_p", b"_min_attainable_p", "_n_needed", b"_n_needed", "_noise_floor", b"_noise_floor", "_p", b"_p", "_p_adjusted", b"_p_adjusted", "_standard_error", b"_standard_error", "_t", b"_t", "_t_p", b"_t_p", "_without_errors", b"_without_errors", "_without_errors_p", b"_without_errors_p", "a", b"a", "b", b"b", "borderline", b"borderline", "classical", b"classical", "cliffs_delta", b"cliffs_delta", "clusters_count", b"clusters_count", "cohens_h", b"cohens_h", "d_z", b"d_z", "detectable", b"detectable", "difference", b"difference", "equivalence_interval", b"equivalence_interval", "higher_is_better", b"higher_is_better", "interval", b"interval", "is_primary", b"is_primary", "losses", b"losses", "method", b"method", "metric", b"metric", "mid_p", b"mid_p", "min_attainable_p", b"min_attainable_p", "n_dropped", b"n_dropped", "n_needed", b"n_needed", "n_pairs", b"n_pairs", "noise_floor", b"noise_floor", "notes", b"notes", "p", b"p", "p_adjusted", b"p_adjusted", "reason", b"reason", "standard_error", b"standard_error", "t", b"t", "t_p", b"t_p", "table", b"table", "ties", b"ties", "verdict", b"verdict", "wins", b"wins", "without_errors", b"without_errors", "without_errors_p", b"without_errors_p"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cliffs_delta", b"_cliffs_delta", "_clusters_count", b"_clusters_count", "_cohens_h", b"_cohens_h", "_d_z", b"_d_z", "_detectable", b"_detectable", "_difference", b"_difference", "_mid_p", b"_mid_p", "_min_attainable_p", b"_min_attainable_p", "_n_needed", b"_n_needed", "_noise_floor", b"_noise_floor", "_p", b"_p", "_p_adjusted", b"_p_adjusted", "_standard_error", b"_standard_error", "_t", b"_t", "_t_p", b"_t_p", "_without_errors", b"_without_errors", "_without_errors_p", b"_without_errors_p", "a", b"a", "b", b"b", "borderline", b"borderline", "classical", b"classical", "cliffs_delta", b"cliffs_delta", "clusters_count", b"clusters_count", "cohens_h", b"cohens_h", "d_z", b"d_z", "detectable", b"detectable", "difference", b"difference", "equivalence_interval", b"equivalence_interval", "higher_is_better", b"higher_is_better", "interval", b"interval", "is_direction_assumed", b"is_direction_assumed", "is_primary", b"is_primary", "losses", b"losses", "method", b"method", "metric", b"metric", "mid_p", b"mid_p", "min_attainable_p", b"min_attainable_p", "n_dropped", b"n_dropped", "n_needed", b"n_needed", "n_pairs", b"n_pairs", "noise_floor", b"noise_floor", "notes", b"notes", "p", b"p", "p_adjusted", b"p_adjusted", "reason", b"reason", "standard_error", b"standard_error", "t", b"t", "t_p", b"t_p", "table", b"table", "ties", b"ties", "verdict", b"verdict", "wins", b"wins", "without_errors", b"without_errors", "without_errors_p", b"without_errors_p"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__cliffs_delta: _TypeAlias = _typing.Literal["cliffs_delta"]  # noqa: Y015
     _WhichOneofArgType__cliffs_delta: _TypeAlias = _typing.Literal["_cliffs_delta", b"_cliffs_delta"]  # noqa: Y015
@@ -5210,7 +5225,7 @@ class FlippedCases(_message.Message):
     """The pair, such as "A_vs_B"."""
     @_builtins.property
     def cases(self) -> _containers.RepeatedCompositeFieldContainer[Global___FlippedCase]:
-        """The cases, worst for the second run first; at most 50."""
+        """The cases, worst for the second run first; at most 50: of more, most are the worst and the others the best."""
 
     def __init__(
         self,
@@ -5237,6 +5252,8 @@ class FlippedCase(_message.Message):
     METRIC_FIELD_NUMBER: _builtins.int
     A_FIELD_NUMBER: _builtins.int
     B_FIELD_NUMBER: _builtins.int
+    CASE_ID_B_FIELD_NUMBER: _builtins.int
+    QUESTION_FIELD_NUMBER: _builtins.int
     case_id: _builtins.str
     """The case."""
     category: _builtins.str
@@ -5247,6 +5264,10 @@ class FlippedCase(_message.Message):
     """Value of the first run."""
     b: _builtins.float
     """Value of the second run."""
+    case_id_b: _builtins.str
+    """The case's id in the second run where that is another one; empty otherwise."""
+    question: _builtins.str
+    """The beginning of what the user said last; empty where it is not known."""
     def __init__(
         self,
         *,
@@ -5255,10 +5276,12 @@ class FlippedCase(_message.Message):
         metric: _builtins.str = ...,
         a: _builtins.float = ...,
         b: _builtins.float = ...,
+        case_id_b: _builtins.str = ...,
+        question: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["a", b"a", "b", b"b", "case_id", b"case_id", "category", b"category", "metric", b"metric"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["a", b"a", "b", b"b", "case_id", b"case_id", "case_id_b", b"case_id_b", "category", b"category", "metric", b"metric", "question", b"question"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

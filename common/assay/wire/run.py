@@ -13,6 +13,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from assay.errors import SetupError
 from assay.model.baseline import Baseline
 from assay.model.by_metric import ByMetric
+from assay.model.code_identity import CodeIdentity
 from assay.model.run import (
     AgentSettings,
     AttemptOutcome,
@@ -73,6 +74,7 @@ SETTINGS = Converter(
         "judge": JUDGE,
         "selection": Converter(CaseSelection, pb.CaseSelection),
         "stopping": Converter(StoppingSettings, pb.StoppingSettings),
+        "code": Converter(CodeIdentity, pb.CodeIdentity),
     },
 )
 

@@ -48,7 +48,7 @@ async def shown(client: Client, run: Run, **options: Any) -> str:
     """Return the summary on the console."""
     console = ConsoleSummary(run)
     await read_summary_rows(console, client, run, **options)
-    return console.render(None)
+    return console.render()
 
 
 async def test_a_large_run_is_shown_as_a_small_one_is(serve: Serve, settings_of: Callable[..., RunSettings]) -> None:

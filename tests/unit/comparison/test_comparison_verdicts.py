@@ -581,20 +581,20 @@ def test_all_equal_and_all_without_values() -> None:
     ("columns", "rules", "status", "said"),
     [
         (disagreeing(2, 10, 50), DecisionRules(), 0, ""),
-        (disagreeing(10, 2, 50), DecisionRules(), 1, "exact_match of B is significantly worse than that of A"),
-        (disagreeing(10, 2, 50), DecisionRules(FailOn.NEVER), 0, ""),
-        (disagreeing(3, 2, 50), DecisionRules(), 0, ""),
+        (disagreeing(10, 2, 50), DecisionRules(), 1, "exact_match of run-1 is significantly worse than that of run-0"),
+        (disagreeing(10, 2, 50), DecisionRules(FailOn.NEVER), 0, "significantly worse than that of run-0"),
+        (disagreeing(3, 2, 50), DecisionRules(), 0, "exact_match of run-1 against run-0 is inconclusive"),
         (disagreeing(3, 2, 50), DecisionRules(FailOn.INCONCLUSIVE), 1, "is not decided"),
-        (disagreeing(3, 2, 50), DecisionRules(strict=True), 4, "exact_match of B against A is inconclusive"),
+        (disagreeing(3, 2, 50), DecisionRules(strict=True), 4, "exact_match of run-1 against run-0 is inconclusive"),
         (
             disagreeing(3, 2, 50),
             DecisionRules(max_drop=0.01),
             1,
-            "0.02 worse than that of A, more than",
+            "0.02 worse than that of run-0, more than",
         ),
-        (disagreeing(3, 2, 50), DecisionRules(max_drop=0.02), 0, ""),
+        (disagreeing(3, 2, 50), DecisionRules(max_drop=0.02), 0, "is inconclusive"),
         (([0.9] * 20, [0.6] * 20), DecisionRules(FailOn.NEVER, max_drop=0.3), 0, ""),  # 0.9 - 0.6 rounds to above 0.3
-        (disagreeing(3, 2, 50), DecisionRules(FailOn.NEVER, max_drop=0.01), 1, "0.02 worse than that of A"),
+        (disagreeing(3, 2, 50), DecisionRules(FailOn.NEVER, max_drop=0.01), 1, "0.02 worse than that of run-0"),
         (disagreeing(2, 10, 50), DecisionRules(max_drop=0.0), 0, ""),
         (([0.85001] * 20, [0.8] * 20), DecisionRules(FailOn.NEVER, max_drop=0.05), 1, "is 0.05001 worse"),
         (([0.850001] * 20, [0.8] * 20), DecisionRules(FailOn.NEVER, max_drop=0.05), 1, "is 0.050001 worse"),
@@ -605,7 +605,7 @@ def test_exit_statuses(columns: tuple[list[float], list[float]], rules: Decision
     found = decide(compare_columns({"exact_match": columns[0]}, {"exact_match": columns[1]}), rules)
     assert found.exit_status == status
     assert said in " ".join(found.reasons)
-    assert found.is_regression is (" worse than that of A" in " ".join(found.reasons))
+    assert found.is_regression is (" worse than that of run-0" in " ".join(found.reasons))
 
 
 def test_what_changed() -> None:

@@ -10,7 +10,7 @@ import click
 from assay.errors import InvalidInputError, Problem
 from assay.text.unsafe_text import clean, json_text
 from assay_cli.commands.judge.access import judge_access, judge_options
-from assay_cli.exit_status import EXIT_GATE, EXIT_INFRASTRUCTURE
+from assay_cli.exit_status import EXIT_GATE, EXIT_INFRASTRUCTURE, with_status
 from assay_cli.options import debug_option, json_option, run_async
 
 if TYPE_CHECKING:
@@ -77,10 +77,10 @@ def calibrate(
         click.echo(json_text(outcome.document(), indent=1))
     else:
         click.echo(outcome.text())
-    return _status(outcome, require)
+    return _status(outcome, require, as_json=as_json)
 
 
-def _status(outcome: Outcome, require: str | None) -> int:
+def _status(outcome: Outcome, require: str | None, *, as_json: bool) -> int:
     bill = outcome.bill
     for reason, count in bill.failed.most_common():
         click.echo(f"{count} of {bill.verdicts} verdicts: {reason}: {clean(bill.messages[reason])}", err=True)
@@ -91,9 +91,14 @@ def _status(outcome: Outcome, require: str | None) -> int:
         click.echo("error: nothing to compare: no item has both a label and a valid verdict", err=True)
         return EXIT_INFRASTRUCTURE
     level = outcome.decisive.trust.level
-    if require is not None and level == "unknown":
-        return EXIT_INFRASTRUCTURE
-    return EXIT_GATE if require is not None and _LEVELS.index(level) < _LEVELS.index(require) else 0
+    if require is None:
+        return 0
+    is_enough = _LEVELS.index(level) >= _LEVELS.index(require)
+    status = EXIT_INFRASTRUCTURE if level == "unknown" else 0 if is_enough else EXIT_GATE
+    if not as_json:
+        word = {0: "PASS", EXIT_GATE: "FAIL"}.get(status, "INCOMPLETE")
+        click.echo(with_status(f"verdict  {word}  trust is {level}, at least {require} is required", status))
+    return status
 
 
 def _observed(text: str) -> tuple[int, int]:

@@ -12,7 +12,7 @@ import click
 from assay.errors import InvalidInputError, Problem
 from assay.text.unsafe_text import clean, json_text
 from assay_cli.commands.judge.access import judge_access, judge_options
-from assay_cli.exit_status import EXIT_GATE, EXIT_INFRASTRUCTURE
+from assay_cli.exit_status import EXIT_GATE, EXIT_INFRASTRUCTURE, with_status
 from assay_cli.options import debug_option, json_option, run_async
 
 if TYPE_CHECKING:
@@ -147,9 +147,11 @@ def _compared(old: Baseline, new: Baseline, bill: Bill, *, as_json: bool) -> int
     else:
         click.echo(f"judge  {clean(new.judge)}  rubric {new.rubric}  baseline of {old.saved_at}")
         click.echo(f"{drift_text(found, changes)}\n{bill.sentence()}")
-    if found.drifted is None:
-        return EXIT_INFRASTRUCTURE
-    return EXIT_GATE if found.drifted else 0
+    status = EXIT_INFRASTRUCTURE if found.drifted is None else EXIT_GATE if found.drifted else 0
+    if not as_json:
+        word = {0: "STEADY", EXIT_GATE: "DRIFTED"}.get(status, "NOT COMPUTED")
+        click.echo(with_status(f"verdict  {word}", status))
+    return status
 
 
 def _document(found: Drift, changes: list[str], old: Baseline, new: Baseline, bill: Bill) -> dict[str, Any]:

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, TextIO
 
 import click
 
-from assay.errors import AssayError
+from assay.errors import AssayError, SetupError
 from assay.model.report_settings import DEFAULT_REPORTS, ReportSettings
 from assay.records import dataclass
 from assay.reports.run_commands import resume_command
 from assay.text.unsafe_text import clean, shorten, without_commands
-from assay_cli.exit_status import EXIT_INFRASTRUCTURE, EXIT_INTERRUPTED
+from assay_cli.exit_status import EXIT_INFRASTRUCTURE, EXIT_INTERRUPTED, with_status
 from assay_cli.options import print_document, print_line
 from assay_cli.output.form import Form
 from assay_cli.output.report_files import print_failures
@@ -34,10 +34,12 @@ if TYPE_CHECKING:
     from assay.model.run import CaseResult, Run, StateChange
     from assay.reports.ci_outputs import CiOutputs
     from assay.reports.failures import Attempts
+    from assay.reports.folder import ReportFolder
     from assay.reports.prepared_rows import PreparedRows
     from assay.reports.report import Report
     from assay.spec.model import Spec
     from assay_cli.against import Against
+    from assay_cli.output.console import ConsoleSummary
 
     Recording = Callable[[AsyncIterator[CaseResult], Run], AsyncIterator[CaseResult]]
 
@@ -198,7 +200,7 @@ async def conclude(
     """
     from assay.client.run_driver import saying_how_to_report
     from assay.reports.writing import write_reports
-    from assay_cli.exit_status import exit_status_of
+    from assay_cli.failures import show_error
     from assay_cli.output.console import ConsoleSummary
 
     out, form = options.out, options.form
@@ -212,17 +214,23 @@ async def conclude(
             click.echo(f"run {run.run_id} {run.state.value}{why}", err=True)
         if not run.finished:
             click.echo(options.how_to_continue(run), err=True)
+        click.echo(with_status("verdict  NO_DATA  no row has a result", EXIT_INFRASTRUCTURE), err=True)
         return EXIT_INFRASTRUCTURE
     console = ConsoleSummary(run, out, spec=options.spec_file)
-    reports = None
-    with saying_how_to_report(run, options.server):
-        if options.output_dir is not None:
-            rows = watched.rows(client, run) if watched is not None else client.list_results(run.run_id)
-            rows = _releasing(rows, stack) if stack is not None else rows
-            rows = options.recorded(rows, run) if options.recorded is not None else rows
+    if options.output_dir is None:
+        with saying_how_to_report(run, options.server):
+            if form is Form.TEXT:
+                await read_summary_rows(console, client, run)
+        _print_summary(console, options)
+        return _print_end(run, console, options)
+    rows = watched.rows(client, run) if watched is not None else client.list_results(run.run_id)
+    rows = _releasing(rows, stack) if stack is not None else rows
+    rows = options.recorded(rows, run) if options.recorded is not None else rows
+    try:
+        with saying_how_to_report(run, options.server):
             reports = await write_reports(
                 run,
-                rows,
+                _summarised(rows, console, options),
                 options.reports,
                 options.start / options.output_dir,
                 spec=options.spec,
@@ -231,20 +239,73 @@ async def conclude(
                 ci=partial(_compare_and_write, options),
                 prepared=watched.prepared if watched is not None else None,
             )
-            reports.shown = options.output_dir
-            print_failures(reports)
-        elif form is Form.TEXT:
-            await read_summary_rows(console, client, run)
-    if form is Form.VERDICT:
-        click.echo(console.verdict(), file=out)
-    if form is Form.TEXT:
-        click.echo(console.render(reports), file=out, nl=False)
-    status = exit_status_of(run)
-    if options.against is None:
-        return status
-    if form in (Form.TEXT, Form.VERDICT) and (lines := options.against.lines):
-        click.echo(without_commands("\n".join(["", *lines] if form is Form.TEXT else lines[:1])), file=out)
-    return status or (decision.exit_status if (decision := options.against.decision) is not None else 0)
+    except SetupError as error:  # a file cannot be written
+        show_error(error)
+        return _print_end(run, console, options, is_reported=False)
+    reports.shown = options.output_dir
+    print_failures(reports)
+    return _print_end(run, console, options, reports)
+
+
+async def _summarised(
+    rows: AsyncIterator[CaseResult], console: ConsoleSummary, options: OutputOptions
+) -> AsyncIterator[CaseResult]:
+    """Yield the rows, then print the summary: a report that cannot be written must not cost the verdict."""
+    async for row in rows:
+        yield row
+    _print_summary(console, options)
+
+
+def _print_summary(console: ConsoleSummary, options: OutputOptions) -> None:
+    if options.form is Form.TEXT:
+        is_last = options.output_dir is None and options.against is None
+        click.echo(console.render(with_verdict=not is_last), file=options.out, nl=False)
+
+
+def _print_end(
+    run: Run,
+    console: ConsoleSummary,
+    options: OutputOptions,
+    reports: ReportFolder | None = None,
+    *,
+    is_reported: bool = True,
+) -> int:
+    """Print the reports and the comparison and, in the last line, verdict and exit status; return the status.
+
+    Args:
+        run: With its summary.
+        console: Has the verdict.
+        options: What is printed, and with what the run was compared.
+        reports: What was written; None where no report was wanted.
+        is_reported: False where reports were wanted and could not be written.
+    """
+    from assay.verdict.run_verdict import run_verdict
+    from assay_cli.output.report_files import report_lines
+    from assay_cli.output.terminal import painter
+
+    assert run.summary is not None, "only a run with a summary has a verdict"
+    verdict, against, form = run_verdict(run.summary).status, options.against, options.form
+    status, last = verdict.exit_status, console.verdict_line()
+    compared = against.lines if against is not None else ()
+    if against is not None and against.decision is not None and against.overrules(status):
+        status, word = against.decision.exit_status, painter(options.out)(against.decision.word.upper())
+        last = f"verdict  {word}  against the baseline; the run by itself: {verdict.value}"
+    if not is_reported:
+        status, last = EXIT_INFRASTRUCTURE, f"{last}  (its report could not be written)"
+    last = with_status(last, status)
+    match form:
+        case Form.TEXT:
+            blocks = [report_lines(reports) if reports is not None else (), compared, (last,)]
+            lines = [line for block in blocks if block for line in ("", *block)]
+        case Form.VERDICT:
+            lines = [*console.note_lines(), *compared[:1], *compared[1:][-1:], last]
+        case _ if against is None:
+            return status
+        case _:  # the document on stdout does not have what the comparison adds
+            click.echo(without_commands("\n".join([*compared[-1:], last])), err=True)
+            return status
+    click.echo(without_commands("\n".join(lines)), file=options.out)
+    return status
 
 
 async def _releasing(rows: AsyncIterator[CaseResult], stack: LocalStack) -> AsyncIterator[CaseResult]:

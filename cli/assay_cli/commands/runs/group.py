@@ -217,7 +217,7 @@ async def _show_run(client: Client, run_id: str, *, as_json: bool) -> None:
 
         console = ConsoleSummary(run)
         await read_summary_rows(console, client, run)
-        click.echo(console.render(None), nl=False)
+        click.echo(console.render(), nl=False)
 
 
 def _standing(run: Run) -> str:

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
+from assay.comparison.matching import matched
 from assay.comparison.model import PASS_RATE
 from assay.reports.comparison.compared_run import compared_run
 
@@ -101,7 +102,7 @@ class ReportedCases:
 
     def __init__(self, reports: Sequence[Report], settings: ComparisonSettings) -> None:
         self._reports = reports
-        self._scores: Sequence[CaseScores] = [compared_run(report, settings).cases for report in reports]
+        self._scores: Sequence[CaseScores] = matched([compared_run(report, settings).cases for report in reports])
 
     def cases(self) -> Iterator[ComparedCase]:
         """Yield every case once, those of the first run in its order, then those that only later runs have."""
@@ -131,11 +132,13 @@ class ReportedCases:
         """Return the texts of some cases by id; a case that no run has is left out."""
         wanted = frozenset(case_ids)
         rows: list[dict[str, Mapping[str, Any]]] = [{} for _ in self._reports]
-        for found, report in zip(rows, self._reports, strict=True):
+        for found, scores, report in zip(rows, self._scores, self._reports, strict=True):
+            ids = dict(zip(scores.own_ids, scores.case_ids, strict=True))
             for row in report.rows() if wanted else ():
-                known = found.get(row["case_id"])
-                if row["case_id"] in wanted and (known is None or (known["passed"] and not row["passed"])):
-                    found[row["case_id"]] = row
+                case_id = ids[row["case_id"]]
+                known = found.get(case_id)
+                if case_id in wanted and (known is None or (known["passed"] and not row["passed"])):
+                    found[case_id] = row
         return {case_id: _texts([found.get(case_id) for found in rows]) for case_id in case_ids if _any(case_id, rows)}
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
@@ -11,6 +10,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 from assay.comparison.facts import facts_of
+from assay.comparison.run_names import run_names
 from assay.reports.comparison.compared_cases import ReportedCases
 from assay.text.unsafe_text import json_text
 
@@ -38,6 +38,9 @@ class ComparisonReport:
         cases: Their cases; None where only the figures are known.
         runs: The documents of the runs with their rows, in order; empty where a server compared them.
         timestamp: When they were compared, ISO 8601, UTC.
+        of_run: Whether this is the comparison of a run with its baseline, made when the run ends.
+        server: The server that stores the runs, as the user named it; empty for the local stack, and None where
+            they are files.
     """
 
     comparison: Comparison
@@ -47,6 +50,8 @@ class ComparisonReport:
     cases: ComparedCases | None = None
     runs: Sequence[Report] = ()
     timestamp: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="milliseconds"))
+    of_run: bool = False
+    server: str | None = None
 
     @cached_property
     def comparison_id(self) -> str:
@@ -66,11 +71,8 @@ class ComparisonReport:
 
     @cached_property
     def names(self) -> Mapping[str, str]:
-        """The name of each run by its label, no two of them alike."""
-        variants = self.comparison.variants
-        counts = Counter(one.name for one in variants)
-        found = {one.label: one.name if counts[one.name] == 1 else f"{one.name} ({one.label})" for one in variants}
-        return found if len(set(found.values())) == len(found) else {one.label: one.label for one in variants}
+        """What each run is called by its label, no two of them alike."""
+        return run_names(self.comparison.variants, of_run=self.of_run)
 
     @property
     def baseline_pairs(self) -> Sequence[PairComparison]:
@@ -92,11 +94,22 @@ class ComparisonReport:
 
     def title(self, variant: Variant) -> str:
         """Return what a heading calls a run: the file of its prompt without folders, else its name."""
-        return PurePath(variant.prompt_path).name or variant.name
+        file = PurePath(variant.prompt_path).name
+        is_shared = sum(PurePath(one.prompt_path).name == file for one in self.comparison.variants) > 1
+        return self.names[variant.label] if self.of_run or is_shared or not file else file
 
 
-def report_of_runs(comparison: Comparison, decision: Decision, runs: Sequence[Report]) -> ComparisonReport:
-    """Return the report of a comparison of runs whose documents are at hand, in the order of the comparison."""
+def report_of_runs(
+    comparison: Comparison, decision: Decision, runs: Sequence[Report], *, of_run: bool = False
+) -> ComparisonReport:
+    """Return the report of a comparison of runs whose documents are at hand, in the order of the comparison.
+
+    Args:
+        comparison: The figures.
+        decision: What they mean for a pipeline.
+        runs: The documents.
+        of_run: As in `ComparisonReport`.
+    """
     return ComparisonReport(
         comparison=comparison,
         decision=decision,
@@ -104,6 +117,7 @@ def report_of_runs(comparison: Comparison, decision: Decision, runs: Sequence[Re
         heads=[run.head for run in runs],
         cases=ReportedCases(runs, comparison.settings),
         runs=runs,
+        of_run=of_run,
     )
 
 

@@ -8,7 +8,13 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from assay.reports.comparison.sentences import banners, cautions, stopping_texts, verdict_sentence
+from assay.reports.comparison.sentences import (
+    banners,
+    cautions,
+    decision_sentence,
+    stopping_texts,
+    verdict_sentence,
+)
 from assay.reports.comparison.tables import pair_key
 
 if TYPE_CHECKING:
@@ -34,6 +40,7 @@ def comparison_document(report: ComparisonReport) -> dict[str, Any]:
             "sentence": verdict_sentence(report),
             "banners": banners(report),
             "cautions": cautions(report),
+            "decision": decision_sentence(report),
         },
         "decision": plain(report.decision),
         "stopped_early": _stopped_early(report),

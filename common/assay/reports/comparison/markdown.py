@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from assay.reports.code_text import code_change
 from assay.reports.comparison.sentences import (
     adjustment_text,
     banners,
@@ -30,6 +31,7 @@ from assay.reports.comparison.tables import (
     metrics_of_runs,
     table_metric,
     two_by_two,
+    unchanged_sentence,
 )
 from assay.reports.markdown_document import MAX_CHARS
 from assay.text.markdown_text import markdown_code, markdown_prose
@@ -112,6 +114,8 @@ def _runs(report: ComparisonReport) -> list[str]:
 
 def _two(report: ComparisonReport) -> Iterator[str]:
     pair = report.comparison.pairs[0]
+    if pair.n_common == pair.n_changed:
+        return
     one = pair.metric(report.comparison.primary)
     rows = metrics_of_pair(report, pair)
     heading, *others = rows[: _MOST_METRICS + 1]
@@ -180,8 +184,10 @@ def _changes(report: ComparisonReport) -> Iterator[str]:
     rows = changed_rows(report)
     yield from ("", "### What changed")
     if len(rows) == 1:
-        yield from ("", "no setting")
+        yield from ("", unchanged_sentence(report))
         return
+    if changed := code_change([facts.code for facts in report.facts]):
+        yield from ("", markdown_prose(changed, _SENTENCE_CHARS))
     width = max(_TEXT_CHARS // max(1, len(rows[0]) // 3), 20)
     code: Callable[[str], str] = lambda text: markdown_code(text, width)  # noqa: E731 - one width for all cells
     yield from _table([rows[0], *(tuple(map(code, row)) for row in rows[1 : _MOST_CHANGES + 1])])

@@ -11,7 +11,7 @@ from assay.reports.charts.palette import BAD, GOOD, GRID, INK, MUTED, PLAIN, SER
 from assay.reports.charts.scales import Scale, axis_end
 from assay.reports.charts.sheet import LARGE, NORMAL, SMALL, TITLE, Area, Sheet
 from assay.reports.comparison.figures import figures_of, level_text, metric_text, p_text, verdict_text
-from assay.reports.comparison.sentences import banners, verdict_sentence
+from assay.reports.comparison.sentences import Naming, banners, verdict_sentence
 from assay.reports.metric_text import count_text
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def _frame(sheet: Sheet, report: ComparisonReport) -> Sequence[str]:
         sheet.text(
             (LEFT + width + 16, 34), said[0], size=NORMAL, bold=True, colour=VERMILION, width=RIGHT - LEFT - width - 16
         )
-    sheet.text((LEFT, 66), verdict_sentence(report, names=False), size=LARGE, width=RIGHT - LEFT)
+    sheet.text((LEFT, 66), verdict_sentence(report, Naming.LETTER), size=LARGE, width=RIGHT - LEFT)
     sheet.line([LEFT, RIGHT], [682, 682], GRID)
     facts = f"{report.timestamp[:10]} · Assay {comparison.assay_version} · seed {comparison.settings.seed}"
     sheet.text((RIGHT, 700), facts, colour=MUTED, align="right", width=500)

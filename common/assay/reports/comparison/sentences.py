@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
+from enum import Enum
 from typing import TYPE_CHECKING
 
 from assay.comparison.model import PASS_RATE, Verdict
@@ -22,24 +24,30 @@ _ADJUSTMENTS = {"holm": "Holm", "bh": "Benjamini-Hochberg"}
 _CLASSICAL = {"chi_square": "chi-square", "fisher_exact": "Fisher's exact", "t_test": "t-test"}
 _OMNIBUS = {"cochran_q": "Cochran's Q", "friedman": "Friedman"}
 _MOST_LISTED = 8
+_MOST_ASSUMED = 5
 _NO_LETTERS = re.compile("[^0-9A-Za-z]")
 
 
-def named(report: ComparisonReport, label: str) -> str:
-    """Return a run as sentences name it, such as "B (candidate)"."""
-    name = report.comparison.variant(label).name
-    return f"{label} ({name})" if name != label else label
+class Naming(Enum):
+    """How sentences call a run."""
+
+    BOTH = "B (candidate)"
+    LETTER = "B"
+    NAME = "candidate"
 
 
-def verdict_sentence(report: ComparisonReport, *, names: bool = True) -> str:
-    """Return what the comparison comes to by its primary metric, in one sentence.
+def named(report: ComparisonReport, label: str, naming: Naming = Naming.BOTH) -> str:
+    """Return a run as sentences call it."""
+    name = report.names[label]
+    if naming is Naming.NAME:
+        return name
+    return label if naming is Naming.LETTER or name == label else f"{label} ({name})"
 
-    Args:
-        report: The comparison.
-        names: Whether runs have their names beside their letters.
-    """
+
+def verdict_sentence(report: ComparisonReport, naming: Naming = Naming.BOTH) -> str:
+    """Return what the comparison comes to by its primary metric, in one sentence."""
     if len(report.comparison.variants) == 2:
-        return pair_sentence(report, report.comparison.pairs[0], names=names)
+        return pair_sentence(report, report.comparison.pairs[0], naming)
     comparison = report.comparison
     primaries = [pair.metric(comparison.primary) for pair in comparison.pairs]
     for verdict in (Verdict.WITHHELD, Verdict.NO_DATA):
@@ -48,18 +56,18 @@ def verdict_sentence(report: ComparisonReport, *, names: bool = True) -> str:
     best = leader(report)
     if best is None:
         return f"No verdict on {comparison.primary}: no run has a value."
-    first = _listed(report, [best], names=names)
+    first = _listed(report, [best], naming)
     others = [one for one in comparison.not_worse_than_best if one != best]
     worse = [one.label for one in comparison.variants if one.label not in comparison.not_worse_than_best]
     if not others:
         return f"{first} is better than all other runs on {comparison.primary}."
-    said = f"{first} has the best {comparison.primary}; not significantly worse: {_listed(report, others, names=names)}"
-    return f"{said}; significantly worse: {_listed(report, worse, names=names)}." if worse else f"{said}."
+    said = f"{first} has the best {comparison.primary}; not significantly worse: {_listed(report, others, naming)}"
+    return f"{said}; significantly worse: {_listed(report, worse, naming)}." if worse else f"{said}."
 
 
-def _listed(report: ComparisonReport, labels: Sequence[str], *, names: bool) -> str:
+def _listed(report: ComparisonReport, labels: Sequence[str], naming: Naming) -> str:
     more = len(labels) - _MOST_LISTED
-    shown = ", ".join(named(report, label) if names else label for label in labels[:_MOST_LISTED])
+    shown = ", ".join(named(report, label, naming) for label in labels[:_MOST_LISTED])
     return shown + (f" and {more} more" if more > 0 else "")
 
 
@@ -75,10 +83,10 @@ def leader(report: ComparisonReport) -> str | None:
     return max(known, key=lambda each: each[0])[1] if known else None
 
 
-def pair_sentence(report: ComparisonReport, pair: PairComparison, *, names: bool = True) -> str:
+def pair_sentence(report: ComparisonReport, pair: PairComparison, naming: Naming = Naming.BOTH) -> str:
     """Return what the primary metric says of two runs, in one sentence."""
     one = pair.metric(report.comparison.primary)
-    a, b = (named(report, label) if names else label for label in (pair.a, pair.b))
+    a, b = (named(report, label, naming) for label in (pair.a, pair.b))
     figures = figures_of(report, one.metric)
     seen = f"{figures.change(one)} over {count_text(one.n_pairs, 'case')}, {p_phrase(one.p_adjusted)}"
     if (stopping := report.comparison.stopping) is not None:
@@ -87,13 +95,13 @@ def pair_sentence(report: ComparisonReport, pair: PairComparison, *, names: bool
         case Verdict.B_BETTER:
             return f"{b} is better than {a} on {one.metric}: {seen}."
         case Verdict.A_BETTER:
-            return f"{a} is better than {b} on {one.metric}: {pair.b} - {pair.a} is {seen}."
+            return f"{b} is worse than {a} on {one.metric}: {seen}."
         case Verdict.EQUIVALENT:
             margin = report.comparison.settings.margin
             level = level_text(2 * report.comparison.settings.alpha)
             inner = figures.interval(one.equivalence_interval, signed=True)
             return (
-                f"{a} and {b} are equivalent on {one.metric}: the {level} interval {inner} of {pair.b} - {pair.a} lies "
+                f"{a} and {b} are equivalent on {one.metric}: the {level} interval {inner} of the difference lies "
                 f"within the margin of ±{margin:g}, over {count_text(one.n_pairs, 'case')}."
             )
         case Verdict.INCONCLUSIVE:
@@ -161,14 +169,46 @@ def cautions(report: ComparisonReport) -> list[str]:
     pairs = report.baseline_pairs
     prefixes = {id(pair): f"{pair.b} - {pair.a}: " if len(pairs) > 1 else "" for pair in pairs}
     found = [f"{prefixes[id(pair)]}{said}" for pair in pairs for said in _cautions(report, pair)]
-    return [*stopping_texts(report), *_agent_errors(report), *found]
+    return [*notices(report), *found]
+
+
+def notices(report: ComparisonReport) -> list[str]:
+    """Return what to know of the runs and of how they were compared, whatever the figures say."""
+    return [*stopping_texts(report), *_agent_errors(report), *_matchings(report), *_assumed_directions(report)]
+
+
+def _matchings(report: ComparisonReport) -> Iterator[str]:
+    """Yield how many cases were matched by content, and which changed between the datasets."""
+    for pair in report.baseline_pairs:
+        a, b = report.names[pair.a], report.names[pair.b]
+        if pair.matched_by == "content":
+            alone = [f"{count:,} only in {name}" for count, name in ((pair.n_only_a, a), (pair.n_only_b, b)) if count]
+            same = "the same case has another id"
+            same = same if pair.n_common == 1 else f"the same {pair.n_common:,} cases have other ids"
+            tail = f" ({', '.join(alone)})" if alone else ""
+            yield f"{same} in {b}: cases are matched by question and references{tail}"
+        if pair.n_changed:
+            are = "is" if pair.n_changed == 1 else "are"
+            against = f" of {b}" if len(report.baseline_pairs) > 1 else ""
+            yield f"{count_text(pair.n_changed, 'case')}{against} changed between the datasets and {are} not compared"
+
+
+def _assumed_directions(report: ComparisonReport) -> Iterator[str]:
+    """Yield which metrics do not say which values are better."""
+    names = [one.metric for one in report.shown(report.comparison.pairs[0]) if one.is_direction_assumed]
+    if names:
+        more = f" and {len(names) - _MOST_ASSUMED} more" if len(names) > _MOST_ASSUMED else ""
+        yield (
+            f"{', '.join(names[:_MOST_ASSUMED])}{more}: higher is taken to be better, as nothing says so; set "
+            "higher_is_better to true or false"
+        )
 
 
 def _agent_errors(report: ComparisonReport) -> Iterator[str]:
     """Yield how many agent calls failed, where any did: what made a run worse may not be the agent."""
     variants = report.comparison.variants
     if any(one.agent_errors for one in variants):
-        counts = ", ".join(f"{one.label} {one.agent_errors:,}" for one in variants)
+        counts = ", ".join(f"{report.names[one.label]} {one.agent_errors:,}" for one in variants)
         yield f"rows whose agent failed: {counts}"
 
 
@@ -195,11 +235,6 @@ def _cautions(report: ComparisonReport, pair: PairComparison) -> Iterator[str]:
         yield (
             f"without the cases that have agent errors: {figures.difference(one.without_errors)}, "
             f"{p_phrase(one.without_errors_p)}"
-        )
-    if pair.n_changed:
-        yield (
-            f"{count_text(pair.n_changed, 'case')} changed between the datasets and "
-            f"{'is' if pair.n_changed == 1 else 'are'} not compared"
         )
 
 
@@ -315,10 +350,18 @@ def _batch_cost(report: ComparisonReport) -> str:
 
 
 def decision_sentence(report: ComparisonReport) -> str:
-    """Return what the comparison means for a pipeline."""
-    reasons = "; ".join(report.decision.reasons)
-    said = f"decision: {report.decision.word}, exit status {report.decision.exit_status}"
-    return f"{said}: {reasons}" if reasons else said
+    """Return what the comparison means for a pipeline: its exit status, or its part of the verdict of a run."""
+    decision = report.decision
+    if report.comparison.mismatches:  # a banner says why
+        decision = replace(decision, reasons=tuple(one for one in decision.reasons if one not in _banned(report)))
+    if not report.of_run:
+        return f"decision: {decision.sentence}"
+    summary = report.heads[1]["summary"]
+    return f"comparison: {decision.part_of_run(summary['overall_status'], summary['exit_status'])}"
+
+
+def _banned(report: ComparisonReport) -> set[str]:
+    return {one.message for one in report.comparison.mismatches}
 
 
 def effort_texts(report: ComparisonReport) -> list[str]:

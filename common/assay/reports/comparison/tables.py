@@ -5,8 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from assay.comparison.model import PASS_RATE
+from assay.comparison.what_changed import CODE
+from assay.reports.code_text import code_change, has_known_code
 from assay.reports.comparison.comparison_report import setting_text
 from assay.reports.comparison.figures import figures_of, level_text, metric_text, p_text, verdict_text
+from assay.text.unsafe_text import shorten
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -15,6 +18,8 @@ if TYPE_CHECKING:
     from assay.reports.comparison.comparison_report import ComparisonReport
 
     Row = tuple[str, ...]
+
+_MOST_PATHS = 4
 
 
 def metrics_of_pair(report: ComparisonReport, pair: PairComparison) -> list[Row]:
@@ -88,6 +93,34 @@ def changed_rows(report: ComparisonReport) -> list[Row]:
     """Return the settings in which the runs differ, heading first: a setting a line."""
     heading = ("setting", *(one.label for one in report.comparison.variants))
     return [heading, *((one.path, *map(setting_text, one.values)) for one in report.comparison.changes)]
+
+
+def changes_sentence(report: ComparisonReport) -> str:
+    """Return what differs between the runs in a few words; empty where nothing is known to differ."""
+    paths = [one.path for one in report.comparison.changes if not one.path.startswith(f"{CODE}.")]
+    code = code_change([facts.code for facts in report.facts])
+    more = f" and {len(paths) - _MOST_PATHS} more" if len(paths) > _MOST_PATHS else ""
+    return "; ".join(filter(None, [code, f"{', '.join(paths[:_MOST_PATHS])}{more}"]))
+
+
+def unchanged_sentence(report: ComparisonReport) -> str:
+    """Return that no setting differs, and whether the agent's code is known to be the same."""
+    codes = [facts.code for facts in report.facts]
+    return (
+        "no setting, and not the agent's code" if has_known_code(codes) else "no setting; the agent's code is not known"
+    )
+
+
+def columns(rows: Sequence[Row], width: int) -> list[str]:
+    """Return rows as columns of clean text that begin at one place.
+
+    Args:
+        rows: Their cells, of which leading blanks are kept.
+        width: Most characters of a cell.
+    """
+    cells = [[f"{cell[: len(cell) - len(cell.lstrip())]}{shorten(cell, width)}" for cell in row] for row in rows]
+    widths = [max(len(row[column]) for row in cells) for column in range(len(cells[0]) if cells else 0)]
+    return ["   ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells]
 
 
 def differing_count(report: ComparisonReport, pair: PairComparison) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 from typing import TYPE_CHECKING
 
+from assay.reports.code_text import code_change
 from assay.reports.comparison.sentences import (
     adjustment_text,
     banners,
@@ -24,6 +25,7 @@ from assay.reports.comparison.sentences import (
 )
 from assay.reports.comparison.tables import (
     changed_rows,
+    columns,
     differing_count,
     flipped_cases,
     flipped_row,
@@ -32,6 +34,7 @@ from assay.reports.comparison.tables import (
     metrics_of_runs,
     table_metric,
     two_by_two,
+    unchanged_sentence,
 )
 from assay.reports.metric_text import count_text
 from assay.text.unsafe_text import shorten
@@ -56,7 +59,7 @@ _MOST_WARNINGS = 10
 
 
 def comparison_lines(report: ComparisonReport) -> list[str]:
-    """Return a comparison as lines of clean text, as `assay compare` prints them."""
+    """Return a comparison as lines of clean text, as `assay compare --verbose` prints them."""
     lines = [shorten(verdict_sentence(report), _SENTENCE_CHARS)]
     said = [*banners(report), *cautions(report)]
     lines += [shorten(sentence, _SENTENCE_CHARS) for sentence in said[:_MOST_WARNINGS]]
@@ -68,12 +71,15 @@ def comparison_lines(report: ComparisonReport) -> list[str]:
 
 def _two(report: ComparisonReport) -> Iterator[str]:
     pair = report.comparison.pairs[0]
+    if pair.n_common == pair.n_changed:
+        yield "   ".join(_run(report, variant) for variant in report.comparison.variants)
+        return
     one = pair.metric(report.comparison.primary)
     runs = "   ".join(_run(report, variant) for variant in report.comparison.variants)
     yield f"{runs}   cases: {_cases(report, pair)}"
     yield ""
     heading, first, *others = metrics_of_pair(report, pair)
-    yield from _table([heading, (f"{first[0]} *", *first[1:]), *others])
+    yield from columns([heading, (f"{first[0]} *", *first[1:]), *others], _VALUE_CHARS)
     yield from _footnote(report, pair)
     yield shorten(detectable_sentence(report, one), None)
     tests = classical_texts(report, pair)
@@ -84,7 +90,7 @@ def _two(report: ComparisonReport) -> Iterator[str]:
     yield shorten(floor_sentence(report, one), None)
     if (table := table_metric(report, pair)) is not None:
         yield ""
-        yield from _table(two_by_two(table, pair.a, pair.b))
+        yield from columns(two_by_two(table, pair.a, pair.b), _VALUE_CHARS)
     yield from _flipped(report, pair)
 
 
@@ -112,7 +118,7 @@ def _many(report: ComparisonReport) -> Iterator[str]:
         yield shorten(f"{pair.b} - {pair.a}: {counts_text(one, pair.a, pair.b)}", None)
         yield shorten(detectable_sentence(report, one), None)
         if (table := table_metric(report, pair)) is not None:
-            yield from _table(two_by_two(table, pair.a, pair.b))
+            yield from columns(two_by_two(table, pair.a, pair.b), _VALUE_CHARS)
         yield from _flipped(report, pair, blank=False)
     if (more := len(report.baseline_pairs) - _MOST_RUNS) > 0:
         yield ""
@@ -123,9 +129,10 @@ def _end(report: ComparisonReport) -> Iterator[str]:
     yield ""
     changes = changed_rows(report)
     if len(changes) == 1:
-        yield "what changed: no setting"
+        yield f"what changed: {unchanged_sentence(report)}"
     else:
-        yield "what changed:"
+        code = code_change([facts.code for facts in report.facts])
+        yield shorten(f"what changed: {code}", _SENTENCE_CHARS)
         shown = [tuple(shorten(cell, _VALUE_CHARS) for cell in row) for row in changes[: _MOST_CHANGES + 1]]
         yield from (f"  {line}" for line in _blocks(shown, 1, _COLUMNS_AT_ONCE))
         if (more := len(changes) - 1 - _MOST_CHANGES) > 0:
@@ -177,17 +184,10 @@ def _flipped(report: ComparisonReport, pair: PairComparison, *, blank: bool = Tr
         rows.append(
             (shorten(case_id, _NAME_CHARS), shorten(category, _NAME_CHARS), metric, f"{pair.a} {a}", f"{pair.b} {b}")
         )
-    yield from (f"  {line}" for line in _table(rows))
+    yield from (f"  {line}" for line in columns(rows, _VALUE_CHARS))
 
 
 def _blocks(rows: Sequence[tuple[str, ...]], kept: int, size: int) -> Iterator[str]:
     """Yield a table in blocks of so many columns, each of which begins with the first columns."""
     for start in range(kept, len(rows[0]), size):
-        yield from _table([row[:kept] + row[start : start + size] for row in rows])
-
-
-def _table(rows: Sequence[tuple[str, ...]]) -> list[str]:
-    """Return rows as columns of clean text that begin at one place."""
-    cells = [[shorten(cell, _VALUE_CHARS) for cell in row] for row in rows]
-    widths = [max(len(row[column]) for row in cells) for column in range(len(cells[0]) if cells else 0)]
-    return ["   ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells]
+        yield from columns([row[:kept] + row[start : start + size] for row in rows], _VALUE_CHARS)

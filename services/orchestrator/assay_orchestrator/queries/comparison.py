@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING, TypeVar
 
 from assay.comparison.case_list import CaseList, ComparedCasePage
 from assay.comparison.cases import CaseScores
-from assay.comparison.compare import ComparedRun, compare_runs, without_rows
+from assay.comparison.compare import (
+    ComparedRun,
+    compare_runs,
+    flipped_ids,
+    matched_runs,
+    with_questions,
+    without_rows,
+)
 from assay.comparison.facts import facts_of
 from assay.comparison.joined import label_of
 from assay.errors import InvalidInputError, OverloadedError
@@ -24,7 +31,7 @@ from assay.text.unsafe_text import json_text
 from assay_orchestrator.store import compared_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable, Collection, Sequence
 
     import sqlalchemy as sa
 
@@ -99,7 +106,10 @@ class Comparisons:
 
         async def work() -> Comparison:
             read = await self._read(scope, runs, settings)
-            return await asyncio.to_thread(compare_runs, read.runs, settings)
+            comparison = await asyncio.to_thread(compare_runs, read.runs, settings)
+            positions = _positions(read.runs[0], read.indexes[0], flipped_ids(comparison))
+            questions = await self._database.read(lambda c: _questions(c, scope, runs[0].run_id, positions))
+            return with_questions(comparison, questions)
 
         return await self._alone(scope.team, work)
 
@@ -137,8 +147,9 @@ class Comparisons:
             read = await self._read(scope, runs, settings)
             cases, total = await asyncio.to_thread(listed, read)
             if with_answers and cases:
+                ids = [case.case_id for case in cases]
                 positions = [
-                    _positions(each, indexes, cases) for each, indexes in zip(read.runs, read.indexes, strict=True)
+                    _positions(each, indexes, ids) for each, indexes in zip(read.runs, read.indexes, strict=True)
                 ]
                 cases = await self._database.read(lambda c: _with_texts(c, scope, runs, cases, positions))
             return cases, total
@@ -168,6 +179,7 @@ class Comparisons:
             compared, indexes = await self._database.read(read_run)
             found.runs.append(compared)
             found.indexes.append(indexes)
+        found.runs[:] = matched_runs(found.runs)
         if sum(run.counts.finished for run in runs) <= _MOST_KEPT_ROWS:
             self._kept = (key, found)
         return found
@@ -204,9 +216,9 @@ class Comparisons:
         return await asyncio.shield(task)
 
 
-def _positions(run: ComparedRun, indexes: Sequence[int], cases: Sequence[ComparedCase]) -> dict[str, int]:
+def _positions(run: ComparedRun, indexes: Sequence[int], case_ids: Collection[str]) -> dict[str, int]:
     """Return where some cases stand in the dataset of a run, as far as it has them."""
-    ids = [case.case_id for case in cases]
+    ids = list(case_ids)
     places = run.cases.places(ids).tolist()
     return {case_id: indexes[place] for case_id, place in zip(ids, places, strict=True) if place >= 0}
 
@@ -300,6 +312,12 @@ def _with_texts(
             break
         page.append(dataclasses.replace(case, variants=tuple(variants), question=question))
     return page
+
+
+def _questions(connection: sa.Connection, scope: Scope, run_id: str, positions: dict[str, int]) -> dict[str, str]:
+    """Return what the user said last in some cases of a run."""
+    turns = compared_rows.read_last_turns(connection, scope, run_id, sorted(positions.values()))
+    return {case_id: turns[at][0] for case_id, at in positions.items()}
 
 
 def _answers(connection: sa.Connection, scope: Scope, run_id: str, positions: dict[str, int]) -> dict[str, str]:

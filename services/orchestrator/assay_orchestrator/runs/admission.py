@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from assay.model.run import CaseSelection, DatasetReading, MetricSettings, RunSettings
     from assay_orchestrator.settings import Settings
 
+_MAX_DIGEST_CHARS = 64
 _MAX_NAME_CHARS = 200
 _MAX_RUN_ID_CHARS = 120
 _MAX_KEPT_BYTES = 500_000
@@ -91,6 +92,9 @@ def _check_names(settings: RunSettings) -> list[Problem]:
     }
     if settings.source_run_id and settings.agent.adapter != "replay":
         found["agent.adapter"] = "must be replay: the answers are those of another run"
+    if (code := settings.code) is not None:
+        for name, text in (("commit", code.commit), ("agent_sha256", code.agent_sha256)):
+            found[f"code.{name}"] = name_problem(text, _MAX_DIGEST_CHARS, required=False)
     return [Problem(problem, field) for field, problem in found.items() if problem]
 
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from assay.metrics import build_metric
 from assay.records import dataclass
 from assay_orchestrator.store import results
-from assay_orchestrator.summary.rules import SummaryRules
 from assay_orchestrator.summary.run_summary import summarise, with_verdict
 from assay_orchestrator.summary.stopped_early import stopped_early
 
@@ -31,8 +30,15 @@ _MOST_SHARE = 0.1
 def fold(connection: sa.Connection, run: Run) -> RunSummary:
     """Return the summary over the stored rows of a run."""
     metrics = [build_metric(metric) for metric in run.settings.metrics]
-    rows = results.read_all(connection, run.run_id)
-    summary = summarise(rows, metrics, run.settings.gates, rules=SummaryRules.of(run.settings))
+    settings = run.settings
+    summary = summarise(
+        results.read_all(connection, run.run_id),
+        metrics,
+        settings.gates,
+        max_agent_errors=settings.max_agent_errors,
+        max_metric_errors=settings.max_metric_errors,
+        left_out=settings.dataset.left_out_count if settings.dataset is not None else 0,
+    )
     return dataclasses.replace(summary, stopped_early=stopped_early(connection, run, summary.judging))
 
 

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from assay.metrics import METRICS
+from assay.reports.code_text import code_text
 from assay.reports.formats.html.svg import histogram, interval_bar, shares_bar
 from assay.reports.metric_text import bound_text, count_text, partial_text, seconds_text, value_text
 from assay.reports.selected_cases import selection_sentence
@@ -264,6 +265,7 @@ class SummaryView:
             ("model", model),
             ("prompt", self.head.get("prompt_path")),
             ("agent's options", _json(options)),
+            ("agent's code", code_text(self.run.get("code"))),
             ("runs of each case", config["repeats"]),
             *self._sources_of_metrics(),
             ("judge", " ".join(filter(None, (judge.get("provider"), judge.get("model"))))),

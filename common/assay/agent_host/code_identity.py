@@ -1,0 +1,133 @@
+"""Which code an agent is: a hash of its source files, and the commit that they are checked out at.
+
+Computed on the user's side before a run is created, so that a comparison can say that the agent's code changed.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import hashlib
+import importlib.util
+import inspect
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from assay.agent_host.git_state import git_state
+from assay.model.code_identity import CodeIdentity
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from typing import Any
+
+    from assay.model.run_settings import AgentSettings
+
+_MOST_FILES = 1_000
+_MOST_BYTES = 64 * 1024**2  # of one file
+_INSTALLED = frozenset({"site-packages", "dist-packages"})
+
+
+def code_identity(
+    agent: AgentSettings, folder: Path, function: Callable[..., Any] | None = None
+) -> CodeIdentity | None:
+    """Return which code an agent is; None where nothing is known of it.
+
+    Args:
+        agent: Checked settings.
+        folder: The spec's folder, from which code and programs are found.
+        function: A function in place of the agent that the settings name.
+    """
+    git, digest = git_state(folder), ""
+    with contextlib.suppress(OSError, ValueError, SyntaxError):
+        digest = _function_hash(function) if function is not None else _agent_hash(agent, folder.resolve())
+    return CodeIdentity(git.commit, git.dirty, digest) if git.commit or digest else None
+
+
+def _agent_hash(agent: AgentSettings, folder: Path) -> str:
+    if not agent.is_hosted:
+        return ""
+    if agent.adapter == "command":
+        # Programs that are found on PATH are no part of the user's code.
+        named = [folder / word for word in shlex.split(agent.target) if word]
+        return _hash(_with_imports([one for one in named if one.is_file()], folder), folder)
+    module = agent.target.rpartition(":")[0]
+    if module.endswith(".py"):
+        return _hash(_with_imports([folder / module], folder), folder)
+    root, parts = folder, module.split(".")
+    file = _module_file(root, parts)
+    if file is None:
+        spec = importlib.util.find_spec(parts[0])
+        if spec is None or not spec.origin or _INSTALLED & {*Path(spec.origin).parts}:
+            return ""
+        origin = Path(spec.origin)
+        root = origin.parent.parent if origin.name == "__init__.py" else origin.parent
+        file = _module_file(root, parts)
+    return _hash(_with_imports(_package_of(file, root), root), root) if file is not None else ""
+
+
+def _function_hash(function: Callable[..., Any]) -> str:
+    """Return the hash of a function's module and of what that imports; of a notebook's function, that of its text."""
+    owner = function if inspect.isfunction(inspect.unwrap(function)) else type(function)
+    module = sys.modules.get(getattr(owner, "__module__", None) or "")
+    name = getattr(module, "__file__", None)
+    if name is None or not Path(name).is_file():
+        return hashlib.sha256(inspect.getsource(inspect.unwrap(function)).encode()).hexdigest()
+    file = Path(name).resolve()
+    if _INSTALLED & {*file.parts}:
+        return ""
+    depth = len(module.__name__.split(".")) - (file.name != "__init__.py") if module is not None else 0
+    root = file.parents[depth if module is not None and module.__name__ != "__main__" else 0]
+    return _hash(_with_imports(_package_of(file, root), root), root)
+
+
+def _package_of(file: Path, root: Path) -> list[Path]:
+    """Return the source files of the package that a module is in; the module alone where it is in none."""
+    top = root / file.relative_to(root).parts[0]
+    return sorted(top.rglob("*.py"))[:_MOST_FILES] if (top / "__init__.py").is_file() else [file]
+
+
+def _module_file(root: Path, parts: Sequence[str]) -> Path | None:
+    place = root.joinpath(*parts)
+    return next((one for one in (place.with_name(f"{place.name}.py"), place / "__init__.py") if one.is_file()), None)
+
+
+def _with_imports(files: Iterable[Path], root: Path) -> list[Path]:
+    """Return files, and the files below a folder that these import, and so on; of modules, not what they run."""
+    found = dict.fromkeys(files)
+    waiting = list(found)
+    while waiting and len(found) < _MOST_FILES:
+        file = waiting.pop()
+        if file.suffix != ".py" or file.stat().st_size > _MOST_BYTES:
+            continue
+        with contextlib.suppress(SyntaxError, ValueError, RecursionError):
+            for parts in _imports(ast.parse(file.read_bytes()), file, root):
+                module = _module_file(root, parts)
+                if module is not None and module not in found:
+                    found[module] = None
+                    waiting.append(module)
+    return list(found)
+
+
+def _imports(tree: ast.AST, file: Path, root: Path) -> Iterator[list[str]]:
+    """Yield the names, part by part, of what a module may import from a folder."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name.split(".") for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            package = list(file.relative_to(root).parts[: -node.level]) if node.level and root in file.parents else []
+            base = [*package, *(node.module.split(".") if node.module else [])]
+            yield from ([base] if base else [])
+            yield from ([*base, alias.name] for alias in node.names if alias.name != "*")
+
+
+def _hash(files: Sequence[Path], root: Path) -> str:
+    """Return the SHA-256 over names and contents of files, in the order of their names; empty for none."""
+    digest = hashlib.sha256()
+    names = {str(one.relative_to(root)) if root in one.parents else one.name: one for one in files}
+    for name in sorted(names):
+        if names[name].stat().st_size <= _MOST_BYTES:
+            digest.update(f"{name}\0".encode("utf-8", "surrogateescape"))
+            digest.update(hashlib.sha256(names[name].read_bytes()).digest())
+    return digest.hexdigest() if names else ""

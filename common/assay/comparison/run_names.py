@@ -1,0 +1,27 @@
+"""What the sentences of a comparison call its runs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from assay.comparison.model import Variant
+
+BASELINE, THIS_RUN = "the baseline", "this run"
+
+
+def run_names(variants: Sequence[Variant], *, of_run: bool = False) -> dict[str, str]:
+    """Return the name of each run by its label, no two of them alike.
+
+    Args:
+        variants: The runs.
+        of_run: Whether they are the baseline of a run and that run itself, which are called so.
+    """
+    if of_run:
+        return {one.label: name for one, name in zip(variants, (BASELINE, THIS_RUN), strict=True)}
+    counts = Counter(one.name for one in variants)
+    names = {one.label: one.name if counts[one.name] == 1 else one.run_id for one in variants}
+    return names if len(set(names.values())) == len(names) else {one.label: one.run_id for one in variants}

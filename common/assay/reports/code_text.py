@@ -1,0 +1,54 @@
+"""Which code an agent was, in words."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+_COMMIT_CHARS, _HASH_CHARS = 12, 12
+_DIRTY = {True: ", with uncommitted changes", False: ""}
+
+
+def code_text(code: Mapping[str, Any] | None) -> str:
+    """Return which code the agent of a run was; empty where that is not known.
+
+    Args:
+        code: `run.code` of the run's document.
+    """
+    if not code:
+        return ""
+    parts = [f"commit {commit_text(code)}"] if code.get("commit") else []
+    if digest := str(code.get("agent_sha256") or ""):
+        parts.append(f"SHA-256 {digest}")
+    return "\n".join(parts)
+
+
+def commit_text(code: Mapping[str, Any]) -> str:
+    """Return a commit in short, and whether files differed from it."""
+    dirty = code.get("dirty")
+    return f"{str(code['commit'])[:_COMMIT_CHARS]}{_DIRTY.get(dirty, '') if dirty is not None else ''}"
+
+
+def code_change(codes: Sequence[Mapping[str, Any]]) -> str:
+    """Return how the agent's code differs between runs; empty where it does not, or where that is not known.
+
+    Args:
+        codes: `run.code` of each run's document, in order.
+    """
+    digests = [str(code.get("agent_sha256") or "") for code in codes]
+    commits = [commit_text(code) if code.get("commit") else "" for code in codes]
+    path = f"commit {' -> '.join(commits)}" if all(commits) and len(set(commits)) > 1 else ""
+    if not all(digests):
+        return path
+    if len(set(digests)) == 1:
+        return f"{path}; the agent's code is the same" if path else ""
+    if path:
+        return f"the agent's code ({path})"
+    return f"the agent's code (SHA-256 {' -> '.join(digest[:_HASH_CHARS] for digest in digests)})"
+
+
+def has_known_code(codes: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether the code of every agent is known."""
+    return all(code.get("agent_sha256") for code in codes)

@@ -1,0 +1,117 @@
+"""A comparison in a few lines: the verdict, three metrics, the cases that were lost and won, the decision."""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING
+
+from assay.comparison.model import PASS_RATE, Verdict
+from assay.reports.comparison.figures import figures_of, metric_text
+from assay.reports.comparison.sentences import Naming, banners, decision_sentence, notices, verdict_sentence
+from assay.reports.comparison.tables import changes_sentence, columns, flipped_cases
+from assay.text.unsafe_text import clean, shorten
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from assay.comparison.model import FlippedCase, MetricComparison, PairComparison
+    from assay.reports.comparison.comparison_report import ComparisonReport
+
+_MOST_METRICS = 3
+_MOST_CASES = 3
+_MOST_RUNS = 8
+_ID_CHARS, _QUESTION_CHARS, _NAME_CHARS = 30, 40, 40
+_SENTENCE_CHARS = 600
+_WORDS = {
+    Verdict.B_BETTER: "better",
+    Verdict.A_BETTER: "worse",
+    Verdict.EQUIVALENT: "equivalent",
+    Verdict.INCONCLUSIVE: "undecided",
+    Verdict.NO_DATA: "no data",
+    Verdict.WITHHELD: "no verdict",
+}
+
+
+def short_lines(report: ComparisonReport) -> list[str]:
+    """Return a comparison as a few lines of clean text; the first is its verdict, the last its decision."""
+    said = [verdict_sentence(report, Naming.NAME), *banners(report), *notices(report)]
+    pairs = [pair for pair in report.baseline_pairs if pair.n_common > pair.n_changed][:_MOST_RUNS]
+    lines = [shorten(sentence, _SENTENCE_CHARS) for sentence in said]
+    if pairs:
+        lines += _metrics(report, pairs[0]) if len(report.comparison.variants) == 2 else _runs(report)
+        lines += [line for pair in pairs for line in _cases(report, pair)]
+    if changed := changes_sentence(report):
+        lines.append(shorten(f"what changed: {changed}", _SENTENCE_CHARS))
+    return [*lines, shorten(decision_sentence(report), _SENTENCE_CHARS)]
+
+
+def first_metrics(report: ComparisonReport, pair: PairComparison) -> list[MetricComparison]:
+    """Return the metrics of two runs that are shown first, without one that repeats another's figures."""
+    found: list[MetricComparison] = []
+    for one in report.shown(pair):
+        is_repeated = one.metric == PASS_RATE and any((one.a, one.b) == (each.a, each.b) for each in found)
+        if len(found) < _MOST_METRICS and not is_repeated:
+            found.append(one)
+    return found
+
+
+def _metrics(report: ComparisonReport, pair: PairComparison) -> list[str]:
+    rows = []
+    for one in first_metrics(report, pair):
+        figures = figures_of(report, one.metric)
+        values = " -> ".join(figures.value(each.value if each is not None else None) for each in (one.a, one.b))
+        rows.append((f"  {metric_text(report, one.metric)}", values, figures.change(one), _WORDS[one.verdict]))
+    return columns(rows, _NAME_CHARS)
+
+
+def _runs(report: ComparisonReport) -> list[str]:
+    comparison = report.comparison
+    metrics = [one.metric for one in first_metrics(report, comparison.pairs[0])]
+    rows = [("  ", *(metric_text(report, name) for name in metrics))]
+    for variant in comparison.variants[:_MOST_RUNS]:
+        values = (figures_of(report, name).estimate(variant.metrics[name]) for name in metrics)
+        rows.append((f"  {report.names[variant.label]}", *values))
+    more = len(comparison.variants) - _MOST_RUNS
+    return [*columns(rows, _NAME_CHARS), *([f"  and {more} more"] if more > 0 else [])]
+
+
+def _cases(report: ComparisonReport, pair: PairComparison) -> Iterator[str]:
+    """Yield a line with the cases that were lost and one with those that were won; none where there are none."""
+    flipped = flipped_cases(report, pair)
+    better = pair.metric(report.comparison.primary).higher_is_better
+    lost = [case for case in flipped if _is_lost(case, higher_is_better=better)]
+    won = [case for case in reversed(flipped) if not _is_lost(case, higher_is_better=better)]
+    name = f"{shorten(report.names[pair.b], _NAME_CHARS)} " if len(report.baseline_pairs) > 1 else ""
+    for word, count, cases in (("lost", pair.n_lost, lost), ("won", pair.n_won, won)):
+        if count:
+            yield f"  {name}{word} {count:,}{_named(report, pair, cases, count)}"
+
+
+def _is_lost(case: FlippedCase, *, higher_is_better: bool) -> bool:
+    return (case.b < case.a) is (higher_is_better or case.metric == PASS_RATE)
+
+
+def _named(report: ComparisonReport, pair: PairComparison, cases: Sequence[FlippedCase], count: int) -> str:
+    """Return the first of some cases with their questions, and the command that shows one of them."""
+    shown = cases[:_MOST_CASES]
+    if not shown:
+        return ""
+    said = ", ".join(_case(case) for case in shown)
+    more = f" and {count - len(shown):,} more" if count > len(shown) else ""
+    run_id = report.comparison.variant(pair.b).run_id
+    command = next((one for case in shown if (one := show_command(report, run_id, case.case_id_b or case.case_id))), "")
+    return f": {said}{more}" + (f"; {command}" if command else "")
+
+
+def _case(case: FlippedCase) -> str:
+    case_id = shorten(case.case_id_b or case.case_id, _ID_CHARS)
+    return f'{case_id} "{shorten(case.question, _QUESTION_CHARS)}"' if case.question else case_id
+
+
+def show_command(report: ComparisonReport, run_id: str, case_id: str) -> str:
+    """Return the command that shows a case of a run; empty where the run is a file, or no terminal takes the id."""
+    if report.server is None or clean(case_id) != case_id:
+        return ""
+    words = ["assay", "runs", "show", run_id]
+    words += [f"--case={case_id}"] if case_id.startswith("-") else ["--case", case_id]
+    return shlex.join([*words, *(["--server", report.server] if report.server else [])])
