@@ -12,6 +12,7 @@ from assay.metrics.checks.judged_checks import JUDGED_CHECKS, criterion_of
 from assay.metrics.core.turn_scores import turn_details
 from assay.records import dataclass
 from assay.reports.atomic import atomic_writer
+from assay.text.equality import is_blank
 from assay.text.unsafe_text import clean, json_text
 from assay_cli.row_cases import RowCases
 
@@ -126,7 +127,7 @@ def _line(row: CaseResult, given: _Given, judge: JudgeSettings, *, repeats: int,
         **({"rubric_sha256": rubric_sha256(judge.rubric_yaml)} if own_rubric else {}),
         **({"criterion": given.criterion} if given.criterion else {}),
         "question": asked.input,
-        "references": [text for text in asked.references if text.strip()],
+        "references": [text for text in asked.references if not is_blank(text)],
         **({"contexts": list(case.contexts)} if case is not None and case.contexts else {}),
         "answer": asked.response.text if asked.response is not None else "",
         "judge": verdict["judge"],

@@ -14,6 +14,7 @@ from assay.datasets import open_dataset
 from assay.metrics.checks.json_values import json_in, json_values
 from assay.reports.notebook import escape
 from assay.text.csv_text import csv_text
+from assay.text.equality import same_text, without_punctuation
 from assay.text.folding import contains_word, fold
 from assay.text.markdown_text import markdown_code, markdown_prose
 from assay.text.unsafe_text import clean, escaped, shorten, without_commands
@@ -62,6 +63,8 @@ FUNCTIONS: dict[str, Callable[[str], object]] = {
     "fold": fold,
     "contains_word": lambda text: contains_word(fold(text), "a phrase"),
     "tokenize": tokenize,
+    "same_text": lambda text: same_text(text, f"{text} ", numbers=True),
+    "without_punctuation": without_punctuation,
     "clean": clean,
     "escaped": escaped,
     "shorten": lambda text: shorten(text, 80),

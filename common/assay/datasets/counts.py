@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from assay.text.equality import is_blank
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -56,7 +58,7 @@ class CaseCounts:
         self.cases += 1
         self.turns += len(case.turns)
         self.multi_turn += len(case.turns) > 1
-        self.references += any(text.strip() for turn in case.turns for text in turn.references)
+        self.references += any(not is_blank(text) for turn in case.turns for text in turn.references)
         self.recorded += case.recorded is not None
         self.expected_sources += any(turn.expected_sources for turn in case.turns)
         self.expected_tools += any(turn.expected_tools for turn in case.turns)

@@ -32,6 +32,7 @@ from assay.model.canary_summary import (
 )
 from assay.records import dataclass
 from assay.statistics.exact_sum import ExactSum
+from assay.text.equality import is_blank
 from assay.text.folding import fold
 
 if TYPE_CHECKING:
@@ -113,7 +114,7 @@ def _canary(number: int, offset: int, references: Sequence[str]) -> Canary:
     for kind in (*KINDS[turn:], *KINDS[:turn]):
         if kind == KNOWN_GOOD and own.strip():
             return Canary(kind, own)
-        if kind == KNOWN_BAD and own.strip() and (other := _other_reference(offset, references)):
+        if kind == KNOWN_BAD and not is_blank(own) and (other := _other_reference(offset, references)):
             return Canary(kind, other)
         if kind == INJECTION:
             return Canary(kind, _INJECTIONS[number // len(KINDS) % len(_INJECTIONS)])

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import copy
 import hashlib
-import unicodedata
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +29,7 @@ from assay.metrics.core.similarity import language_warnings
 from assay.model.agent_response import AgentStatus
 from assay.model.run import MetricSummary, Score, ScoreStatus
 from assay.statistics.exact_sum import ExactSum
+from assay.text.equality import is_blank, plain
 
 if TYPE_CHECKING:
     from array import array
@@ -141,7 +141,7 @@ class Consistency:
             return Score(self.name, ScoreStatus.ERROR, reason="agent_error", detail={"version": self.version})
         text = row.response.text
         detail: dict[str, Any] = {"version": self.version, "answer_key": _key(text)}
-        if not text.strip():
+        if is_blank(text):
             return Score(self.name, ScoreStatus.SKIPPED, reason=_PER_RUN, detail={**detail, "blank": True})
         assert self.embedding is not None
         evidence = row.embeddings.get(self.embedding)
@@ -161,7 +161,7 @@ class Consistency:
 
 
 def _key(text: str) -> str:
-    folded = unicodedata.normalize("NFC", text).strip().casefold()
+    folded = plain(text).casefold()
     return hashlib.sha256(folded.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 

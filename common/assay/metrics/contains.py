@@ -18,6 +18,7 @@ from assay.metrics.core.info import MetricInfo, Parameter
 from assay.metrics.core.score import scored
 from assay.model.agent_response import AgentStatus
 from assay.statistics.intervals import wilson
+from assay.text.equality import composed, folded_case
 from assay.text.folding import containment_work, contains_word, fold
 
 if TYPE_CHECKING:
@@ -93,10 +94,9 @@ class Contains:
             if self._as_words:
                 return [contains_word(folded, value) for value in self._values]
             return [fold(value) in folded for value in self._values]
-        if self._case_sensitive:
-            return [value in text for value in self._values]
-        lowered = text.casefold()
-        return [value.casefold() in lowered for value in self._values]
+        form = composed if self._case_sensitive else folded_case
+        answer = form(text)
+        return [form(value) in answer for value in self._values]
 
     def explain(self, row: Row, score: Score) -> str:
         """Return which texts the answer lacks."""

@@ -1,17 +1,17 @@
 """Exact match: the answer equals the reference, apart from case and surrounding space.
 
-    correct = norm(answer) == norm(reference), norm(s) = casefold(strip(NFC(s)))
+    correct = norm(answer) == norm(reference), norm(s) = casefold(plain(s)), as in `assay.text.equality`
 
 A row counts in the total when its case has a reference that is not blank, and is skipped without one; with
 several, any may match.
 An agent error is incorrect. Inner whitespace, punctuation and diacritics count unless an option says
 otherwise; an option that would leave nothing of a text is not applied to it, so that a blank answer never
-matches. accuracy = correct / total, which must reach the threshold.
+matches. With `numbers` or `strip_punctuation`, texts that are numbers match where their values are equal.
+accuracy = correct / total, which must reach the threshold.
 """
 
 from __future__ import annotations
 
-import unicodedata
 from typing import TYPE_CHECKING, Any
 
 from assay.metrics.core.explanations import answer_sentence
@@ -20,6 +20,7 @@ from assay.metrics.core.info import MetricInfo, Parameter
 from assay.metrics.core.score import scored, usable_references
 from assay.model.agent_response import AgentStatus
 from assay.model.run import Score, ScoreStatus
+from assay.text.equality import plain, same_text, without_punctuation
 from assay.text.folding import fold
 
 if TYPE_CHECKING:
@@ -35,7 +36,8 @@ INFO = MetricInfo(
     (
         Parameter("threshold", "number", 0.85, "Least accuracy of the run.", 0.0, 1.0),
         Parameter("collapse_whitespace", "boolean", False, "Treat every run of whitespace as one space."),
-        Parameter("strip_punctuation", "boolean", False, "Leave punctuation out."),
+        Parameter("strip_punctuation", "boolean", False, "Leave punctuation out, except inside numbers."),
+        Parameter("numbers", "boolean", False, "Compare texts that are numbers by their values."),
         Parameter("arabic_fold", "boolean", False, "Ignore Arabic diacritics, tatweel and alef variants."),
     ),
     reads=("answer", "references"),
@@ -50,7 +52,7 @@ INFO = MetricInfo(
 
 
 class ExactMatch:
-    """Parameters: `threshold` (on the accuracy), `collapse_whitespace`, `strip_punctuation`, `arabic_fold`."""
+    """Parameters: `threshold` (on the accuracy) and what is ignored, which INFO lists."""
 
     info = INFO
     version = "1"
@@ -61,15 +63,17 @@ class ExactMatch:
         self._threshold: float | None = parameters["threshold"]
         self._collapse_whitespace: bool = parameters["collapse_whitespace"]
         self._strip_punctuation: bool = parameters["strip_punctuation"]
+        # A run that was stored before there was the parameter has none.
+        self._numbers: bool = parameters.get("numbers", False) or self._strip_punctuation
         self._arabic_fold: bool = parameters["arabic_fold"]
 
     def normalise(self, text: str) -> str:
         """Return the form in which two texts are compared."""
-        text = unicodedata.normalize("NFC", text).strip().casefold()
+        text = plain(text).casefold()
         if self._arabic_fold:
             text = fold(text) or text
         if self._strip_punctuation:
-            text = "".join(char for char in text if not unicodedata.category(char).startswith("P")).strip() or text
+            text = without_punctuation(text) or text
         if self._collapse_whitespace:
             text = " ".join(text.split())
         return text
@@ -83,7 +87,7 @@ class ExactMatch:
         if row.response.status is AgentStatus.ERROR:
             return scored(self.name, 0.0, passed=False, reason="agent_error", detail=detail)
         answer = self.normalise(row.response.text)
-        correct = any(answer == self.normalise(reference) for reference in references)
+        correct = any(same_text(answer, self.normalise(text), numbers=self._numbers) for text in references)
         reason = "" if correct else "answer_differs"
         return scored(self.name, float(correct), passed=correct, reason=reason, detail=detail)
 

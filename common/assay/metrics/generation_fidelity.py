@@ -28,6 +28,7 @@ from assay.metrics.core.score import scored
 from assay.metrics.retrieval_accuracy import is_out_of_scope
 from assay.model.agent_response import AgentStatus
 from assay.statistics.thresholds import exceeds
+from assay.text.equality import plain
 from assay.text.folding import containment_work, contains_word, fold, without_marks
 
 if TYPE_CHECKING:
@@ -157,7 +158,7 @@ class GenerationFidelity:
     def _status_ok(self, row: Row, folded: str) -> bool:
         match row.response.status:
             case AgentStatus.SUCCESS:
-                return not is_out_of_scope(row.case) and len(row.response.text.strip()) > self._min_chars
+                return not is_out_of_scope(row.case) and len(plain(row.response.text)) > self._min_chars
             case AgentStatus.OUT_OF_SCOPE:
                 return any(contains_word(folded, marker, particles=_REFUSAL_PARTICLES) for marker in self._refusals)
         return False

@@ -19,6 +19,7 @@ from assay.metrics.core.explanations import quoted
 from assay.metrics.core.info import MetricInfo, Parameter
 from assay.metrics.core.score import scored
 from assay.model.agent_response import AgentStatus
+from assay.text.equality import composed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -56,7 +57,7 @@ class Regex:
     def __init__(self, name: str, parameters: Mapping[str, Any]) -> None:
         self.name = name
         self._expected: str = parameters["pattern"]
-        self._pattern = compile_pattern(parameters["pattern"], case_sensitive=parameters["case_sensitive"])
+        self._pattern = compile_pattern(composed(parameters["pattern"]), case_sensitive=parameters["case_sensitive"])
         self._size = int(self._pattern.programsize)
         self._whole = parameters["mode"] == "fullmatch"
         self._threshold: float | None = parameters["threshold"]
@@ -76,7 +77,7 @@ class Regex:
         detail = {"version": self.version}
         if row.response.status is AgentStatus.ERROR:
             return scored(self.name, 0.0, passed=False, reason="agent_error", detail=detail)
-        text = row.response.text[:MAX_TEXT_CHARS]
+        text = composed(row.response.text[:MAX_TEXT_CHARS])
         found = (self._pattern.fullmatch(text) if self._whole else self._pattern.search(text)) is not None
         return scored(self.name, float(found), passed=found, reason="" if found else "no_match", detail=detail)
 

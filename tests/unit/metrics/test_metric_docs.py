@@ -48,6 +48,7 @@ def test_every_kind_has_a_section_in_report_order() -> None:
     assert [heading for heading in SECTIONS if heading in METRICS] == list(METRICS)
     assert set(SECTIONS) - set(METRICS) == {
         "How to read a score",
+        "When two texts are the same",
         "How texts are folded before a phrase is looked for",
     }
 

@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 from assay.metrics.checks.json_values import json_in, json_values
 from assay.metrics.checks.patterns import MAX_TEXT_CHARS, compile_pattern, pattern_problem, pattern_size, search_work
 from assay.metrics.checks.schema_validation import schema_complaints, schema_problem, schema_validator, validation_work
-from assay.metrics.core.call_matching import json_equal
 from assay.metrics.core.explanations import count_of, differing, listed, quoted
 from assay.metrics.rouge import rouge, rouge_work
 from assay.model.possible_usage import possible_cost
 from assay.records import dataclass
 from assay.statistics.thresholds import exceeds, meets
 from assay.text.edit_distance import edit_distance, edit_work
+from assay.text.equality import composed, folded_case, is_blank, json_equal, same_text
 from assay.text.unsafe_text import shorten
 from assay.text.word_tokens import tokenize
 
@@ -179,7 +179,7 @@ def _equals(assertion: Assertion, response: AgentResponse) -> Outcome:
         answer, due = differing(_plain(value), _plain(expected))
         return _outcome(json_equal(value, expected), f"the answer is {answer}, expected {due}")
     answer, due = differing(response.text.strip(), _plain(expected).strip())
-    return _outcome(response.text.strip() == _plain(expected).strip(), f"the answer is {answer}, expected {due}")
+    return _outcome(same_text(response.text, _plain(expected), numbers=True), f"the answer is {answer}, expected {due}")
 
 
 def _occurs(quantity: Callable[[list[bool]], bool], *, folded: bool = False, several: bool = True) -> Any:
@@ -187,8 +187,9 @@ def _occurs(quantity: Callable[[list[bool]], bool], *, folded: bool = False, sev
 
     def make(assertion: Assertion, response: AgentResponse) -> Outcome:
         texts = _texts(assertion.value) if several else [_plain(assertion.value)]
-        answer = response.text.casefold() if folded else response.text
-        found = [(text.casefold() if folded else text) in answer for text in texts]
+        form = folded_case if folded else composed
+        answer = form(response.text)
+        found = [form(text) in answer for text in texts]
         missing = [quoted(text) for text, is_found in zip(texts, found, strict=True) if not is_found]
         return _outcome(quantity(found), f"missing {listed(missing)} in the answer {quoted(response.text)}")
 
@@ -198,11 +199,11 @@ def _occurs(quantity: Callable[[list[bool]], bool], *, folded: bool = False, sev
 def _begins(assertion: Assertion, response: AgentResponse) -> Outcome:
     expected = _plain(assertion.value)
     said = f"the answer {quoted(response.text)} does not begin with {quoted(expected)}"
-    return _outcome(response.text.startswith(expected), said)
+    return _outcome(composed(response.text).startswith(composed(expected)), said)
 
 
 def _matches(assertion: Assertion, response: AgentResponse) -> Outcome:
-    found = compile_pattern(assertion.value).search(response.text[:MAX_TEXT_CHARS])
+    found = compile_pattern(composed(assertion.value)).search(composed(response.text[:MAX_TEXT_CHARS]))
     said = f"the pattern {quoted(assertion.value)} is not found in the answer {quoted(response.text)}"
     return _outcome(found is not None, said)
 
@@ -235,12 +236,12 @@ def _holds_json(assertion: Assertion, response: AgentResponse) -> Outcome:
 
 def _is_near(assertion: Assertion, response: AgentResponse) -> Outcome:
     most = _DEFAULT_EDITS if assertion.threshold is None else assertion.threshold
-    expected = _plain(assertion.value)
-    answer, due = differing(response.text, expected)
+    expected, text = composed(_plain(assertion.value)), composed(response.text)
+    answer, due = differing(text, expected)
     texts = f"from {due}; the answer is {answer}"
-    if exceeds(abs(len(expected) - len(response.text)), most):
+    if exceeds(abs(len(expected) - len(text)), most):
         return _outcome(False, f"more than {most:g} edits away {texts}")
-    edits = edit_distance(response.text, expected)
+    edits = edit_distance(text, expected)
     if edits is None:
         return _outcome(None, "texts too long")
     return _outcome(not exceeds(edits, most), f"{edits} edits, more than {most:g}, away {texts}")
@@ -281,7 +282,7 @@ def _has_words(assertion: Assertion, response: AgentResponse) -> Outcome:
     bounds = _count_range(assertion.value)
     if bounds is None:
         return _outcome(None, "no number of words")
-    words = len(response.text.split())
+    words = sum(not is_blank(word) for word in response.text.split())
     low, high = bounds
     due = f"at least {low:,}" if high == math.inf else f"{low:,} to {high:,}" if low < high else f"{low:,}"
     return _outcome(low <= words <= high, f"{count_of(words, 'word')}, expected {due}")
@@ -296,7 +297,7 @@ def _has_reason(assertion: Assertion, response: AgentResponse) -> Outcome:
 
 def _called(response: AgentResponse) -> list[str] | None:
     """Return the names of the tools called; None where the answer does not report its calls."""
-    return None if response.tool_calls is None else [call.name for call in response.tool_calls]
+    return None if response.tool_calls is None else [composed(call.name) for call in response.tool_calls]
 
 
 def _uses_tools(assertion: Assertion, response: AgentResponse) -> Outcome:
@@ -330,7 +331,7 @@ def _calls_tools(assertion: Assertion, response: AgentResponse) -> Outcome:
     called = _called(response)
     if called is None:
         return _outcome(None, _UNREPORTED)
-    found, due = set(called), set(_texts(assertion.value))
+    found, due = set(called), {composed(name) for name in _texts(assertion.value)}
     f1 = 2 * len(found & due) / (len(found) + len(due))
     least = 1.0 if assertion.threshold is None else assertion.threshold
     holds = meets(f1, least)

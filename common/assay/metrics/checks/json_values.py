@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from assay.parsing.strict_json import DECODER
+from assay.text.equality import plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,7 +23,7 @@ def json_in(text: str) -> Any:
         ValueError: It is none; the message says why.
     """
     try:
-        return DECODER.decode(_without_fence(text.strip()))
+        return DECODER.decode(_without_fence(plain(text)))
     except RecursionError:
         raise ValueError("the JSON is nested too deep") from None
 

@@ -19,6 +19,7 @@ from assay.metrics.jury.jury import jury_score
 from assay.metrics.jury.structured_verdict import objects_in
 from assay.records import dataclass
 from assay.statistics.thresholds import meets
+from assay.text.equality import is_blank
 from assay.text.unsafe_text import shorten
 
 if TYPE_CHECKING:
@@ -162,7 +163,7 @@ def check_passages(case: Case) -> tuple[str, ...]:
     if not found:
         value = case.variables.get("context")
         found = tuple(str(one) for one in (value if isinstance(value, list) else [value]) if isinstance(one, str))
-    return tuple(text for text in found if text.strip())
+    return tuple(text for text in found if not is_blank(text))
 
 
 def judged_outcome(check: Assertion, case: Case, evidence: JudgeEvidence | None) -> Outcome:

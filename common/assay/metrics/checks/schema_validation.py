@@ -16,6 +16,7 @@ from assay.local.install_hint import install_hint
 from assay.metrics.checks.patterns import compile_pattern, pattern_problem, pattern_size, search_work
 from assay.metrics.checks.schema_limits import count_values, expanded_parts, expansion_problem, size_problem
 from assay.runtime.deferred_imports import imported_when_called
+from assay.text.equality import composed_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -67,7 +68,7 @@ def schema_validator(schema_text: str) -> Any:
     from jsonschema_specifications import REGISTRY
 
     compile_pattern("")  # a missing RE2 is reported now, not on the first answer
-    schema = json.loads(schema_text)
+    schema = composed_json(json.loads(schema_text))
     for _, part in _parts(schema):
         # Where a part names its draft, jsonschema would use its own keywords in place of ours.
         part.pop("$schema", None)
@@ -112,7 +113,7 @@ def schema_complaints(value: object, validator: Any) -> list[str]:
 
     complaints: list[str] = []
     try:
-        for error in validator.iter_errors(value):
+        for error in validator.iter_errors(composed_json(value)):
             complaints.append(f"{error.json_path}: {error.message[:_MAX_MESSAGE_CHARS]}")
             if len(complaints) >= _MAX_COMPLAINTS:
                 break

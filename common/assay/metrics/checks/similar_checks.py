@@ -16,6 +16,7 @@ from assay.metrics.checks.answer_checks import Outcome
 from assay.metrics.core.explanations import listed, quoted
 from assay.metrics.core.similarity import language_warnings
 from assay.statistics.thresholds import exceeds, meets
+from assay.text.equality import is_blank
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -40,7 +41,7 @@ _MAX_TEXTS = 100
 def similar_texts(check: Assertion) -> tuple[str, ...]:
     """Return the texts that the answer is compared with; empty where the value holds none."""
     values = check.value if isinstance(check.value, list) else [check.value]
-    texts = tuple(str(value) for value in values if isinstance(value, str | int | float) and str(value).strip())
+    texts = tuple(str(value) for value in values if isinstance(value, str | int | float) and not is_blank(str(value)))
     return texts if len(texts) == len(values) else ()
 
 
@@ -66,7 +67,7 @@ def similar_outcome(check: Assertion, response: AgentResponse, evidence: Embeddi
         evidence: The answer's cosines with the check's texts, or its vector and, in `others`, theirs; None where there
             are none.
     """
-    if not response.text.strip():
+    if is_blank(response.text):
         return Outcome(
             False, 0.0, f"the answer is empty, expected one similar to {listed(map(quoted, similar_texts(check)))}"
         )

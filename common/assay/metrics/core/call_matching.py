@@ -7,6 +7,8 @@ from collections import Counter, deque
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from assay.text.equality import composed, composed_json, json_equal
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
@@ -34,7 +36,7 @@ class Call:
     """One call with its arguments, read when they are first needed."""
 
     def __init__(self, call: ToolCall) -> None:
-        self.name = call.name
+        self.name = composed(call.name)
         self.arguments_json = call.arguments_json
 
     @cached_property
@@ -50,7 +52,7 @@ class Call:
 
 def argument_test(expected: ExpectedTool) -> Callable[[Call], bool]:
     """Return the test whether a call of the expected tool has the arguments expected, as its `match` says."""
-    due = expected.arguments
+    due = composed_json(expected.arguments)
     if expected.match == "name" or due is None:
         return lambda call: True
     if expected.match == "exact":
@@ -61,7 +63,7 @@ def argument_test(expected: ExpectedTool) -> Callable[[Call], bool]:
 
     def has_them(call: Call) -> bool:
         found = call.arguments
-        return found is not None and all(name in found and json_equal(found[name], due[name]) for name in due)
+        return found is not None and all(name in found and json_equal(found[name], item) for name, item in due.items())
 
     return has_them
 
@@ -184,7 +186,7 @@ class _Matches:
         if found is None:
             tool = self._expected[kind]
             is_same = argument_test(tool)
-            candidates = self._by_name.get(tool.name, ())
+            candidates = self._by_name.get(composed(tool.name), ())
             found = self._found[kind] = [number for number in candidates if is_same(self._calls[number])]
         return found
 
@@ -198,7 +200,7 @@ def _arguments(text: str) -> dict[str, Any] | None:
     if not text.strip():
         return {}
     try:
-        found = json.loads(text)
+        found = composed_json(json.loads(text))
     except (ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) else None
@@ -216,14 +218,3 @@ def _sorted_text(value: Any, depth: int = 0) -> str:
     if isinstance(value, float) and value.is_integer():
         value = int(value)  # 1.0 is the number 1
     return json.dumps(value)
-
-
-def json_equal(first: Any, second: Any) -> bool:
-    """Return whether two JSON values are equal; true is not 1."""
-    if isinstance(first, bool) is not isinstance(second, bool):
-        return False
-    if isinstance(first, dict) and isinstance(second, dict):
-        return first.keys() == second.keys() and all(json_equal(first[key], second[key]) for key in first)
-    if isinstance(first, list) and isinstance(second, list):
-        return len(first) == len(second) and all(map(json_equal, first, second))
-    return bool(first == second)

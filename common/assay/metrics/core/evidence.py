@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 from assay.metrics.core.score import embeds_references, keeps_vector, usable_references
 from assay.model.agent_response import AgentStatus
 from assay.records import dataclass
+from assay.text.equality import is_blank
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -77,7 +78,7 @@ def wanted_texts(
         case: The row's case.
         response: Its answer.
     """
-    if response.status is AgentStatus.ERROR or not response.text.strip():
+    if response.status is AgentStatus.ERROR or is_blank(response.text):
         return {}
     return wanted_of_case(metrics, case)
 

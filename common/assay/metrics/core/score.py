@@ -11,6 +11,7 @@ from assay.model.agent_response import AgentStatus
 from assay.model.run import Score, ScoreStatus
 from assay.records import dataclass
 from assay.statistics.thresholds import holds
+from assay.text.equality import is_blank
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -215,12 +216,12 @@ def judged(metric: Metric, rubric: str, row: Row, *, decides: bool) -> JudgeEvid
 
 def usable_references(case: Case) -> tuple[str, ...]:
     """Return the references that are not blank."""
-    return tuple(text for text in case.references if text.strip())
+    return tuple(text for text in case.references if not is_blank(text))
 
 
 def has_reference(case: Case) -> bool:
     """Return whether the case has a reference to compare with."""
-    return any(text.strip() for text in case.references)
+    return not all(map(is_blank, case.references))
 
 
 def embeds_references(metric: object) -> bool:

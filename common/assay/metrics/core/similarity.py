@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from assay.metrics.core.score import EmbeddingEvidence, has_reference, usable_references
 from assay.model.agent_response import AgentStatus
 from assay.records import dataclass
+from assay.text.equality import is_blank
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -62,7 +63,7 @@ def similarity(row: Row, embedding: EmbeddingSettings) -> Similarity:
         return Similarity(None, "no_reference", skipped=True)
     if row.response.status is AgentStatus.ERROR:
         return Similarity(None, "agent_error")
-    if not row.response.text.strip():
+    if is_blank(row.response.text):
         # An embedding of "" is an arbitrary vector; nothing is what the agent said.
         return Similarity(0.0, "empty_output", detail={"model": embedding.model})
     evidence = row.embeddings.get(embedding) or EmbeddingEvidence(None, error="embedding_missing")

@@ -16,6 +16,7 @@ from urllib.parse import unquote, urlsplit
 from assay.metrics.core.row_work import WORK_PER_CHARACTER
 from assay.model.agent_response import AgentStatus
 from assay.records import dataclass
+from assay.text.equality import plain
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -112,7 +113,7 @@ def _remembered_key(name: str) -> _Key:
 
 
 def _read_key(name: str) -> _Key:
-    name = name.strip()
+    name = plain(name)
     if not name[:8].lower().startswith(("http://", "https://")):
         return _Key(_folded(name))
     try:

@@ -12,6 +12,7 @@ import unicodedata
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from assay.text.equality import is_blank
 from assay.text.folding import fold
 from assay_judge.verdicts.demands import demands_score, plain_form
 from assay_judge.verdicts.sanitizer import hides_characters, holds_turn_markers
@@ -70,13 +71,13 @@ def precheck(material: Material) -> Precheck:
     found = {flag for answer in answers for flag in _flags(answer, material)}
     flags = tuple(flag for flag in FLAGS if flag in found)
     is_empty = EMPTY in found and material.second is None
-    if is_empty and material.reference is not None and _is_empty(material.reference):
+    if is_empty and material.reference is not None and is_blank(material.reference):
         is_empty = False
     return Precheck(flags, is_empty)
 
 
 def _flags(answer: str, material: Material) -> set[str]:
-    if _is_empty(answer):
+    if is_blank(answer):
         return {EMPTY}
     scanned = answer[:_SCANNED_CHARS]
     found = {
@@ -109,8 +110,3 @@ def _likeness(answer: str, material: Material) -> str:
         return COPIES_QUESTION
     passages = " ".join(filter(None, map(fold, material.contexts))) if contexts_fit else ""
     return COPIES_PROMPT if passages and folded in (passages, f"{question} {passages}") else ""
-
-
-def _is_empty(text: str) -> bool:
-    """Return whether a text shows nothing: white space, controls, and characters without a width."""
-    return all(character.isspace() or unicodedata.category(character) in ("Cc", "Cf") for character in text)
