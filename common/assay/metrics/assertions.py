@@ -272,6 +272,7 @@ class _Fold(MeanFold):
     def __init__(self, metric: str, threshold: float | None) -> None:
         super().__init__(metric, threshold)
         self._labels: dict[str, ExactSum] = {}
+        self._unmade_labels: Counter[str] = Counter()
         self._made = self._held = 0
         self._unmade: dict[str, Counter[str]] = {}
         self._record = EmbedderRecord()
@@ -284,6 +285,7 @@ class _Fold(MeanFold):
             if check["passed"] is None:
                 why = check["reason"].partition(":")[0]  # what follows is of this check alone
                 self._unmade.setdefault(check["type"], Counter())[why] += 1
+                self._unmade_labels.update([check["label"]] if check["label"] else [])
                 continue
             self._made += 1
             self._held += check["passed"]
@@ -298,6 +300,7 @@ class _Fold(MeanFold):
             "not_made": sum(reasons.total() for reasons in self._unmade.values()),
             **({"unmade": unmade} if unmade else {}),
             "metrics": {label: total.mean for label, total in sorted(self._labels.items())},
+            **({"unmade_labels": dict(sorted(self._unmade_labels.items()))} if self._unmade_labels else {}),
             **(self._record.detail if self._record.has_rows else {}),
         }
 

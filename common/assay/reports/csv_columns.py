@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import math
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from assay.reports.expected_text import expected_parts
@@ -44,6 +46,7 @@ def row_columns(head: Mapping[str, Any]) -> Sequence[Column]:
     repeated = [Column("Repeat", lambda row: row["repeat"] + 1)] if head["config"]["repeats"] > 1 else []
     own = ("latency", *(SQL_METRICS if is_sql else ()))
     others = [_metric_column(name, _own_name(name)) for name, kind in kinds.items() if kind not in own]
+    others += _label_columns(head, kinds)
     if is_sql:
         sql = [_metric_column(_name_of(kind, kinds), kind.replace("_", " ").title()) for kind in SQL_METRICS]
         return [*_start(), *_QUESTION, *_SQL, *sql, *_END, *others, *repeated, *_WHY]
@@ -69,6 +72,23 @@ def _own_name(metric: str) -> str:
 
 def _metric_column(metric: str, name: str = "") -> Column:
     return Column(name or metric, lambda row: _plain(row["scores"].get(metric, {}).get("value")))
+
+
+def _label_columns(head: Mapping[str, Any], kinds: Mapping[str, str]) -> list[Column]:
+    """Return a column for each label of checks: the mean of the row's checks that have it."""
+    names = [name for name, kind in kinds.items() if kind == "assertions"]
+    labels = [(name, label) for name in names for label in head["results"][name].get("metrics") or ()]
+    taken = _TAKEN | kinds.keys()
+    return [
+        Column(f"label.{label}" if label in taken else label, partial(_label_mean, name, label))
+        for name, label in labels
+    ]
+
+
+def _label_mean(metric: str, label: str, row: Row) -> Cell:
+    checks = (row["scores"].get(metric, {}).get("detail") or {}).get("checks") or ()
+    scores = [check["score"] for check in checks if check.get("label") == label and check.get("score") is not None]
+    return _plain(math.fsum(scores) / len(scores)) if scores else None
 
 
 def _start() -> list[Column]:

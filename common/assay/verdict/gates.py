@@ -3,6 +3,7 @@
     gate    = subject op number [ "%" ] [ "," "target" op number [ "%" ] ]
     subject = "pass_rate" | "agent_errors"
             | metric [ "." statistic ]
+            | metric ".label." label
             | ( "category" | "tag" ) "." label "." ( "pass_rate" | metric )
             | ( "pass_at_k" | "pass_hat_k" ) "." k
     metric  = the name of a metric of the run
@@ -10,7 +11,8 @@
     op      = ">=" | ">" | "<=" | "<" | "=="
 
 `metric` alone is its aggregate; statistics are `pass_rate` (rows that passed by this metric, by those it decided)
-and those that the metric lists, e.g. `p95` of latency. `agent_errors` is the share of rows whose agent failed.
+and those that the metric lists, e.g. `p95` of latency. `assertions.label.tone` is the mean of the checks with the label
+`tone`. `agent_errors` is the share of rows whose agent failed.
 k is a number of runs of each case. The target never decides the exit code: it is reported.
 
 Rates are shares from 0 to 1, and 85% is 0.85: `pass_rate >= 85` is refused, and so is `agent_errors <= 1`, which may
@@ -44,6 +46,8 @@ _PATTERN = re.compile(
 _PART = re.compile(rf"\.(?:({_QUOTED})|([\w-]+))")
 _GROUPS = ("category", "tag")
 _REPEATS = ("pass_at_k", "pass_hat_k")
+LABEL = "label."
+"""What a statistic of assertions begins with that is the mean of the checks with a label."""
 _WHOLE_RUN = ("pass_rate", "agent_errors")
 _DIRECTIONS = {">=": 1, ">": 1, "<=": -1, "<": -1}
 
@@ -156,6 +160,8 @@ def _statistic(name: str, stat: str, metrics: Mapping[str, str]) -> str:
     if name not in metrics:
         raise SpecError(unknown_name("name in a gate", name, [*_WHOLE_RUN, *metrics, *_GROUPS, *_REPEATS]))
     kind = METRICS.get(metrics[name])
+    if metrics[name] == "assertions" and stat.startswith(LABEL) and stat != LABEL:
+        return stat
     known = ("value", "pass_rate", *(kind.info.stats if kind is not None else ()))
     if stat and stat not in known:
         raise SpecError(unknown_name(f"statistic of {name}", stat, known))
@@ -164,7 +170,7 @@ def _statistic(name: str, stat: str, metrics: Mapping[str, str]) -> str:
 
 def _is_rate(gate: Gate, metrics: Mapping[str, str]) -> bool:
     """Return whether a gate compares a share of rows or of cases."""
-    if gate.stat == "pass_rate" or gate.name not in metrics:
+    if gate.stat == "pass_rate" or gate.stat.startswith(LABEL) or gate.name not in metrics:
         return True
     return gate.stat == "value" and _kind_info(gate, metrics, "unit") == "%"
 

@@ -74,6 +74,12 @@ def _read_states(ctx: click.Context, param: click.Parameter, value: str | None) 
     metavar="KEY",
     help="Sort by created, ended, name or pass_rate, behind - the largest first; default: -created.",
 )
+@click.option(
+    "--columns",
+    default="",
+    metavar="A,B",
+    help="Also show these figures: verdict, pass_rate, a metric, METRIC.pass_rate, latency.p95; default: none.",
+)
 @server_option
 @json_option
 @debug_option
@@ -84,6 +90,7 @@ def list_runs(
     states: tuple[RunState, ...],
     where: str,
     sort: str,
+    columns: str,
     server: str | None,
     as_json: bool,
 ) -> int:
@@ -92,9 +99,13 @@ def list_runs(
     \b
         assay runs list
         assay runs list --name triage --state failed,paused --limit 5
+        assay runs list --columns pass_rate,exact_match,latency.p95,cost
         assay runs list --where "dataset:faq.json since:2026-11-01" --sort -pass_rate
     """
     from assay.filters.run_filter import EVERY_RUN, RunFilter, parse_run_filter, parse_run_order
+    from assay_cli.commands.runs.run_columns import figure_cells, figures_document
+
+    figures = [name.strip() for name in columns.split(",") if name.strip()]
 
     given = RunFilter(name=name, labels=labels_of(labels), states=frozenset(states))
     wanted = parse_run_filter(where, where="--where").joined(given)
@@ -102,15 +113,16 @@ def list_runs(
 
     async def main() -> int:
         async with connect(server) as (client, _):
-            found = await client.list_runs(limit, where=wanted, order_by=order)
+            with_figures = as_json or bool(figures)
+            found = await client.list_runs(limit, where=wanted, order_by=order, include_figures=with_figures)
         if as_json:
-            print_document([brief(run) for run in found])
+            print_document([{**brief(run), **figures_document(run)} for run in found])
         elif not found and wanted != EVERY_RUN:
             click.echo("no run meets these conditions")
         elif not found:
             click.echo("no runs yet: start one with `assay run SPEC`")
         else:
-            rows = [("run", "state", "done", "passed", "failed", "created", "about")]
+            rows = [("run", "state", "done", "passed", "failed", *figures, "created", "about")]
             from assay.reports.run_description import short
 
             rows += [
@@ -120,6 +132,7 @@ def list_runs(
                     f"{run.counts.finished}/{run.counts.total}",
                     str(run.counts.passed),
                     str(run.counts.failed),
+                    *figure_cells(run, figures),
                     run.created_at[:19].replace("T", " "),
                     short(run),
                 )

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from assay_orchestrator.store.run_heads import RunHead
     from assay_orchestrator.store.runs import RunRecord
 
+_LISTED = ("metrics",)
+"""What a list shows of the details of metrics: the means of labelled checks."""
+
 
 @dataclass(frozen=True, slots=True)
 class RunPosition:
@@ -181,5 +184,8 @@ def _shown(connection: sa.Connection, records: Sequence[RunRecord], *, with_figu
 
 def _figures(summary: RunSummary) -> RunSummary:
     """Return the figures of a summary that a list shows."""
-    metrics = tuple(dataclasses.replace(metric, detail={}) for metric in summary.metrics)
+    metrics = tuple(
+        dataclasses.replace(metric, detail={key: metric.detail[key] for key in _LISTED if key in metric.detail})
+        for metric in summary.metrics
+    )
     return dataclasses.replace(summary, metrics=metrics, categories=(), tags=(), repeats={}, weighted={}, judging=None)

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from assay.model.run import GateOutcome, GateResult
 from assay.records import dataclass
-from assay.verdict.gates import decide, meets_target, read_gate
+from assay.verdict.gates import LABEL, decide, meets_target, read_gate
 from assay.verdict.run_verdict import metric_error_gap, percent, survivors_gap, survivors_note, too_many
 from assay_orchestrator.summary.groups import MAX_GROUPS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from assay.model.run import GroupSummary, RunSummary
+    from assay.model.run import GroupSummary, MetricSummary, RunSummary
     from assay.verdict.gates import Gate
     from assay_orchestrator.summary.groups import GroupTally
 
@@ -112,10 +112,20 @@ def _of_metric(gate: Gate, summary: RunSummary) -> tuple[float | None, str]:
         return (metric.passed / decided, "") if decided else (None, f"{gate.name} gave no row a verdict")
     if gap := survivors_gap(metric, summary):
         return None, gap
+    if gate.stat.startswith(LABEL):
+        return _of_label(metric, gate.stat.removeprefix(LABEL))
     value = metric.value if gate.stat == "value" else _entry(metric.detail, gate.stat)
     if value is not None:
         return value, ""
     return None, f"{gate.name} was computed on no row" if metric.value is None else f"{gate.name} has no {gate.stat}"
+
+
+def _of_label(metric: MetricSummary, label: str) -> tuple[float | None, str]:
+    """Return the mean of the checks with a label, and why there is none: those that were not made may decide it."""
+    if unmade := (metric.detail.get("unmade_labels") or {}).get(label, 0):
+        return None, f"{unmade:,} checks with the label {label!r} were not made"
+    value = (metric.detail.get("metrics") or {}).get(label)
+    return value, "" if value is not None else f"no check has the label {label!r}"
 
 
 def _entry(detail: Mapping[str, Any], stat: str) -> float | None:

@@ -1,0 +1,72 @@
+"""Columns of figures in `assay runs list`: numbers of each run's summary, by the names that gates have for them."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from assay.model.run import MetricSummary, Run
+
+
+def figure(run: Run, name: str) -> float | str | None:
+    """Return a figure of a run, such as "verdict", "pass_rate", "exact_match", "rouge.pass_rate" or "latency.p95".
+
+    None where the run has not ended or does not have it.
+    """
+    summary = run.summary
+    if summary is None:
+        return None
+    if name == "verdict":
+        return summary.overall_status
+    if name == "pass_rate":
+        return summary.pass_rate
+    if name == "agent_errors":
+        return run.counts.agent_errors / run.counts.total if run.counts.total else None
+    metric_name, _, stat = name.partition(".")
+    if metric_name == "latency" and stat:
+        times = dataclasses.asdict(summary.latency)
+        return times.get(stat, times.get(f"{stat}_s"))
+    found = next((metric for metric in summary.metrics if metric.metric == metric_name), None)
+    return _of_metric(found, stat) if found is not None else None
+
+
+def _of_metric(metric: MetricSummary, stat: str) -> float | None:
+    if not stat:
+        return metric.value
+    if stat == "pass_rate":
+        decided = metric.passed + metric.failed
+        return metric.passed / decided if decided else None
+    labels = metric.detail.get("metrics") or {}
+    value = labels.get(stat.removeprefix("label.")) if stat.startswith("label.") else None
+    return float(value) if value is not None else None
+
+
+def figure_cells(run: Run, names: Sequence[str]) -> tuple[str, ...]:
+    """Return the figures of a run as cells of a table."""
+    cells = []
+    for name in names:
+        value = figure(run, name)
+        cells.append("-" if value is None else value if isinstance(value, str) else f"{value:.4g}")
+    return tuple(cells)
+
+
+def figures_document(run: Run) -> dict[str, Any]:
+    """Return all figures of a run for programs; null before it has ended."""
+    summary = run.summary
+    if summary is None:
+        return {"verdict": None, "pass_rate": None, "metrics": None, "latency": None}
+    return {
+        "verdict": summary.overall_status,
+        "pass_rate": summary.pass_rate,
+        "metrics": {
+            metric.metric: {
+                **{name: getattr(metric, name) for name in ("value", "n_scored", "passed", "failed", "threshold")},
+                "labels": dict(metric.detail.get("metrics") or {}),
+            }
+            for metric in summary.metrics
+        },
+        "latency": dataclasses.asdict(summary.latency),
+    }
