@@ -306,6 +306,10 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
             causes = _causes(error)
             if all(isinstance(cause, grpc.aio.AbortError) for cause in causes):
                 raise causes[0] from None  # the handler has ended its call itself
+            if all(isinstance(cause, grpc.aio.InternalError) for cause in causes):
+                logger.debug("client gone: method=%s", method)  # what was sent has no connection any more
+                await self._abort(context, self._status_of(UnavailableError("the connection of the call is gone")))
+                return
             await self._abort(context, self._status_of(presentable(error, method)))
         else:
             raise error

@@ -13,6 +13,7 @@ from assay.errors import InvalidInputError, SetupError
 from assay.local.lease import watch_lease
 from assay.rpc.options import ServerOptions
 from assay.rpc.server import RpcServer, exit_now, serve_until_signal
+from assay.runtime.early_stop import exit_on_early_sigterm
 from assay.runtime.logs import configure_logging
 from assay.runtime.telemetry import observed
 from assay.v1 import embedder_pb2_grpc
@@ -72,6 +73,7 @@ async def _serve(settings: Settings) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the process; return its exit code: 0 stopped, 2 wrong settings, 3 cannot serve here."""
+    exit_on_early_sigterm()
     configure_logging()
     logging.getLogger("sentence_transformers").setLevel(logging.WARNING)
     # It warns twice of each attempt at a hub that cannot be reached; the outcome is logged here.

@@ -12,6 +12,7 @@ from assay.errors import InvalidInputError, SetupError, StorageError
 from assay.local.lease import watch_lease
 from assay.rpc.options import ServerOptions
 from assay.rpc.server import RpcServer, exit_now, serve_until_signal
+from assay.runtime.early_stop import exit_on_early_sigterm
 from assay.runtime.logs import configure_logging, redacted
 from assay.runtime.telemetry import observed
 from assay.v1 import judge_pb2_grpc
@@ -69,6 +70,7 @@ async def _serve(settings: Settings, environment: Mapping[str, str]) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the process; return its exit code: 0 stopped, 2 wrong settings, 3 cannot serve here."""
+    exit_on_early_sigterm()
     configure_logging()
     for name in _LOUD:
         logging.getLogger(name).setLevel(logging.WARNING)

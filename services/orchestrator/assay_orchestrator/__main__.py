@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from assay.errors import AssayError, InvalidInputError
 from assay.local.install_hint import install_hint
 from assay.runtime.deferred_imports import defer_imports
+from assay.runtime.early_stop import exit_on_early_sigterm
 from assay.runtime.logs import configure_logging
 from assay_orchestrator.settings import Settings
 
@@ -36,11 +37,13 @@ UNUSED = ("importlib.metadata", "google.protobuf.internal.python_message")
 
 def main() -> None:
     """Serve until a signal; what cannot work is one sentence on stderr and exit status 3."""
+    exit_on_early_sigterm()
     gc.disable()  # nothing that imports make is garbage; collecting meanwhile is a tenth of the start
     defer_imports(*UNUSED)
     configure_logging()
     for name in _LOUD:
         logging.getLogger(name).setLevel(logging.WARNING)
+    logging.getLogger("procrastinate.utils").addFilter(_in_one_line)
     try:
         settings = Settings.read(sys.argv[1:], os.environ)
     except InvalidInputError as error:
@@ -56,6 +59,14 @@ def main() -> None:
         sys.exit(_fail(problem.message))
     except ImportError as problem:
         sys.exit(_fail(f"{problem.name} is not installed: {install_hint('orchestrator')}"))
+
+
+def _in_one_line(record: logging.LogRecord) -> bool:
+    """Keep the error of a record and drop its traceback: each restart of the database ends the listener for jobs."""
+    if record.exc_info and (error := record.exc_info[1]) is not None:
+        record.msg, record.args = "%s: %s", (record.getMessage(), " ".join(str(error).split()))
+        record.exc_info = record.exc_text = None
+    return True
 
 
 async def serve(settings: Settings) -> None:
