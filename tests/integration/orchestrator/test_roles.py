@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from assay.agent_host.caller import AgentCaller
+from assay.errors import InvalidInputError
 from assay.model.agent_response import AgentResponse
 from assay.model.case import Case, Turn
 from assay.model.run import RunState
@@ -38,3 +39,20 @@ async def test_a_hosted_run_ends_without_workers(serve: Callable[..., Any], sett
             await client.host_agent(run.run_id, AgentCaller(answer), concurrency=4)
         run = await client.get_run(run.run_id)
     assert (run.state, run.counts.passed) == (RunState.SUCCEEDED, 20)
+
+
+async def test_a_variable_that_no_spec_may_name_is_refused_where_no_agent_is_called(
+    serve: Callable[..., Any], settings_of: Callable[..., Any]
+) -> None:
+    """An api process does not have the variables; it knows from --agent-env which of them its workers may send."""
+    async with serve(role="api", http_hosts=("127.0.0.1",), agent_env=("BOT_*@127.0.0.1",)) as client:
+        dataset = await client.upload_dataset([Case("c", (Turn("q", references=("a",)),))], name="d")
+
+        def asking(variable: str) -> Any:
+            options = {"response": {"text": "text"}, "headers": {"authorization": f"Bearer ${{{variable}}}"}}
+            return settings_of("http", "http://127.0.0.1:9/", options=options)
+
+        with pytest.raises(InvalidInputError, match=r"\$\{PATH\} may not be used here: .* --agent-env"):
+            await client.create_run(asking("PATH"), dataset.dataset_id)
+        run = await client.create_run(asking("BOT_KEY"), dataset.dataset_id)
+        await client.cancel_run(run.run_id)

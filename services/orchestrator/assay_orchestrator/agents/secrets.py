@@ -12,7 +12,7 @@ from assay.parsing.secret_references import REFERENCE, SecretReference, form_pro
 from assay.runtime.logs import keep_out_of_logs
 from assay.runtime.redaction import REDACTED, Redactor, is_secret_name
 from assay.runtime.secret_stores import REREAD_S
-from assay.spec.variables import NAMED, named_texts
+from assay.spec.variables import NAMED, VARIABLE, named_texts
 from assay_orchestrator.agents.targets import agent_address
 
 if TYPE_CHECKING:
@@ -184,14 +184,21 @@ class Secrets:
 
 
 def binding_problems(settings: AgentSettings, access: AgentAccess) -> list[Problem]:
-    """Return which secrets may not be sent to an agent; whether there are such secrets, the caller of the agent knows.
+    """Return which variables and secrets may not be sent to an agent; whether they exist, its caller knows.
 
     Args:
         settings: Checked settings.
         access: What may be named.
     """
     called = agent_address(settings)
-    return [
+    # A process that does not call agents may not know which variables those may be sent that do.
+    variables = [
+        Problem(problem, where)
+        for text, where in named_texts(settings)
+        for found in VARIABLE.finditer(text)
+        if access.env and (problem := access.variable_problem(found[1], called))
+    ]
+    return variables + [
         Problem(problem, where)
         for text, where in named_texts(settings)
         for found in REFERENCE.finditer(text)
