@@ -173,4 +173,5 @@ def written(folder: Path, found: Mapping[str, Any], name: str, **options: Any) -
     with report_of_file(source) as report:
         target = ReportFolder(folder / "out", report.run_id)
         write_formats(report, (ReportSettings(name, options),), target)
+        target.attempts.raise_if_all_failed()
     return target.written

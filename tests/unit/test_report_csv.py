@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.report_documents import HOSTILE, agent_error, document, failed, metric, row, score, written
 
-from assay.errors import InvalidInputError
+from assay.errors import SetupError
 from assay.text.csv_text import csv_text
 
 if TYPE_CHECKING:
@@ -178,7 +178,7 @@ def test_a_run_without_rows_and_a_part_of_a_run(tmp_path: Path) -> None:
 
 def test_a_document_without_a_time_is_refused(tmp_path: Path) -> None:
     """The sentence names what is wrong."""
-    with pytest.raises(InvalidInputError, match="timestamp is 'now'"):
+    with pytest.raises(SetupError, match="timestamp is 'now'"):
         written(tmp_path, {**document([row()]), "timestamp": "now"}, "csv")
 
 

@@ -19,6 +19,7 @@ from assay.reports.ci_outputs import CiOutputs
 from assay.reports.comparison.document import comparison_document
 from assay.reports.comparison.markdown import comparison_markdown
 from assay.reports.comparison.text import comparison_lines
+from assay.reports.failures import Attempts
 from assay.reports.notebook import run_html, run_markdown
 from assay.reports.report import report_of_file
 from assay.reports.selected_cases import selected_cases, selected_document
@@ -102,7 +103,7 @@ def test_ci_outputs_say_it(tmp_path: Path, partly: dict[str, Any], status: str, 
     printed = io.StringIO()
     outputs = CiOutputs(tmp_path / "j.xml", tmp_path / "s.md", tmp_path / "c.md", annotations=True)
     with report_of_file(tmp_path / "r.json") as report:
-        outputs.write(report, printed)
+        outputs.write(report, printed, attempts=Attempts())
     for name in ("j.xml", "s.md", "c.md"):
         assert SENTENCE in (tmp_path / name).read_text("utf-8")
     assert printed.getvalue().startswith(f"::{command} ")

@@ -7,7 +7,7 @@ import warnings
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from assay.errors import SetupError
+from assay.errors import AssayError, SetupError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,7 +35,7 @@ class Attempts:
         """
         try:
             yield
-        except SetupError as problem:
+        except AssayError as problem:
             self.failures.append(f"{what} was not written: {problem.message}")
         except Exception as problem:  # noqa: BLE001 - the boundary of a report
             _log.exception("cannot write %s", what)
