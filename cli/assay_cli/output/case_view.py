@@ -121,6 +121,7 @@ def _time(row: CaseResult) -> str:
 
 def _answer(response: AgentResponse) -> Iterator[list[str]]:
     """Yield what else an answer holds: structured output, sources, tool calls, tokens, failed attempts."""
+    yield _part("thoughts", shorten(response.thoughts, None))
     yield _part("sql", response.sql or "")
     if response.output is not None:
         yield _part("output", json_text(response.output))

@@ -175,6 +175,7 @@ class AgentResponse:
         metadata: Anything else the agent wants to keep.
         time_to_first_token_ms: From the question to the first piece of the text, where the answer came in pieces.
         cold: Whether this was the first call: of the agent's process, or of the run by the orchestrator's process.
+        thoughts: What a model thought before its answer; not scored.
     """
 
     status: AgentStatus = AgentStatus.SUCCESS
@@ -195,6 +196,7 @@ class AgentResponse:
     metadata: dict[str, Any] = field(default_factory=dict)
     time_to_first_token_ms: float | None = None
     cold: bool = False
+    thoughts: str = ""
 
 
 def error_response(kind: AgentErrorKind, message: str, **details: Any) -> AgentResponse:
@@ -240,7 +242,9 @@ def response_from_json(data: object) -> AgentResponse:
         error = AgentError(AgentErrorKind.RAISED, "the agent reported status error without saying why")
     text_key = find_text_key(data)
     keys = {part: _part_key(data, part) for part in _PARTS}
-    unknown = {key: data[key] for key in data if key not in _KNOWN and key != text_key and key not in keys.values()}
+    has_thoughts = isinstance(data.get("thoughts"), str)
+    known = {*_KNOWN, text_key, *keys.values(), *(("thoughts",) if has_thoughts else ())}
+    unknown = {key: value for key, value in data.items() if key not in known}
     usage = _usage(data.get(keys["usage"]), keys["usage"])
     metadata = {**as_mapping(data.get("metadata"), "metadata"), **{str(key): value for key, value in unknown.items()}}
     if (unread := _unread_usage(data.get(keys["usage"]), usage)) is not None:
@@ -264,6 +268,7 @@ def response_from_json(data: object) -> AgentResponse:
         metadata=json_value(metadata, "metadata"),
         time_to_first_token_ms=as_number(data.get("time_to_first_token_ms"), "time_to_first_token_ms"),
         cold=data.get("cold") is True,
+        thoughts=as_text(data["thoughts"], "thoughts") if has_thoughts else "",
     )
     structured = [keys.get(name, name) for name in _STRUCTURED]
     if text_key is None and status is AgentStatus.SUCCESS and not _is_structured(data, structured, unknown):
@@ -280,7 +285,7 @@ def response_to_json(response: AgentResponse) -> dict[str, Any]:
         value = getattr(response, name)
         if value is not None:
             data[name] = value
-    for name in ("finish_reason", "model", "metadata", "cold"):
+    for name in ("finish_reason", "model", "metadata", "cold", "thoughts"):
         if getattr(response, name):
             data[name] = getattr(response, name)
     if response.tool_calls is not None:

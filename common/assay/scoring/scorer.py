@@ -22,6 +22,7 @@ from assay.metrics.core.row_verdict import row_reason, row_verdict
 from assay.metrics.core.score import Row, keeps_vector
 from assay.metrics.rows.row_scores import score_row
 from assay.model.agent_response import AgentResponse, clean_text
+from assay.model.answer_thoughts import with_thoughts_apart
 from assay.model.run import CaseResult, MetricSettings, MetricSummary, Score
 from assay.model.run_settings import FUNCTION_METRIC
 from assay.parsing.names import kind_of, unknown_name
@@ -297,7 +298,9 @@ class Scorer:
 
     def _chunk(self, cases: Sequence[Case]) -> Iterator[RowScore]:
         pairs = [
-            (case, answer or AgentResponse()) for case in cases for answer in (case.recorded, *case.recorded_repeats)
+            (case, with_thoughts_apart(answer or AgentResponse()))
+            for case in cases
+            for answer in (case.recorded, *case.recorded_repeats)
         ]
         found = self._embed(pairs)
         for case, response in pairs:

@@ -220,13 +220,13 @@ FAMILIES: Mapping[str, Family] = {
     "thoughts_that_end_twice": lambda rng, verdict: (
         _thoughts(rng, "It says </think>" + _other_id(rng, verdict)) + _text(verdict)
     ),
-    "thoughts_twice": lambda rng, verdict: _thoughts(rng, "") * 2 + _text(verdict),
     "thoughts_without_an_end": lambda rng, verdict: "<think>" + _text(verdict),
-    "thoughts_without_a_beginning": lambda rng, verdict: _words(rng, "") + "</think>" + _text(verdict),
     "thoughts_after": lambda rng, verdict: _text(verdict) + _thoughts(rng, ""),
     "thoughts_in_the_middle": lambda rng, verdict: _words(rng, "") + _thoughts(rng, "") + _text(verdict),
     "thoughts_in_a_fence": lambda rng, verdict: _fence(rng, _thoughts(rng, "") + _text(verdict)),
-    "other_thoughts": lambda rng, verdict: _thoughts(rng, "").replace("think>", "thinking>") + _text(verdict),
+    "thoughts_with_another_end": lambda rng, verdict: (
+        _thoughts(rng, "").replace("</think>", rng.choice(["</thinking>", "[/THINK]", "</ think>"])) + _text(verdict)
+    ),
     "nested_with_an_id": lambda rng, verdict: _text({**verdict, "other": _nested(rng, verdict)}),
     "nested_twice": lambda rng, verdict: json.dumps({"verdict_id": verdict["verdict_id"], "verdict": verdict}),
     "wrapped_with_the_id": lambda rng, verdict: json.dumps(

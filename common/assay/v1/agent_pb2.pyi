@@ -370,6 +370,7 @@ class AgentResponse(_message.Message):
     TIME_TO_FIRST_TOKEN_MS_FIELD_NUMBER: _builtins.int
     REPORTS_TOOL_CALLS_FIELD_NUMBER: _builtins.int
     COLD_FIELD_NUMBER: _builtins.int
+    THOUGHTS_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     """The request that this answers."""
     status: Global___AgentStatus.ValueType
@@ -404,6 +405,10 @@ class AgentResponse(_message.Message):
     """Whether this was the first call: of the agent's process where Assay starts or hosts it, else of the agent by the
     orchestrator's process in this run. It may hold imports, models that load and connections. Filled by the caller; an
     agent that knows that its own process was cold may set it. Default false.
+    """
+    thoughts: _builtins.str
+    """What the model thought before its answer, where the agent leaves it in the text or reports it; not scored. The caller
+    takes it out of the text. At most as long as a text may be; empty where nothing is known of it.
     """
     @_builtins.property
     def error(self) -> Global___AgentError:
@@ -452,10 +457,11 @@ class AgentResponse(_message.Message):
         time_to_first_token_ms: _builtins.float | None = ...,
         reports_tool_calls: _builtins.bool = ...,
         cold: _builtins.bool = ...,
+        thoughts: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_data_rows", b"_data_rows", "_latency_ms", b"_latency_ms", "_reported_latency_ms", b"_reported_latency_ms", "_sql", b"_sql", "_time_to_first_token_ms", b"_time_to_first_token_ms", "data_rows", b"data_rows", "error", b"error", "latency_ms", b"latency_ms", "reported_latency_ms", b"reported_latency_ms", "retrieved", b"retrieved", "sql", b"sql", "time_to_first_token_ms", b"time_to_first_token_ms", "usage", b"usage"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_data_rows", b"_data_rows", "_latency_ms", b"_latency_ms", "_reported_latency_ms", b"_reported_latency_ms", "_sql", b"_sql", "_time_to_first_token_ms", b"_time_to_first_token_ms", "attempts", b"attempts", "cold", b"cold", "data_rows", b"data_rows", "error", b"error", "finish_reason", b"finish_reason", "latency_ms", b"latency_ms", "metadata_json", b"metadata_json", "model", b"model", "output_json", b"output_json", "reported_latency_ms", b"reported_latency_ms", "reports_tool_calls", b"reports_tool_calls", "request_id", b"request_id", "retrieved", b"retrieved", "sources", b"sources", "sql", b"sql", "status", b"status", "text", b"text", "time_to_first_token_ms", b"time_to_first_token_ms", "tool_calls", b"tool_calls", "usage", b"usage"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_data_rows", b"_data_rows", "_latency_ms", b"_latency_ms", "_reported_latency_ms", b"_reported_latency_ms", "_sql", b"_sql", "_time_to_first_token_ms", b"_time_to_first_token_ms", "attempts", b"attempts", "cold", b"cold", "data_rows", b"data_rows", "error", b"error", "finish_reason", b"finish_reason", "latency_ms", b"latency_ms", "metadata_json", b"metadata_json", "model", b"model", "output_json", b"output_json", "reported_latency_ms", b"reported_latency_ms", "reports_tool_calls", b"reports_tool_calls", "request_id", b"request_id", "retrieved", b"retrieved", "sources", b"sources", "sql", b"sql", "status", b"status", "text", b"text", "thoughts", b"thoughts", "time_to_first_token_ms", b"time_to_first_token_ms", "tool_calls", b"tool_calls", "usage", b"usage"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__data_rows: _TypeAlias = _typing.Literal["data_rows"]  # noqa: Y015
     _WhichOneofArgType__data_rows: _TypeAlias = _typing.Literal["_data_rows", b"_data_rows"]  # noqa: Y015

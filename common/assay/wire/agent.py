@@ -102,6 +102,7 @@ def response_to_wire(response: AgentResponse) -> agent_pb2.AgentResponse:
         finish_reason=response.finish_reason,
         model=response.model,
         cold=response.cold,
+        thoughts=response.thoughts,
     )
     if response.error is not None:
         message.error.CopyFrom(_error_to_wire(response.error))
@@ -164,6 +165,7 @@ def response_from_wire(message: agent_pb2.AgentResponse) -> AgentResponse:
         attempts=tuple(Attempt(attempt.latency_ms, _error_from_wire(attempt.error)) for attempt in message.attempts),
         metadata=mapping_from_text(message.metadata_json),
         cold=message.cold,
+        thoughts=message.thoughts,
         **optional,
     )
 

@@ -85,6 +85,15 @@ async def test_a_good_answer_is_asked_for_once() -> None:
     assert await ask(script, 2) == (AgentResponse(text="yes", latency_ms=3.0), [])
 
 
+async def test_thoughts_are_taken_out_of_the_text() -> None:
+    """Whichever agent answers; thoughts alone are an error, which is not asked again."""
+    response, _ = await ask(Script([AgentResponse(text="<think>Lima?</think>Quito")]), 2)
+    assert (response.text, response.thoughts) == ("Quito", "Lima?")
+    response, waits = await ask(Script([AgentResponse(text="<think>Lima?")]), 2)
+    assert response.error is not None
+    assert (response.error.type, waits) == ("empty", [])
+
+
 async def test_a_failure_that_may_pass_is_asked_again_and_recorded() -> None:
     """The answer has its own latency, and earlier failures in the order they came."""
     script = Script([failure("one"), failure("two", latency_ms=None), AgentResponse(text="yes", latency_ms=3.0)])

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from assay.providers.retry_after import retry_after_s
 from assay.testing.hostile_verdicts import FAMILIES
+from assay.text.inline_thoughts import split_thoughts
 from assay_judge.verdicts.parser import InvalidVerdictError, read_verdict
 from assay_judge.verdicts.rubric_registry import BUILT_IN
 
@@ -52,8 +53,7 @@ def test_a_changed_member_is_refused_or_is_what_it_says(
         verdict = read_verdict(reply, BUILT_IN[rubric], ID)
     except InvalidVerdictError:
         return
-    if reply.lstrip().startswith("<think>"):
-        reply = reply.split("</think>", 1)[1]
+    reply = split_thoughts(reply)[1]
     pairs: list[tuple[str, Any]] = json.loads(reply[reply.index("{") : reply.rindex("}") + 1], object_pairs_hook=list)
     data = dict(pairs)
     assert len(data) == len(pairs)

@@ -44,6 +44,12 @@ PAIR: dict[str, Any] = {"verdict_id": ID, "reasoning": "The first is right.", "w
         (f"<think>I see {{\"score\": 1}} and ```.</think>\n\n{TEXT}", {"score": 4.0}),
         (f"<think>\n\n</think>```json\n{TEXT}\n```", {"score": 4.0}),
         (f"<think>A draft: {TEXT}</think>{TEXT}", {"score": 4.0}),
+        (f"It is right.</think>{TEXT}", {"score": 4.0}),
+        (f"It is right.\n</think>\n```json\n{TEXT}\n```", {"score": 4.0}),
+        (f"<thinking>Right.</thinking>\n{TEXT}", {"score": 4.0}),
+        (f"[THINK]Right.[/THINK]{TEXT}", {"score": 4.0}),
+        (f"<|channel|>analysis<|message|>Right.<|end|><|start|>assistant<|channel|>final<|message|>{TEXT}",
+         {"score": 4.0}),
     ],
 )  # fmt: skip
 def test_one_valid_object_is_a_verdict(reply: str, scores: dict[str, float]) -> None:

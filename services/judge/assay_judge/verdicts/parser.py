@@ -2,8 +2,8 @@
 
     {"verdict_id": "…", "reasoning": "…", "accuracy": 0.9, …}
 
-The reply is one JSON object, alone or inside one whole code fence, and either of them after one thinking block
-(`<think>…</think>`), which is no part of the reply. Any further word, fence or object makes it no verdict. Each key is
+The reply is one JSON object, alone or inside one whole code fence, and either of them after thoughts, such as
+`<think>…</think>`, which are no part of the reply. Any further word, fence or object makes it no verdict. Each key is
 given once; keys that the rubric does not ask for are ignored. Numbers are JSON numbers on the rubric's scale.
 `verdict_id` is the random text that stood in the system part of this call alone: an object that the judge copied from
 the answer cannot hold it.
@@ -18,13 +18,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from assay.model.agent_response import clean_text
+from assay.text.inline_thoughts import split_thoughts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from assay.judging.rubric import Criterion, Rubric
 
-PARSER = "verdict/2"
+PARSER = "verdict/3"
 """Changes when the same reply may be read differently."""
 
 WINNERS = ("first", "second", "tie")
@@ -32,7 +33,6 @@ _MAX_REPLY_CHARS = 200_000
 _MAX_REASONING_CHARS = 20_000
 _CUT = " […]"
 _JSON_SPACE = " \t\r\n"
-_THOUGHTS = ("<think>", "</think>")
 _FENCED = re.compile(r"```(?:json)?[ \t]*\r?\n(.*)\n[ \t]*```", re.IGNORECASE | re.DOTALL)
 
 
@@ -154,12 +154,9 @@ def _is_spliced(data: Mapping[str, Any], rubric: Rubric) -> bool:
 
 
 def _bare(reply: str) -> str:
-    """Return a reply without its thinking block and without the one code fence around all of it."""
-    text = reply.strip(_JSON_SPACE)
-    opening, closing = _THOUGHTS
-    if text.startswith(opening):
-        # The first end counts: what a later one might follow is then still there, and is no JSON.
-        text = text.removeprefix(opening).partition(closing)[2].strip(_JSON_SPACE)
+    """Return a reply without its thoughts and without the one code fence around all of it."""
+    # The first end counts: what a later one might follow is then still there, and is no JSON.
+    text = split_thoughts(reply.strip(_JSON_SPACE))[1].strip(_JSON_SPACE)
     fenced = _FENCED.fullmatch(text)
     return fenced[1].strip(_JSON_SPACE) if fenced else text
 

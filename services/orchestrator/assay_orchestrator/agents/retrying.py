@@ -10,6 +10,7 @@ import random
 from typing import TYPE_CHECKING
 
 from assay.model.agent_response import AgentErrorKind, Attempt, error_response
+from assay.model.answer_thoughts import with_thoughts_apart
 from assay.telemetry.tracing import span, traceparent
 from assay_orchestrator.agents.protocol import NotAskedError, WaitingAgent
 
@@ -114,6 +115,7 @@ class RetryingAgent:
                 response = await self._waiting.answer_after_waiting(request, case, recheck)
             else:
                 response = await self._agent.answer(request, case)
+            response = with_thoughts_apart(response)
             if response.error is not None:
                 recorded.fail(response.error.kind.value)
             return response
