@@ -10,14 +10,25 @@ import pytest
 from assay.errors import DatasetError, InvalidInputError
 from assay_cli.commands.judge.access import JudgeName, judge_access, judge_name
 from assay_cli.commands.judge.baseline import read_baseline
-from assay_cli.commands.judge.labels import Labels, read_items
-from assay_cli.commands.judge.rubrics import known_rubric, passing_of
+from assay_cli.commands.judge.labels import Labels, check_scale, read_items
+from assay_cli.commands.judge.rubrics import AskedRubric, known_rubric, passing_of
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 OPTIONS: dict[str, Any] = dict.fromkeys(
-    ("address", "provider", "model", "base_url", "key_variable", "replay", "prices", "spend_cap")
+    (
+        "address",
+        "provider",
+        "model",
+        "base_url",
+        "key_variable",
+        "replay",
+        "prices",
+        "spend_cap",
+        "temperature",
+        "max_tokens",
+    )
 )
 OPTIONS["concurrency"] = 8
 
@@ -133,6 +144,14 @@ def test_options_that_do_not_fit(given: dict[str, Any], problem: str) -> None:
     """Said before anything is started."""
     with pytest.raises(InvalidInputError, match=problem):
         judge_access(**{**OPTIONS, **given})
+
+
+def test_labels_beyond_a_rubrics_scale_show_the_scale_to_write(tmp_path: Path) -> None:
+    """A rubric of one's own is from 0 to 1 unless it says otherwise."""
+    labels = read(tmp_path, "\n".join(json.dumps({"question": "q", "answer": f"{n}", "human": n}) for n in range(1, 6)))
+    rubric = AskedRubric("tone", ("warmth",), text="name: tone")
+    with pytest.raises(DatasetError, match=r"into the rubric: scale: \{minimum: 0, maximum: 5\}; without one"):
+        check_scale(labels, rubric)
 
 
 def test_when_a_score_passes() -> None:

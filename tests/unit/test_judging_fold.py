@@ -111,6 +111,11 @@ def test_a_line_for_people() -> None:
         judging_line(JudgingSummary(verdicts=1, cached=1))
         == "verdicts  1: 0 asked, 1 from the cache (100.0%)  0 tokens"
     )
+    lost = JudgingSummary(verdicts=1, asked=1, cost_usd=0.0056, account_usd=0.0141, unknown_usd=0.0085)
+    assert judging_line(lost) == (
+        "verdicts  1: 1 asked  0 tokens  $0.0056  account $0.0141, of which $0.0085 are set aside for calls whose "
+        "outcome is unknown (the bill may have less)"
+    )
     assert judge_line(JudgeSettings("openai", "m", rubric="tone", spend_cap_usd=2.5)) == (
         "judge  openai:m, rubric tone, spend cap $2.5"
     )

@@ -386,6 +386,9 @@ class JudgingSummary:
         agreement: How far the judges of a jury agree, by metric; empty where there is no jury.
         flags: Verdicts by the flags of their answers, sorted by name, e.g. {"punctuation_only": 2}.
         recorded: Recorded before, and brought along by the run: no judge was asked.
+        account_usd: All that the judge's account of the run says was spent: canaries, rows that were tried again and
+            lost calls too. None where it is not known.
+        unknown_usd: What of it was set aside for calls whose outcome is unknown: the bill may have less.
     """
 
     verdicts: int = 0
@@ -405,6 +408,8 @@ class JudgingSummary:
     agreement: tuple[JuryAgreement, ...] = ()
     flags: Mapping[str, int] = field(default_factory=dict)
     recorded: int = 0
+    account_usd: float | None = None
+    unknown_usd: float = 0.0
 
     @property
     def hit_rate(self) -> float | None:

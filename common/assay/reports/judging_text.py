@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from assay.model.canary_summary import CanarySummary
     from assay.model.run import CaseResult, JudgeSettings, JudgingSummary, Score
 
+_LEAST_SHOWN_USD = 0.00005
+
 
 def judge_line(judge: JudgeSettings) -> str:
     """Return who judges a run, and for how much at most."""
@@ -57,8 +59,19 @@ def judging_line(judging: JudgingSummary, judge: JudgeSettings | None = None) ->
         money += f"  {judging.unpriced} without a price"
     if judging.saved_usd is not None:
         money += f"  the cache saved ${judging.saved_usd:.4f}"
+    money += _account_text(judging)
     flags = ", ".join(f"{count} {shorten(flag, 40)}" for flag, count in judging.flags.items())
     return f"verdicts  {judging.verdicts}: {', '.join(parts)}  {money}" + (f"  flagged: {flags}" if flags else "")
+
+
+def _account_text(judging: JudgingSummary) -> str:
+    """Return what the judge's account has beyond the verdicts of the rows, and why; empty where nothing is unknown."""
+    if judging.account_usd is None or judging.unknown_usd < _LEAST_SHOWN_USD:
+        return ""
+    return (
+        f"  account ${judging.account_usd:.4f}, of which ${judging.unknown_usd:.4f} are set aside for calls whose "
+        "outcome is unknown (the bill may have less)"
+    )
 
 
 def jury_lines(judging: JudgingSummary) -> list[str]:

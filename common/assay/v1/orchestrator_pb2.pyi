@@ -1999,6 +1999,8 @@ class JudgingSummary(_message.Message):
     AGREEMENT_FIELD_NUMBER: _builtins.int
     FLAG_COUNTS_FIELD_NUMBER: _builtins.int
     RECORDED_COUNT_FIELD_NUMBER: _builtins.int
+    ACCOUNT_USD_FIELD_NUMBER: _builtins.int
+    UNKNOWN_USD_FIELD_NUMBER: _builtins.int
     verdict_count: _builtins.int
     """All of them, those that are not valid among them."""
     asked_count: _builtins.int
@@ -2023,6 +2025,14 @@ class JudgingSummary(_message.Message):
     """Verdicts that came through a provider's batch API, at its price."""
     recorded_count: _builtins.int
     """Recorded verdicts that came with the cases: no judge was asked, and they cost nothing."""
+    account_usd: _builtins.float
+    """All that the judge's account of the run says was spent, in US dollars: canaries, the preflight call, rows that were
+    tried again and lost calls too. Absent where the judge was not asked for it.
+    """
+    unknown_usd: _builtins.float
+    """What of account_usd was set aside for calls whose outcome is unknown, in US dollars: a time-out, a process that was
+    killed. The bill may have less. Default 0.
+    """
     @_builtins.property
     def fingerprints(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Fingerprints of judge and rubric (model, parameters, template, schema, parser), sorted; at most 20."""
@@ -2065,15 +2075,21 @@ class JudgingSummary(_message.Message):
         agreement: _abc.Iterable[Global___JuryAgreement] | None = ...,
         flag_counts: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
         recorded_count: _builtins.int = ...,
+        account_usd: _builtins.float | None = ...,
+        unknown_usd: _builtins.float = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_cost_usd", b"_cost_usd", "_saved_usd", b"_saved_usd", "canaries", b"canaries", "cost_usd", b"cost_usd", "saved_usd", b"saved_usd"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_account_usd", b"_account_usd", "_cost_usd", b"_cost_usd", "_saved_usd", b"_saved_usd", "account_usd", b"account_usd", "canaries", b"canaries", "cost_usd", b"cost_usd", "saved_usd", b"saved_usd"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cost_usd", b"_cost_usd", "_saved_usd", b"_saved_usd", "agreement", b"agreement", "asked_count", b"asked_count", "batched_count", b"batched_count", "by_rule_count", b"by_rule_count", "cached_count", b"cached_count", "canaries", b"canaries", "cost_usd", b"cost_usd", "failed_count", b"failed_count", "fingerprints", b"fingerprints", "flag_counts", b"flag_counts", "input_tokens", b"input_tokens", "jurors", b"jurors", "output_tokens", b"output_tokens", "recorded_count", b"recorded_count", "saved_usd", b"saved_usd", "unpriced_count", b"unpriced_count", "verdict_count", b"verdict_count"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_account_usd", b"_account_usd", "_cost_usd", b"_cost_usd", "_saved_usd", b"_saved_usd", "account_usd", b"account_usd", "agreement", b"agreement", "asked_count", b"asked_count", "batched_count", b"batched_count", "by_rule_count", b"by_rule_count", "cached_count", b"cached_count", "canaries", b"canaries", "cost_usd", b"cost_usd", "failed_count", b"failed_count", "fingerprints", b"fingerprints", "flag_counts", b"flag_counts", "input_tokens", b"input_tokens", "jurors", b"jurors", "output_tokens", b"output_tokens", "recorded_count", b"recorded_count", "saved_usd", b"saved_usd", "unknown_usd", b"unknown_usd", "unpriced_count", b"unpriced_count", "verdict_count", b"verdict_count"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__account_usd: _TypeAlias = _typing.Literal["account_usd"]  # noqa: Y015
+    _WhichOneofArgType__account_usd: _TypeAlias = _typing.Literal["_account_usd", b"_account_usd"]  # noqa: Y015
     _WhichOneofReturnType__cost_usd: _TypeAlias = _typing.Literal["cost_usd"]  # noqa: Y015
     _WhichOneofArgType__cost_usd: _TypeAlias = _typing.Literal["_cost_usd", b"_cost_usd"]  # noqa: Y015
     _WhichOneofReturnType__saved_usd: _TypeAlias = _typing.Literal["saved_usd"]  # noqa: Y015
     _WhichOneofArgType__saved_usd: _TypeAlias = _typing.Literal["_saved_usd", b"_saved_usd"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__account_usd) -> _WhichOneofReturnType__account_usd | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__cost_usd) -> _WhichOneofReturnType__cost_usd | None: ...
     @_typing.overload

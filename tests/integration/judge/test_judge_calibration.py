@@ -202,6 +202,18 @@ async def test_a_rubric_of_ones_own_needs_a_threshold_for_passes(tmp_path: Path,
     assert mean.single[0].figures["specificity"].value == 0.0  # the mean with 10 is never below 5
 
 
+async def test_the_judge_of_a_run_can_be_calibrated(tmp_path: Path, start: Callable[..., Any]) -> None:
+    """Temperature and max_tokens enter the fingerprint; they are asked of the service's own judge and of another."""
+    judge = await start(says({"reasoning": "Hm.", "score": 4}), cache=False)
+    labels = labelled(tmp_path, [{"question": "q", "answer": f"a{n}", "human": 4} for n in range(3)])
+    for name in ([], [JudgeName("openai", "judge-1", judge.provider.openai_url, "JUDGE_KEY")]):
+        access = JudgeAccess(f"unix:{tmp_path}/0.sock", tuple(name), temperature=0.0, max_tokens=777)
+        options = {"rubric": None, "criterion": None, "threshold": None, "observed": None}
+        await calibrated(access, Asked(labels, **options))
+    sent = [(one.body["temperature"], one.body["max_tokens"]) for one in judge.provider.requests]
+    assert sent == [(0, 777)] * 6
+
+
 async def test_a_spend_cap_ends_what_it_would_pass(tmp_path: Path, start: Callable[..., Any]) -> None:
     """Verdicts that the cap leaves no money for are missing with that reason."""
     judge = await start(by_answer)

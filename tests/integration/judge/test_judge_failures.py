@@ -11,7 +11,7 @@ import pytest
 from tests.waiting import until
 
 from assay.testing.judges import says
-from assay.testing.providers import Reply
+from assay.testing.providers import Reply, Tokens
 from assay.v1 import judge_pb2 as pb
 from assay_judge.judges import JudgeChoice
 
@@ -192,6 +192,37 @@ async def test_keys_are_in_no_message_and_no_log(
     for text in (*said, caplog.text, *(file.decode("latin-1") for file in files)):
         assert KEY not in text
         assert KEY[:12] not in text
+
+
+@pytest.mark.parametrize(
+    ("headers", "settings", "said"),
+    [
+        ({"x-ratelimit-limit-tokens": "2000", "x-ratelimit-remaining-tokens": "0"}, {}, "provider allows 2,000 tokens"),
+        ({"x-ratelimit-limit-requests": "1", "x-ratelimit-remaining-requests": "0"}, {}, "provider allows 1 requests"),
+        ({}, {"limits": "limits: [{model: '*', requests_per_minute: 1}]"}, "--limits allows 1 requests"),
+    ],
+    ids=["tokens", "requests", "limits"],
+)
+async def test_a_call_that_waits_for_its_own_pace_says_so(
+    start: Start, tmp_path: Path, headers: dict[str, str], settings: dict[str, str], said: str
+) -> None:
+    """Nothing is wrong with the judge: the sentence names the rate, and who allows it."""
+    if settings:
+        (tmp_path / "limits.yaml").write_text(settings["limits"])
+    own = {"limits": tmp_path / "limits.yaml"} if settings else {}
+    judge = await start(says(GOOD, headers=headers, usage=Tokens(9_000, 150)), **own)
+    assert (await judge.grade("a")).verdict.status == pb.VERDICT_STATUS_VALID
+    verdict = (await judge.grade("b", timeout_ms=300)).verdict
+    assert verdict.reason == "deadline_exceeded"
+    assert f"the judge waited for its own pace: {'' if said[0] == '-' else 'the '}{said} a minute" in verdict.message
+
+
+async def test_a_limit_that_allows_nothing_is_none(start: Start) -> None:
+    """One wrong header does not stop a judge for all that come later."""
+    limits = {"x-ratelimit-limit-tokens": "0.001", "x-ratelimit-remaining-tokens": "0"}
+    judge = await start(says(GOOD, headers=limits))
+    for answer in "abc":
+        assert (await judge.grade(answer, timeout_ms=5_000)).verdict.status == pb.VERDICT_STATUS_VALID
 
 
 @pytest.mark.parametrize("protocol", ["openai", "anthropic"])

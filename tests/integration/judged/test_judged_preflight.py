@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from assay.model.run import PauseCause, RunState
+from assay.reports.judging_text import judging_line
 from assay.testing.judges import says
 from assay.testing.providers import Reply, Tokens
 
@@ -67,6 +68,21 @@ async def test_a_failure_that_may_pass_is_left_to_the_run(set_up: SetUp, case_of
     stage.provider.preflight = passing
     run, _ = await stage.done(stage.settings(), [case_of(n) for n in range(3)])
     assert (run.state, run.counts.passed) == (RunState.SUCCEEDED, 3)
+
+
+async def test_report_and_account_agree_or_say_why(set_up: SetUp, case_of: CaseOf) -> None:
+    """The account has the preflight call too, and what is set aside for a call whose outcome is unknown."""
+    stage = set_up(Reply("{}", cut=True), says(GOOD))
+    run, _ = await stage.done(stage.settings(), [case_of(1)])
+    assert run.summary is not None
+    judging = run.summary.judging
+    assert judging is not None
+    assert judging.cost_usd is not None
+    assert judging.account_usd is not None
+    preflight_usd = 13e-6
+    assert judging.account_usd == pytest.approx(judging.cost_usd + preflight_usd)
+    assert judging.unknown_usd == pytest.approx(judging.cost_usd - 0.00195)
+    assert "are set aside for calls whose outcome is unknown" in judging_line(judging)
 
 
 async def test_a_judge_that_has_answered_is_not_checked_again(set_up: SetUp, case_of: CaseOf) -> None:

@@ -66,6 +66,8 @@ class JudgeAccess:
         prices: Prices of models for a service that is started here.
         spend_cap_usd: Most that this command may spend; None for no cap.
         concurrency: Most verdicts in flight.
+        temperature: Sampling temperature; None for the judge service's own.
+        max_tokens: Most tokens of a verdict; 0 for the judge service's own.
     """
 
     address: str = ""
@@ -74,6 +76,8 @@ class JudgeAccess:
     prices: str = ""
     spend_cap_usd: float | None = None
     concurrency: int = 8
+    temperature: float | None = None
+    max_tokens: int = 0
     run_id: str = field(default_factory=lambda: f"judge-{secrets.token_hex(8)}")
 
     @property
@@ -100,6 +104,10 @@ def judge_options(command: Callable[..., Any]) -> Callable[..., Any]:
                      help="Prices of a judge that this command starts; default: Assay's list prices."),
         click.option("--spend-cap", "spend_cap", type=float, metavar="USD",
                      help="Most to spend on verdicts, in US dollars; default: no cap."),
+        click.option("--temperature", type=click.FloatRange(0, 2), metavar="NUMBER",
+                     help="Temperature, as in the run whose judge this is; default: 0.1, or that of --judge."),
+        click.option("--max-tokens", type=click.IntRange(1, 100_000), metavar="N",
+                     help="Most tokens of a verdict, likewise; default: 2,048, or that of --judge."),
         click.option("--concurrency", type=click.IntRange(1, 64), default=8, help="Verdicts in flight; default: 8."),
     ]  # fmt: skip
     for option in reversed(options):
@@ -147,7 +155,7 @@ def judge_access(jury: tuple[str, ...] = (), **given: Any) -> JudgeAccess:
         problems.append(Problem(f"names {twice[0]} twice", "--judge-model"))
     access = JudgeAccess(
         given["address"] or "", tuple(names), given["replay"] or "", given["prices"] or "", given["spend_cap"],
-        given["concurrency"],
+        given["concurrency"], given["temperature"], given["max_tokens"] or 0,
     )  # fmt: skip
     if access.replays and not access.address and not access.replay:
         problems.append(Problem("is missing: name the recorded verdicts", "--replay"))

@@ -243,10 +243,18 @@ class JudgeClient:
             "run_id": self._access.run_id,
             "spend_cap_usd": self._access.spend_cap_usd,
         }
+        temperature, max_tokens = self._access.temperature, self._access.max_tokens
         if name is not None:
             found["judge"] = pb.JudgeModel(
-                provider=name.provider, model=name.model, base_url=name.base_url, key_variable=name.key_variable
+                provider=name.provider,
+                model=name.model,
+                base_url=name.base_url,
+                key_variable=name.key_variable,
+                temperature=temperature,
+                max_tokens=max_tokens,
             )
+        elif temperature is not None or max_tokens:
+            found["judge"] = pb.JudgeModel(temperature=temperature, max_tokens=max_tokens)
         return found
 
 

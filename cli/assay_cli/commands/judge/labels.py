@@ -134,6 +134,11 @@ def check_scale(labels: Labels, rubric: AskedRubric) -> None:
                 labels.file, item.line)
         for item in labels.items for score in item.people if isinstance(score, int | float) and not low <= score <= high
     ]  # fmt: skip
+    if problems and rubric.text:
+        scores = [score for item in labels.items for score in item.people if isinstance(score, int | float)]
+        scale = f"scale: {{minimum: {min(*scores, low):g}, maximum: {max(*scores, high):g}}}"
+        message = f"write the scale of the labels into the rubric: {scale}; without one it is 0 to 1"
+        problems.append(Problem(message, "--rubric", labels.file))
     if problems:
         raise DatasetError(problems)
 

@@ -305,7 +305,7 @@ class ProviderClient:
         if budget.token_allowance is not None and usage.charged + most_tokens > budget.token_allowance:
             raise too_few_tokens(usage.charged + most_tokens, most_tokens)
         estimate = len(prompt.system + prompt.call + prompt.user) / _CHARS_PER_TOKEN + sent.max_tokens
-        async with self._turn(budget.account, estimate, first=bool(usage.last_problem)) as turn:
+        async with self._turn(budget.account, estimate, usage) as turn:
             try:
                 reservation = await budget.account.reserve(
                     most,
@@ -351,13 +351,15 @@ class ProviderClient:
                 await _settle(reservation, turn, lost_most)
 
     @asynccontextmanager
-    async def _turn(self, account: Account, estimate: float, *, first: bool) -> AsyncIterator[_Turn]:
+    async def _turn(self, account: Account, estimate: float, usage: CallUsage) -> AsyncIterator[_Turn]:
         """Wait until a call may be made; leave the next one its turn."""
-        turn = _Turn()
+        turn, first = _Turn(), bool(usage.last_problem)
         try:
             while turn.grant is None:
                 turn.probes = await self.breaker.enter(self._retry_policy.breaker_s)
+                usage.waits = True
                 turn.grant = await self.limiter.acquire(account.run, estimate, first=first)
+                usage.waits = False
                 if self.breaker.is_open and not turn.probes:  # it opened while this call waited for its turn
                     self.limiter.release(turn.grant, used=0.0)
                     turn.grant = None

@@ -171,6 +171,22 @@ class Limiter:
         self._refused_in_a_row = min(self._refused_in_a_row + 1, 10)
         self._paused_until = self._now() + pause_s
 
+    def waits_for(self) -> str:
+        """Return what a call that waits now is waiting for, for people; empty where it is only about to be made."""
+        now = self._now()
+        first = self._turns.next()
+        tokens = first.tokens if first is not None else 1.0
+        waits = {
+            "the provider refused calls with HTTP 429 and asks to wait": self._paused_until - now,
+            f"{self._requests.source} {self._requests.text} requests a minute": self._requests.wait_s(1.0, now),
+            f"{self._tokens.source} {self._tokens.text} tokens a minute": self._tokens.wait_s(tokens, now),
+            "the rate at which the provider answered before it refused a call with HTTP 429": self._pace.wait_s(now),
+        }
+        reason, wait_s = max(waits.items(), key=lambda wait: wait[1])
+        if wait_s > 0:
+            return reason
+        return f"{self._active} calls of this judge are in flight" if self._active >= self.concurrency else ""
+
     def observe(self, requests: Allowance | None, tokens: Allowance | None) -> None:
         """Take note of what the provider allows."""
         for bucket, said in ((self._requests, requests), (self._tokens, tokens)):
@@ -265,6 +281,16 @@ class _Bucket:
         """Whether there is a rate."""
         return self._per_minute is not None
 
+    @property
+    def source(self) -> str:
+        """Who allows the rate, with the verb for a sentence."""
+        return "--limits allows" if self._per_minute == self._configured else "the provider allows"
+
+    @property
+    def text(self) -> str:
+        """The rate for people; it is learned from headers, or read from a file."""
+        return f"{self._per_minute or 0:,.6g}"
+
     def wait_s(self, amount: float, now: float) -> float:
         """Return how long to wait for an amount; what exceeds the burst is taken in advance of what comes."""
         if self._per_minute is None:
@@ -276,16 +302,27 @@ class _Bucket:
 
     def take(self, amount: float) -> None:
         """Use an amount."""
-        self._level -= amount
+        self._level = self._bounded(self._level - amount)
 
     def correct(self, amount: float, now: float) -> None:
         """Give back what was taken too much, or take what was taken too little."""
         if self._per_minute is not None:
             self._refill(now)
-            self._level = min(self._level + amount, self._burst())
+            self._level = self._bounded(min(self._level + amount, self._burst()))
+
+    def _bounded(self, level: float) -> float:
+        """Return a level that lets a call be made within a minute, where a header of the provider sets the rate.
+
+        A minute is the period of such a limit: whatever a header says, it must not stop a judge for hours.
+        """
+        if self._per_minute is None or self._per_minute == self._configured:
+            return level
+        return max(level, self._burst() - self._per_minute)
 
     def learn(self, limit: float, remaining: float, now: float) -> None:
-        """Take over what the provider says, where it is less than what is known."""
+        """Take over what the provider says, where it is less than what is known; less than 1 is no limit of calls."""
+        if limit < 1:
+            return
         known = self._per_minute is not None
         self._refill(now)
         self._per_minute = min(limit, self._configured) if self._configured else limit

@@ -46,6 +46,7 @@ class CallUsage:
         temperature: Temperature that the last call sent.
         attempts: The first MAX_LISTED_ATTEMPTS calls, one by one.
         charged: Tokens of all direct calls, the most that they may have taken where that is unknown.
+        waits: Whether the next call waits for the judge's own pace.
         changes: Parameters that the last call left out or weakened because the model refuses them.
     """
 
@@ -57,6 +58,7 @@ class CallUsage:
     temperature: float | None = None
     attempts: list[CallAttempt] = field(default_factory=list)
     charged: int = 0
+    waits: bool = False
     changes: tuple[str, ...] = ()
 
     def bound_lost(self, most: int) -> None:

@@ -206,8 +206,10 @@ class Grader:
                 flight, lambda: self._call_and_cache(client, prepared, usage), grading.timeout_s
             )
         except TimeoutError:
+            waited = client.limiter.waits_for() if usage.waits else ""
+            pace = f"; the judge waited for its own pace: {waited}" if waited else ""
             last = f"; last: {usage.last_problem}" if usage.last_problem else ""
-            message = f"no verdict within {grading.timeout_s:g} s{last}"
+            message = f"no verdict within {grading.timeout_s:g} s{pace}{last}"
             reason = "rate_limited" if usage.throttled else "deadline_exceeded"
             return Outcome(
                 Status.UNAVAILABLE, reason=reason, message=message, usage=usage,

@@ -466,10 +466,7 @@ class RunManager:
                 return
 
     async def _sum_up(self, run_id: str) -> tuple[int, RunSummary | None] | None:
-        """Return the last event and the summary of a run whose shards are all done; None where they are not.
-
-        There is no summary where rows are missing.
-        """
+        """Return the last event and the summary of a run whose shards are all done; no summary if rows are missing."""
         try:
             run = await self._catalogue.load(run_id)
         except NotFoundError:
@@ -482,7 +479,8 @@ class RunManager:
             is_complete = results.count_finished(connection, run_id) == record.total_count
             return record.last_sequence, fold(connection, run) if is_complete else None
 
-        return await self._database.read(load)
+        found = await self._database.read(load)
+        return found and (found[0], await self._planner.with_judge_account(run, self._service_scopes, found[1]))
 
     async def fail_run(self, run_id: str, problem: Exception) -> None:
         """End a run as failed, which cannot continue."""

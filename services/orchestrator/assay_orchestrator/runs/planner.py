@@ -30,13 +30,14 @@ if TYPE_CHECKING:
 
     from assay.errors import Problem
     from assay.metrics.core.embedding import EmbeddingSettings
-    from assay.model.run import AgentSettings, Run, RunSettings
+    from assay.model.run import AgentSettings, Run, RunSettings, RunSummary
     from assay.v1.embedder_pb2_grpc import EmbedderServiceAsyncStub
     from assay.v1.judge_pb2_grpc import JudgeServiceAsyncStub
     from assay_orchestrator.agents.access import AgentAccess
     from assay_orchestrator.budgets.run_budget import RunBudget
     from assay_orchestrator.evidence.embedding_client import EmbeddingClient
     from assay_orchestrator.evidence.jury import RunJury
+    from assay_orchestrator.identity.service_scopes import ServiceScopes
     from assay_orchestrator.settings import Settings
 
 
@@ -184,6 +185,17 @@ class Planner:
 
         problems = judge_key_problems(judge, access)
         return problems or await judge_problems(self._judge, with_team(judge, access.team))
+
+    async def with_judge_account(
+        self, run: Run, scopes: ServiceScopes, summary: RunSummary | None
+    ) -> RunSummary | None:
+        """Return the summary of a run with what its judge's account says, as far as the judge can be asked."""
+        if self._judge is None or summary is None or summary.judging is None:
+            return summary
+        from assay_orchestrator.runs.judge_account import with_judge_account  # imported here: most runs are not judged
+
+        scope = await scopes.of(run.settings.team or LOCAL.team)
+        return await with_judge_account(self._judge, run, scope, summary)
 
     def _run_judge(
         self, run: Run, team: str, pausing: asyncio.Event, scope: str, pause_count: int, budget: RunBudget

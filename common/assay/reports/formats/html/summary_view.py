@@ -199,8 +199,11 @@ class SummaryView:
                   ("without a price", "unpriced"))  # fmt: skip
         pairs = [(said, f"{judging[key]:,}") for said, key in counts if judging.get(key)]
         rates = (("cache hit rate", "hit_rate", "{:.1%}"), ("cost", "cost_usd", "${:.4f}"),
-                 ("saved by the cache", "saved_usd", "${:.4f}"))  # fmt: skip
+                 ("saved by the cache", "saved_usd", "${:.4f}"),
+                 ("spent by the judge's account", "account_usd", "${:.4f}"))  # fmt: skip
         pairs += [(said, form.format(judging[key])) for said, key, form in rates if judging.get(key) is not None]
+        if judging.get("unknown_usd"):
+            pairs.append(("of it for calls whose outcome is unknown", f"${judging['unknown_usd']:.4f}"))
         pairs += [(f"flagged {flag}", f"{count:,}") for flag, count in (judging.get("flags") or {}).items()]
         for juror in judging.get("jurors") or ():
             means = "".join(f", {name} {mean:.3f}" for name, mean in juror.get("means", {}).items())

@@ -1,0 +1,48 @@
+"""What the judge's account of a run says at its end, beside what the verdicts of its rows cost."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+import grpc
+
+from assay.v1 import judge_pb2
+from assay_orchestrator.evidence.verdict_wire import judge_model
+
+if TYPE_CHECKING:
+    from assay.model.run import Run, RunSummary
+    from assay.v1.judge_pb2_grpc import JudgeServiceAsyncStub
+
+_TIMEOUT_S = 2.0
+
+
+async def with_judge_account(stub: JudgeServiceAsyncStub, run: Run, scope: str, summary: RunSummary) -> RunSummary:
+    """Return the summary of a run with what its judge's account says; unchanged where the judge cannot be asked.
+
+    The rows know their own verdicts only: calls that a killed process had in flight are in the account alone. At the
+    end of a run nothing of it is in flight, so that what is still reserved is for lost calls too.
+
+    Args:
+        stub: The judge service.
+        run: The run, whose shards are done.
+        scope: By which name the judge knows its team; empty without identities.
+        summary: Its summary.
+    """
+    judge = run.settings.judge
+    if judge is None or judge.recorded_file or summary.judging is None:
+        return summary
+    request = judge_pb2.GradeRequest(
+        rubric="quality", question="?", answer="!", run_id=run.run_id, scope=scope, judge=judge_model(judge),
+        validate_only=True,
+    )  # fmt: skip
+    try:
+        spending = (await stub.Grade(request, timeout=_TIMEOUT_S)).spending
+    except grpc.aio.AioRpcError:
+        return summary
+    judging = dataclasses.replace(
+        summary.judging,
+        account_usd=spending.spent_usd + spending.reserved_usd,
+        unknown_usd=spending.unknown_usd + spending.reserved_usd,
+    )
+    return dataclasses.replace(summary, judging=judging)
