@@ -83,6 +83,20 @@ def test_all_that_is_wrong_is_said_at_once(cli: Cli) -> None:
     assert not (cli.home / "judge-trust").exists()
 
 
+def test_prices_are_listed(cli: Cli) -> None:
+    """Those that come with Assay, or those of a file."""
+    listed = cli.run("judge", "prices", "--provider", "anthropic").stdout.splitlines()
+    assert listed[0].split() == ["provider", "model", "input", "output"]
+    assert all(line.startswith("anthropic ") for line in listed[1:])
+    cli.write("own.yaml", "prices: [{model: 'my-*', input: 0.25, output: 1}]")
+    assert cli.run("judge", "prices", "--prices", "own.yaml").stdout.splitlines()[1].split() == [
+        "*",
+        "my-*",
+        "0.25",
+        "1",
+    ]
+
+
 def test_a_judge_that_needs_a_key_says_so(cli: Cli) -> None:
     """A sentence and status 3, no traceback."""
     cli.env.pop("OPENAI_API_KEY", None)

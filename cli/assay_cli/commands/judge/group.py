@@ -11,6 +11,10 @@ _COMMANDS = {
         "assay_cli.commands.judge.calibrate:calibrate",
         "Compare a judge with human labels: agreement, errors, how far to trust it.",
     ),
+    "prices": (
+        "assay_cli.commands.judge.prices:prices",
+        "List the prices of models, in US dollars per million tokens.",
+    ),
     "drift": (
         "assay_cli.commands.judge.drift:drift",
         "Judge a frozen set of answers again and say whether the judge has moved.",

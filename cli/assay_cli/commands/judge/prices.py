@@ -1,0 +1,40 @@
+"""`assay judge prices`: what a judge's tokens cost, by the list that comes with Assay or a file of one's own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from assay.providers.prices import read_prices
+from assay.text.unsafe_text import shorten
+
+_HEAD = ("provider", "model", "input", "output")
+_NAME_CHARS = 60
+
+
+@click.command()
+@click.option(
+    "--prices", type=click.Path(path_type=Path), metavar="FILE", help="Prices to show; default: Assay's list."
+)
+@click.option("--provider", metavar="NAME", help="Show only this provider's models; default: all.")
+def prices(prices: Path | None, provider: str | None) -> int:
+    """List the prices of models, in US dollars per million tokens.
+
+    Assay's list has the providers' own services alone: a model at another base_url has no price unless a file of yours
+    names it.
+    """
+    entries = [entry for entry in read_prices(prices) if provider in (None, entry.get("provider"))]
+    rows = [
+        (
+            *(shorten(str(entry.get(name, "*")), _NAME_CHARS) for name in _HEAD[:2]),
+            *(f"{entry[name]:g}" for name in _HEAD[2:]),
+        )
+        for entry in entries
+    ]
+    widths = [max(map(len, column)) for column in zip(_HEAD, *rows, strict=True)]
+    for row in (_HEAD, *rows):
+        provider_text, model, *numbers = (text.ljust(width) for text, width in zip(row, widths, strict=True))
+        figures = "  ".join(text.strip().rjust(width) for text, width in zip(numbers, widths[2:], strict=True))
+        click.echo(f"{provider_text}  {model}  {figures}")
+    return 0
