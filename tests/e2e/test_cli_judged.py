@@ -257,7 +257,7 @@ def test_a_missing_price_is_found_before_the_run(judged: tuple[Cli, ScriptedProv
     del cli.env["ASSAY_JUDGE_PRICES"]
     for command in ("validate", "run"):
         wrong = cli.run(command, "assay.yaml", status=2)
-        assert "judge.model: judge-1 has no price, so that a spend cap cannot hold" in wrong.stderr
+        assert "judge.model: judge-1 has no price at http://127.0.0.1:" in wrong.stderr
         assert "give its price with --prices FILE" in wrong.stderr
     assert not (cli.folder / "calls.txt").exists()
     assert not provider.requests

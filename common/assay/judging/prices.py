@@ -17,11 +17,19 @@ if TYPE_CHECKING:
 VARIABLE = "ASSAY_JUDGE_PRICES"
 """The environment variable of a judge service with its file of prices."""
 
-NO_PRICE = (
-    "{model} has no price, so that a spend cap cannot hold: give its price with --prices FILE "
-    "(prices: [{{model: {model}, input: …, output: …}}], US dollars per million tokens), or remove the cap"
-)
-"""What is wrong with a cap for such a model, and what to do."""
+
+def no_price(model: str, base_url: str) -> str:
+    """Return what is wrong with a spend cap for a model that has no price, and what to do.
+
+    Args:
+        model: The model's id.
+        base_url: Where its service is; empty for the provider's own.
+    """
+    where = f" at {base_url} (the prices that come with Assay are for the providers' own services)" if base_url else ""
+    return (
+        f"{model} has no price{where}, so that a spend cap cannot hold: give its price with --prices FILE "
+        f"(prices: [{{model: {model}, input: …, output: …}}], US dollars per million tokens), or remove the cap"
+    )
 
 
 def price_problems(judge: JudgeSettings, environ: Mapping[str, str]) -> list[Problem]:
@@ -41,7 +49,7 @@ def price_problems(judge: JudgeSettings, environ: Mapping[str, str]) -> list[Pro
     if judge.spend_cap_usd is None:
         return []
     return [
-        Problem(NO_PRICE.format(model=one.model), f"judge.jury[{place}].model" if judge.others else "judge.model")
+        Problem(no_price(one.model, one.base_url), f"judge.jury[{place}].model" if judge.others else "judge.model")
         for place, one in enumerate(judge.judges)
         if one.provider in OWN_URLS and find_price(entries, one, is_own_file=bool(own)) is None
     ]

@@ -359,7 +359,7 @@ async def test_a_missing_price_refuses_the_run_before_the_agent_is_asked(
     settings = stage.settings(judge=stage.who(canary_rate=0.0, spend_cap_usd=1.0, batch=batch))
     own = {"prices": stage.folder / "none.yaml", "batch_base_urls": ("*",), "batch_wait_s": 0.1, "batch_poll_s": 0.05}
     async with stage.judge(**own), stage.orchestrator() as client:
-        with pytest.raises(SpecError, match=r"judge-1 has no price, .* --prices FILE"):
+        with pytest.raises(SpecError, match=r"judge-1 has no price at http://127.* own services\), .* --prices FILE"):
             await stage.create(client, settings, [case_of(1)])
         assert not stage.agent.asked
         assert not stage.provider.requests

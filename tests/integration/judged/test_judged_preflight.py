@@ -28,7 +28,7 @@ GOOD = {"reasoning": "It is right.", "score": 4}
     ("refusal", "changes", "words"),
     [
         (Reply("no such key", status=401), {"key_variable": "PATH"}, "key was refused (401 from 127.0.0.1:"),
-        (Reply("no such model", status=404), {}, "The judge's model 'judge-1' was not found (404 from 127.0.0.1:"),
+        (Reply("no such model", status=404), {}, "was not found (404 from 127.0.0.1:"),
         (Reply("no more", status=429, error={"code": "insufficient_quota"}), {}, "may spend no more (429 from"),
         (Reply("OK"), {"spend_cap_usd": 1e-9}, "the spend cap of 1e-09 dollars is reached"),
     ],
@@ -41,7 +41,8 @@ async def test_a_judge_that_refuses_every_call_is_found_before_the_agent_is_aske
     """No question is paid whose answer cannot be judged; each judge of a jury is checked."""
     stage = set_up(says(GOOD))
     stage.provider.preflight = refusal
-    others = tuple(stage.who(model=f"judge-{number + 2}") for number in range(jurors))
+    key = str(changes.get("key_variable", ""))
+    others = tuple(stage.who(model=f"judge-{number + 2}", key_variable=key) for number in range(jurors))
     settings = stage.settings(judge=stage.who(canary_rate=0.0, others=others, **changes))
     environment = {"PATH": "sk-0123456789-abcdefghij"}
     async with stage.judge(environment=environment), stage.orchestrator() as client:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from assay.errors import StorageError
-from assay.judging.prices import NO_PRICE
+from assay.judging.prices import no_price
 from assay.providers.errors import MalformedReplyError, ProviderStatusError, UnreachableError
 from assay.providers.parameters import LearnedParameters
 from assay.providers.retry_after import retry_after_s
@@ -264,7 +264,7 @@ class ProviderClient:
             CallFailedError: The judge has no price.
         """
         if cap is not None and self.price is None:
-            raise CallFailedError("price_unknown", NO_PRICE.format(model=self._model))
+            raise CallFailedError("price_unknown", no_price(self._model, self._choice.base_url if self._choice else ""))
 
     def clean(self, reply: Reply) -> Reply:
         """Return a reply without any key, which a service may repeat that was sent one."""
@@ -467,5 +467,6 @@ def too_little_left(most: int, budget: BudgetHandle) -> CallFailedError:
     spent, cap = budget.account.spent / NANO, (budget.cap or 0) / NANO
     return CallFailedError(
         "spend_cap_reached",
-        f"this call may cost up to {most / NANO:.6f} dollars; {spent:.6f} of the run's spend cap of {cap:g} are spent",
+        f"this call may cost up to {most / NANO:.6f} dollars; {spent:.6f} of the run's spend cap of {cap:g} are spent, "
+        f"which allows at least {(budget.cap or 0) // most:,} verdicts like this one",
     )
