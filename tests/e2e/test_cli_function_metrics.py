@@ -196,10 +196,11 @@ import assay
 def right(answer, reference):
     return answer == reference
 
+own = {"right": {"metric": right, "higher_is_better": True}}
 listed = {"right": {"threshold": 0.5}}
 cases = [{"question": "a", "answer": "A"}, {"question": "b", "answer": "nope"}]
 spec = {"metrics": ["latency", listed]}
-found = assay.evaluate(spec, lambda question: question.upper(), metrics={"right": right}, dataset=cases)
+found = assay.evaluate(spec, lambda question: question.upper(), metrics=own, dataset=cases)
 of_file = assay.evaluate("assay.yaml", metrics={"right": lambda answer: 0.25}, progress=False)
 print(json.dumps([found.metrics["right"].value, found.metrics["right"].passed, of_file.metrics["right"].value]))
 """

@@ -8,9 +8,11 @@ import io
 import itertools
 import json
 import math
+import shlex
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import click
 import jsonschema
 import pytest
 from tests.charts import layout_problems, texts
@@ -25,6 +27,7 @@ from assay.comparison import decision as decision_model
 from assay.comparison import model
 from assay.comparison.compare import MOST_RUNS
 from assay.comparison.decision import DecisionRules, decide
+from assay.comparison.facts import facts_of
 from assay.comparison.joined import label_of
 from assay.comparison.model import FailOn, Verdict
 from assay.errors import InvalidInputError
@@ -34,12 +37,15 @@ from assay.reports.comparison.cases_csv import write_cases
 from assay.reports.comparison.document import comparison_document
 from assay.reports.comparison.figures import Figures
 from assay.reports.comparison.markdown import comparison_markdown
+from assay.reports.comparison.notebook_html import comparison_html
 from assay.reports.comparison.sentences import banners, cautions, verdict_sentence
+from assay.reports.comparison.short_text import short_lines, show_command
 from assay.reports.comparison.text import comparison_lines
 from assay.reports.comparison.writing import write_comparison
 from assay.reports.folder import ReportFolder
 from assay.reports.schema import comparison_schema
 from assay.text.unsafe_text import UNSAFE, json_text
+from assay_cli.commands.runs.group import show
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -248,6 +254,66 @@ def test_a_difference_that_rounds_to_nothing_has_no_minus(of_two: ComparisonRepo
     ]
     report = replace(of_two, comparison=replace(of_two.comparison, variants=tuple(variants)))
     assert "mean tokens: A 363, B 363 (+0)" in comparison_lines(report)
+
+
+def test_a_direction_that_nobody_declared_is_named(of_two: ComparisonReport) -> None:
+    """A metric of the user's own is taken to be better when higher, and every form of the output says that it is."""
+    pair = of_two.comparison.pairs[0]
+    metrics = tuple(replace(one, is_direction_assumed=one.metric == "quality") for one in pair.metrics)
+    report = replace(of_two, comparison=replace(of_two.comparison, pairs=(replace(pair, metrics=metrics),)))
+    said = "quality: higher is taken to be better, as nothing says so; set higher_is_better to true or false"
+    assert said in short_lines(report)
+    assert said in comparison_lines(report)
+    assert said in comparison_document(report)["verdict"]["cautions"]
+    assert said in comparison_html(report)
+
+
+@pytest.mark.parametrize("declared", [None, True, False])
+def test_a_direction_that_is_declared_later_is_the_same_metric(declared: bool | None) -> None:
+    """The spec may say which way is better after the baseline: what was assumed is declared, and nothing else."""
+    facts = [
+        facts_of(run_document(name, A) | {"config": {"metrics": [_off_by(value)]}, "results": {"off_by": _OFF_BY}})
+        for name, value in (("one", None), ("two", declared))
+    ]
+    assert [one.metrics["off_by"].is_direction_assumed for one in facts] == [True, declared is None]
+    assert (facts[0].metrics["off_by"].measures == facts[1].metrics["off_by"].measures) is (declared is not False)
+
+
+_OFF_BY = {"metric": "python", "rule": "at_least", "value": 1.0, "unit": "", "version": "1"}
+
+
+def _off_by(declared: bool | None) -> dict[str, Any]:
+    return {"name": "off_by", "metric": "python", "parameters": {"function": "m:f", "higher_is_better": declared}}
+
+
+@pytest.mark.parametrize("case_id", ["16", "a b", "-1", "it's", "$HOME", "ä", 'q"x'])
+def test_the_command_that_shows_a_case_works_when_pasted(of_two: ComparisonReport, case_id: str) -> None:
+    """A shell makes of it the words that were meant, whatever the id is; there is none for runs in files."""
+    words = shlex.split(show_command(replace(of_two, server="host:1"), "run-1", case_id))
+    context = click.Context(show)
+    parameters = show.make_parser(context).parse_args(words[3:])[0]
+    assert (words[:3], parameters["run_id"], parameters["case_id"]) == (["assay", "runs", "show"], "run-1", case_id)
+    assert parameters["server"] == "host:1"
+    assert show_command(of_two, "run-1", case_id) == ""
+    assert show_command(replace(of_two, server=""), "run-1", "a\x1b[1m") == ""
+
+
+def test_a_notebook_shows_tables(of_two: ComparisonReport) -> None:
+    """Metrics under the names of the runs, the cases with their questions, and the decision; texts are escaped."""
+    html = comparison_html(replace(of_two, of_run=True))
+    for part in ("<table", ">the baseline</th>", ">this run</th>", "Question 12?", "comparison: no regression"):
+        assert part in html
+    assert "<script>" not in comparison_html(hostile(of_two, "<script>x</script>"))
+
+
+def test_two_runs_of_one_name_are_called_by_their_ids(tmp_path: Path) -> None:
+    """Nobody knows otherwise which of them is the baseline."""
+    documents = [run_document("one", A), run_document("two", B)]
+    for document, run_id in zip(documents, ("manual-1", "manual-2"), strict=True):
+        document["prompt_path"] = "prompt.md"
+        document["run"]["run_id"] = run_id
+    with compared(tmp_path, documents) as report:
+        assert short_lines(report)[0].startswith("manual-2 is better than manual-1 on accuracy")
 
 
 def test_very_large_values_have_four_digits() -> None:

@@ -107,7 +107,7 @@ _COMMANDS = {
     lazy=_COMMANDS,
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Exit status: 0 all gates hold, 1 a gate fails, 2 the input is wrong, 3 infrastructure failed or the "
-    "run is incomplete, 130 interrupted.",
+    "run is incomplete, 4 a comparison is undecided and --strict asks for a decision, 130 interrupted.",
 )
 @click.version_option(__version__, "-V", "--version", prog_name="assay", message="%(prog)s %(version)s")
 def assay() -> None:

@@ -17,6 +17,7 @@ from assay_cli.command_again import command_again
 from assay_cli.command_traces import traced_command
 from assay_cli.compare_options import CompareOptions, against_options, check_against
 from assay_cli.exit_status import EXIT_INTERRUPTED
+from assay_cli.option_groups import GroupedCommand
 from assay_cli.options import (
     bad_case_option,
     connect,
@@ -52,7 +53,25 @@ if TYPE_CHECKING:
 _REPORTS = Path("assay-reports")
 
 
-@click.command(epilog="\b\nExamples:\n  assay run\n  assay run assay.yaml --quick\n  assay run --failed-of latest")
+_GROUPS = {
+    "Case": ("dataset", "dataset_format", "mapping", "on_bad_case", "cases", "tags", "categories", "quick", "limit",
+             "failed_of"),
+    "Metric and spec": ("metrics", "repeats", "overrides", "name", "labels", "note", "prices"),
+    "Report": ("output_dir", "report_names", "record_verdicts", "record", "no_progress", "quiet", "verbose", "as_json"),
+    "CI": ("junit", "summary", "comment_file", "comment_key", "annotations", "annotations_file"),
+    "Comparison": ("against", "primary", "margin", "cluster", "adjust", "alpha", "seed", "fail_on", "max_drop",
+                   "strict", "allow_mismatch"),
+    "Server": ("resume_id", "server"),
+}  # fmt: skip
+
+
+@click.command(
+    cls=GroupedCommand,
+    groups=_GROUPS,
+    epilog="\b\nExamples:\n  assay run\n  assay run assay.yaml --quick\n  assay run --failed-of latest\n\n"
+    "Exit status: 0 all gates hold, 1 a gate fails or the run is worse than --against, 2 the input is wrong, 3 the run "
+    "is incomplete, must not be compared or could not be reported, 4 undecided with --strict, 130 interrupted.",
+)
 @click.argument("spec", type=click.Path(path_type=Path), default=".")
 @click.option("--dataset", type=click.Path(path_type=Path), help="Dataset to run over; default: the spec's.")
 @click.option(
@@ -141,9 +160,9 @@ def run(
 ) -> int:
     """Evaluate an agent as SPEC says, print a summary and write the reports.
 
-    SPEC is a file or a folder with an assay.yaml; the default is this folder. --case, --tag, --category and
-    --failed-of select cases: each may be given several times, but for the last, and then one value must fit;
-    different options must all fit.
+    SPEC is a file or a folder with an assay.yaml; the default is this folder. --case, --tag and --category may be
+    repeated: a case is taken if one of the values fits. Several of these options together take the cases that fit all
+    of them.
 
     Everything is checked before anything is stored or called. Without --server the needed services run on this
     machine for as long as the run takes. Progress goes to stderr, results to stdout.

@@ -62,7 +62,7 @@ def evaluate(
     spec: str | Path | Mapping[str, Any],
     agent: Callable[..., Any] | None = None,
     *,
-    metrics: Mapping[str, Callable[..., Any]] | None = None,
+    metrics: Mapping[str, Callable[..., Any] | Mapping[str, Any]] | None = None,
     dataset: str | Path | Iterable[Any] | None = None,
     select: CaseSelection | None = None,
     server: str | None = None,
@@ -79,7 +79,8 @@ def evaluate(
         spec: The file of a spec, or a mapping in the shape of one.
         agent: A function of one request, or of its text, called in this process in place of the spec's agent.
         metrics: Functions by the name of the metric, called in this process in place of those that the spec names; a
-            mapping of a spec may leave them out.
+            mapping of a spec may leave them out. With parameters: {"off_by": {"metric": off_by, "higher_is_better":
+            False}}, which win over those of the spec.
         dataset: A file, cases as mappings or a data frame, in place of the spec's dataset.
         select: Which cases of the dataset to run; None for all of them.
         server: An orchestrator's address; None for the local stack.
@@ -106,7 +107,7 @@ async def evaluate_async(
     spec: str | Path | Mapping[str, Any],
     agent: Callable[..., Any] | None = None,
     *,
-    metrics: Mapping[str, Callable[..., Any]] | None = None,
+    metrics: Mapping[str, Callable[..., Any] | Mapping[str, Any]] | None = None,
     dataset: str | Path | Iterable[Any] | None = None,
     select: CaseSelection | None = None,
     server: str | None = None,
@@ -147,6 +148,7 @@ def _checked(
     start = early_start(server, starts=select is None or not select.failed_of)  # else that run is looked for first
     try:
         environs = start.agent_environment, start.judge_environment
+        functions = _functions(metrics or {})
         checked = _spec(spec, agent, metrics, dataset, environs)
         if reports is not None:
             checked = replace(checked, reports=_reports(reports))
@@ -162,7 +164,7 @@ def _checked(
                 check_formats(checked.reports)
                 folder = folder.absolute()  # the agent may change the current one
             warn_of_dataset(info)
-            code = open_user_code(checked.settings, checked.base_dir, agent=agent, metrics=metrics)
+            code = open_user_code(checked.settings, checked.base_dir, agent=agent, metrics=functions)
             following = Following(checked, code, server, folder, on_event, shown)
             return _Job(checked, cases, info, following, start.stack, agent)
 
@@ -299,7 +301,7 @@ async def connected(
 def _spec(
     spec: str | Path | Mapping[str, Any],
     agent: object,
-    metrics: Mapping[str, Callable[..., Any]] | None,
+    metrics: Mapping[str, Callable[..., Any] | Mapping[str, Any]] | None,
     dataset: object,
     environs: tuple[Mapping[str, str] | None, Mapping[str, str] | None],
 ) -> Spec:
@@ -319,6 +321,15 @@ def _spec(
     )
 
 
+def _functions(metrics: Mapping[str, Callable[..., Any] | Mapping[str, Any]]) -> dict[str, Callable[..., Any]]:
+    """Return the functions among metrics that are given with or without parameters."""
+    return {name: one["metric"] if isinstance(one, Mapping) else one for name, one in metrics.items()}
+
+
+def _parameters(metric: object) -> dict[str, Any]:
+    return {key: value for key, value in metric.items() if key != "metric"} if isinstance(metric, Mapping) else {}
+
+
 def _with_metrics(spec: Mapping[str, Any], metrics: Mapping[str, object]) -> dict[str, Any]:
     """Return the spec with metrics that are functions of the caller's; those that it lists keep their parameters."""
     data = dict(spec)
@@ -334,8 +345,9 @@ def _with_metrics(spec: Mapping[str, Any], metrics: Mapping[str, object]) -> dic
             continue
         missing.pop(name, None)
         given = item[name] if isinstance(item, dict) else None
-        found.append({name: {"metric": f"caller:{name}", **(given or {})}})
-    return {**data, "metrics": [*found, *({name: {"metric": f"caller:{name}"}} for name in missing)]}
+        found.append({name: {"metric": f"caller:{name}", **(given or {}), **_parameters(metrics[name])}})
+    more = ({name: {"metric": f"caller:{name}", **_parameters(metrics[name])}} for name in missing)
+    return {**data, "metrics": [*found, *more]}
 
 
 def _check_named(spec: Spec, metrics: Mapping[str, object]) -> None:
@@ -345,6 +357,11 @@ def _check_named(spec: Spec, metrics: Mapping[str, object]) -> None:
         Problem(f"is no metric in Python code of the spec: list it as `- {name}: {{metric: 'metrics:{name}'}}`", name)
         for name in metrics
         if name not in named
+    ]
+    problems += [
+        Problem(f"is set in the spec's file: write {', '.join(parameters)} there", name)
+        for name, one in metrics.items()
+        if (parameters := _parameters(one))
     ]
     if problems:
         raise SpecError(problems)
