@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import pickle
 import sys
 
@@ -70,9 +71,33 @@ def evaluation(metric_count: int = 2, *, decided: int = 4) -> Evaluation:
 
 def test_the_text_of_a_result_is_short() -> None:
     """Verdict, pass rate and metrics, in two lines, however much the run holds."""
-    assert repr(evaluation()) == "<Evaluation api-1: NO_CRITERIA, 3 of 4 rows passed (75.0%)\n m0 75.0%, m1 ->"
+    lines = repr(evaluation()).splitlines()
+    assert lines[:2] == ["<Evaluation api-1: NO_CRITERIA, 3 of 4 rows passed (75.0%)", " m0 75.0%, m1 -"]
     assert repr(evaluation(decided=0)).startswith("<Evaluation api-1: NO_CRITERIA, no row has a verdict\n")
-    assert repr(evaluation(100)).endswith("m11 75.0%, 88 more>")
+    assert repr(evaluation(100)).splitlines()[1].endswith("m11 75.0%, 88 more")
+
+
+FRAMES = 'Traceback (most recent call last):\n  File "/x/agent.py", line 3, in answer\n    1 / 0\n'
+
+
+def test_the_first_errors_of_agent_and_metrics_are_shown() -> None:
+    """Type, message and frame, in the text and in the notebook, which escapes them; one line each."""
+    raised = AgentError(AgentErrorKind.RAISED, "ZeroDivisionError: <b>\x1b[2J", traceback=FRAMES)
+    failed = AgentResponse(status=AgentStatus.ERROR, error=raised)
+    detail = {"function": "m:f", "message": "ValueError: no", "traceback": FRAMES.replace("answer", "judge")}
+    own = Score("m0", ScoreStatus.ERROR, reason="function_raised", detail=detail)
+    found = dataclasses.replace(
+        evaluation(), rows=(row("a", failed, ()), row("b", failed, ()), row("c", ANSWER, (own,)))
+    )
+    assert repr(found).splitlines()[2:] == [
+        " agent failed on 2 rows, first on case a: ZeroDivisionError: <b>\ufffd[2J (in answer, /x/agent.py:3)",
+        " metric m0 failed on 1 row, first on case c: ValueError: no (in judge, /x/agent.py:3)>",
+    ]
+    html = found._repr_html_()
+    assert "agent failed on 2 rows" in html
+    assert "line 3, in judge" in html
+    assert "<b>" not in html
+    assert "\x1b" not in html
 
 
 def test_metrics_and_scores_are_found_by_name_and_by_position() -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from assay.client.frames import arrow_table, data_frame, metric_records, row_record
 from assay.model.by_metric import ByMetric
+from assay.reports.first_errors import first_errors
 from assay.reports.metric_intervals import MetricIntervals
 from assay.reports.metric_text import units_of, value_text
 from assay.reports.selected_cases import SelectedCases, selected_cases
@@ -31,7 +32,7 @@ class Evaluation:
     rows: tuple[CaseResult, ...]
 
     def __repr__(self) -> str:
-        """Return verdict, pass rate and metrics in two lines."""
+        """Return verdict, pass rate and metrics in two lines, then the first error of the agent and of each metric."""
         summary = self.summary
         passed = "no row has a verdict"
         if summary.pass_rate is not None:
@@ -45,7 +46,8 @@ class Evaluation:
         ]
         more = len(summary.metrics) - len(shown)
         metrics = ", ".join([*shown, *([f"{more} more"] if more else [])])
-        return f"<Evaluation {self.run.run_id}: {self.verdict}, {passed}\n {metrics}>"
+        errors = "".join(f"\n {error.sentence}" for error in first_errors(self.rows))
+        return f"<Evaluation {self.run.run_id}: {self.verdict}, {passed}\n {metrics}{errors}>"
 
     @property
     def summary(self) -> RunSummary:
@@ -120,7 +122,8 @@ class Evaluation:
         from assay.reports.notebook import run_html, run_markdown
 
         head = head_document(self.run, None, intervals=self._intervals())
-        return {"text/html": run_html(head), "text/markdown": run_markdown(head), "text/plain": repr(self)}
+        html = run_html(head, first_errors(self.rows))
+        return {"text/html": html, "text/markdown": run_markdown(head), "text/plain": repr(self)}
 
     def _repr_html_(self) -> str:
         return self._repr_mimebundle_()["text/html"]

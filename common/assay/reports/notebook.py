@@ -7,23 +7,27 @@ from typing import TYPE_CHECKING, Any
 
 from assay.reports.metric_text import count_text, partial_text, seconds_text, value_text
 from assay.reports.selected_cases import selection_sentence
-from assay.text.unsafe_text import shorten
+from assay.text.unsafe_text import clean, shorten
 from assay.verdict.gates import actual_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from assay.reports.first_errors import FirstError
+
 _TEXT_CHARS = 200
+_TRACEBACK_CHARS = 4_000
 _COLOURS = {"PASS": "#1a7f37", "FAIL": "#b42318", "INCOMPLETE": "#9a6700"}
 _CELL = "padding:2px 10px 2px 0;text-align:left;vertical-align:top"
 _SIGNS = {"at_least": "≥", "more_than": ">", "at_most": "≤"}
 
 
-def run_html(head: Mapping[str, Any]) -> str:
-    """Return the verdict, metrics and gates of a run.
+def run_html(head: Mapping[str, Any], errors: Sequence[FirstError] = ()) -> str:
+    """Return the verdict, metrics and gates of a run, and its first errors.
 
     Args:
         head: The document of its report without the rows.
+        errors: Of the agent and of metrics.
     """
     run, summary = head["run"], head["summary"]
     status = summary["overall_status"]
@@ -56,7 +60,14 @@ def run_html(head: Mapping[str, Any]) -> str:
     ]
     if gates:
         parts.append(html_table(("gate", "outcome", "actual"), gates))
+    parts += [_error(error) for error in errors]
     return f"<div>{''.join(parts)}</div>"
+
+
+def _error(error: FirstError) -> str:
+    frames = clean(error.traceback, keep_lines=True)[-_TRACEBACK_CHARS:]
+    shown = f"<details><summary>Traceback</summary><pre>{escape(frames)}</pre></details>" if frames else ""
+    return f'<p style="margin:0 0 4px">{escape(error.sentence)}</p>{shown}'
 
 
 def run_markdown(head: Mapping[str, Any]) -> str:

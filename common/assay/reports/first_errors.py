@@ -1,0 +1,79 @@
+"""The first error of an agent and of each metric in a run: type, message and the frame that raised it."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from assay.metrics.core.explanations import message_of
+from assay.metrics.core.turn_scores import turn_details
+from assay.model.agent_response import AgentStatus
+from assay.model.run import ScoreStatus
+from assay.records import dataclass
+from assay.text.unsafe_text import shorten
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from assay.model.run import CaseResult
+
+_FRAME = re.compile(r'^ *File "(.+)", line (\d+), in (.+)$', re.MULTILINE)
+_MESSAGE_CHARS = 300
+_FRAME_CHARS = 120
+_MOST_METRICS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class FirstError:
+    """The first error of an agent or a metric.
+
+    Args:
+        source: "agent", or the metric's name.
+        case_id: The case.
+        message: Type and message of an exception, or why there is no value; untrusted.
+        traceback: The frames of the user's code; empty where nothing was raised there.
+        count: How many rows have an error of this source.
+    """
+
+    source: str
+    case_id: str
+    message: str
+    traceback: str
+    count: int
+
+    @property
+    def sentence(self) -> str:
+        """The error in one clean line, with the frame that raised it."""
+        frames = _FRAME.findall(self.traceback)
+        file, line, function = frames[-1] if frames else ("", "", "")
+        where = f" (in {function}, {shorten(file, _FRAME_CHARS)}:{line})" if frames else ""
+        rows = "1 row" if self.count == 1 else f"{self.count:,} rows"
+        source = "agent" if self.source == "agent" else f"metric {shorten(self.source, _FRAME_CHARS)}"
+        said = shorten(self.message, _MESSAGE_CHARS)
+        return f"{source} failed on {rows}, first on case {shorten(self.case_id, _FRAME_CHARS)}: {said}{where}"
+
+
+def first_errors(rows: Iterable[CaseResult]) -> list[FirstError]:
+    """Return the first error of the agent and of metrics, at most five of these, with how many rows have one."""
+    found: dict[str, tuple[str, str, str]] = {}
+    counts: dict[str, int] = {}
+    for row in rows:
+        for source, message, traceback in _errors(row):
+            counts[source] = counts.get(source, 0) + 1
+            if source in found or len(found) <= _MOST_METRICS:
+                found.setdefault(source, (row.case_id, message, traceback))
+    ordered = sorted(found, key=lambda source: source != "agent")
+    return [FirstError(source, *found[source], counts[source]) for source in ordered]
+
+
+def _errors(row: CaseResult) -> Iterable[tuple[str, str, str]]:
+    if row.status is AgentStatus.ERROR:
+        error = row.response.error if row.response is not None else None
+        yield "agent", error.message if error is not None else row.reason, error.traceback if error is not None else ""
+        return
+    for score in row.scores:
+        if score.status is ScoreStatus.ERROR:
+            details = [detail for _, detail in turn_details(score.detail)]
+            traceback = next((str(one["traceback"]) for one in details if one.get("traceback")), "")
+            raised = next((one for one in details if one.get("message")), score.detail)
+            yield score.metric, message_of(score.reason, raised), traceback
