@@ -68,3 +68,18 @@ def test_an_answer_that_the_report_lacks_is_refused(tmp_path: Path) -> None:
     path.write_text(json.dumps(row("x", 0, GOOD, turns=(TurnResult("q", left_out=True),))), encoding="utf-8")
     with pytest.raises(Exception, match="was too long for the report: score the stored run with `assay rescore RUN`"):
         open_dataset(path).check()
+
+
+def test_what_a_case_expects_comes_back(tmp_path: Path) -> None:
+    """Sources, tool calls and checks are those of the case, so that a report can be scored by them again."""
+    tool = {"name": "search", "arguments": {"q": "x"}, "match": "subset"}
+    of_turn = {"expected_sources": ["faq#9"], "expected_tools": [tool]}
+    expected = {**of_turn, "expected_table": "t", "assertions": [{"type": "contains", "value": "yes"}]}
+    talk = (TurnResult("one", (), GOOD, expected=of_turn), TurnResult("two", (), GOOD))
+    rows = [row("a", 0, GOOD, expected=expected), row("b", 1, GOOD, turns=talk, expected=expected)]
+    path = tmp_path / "results.jsonl"
+    path.write_text("".join(f"{json.dumps(each)}\n" for each in rows), encoding="utf-8")
+    for case in open_dataset(path).cases():
+        assert case.turns[0].expected_sources == ("faq#9",)
+        assert case.turns[0].expected_tools[0].arguments == {"q": "x"}
+        assert (case.expected, case.assertions[0].value) == ({"expected_table": "t"}, "yes")

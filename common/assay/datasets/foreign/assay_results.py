@@ -27,11 +27,12 @@ FIELDS = {
 
 _MARKS = frozenset(("case_id", "repeat", "status", "question", "answer", "scores", "response"))
 _RESULTS = (
-    *_MARKS, "run_id", "passed", "reason", "references", "latency_ms", "started_at", "duration_ms", "turns", "repeats",
-    "num_tokens", "hit_rate", "mrr", "judge_score", "combined_score",
+    *_MARKS, "run_id", "passed", "reason", "references", "expected", "latency_ms", "started_at", "duration_ms", "turns",
+    "repeats", "num_tokens", "hit_rate", "mrr", "judge_score", "combined_score",
 )  # fmt: skip
 """What a report adds to a case, and what `convert` reads itself."""
 _REPEATS = "repeats"
+_OF_A_TURN = ("expected_sources", "expected_tools")
 
 
 def matches(record: Mapping[str, Any], keys: frozenset[str]) -> bool:
@@ -85,10 +86,12 @@ def convert(record: Mapping[str, Any]) -> dict[str, Any]:
     plain: dict[str, Any] = {"id": record.get("case_id")}
     if turns := _turns(record):
         plain["turns"] = [
-            {"input": turn.get("question", ""), "references": turn.get("references") or []} for turn in turns
+            {"input": turn.get("question", ""), "references": turn.get("references") or [], **_expected(turn)}
+            for turn in turns
         ]
+        plain |= {name: value for name, value in _expected(record).items() if name not in _OF_A_TURN}
     else:
-        plain |= {"input": record.get("question"), "references": record.get("references") or []}
+        plain |= {"input": record.get("question"), "references": record.get("references") or [], **_expected(record)}
     plain["recorded"] = answers if len(answers) > 1 else answers[0] if answers else None
     parts = Parts(record)
     for name in (*_RESULTS, *(["weight"] if record.get("weight") == 1.0 else [])):
@@ -101,6 +104,14 @@ def _turns(row: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     if not isinstance(turns, list) or not all(isinstance(turn, Mapping) for turn in turns):
         raise BadRecordError(f"must be a list of objects, not {shown(turns)}", "turns")
     return turns
+
+
+def _expected(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the case of a row, or a turn, expects beside references; reports have the names of datasets."""
+    found = row.get("expected") or {}
+    if not isinstance(found, Mapping):
+        raise BadRecordError(f"must be an object, not {shown(found)}", "expected")
+    return dict(found)
 
 
 def _answer(row: Mapping[str, Any]) -> dict[str, Any]:
