@@ -19,9 +19,11 @@ from assay.reports.ci_outputs import CiOutputs
 from assay.reports.comparison.document import comparison_document
 from assay.reports.comparison.markdown import comparison_markdown
 from assay.reports.comparison.text import comparison_lines
+from assay.reports.document import head_document
 from assay.reports.failures import Attempts
 from assay.reports.notebook import run_html, run_markdown
 from assay.reports.report import report_of_file
+from assay.reports.row_notes import row_notes
 from assay.reports.selected_cases import selected_cases, selected_document
 from assay_cli.output.console import ConsoleSummary
 from assay_cli.output.run_documents import full
@@ -127,3 +129,26 @@ def test_hostile_conditions_stay_text(partly: dict[str, Any]) -> None:
     partly["summary"]["selection"] = {**SELECTION, "sentence": f"1 of 2 cases: case {HOSTILE}<script>"}
     assert "<script>" not in run_html(partly)
     assert run_markdown(partly)
+
+
+def test_repeated_rows_and_copies_are_said_beside_the_verdict() -> None:
+    """Console, documents of runs and reports have a sentence each."""
+    run = run_over(200, None)
+    reading = DatasetReading("c.jsonl", "plain/jsonl", "", copy_count=199, first_copy="record 2 repeats record 1")
+    assert run.summary is not None
+    settings = dataclasses.replace(run.settings, dataset=reading, repeats=3)
+    summary = dataclasses.replace(run.summary, asked_again=3, scored_again=1)
+    run = dataclasses.replace(run, settings=settings, summary=summary)
+    notes = [
+        "3 rows asked again after errors",
+        "1 row scored again after errors",
+        "each of 200 cases was run 3 times: intervals of means count cases, the pass rate has no interval",
+        "record 2 repeats record 1; 199 of 200 cases repeat an earlier one: intervals count them as independent cases",
+    ]
+    assert ConsoleSummary(run, io.StringIO()).note_lines()[-4:] == notes
+    assert full(run)["summary"]["notes"][-4:] == notes
+    head = head_document(run, None)
+    assert head["summary"]["notes"][-4:] == notes
+    assert (head["summary"]["asked_again"], head["summary"]["scored_again"]) == (3, 1)
+    assert head["run"]["dataset"]["copy_count"] == 199
+    assert row_notes(run_over(40, None)) == []

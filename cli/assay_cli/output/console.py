@@ -11,6 +11,7 @@ from assay.reports.document import pass_rate_interval
 from assay.reports.judging_text import canary_line, judging_line, jury_lines
 from assay.reports.metric_text import Uncomputed, count_text, partial_text, seconds_text, units_of, value_text
 from assay.reports.recommendations import recommendations
+from assay.reports.row_notes import row_notes
 from assay.reports.run_description import selection_line
 from assay.reports.selected_cases import selected_cases
 from assay.text.unsafe_text import clean, shorten, without_commands
@@ -165,7 +166,7 @@ class ConsoleSummary:
     def note_lines(self) -> list[str]:
         """Return what is to be known of the verdict."""
         assert self._run.summary is not None, "only finished runs are summarised"
-        return [clean(note) for note in run_verdict(self._run.summary).notes]
+        return [clean(note) for note in (*run_verdict(self._run.summary).notes, *row_notes(self._run))]
 
     def verdict_line(self) -> str:
         """Return the verdict with its reasons, which is the last line of a summary."""

@@ -43,7 +43,7 @@ def full(run: Run) -> dict[str, Any]:
             **dataclasses.asdict(run.summary),
             "judging": judging_document(run.summary.judging),
             "stopped_early": stopped_document(run.summary.stopped_early),
-            **verdict_document(run.summary),
+            **verdict_document(run),
             "selection": selected_document(run),
         }
     return {

@@ -293,6 +293,8 @@ def _reading(info: DatasetInfo) -> DatasetReading:
         left_out_count=info.left_out_count,
         warnings=tuple(str(warning)[:_MAX_WARNING_CHARS] for warning in info.warnings[:_MOST_WARNINGS]),
         checks=info.checks,
+        copy_count=info.copy_count,
+        first_copy=info.first_copy,
     )
 
 

@@ -12,7 +12,7 @@ from assay.datasets.diagnostics import looks_damaged
 from assay.datasets.expectations import is_skipped
 from assay.datasets.fields import FieldMap
 from assay.datasets.foreign import FORMATS, Setting, doubt, find_format, shape_of
-from assay.datasets.identity import CaseIds, derive_id, derive_plain_id
+from assay.datasets.identity import CaseIds, content_of, derive_id, derive_plain_id, plain_content
 from assay.datasets.json_reader import no_list
 from assay.datasets.likely_fields import without_question
 from assay.datasets.mapping import build_case, plain_texts
@@ -59,6 +59,7 @@ class CaseReader:
         self._limit = limit
         self._selector = selector
         self._ids = CaseIds()
+        self._contents = CaseIds()
         self._from_cells = False
         self._place_is_line = False
         self._format_name = format_name
@@ -71,6 +72,8 @@ class CaseReader:
         self.count = 0
         self.unread_count: int | None = 0  # records after the limit; None where the file breaks off there
         self.skipped_count = 0
+        self.copy_count = 0
+        self.first_copy = ""
         self.recorded_count = 0
         self.reference_count = 0
 
@@ -97,6 +100,16 @@ class CaseReader:
                 case = self._case(record)
                 if case is not None and (self._selector is None or self._selector.takes(case)):
                     self._count(case, record)
+                    self._note_copy(content_of(case), record)
+
+    def _note_copy(self, content: str, record: Record) -> None:
+        """Note what a case asks and expects; a case that an earlier one equals is a copy."""
+        place = record.line if self._place_is_line and record.line else record.number
+        before = self._contents.take(content, place)
+        if before is not None:
+            what = "line" if self._place_is_line else "record"
+            self.first_copy = self.first_copy or f"{what} {place} repeats {what} {before}"
+            self.copy_count += 1
 
     def _records(self, *, counts_unread: bool = False) -> Iterator[Record]:
         container, records = self._source.open()
@@ -163,6 +176,7 @@ class CaseReader:
             self._report_id(case_id, before, record, layout)
             return True
         self.count += 1
+        self._note_copy(plain_content(text, reference or ""), record)
         if reference and not reference.isspace():
             self.reference_count += 1
         return True

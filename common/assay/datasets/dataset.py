@@ -48,6 +48,8 @@ class DatasetInfo:
         optional_fields: Fields of cases that only some metrics read.
         checks: Checks that cases bring along, by type.
         selection: Which cases were taken, with their numbers; None for all of the dataset.
+        copy_count: Cases that repeat an earlier one: equal question, variables, history and references.
+        first_copy: The first of them and what it repeats, e.g. "record 2 repeats record 1"; empty without one.
     """
 
     path: Path | None
@@ -65,6 +67,8 @@ class DatasetInfo:
     optional_fields: tuple[OptionalField, ...] = ()
     checks: Mapping[str, int] = field(default_factory=dict)
     selection: CaseSelection | None = None
+    copy_count: int = 0
+    first_copy: str = ""
 
 
 class Dataset:
@@ -214,6 +218,8 @@ class Dataset:
             optional_fields=reader.optional_fields.found(),
             checks=dict(sorted(reader.optional_fields.checks.items())),
             selection=selector.counted() if selector is not None else self._cut_at_limit(reader),
+            copy_count=reader.copy_count,
+            first_copy=reader.first_copy,
         )
 
     def _cut_at_limit(self, reader: CaseReader) -> CaseSelection | None:

@@ -9,6 +9,8 @@ from array import array
 from json.encoder import encode_basestring
 from typing import TYPE_CHECKING, Any
 
+from assay.text.equality import folded_case, plain
+
 if TYPE_CHECKING:
     from assay.model.case import Case
 
@@ -51,6 +53,25 @@ def _normal(value: Any) -> Any:
 
 def _canonical(value: Any) -> str:
     return json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+
+
+def content_of(case: Case) -> str:
+    """Return a text that cases with equal question, variables, history and references share."""
+    turns = case.turns
+    if len(turns) == 1 and not (case.variables or turns[0].history) and len(turns[0].references) < 2:
+        return plain_content(turns[0].input, "".join(turns[0].references))
+    history = [[(message.role, _equal(message.content)) for message in turn.history] for turn in turns]
+    asked = [(_equal(turn.input), list(map(_equal, turn.references))) for turn in turns]
+    return repr((asked, history, _canonical(_normal(case.variables))))
+
+
+def plain_content(question: str, reference: str) -> str:
+    """Return what `content_of` does for a case of one turn without variables and history."""
+    return f"{_equal(question)}\x1e{_equal(reference)}"
+
+
+def _equal(text: str) -> str:
+    return folded_case(plain(text))
 
 
 class CaseIds:

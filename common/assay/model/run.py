@@ -445,6 +445,8 @@ class RunSummary:
         max_metric_errors: The bound on the rows on which a metric fails, a share of those that it should have scored.
         left_out: Wrong records of the dataset that are no cases of the run.
         stopped_early: Why and when the run stopped early; None where it asked all cases without a decision.
+        asked_again: Rows whose agent failed and was asked again later (`--retry-errors`).
+        scored_again: Rows that were scored again later because a metric had failed; their agents were not asked again.
     """
 
     overall_status: str
@@ -468,6 +470,8 @@ class RunSummary:
     max_metric_errors: float = MAX_ERRORS
     left_out: int = 0
     stopped_early: StoppedEarly | None = None
+    asked_again: int = 0
+    scored_again: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -166,6 +166,8 @@ class DatasetReading:
         left_out_count: Records that were wrong and were left out.
         warnings: What was odd.
         checks: Checks that the cases bring along, by type.
+        copy_count: Cases that repeat an earlier one: equal question, variables, history and references.
+        first_copy: The first of them and what it repeats, e.g. "record 2 repeats record 1"; empty without one.
     """
 
     file: str
@@ -176,6 +178,8 @@ class DatasetReading:
     left_out_count: int = 0
     warnings: Sequence[str] = ()
     checks: Mapping[str, int] = field(default_factory=dict)
+    copy_count: int = 0
+    first_copy: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from assay.model.agent_response import response_to_json
 from assay.parsing.names import writable
 from assay.reports.metric_text import units_of
 from assay.reports.recommendations import recommendations
+from assay.reports.row_notes import row_notes
 from assay.reports.selected_cases import selected_document, selection_document
 from assay.statistics.intervals import wilson
 from assay.verdict.run_verdict import criteria_of, run_verdict
@@ -70,7 +71,7 @@ def head_document(
             for metric in summary.metrics
         },
         "summary": {
-            **verdict_document(summary),
+            **verdict_document(run),
             "selection": selected_document(run),
             "failed_criteria": list(summary.failed_criteria),
             "skipped_criteria": list(summary.skipped_criteria),
@@ -83,6 +84,8 @@ def head_document(
             "pass_rate": summary.pass_rate,
             "pass_rate_interval": pass_rate_interval(run),
             "agent_errors": run.counts.agent_errors,
+            "asked_again": summary.asked_again,
+            "scored_again": summary.scored_again,
             "latency": dataclasses.asdict(summary.latency),
             "gates": [
                 {**dataclasses.asdict(gate), "outcome": gate.outcome.value, "source": source}
@@ -122,14 +125,15 @@ def _provenance(run: Run, spec: Spec | None) -> dict[str, Any]:
     }
 
 
-def verdict_document(summary: RunSummary) -> dict[str, Any]:
-    """Return the verdict of a run: in one word, as an exit status, and why."""
-    verdict = run_verdict(summary)
+def verdict_document(run: Run) -> dict[str, Any]:
+    """Return the verdict of a run with a summary: in one word, as an exit status, why, and what else to know."""
+    assert run.summary is not None, "only a summary has a verdict"
+    verdict = run_verdict(run.summary)
     return {
         "overall_status": verdict.status.value,
         "exit_status": verdict.status.exit_status,
         "reasons": list(verdict.reasons),
-        "notes": list(verdict.notes),
+        "notes": [*verdict.notes, *row_notes(run)],
     }
 
 
@@ -144,6 +148,7 @@ def dataset_document(run: Run) -> dict[str, Any]:
         "mapping": dict(reading.mapping) if reading else None,
         "skipped_count": reading.skipped_count if reading else None,
         "left_out_count": reading.left_out_count if reading else None,
+        "copy_count": reading.copy_count if reading else None,
         "warnings": list(reading.warnings) if reading else None,
     }
 

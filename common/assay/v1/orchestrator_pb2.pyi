@@ -1436,6 +1436,8 @@ class DatasetReading(_message.Message):
     LEFT_OUT_COUNT_FIELD_NUMBER: _builtins.int
     WARNINGS_FIELD_NUMBER: _builtins.int
     CHECKS_FIELD_NUMBER: _builtins.int
+    COPY_COUNT_FIELD_NUMBER: _builtins.int
+    FIRST_COPY_FIELD_NUMBER: _builtins.int
     file: _builtins.str
     """The file's name, without its folder; "records" for cases that came from no file."""
     format: _builtins.str
@@ -1446,6 +1448,10 @@ class DatasetReading(_message.Message):
     """Records that are no cases because the file says that they are to be skipped."""
     left_out_count: _builtins.int
     """Records that were wrong and were left out."""
+    copy_count: _builtins.int
+    """Cases that repeat an earlier case of the run: equal question, variables, history and references."""
+    first_copy: _builtins.str
+    """The first of them and what it repeats, e.g. "record 2 repeats record 1"; empty without one."""
     @_builtins.property
     def fields(self) -> _containers.RepeatedCompositeFieldContainer[Global___FieldSource]:
         """Where the fields of cases were."""
@@ -1471,10 +1477,12 @@ class DatasetReading(_message.Message):
         left_out_count: _builtins.int = ...,
         warnings: _abc.Iterable[_builtins.str] | None = ...,
         checks: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
+        copy_count: _builtins.int = ...,
+        first_copy: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["checks", b"checks", "fields", b"fields", "file", b"file", "format", b"format", "left_out_count", b"left_out_count", "sha256", b"sha256", "skipped_count", b"skipped_count", "warnings", b"warnings"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["checks", b"checks", "copy_count", b"copy_count", "fields", b"fields", "file", b"file", "first_copy", b"first_copy", "format", b"format", "left_out_count", b"left_out_count", "sha256", b"sha256", "skipped_count", b"skipped_count", "warnings", b"warnings"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1729,6 +1737,8 @@ class RunSummary(_message.Message):
     MAX_METRIC_ERRORS_FIELD_NUMBER: _builtins.int
     LEFT_OUT_COUNT_FIELD_NUMBER: _builtins.int
     STOPPED_EARLY_FIELD_NUMBER: _builtins.int
+    ASKED_AGAIN_COUNT_FIELD_NUMBER: _builtins.int
+    SCORED_AGAIN_COUNT_FIELD_NUMBER: _builtins.int
     overall_status: _builtins.str
     """The verdict: "PASS", "FAIL", "INCOMPLETE", "NO_CRITERIA" or "NO_DATA". Gates decide; without gates, the thresholds
     of the metrics. It follows from the other fields.
@@ -1761,6 +1771,10 @@ class RunSummary(_message.Message):
     """The bound of the spec on the rows on which a metric fails; absent where an older version stored it."""
     left_out_count: _builtins.int
     """Wrong records of the dataset that are no cases of the run."""
+    asked_again_count: _builtins.int
+    """Rows whose agent failed and was asked again later, by a retry of errors."""
+    scored_again_count: _builtins.int
+    """Rows that were scored again later because a metric had failed; their agents were not asked again."""
     @_builtins.property
     def failed_criteria(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Metrics that miss their threshold."""
@@ -1821,10 +1835,12 @@ class RunSummary(_message.Message):
         max_metric_errors: _builtins.float | None = ...,
         left_out_count: _builtins.int = ...,
         stopped_early: Global___StoppedEarly | None = ...,
+        asked_again_count: _builtins.int = ...,
+        scored_again_count: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_agent_error_count", b"_agent_error_count", "_max_agent_errors", b"_max_agent_errors", "_max_metric_errors", b"_max_metric_errors", "_pass_rate", b"_pass_rate", "_row_count", b"_row_count", "agent_error_count", b"agent_error_count", "judging", b"judging", "latency", b"latency", "max_agent_errors", b"max_agent_errors", "max_metric_errors", b"max_metric_errors", "pass_rate", b"pass_rate", "row_count", b"row_count", "stopped_early", b"stopped_early"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_agent_error_count", b"_agent_error_count", "_max_agent_errors", b"_max_agent_errors", "_max_metric_errors", b"_max_metric_errors", "_pass_rate", b"_pass_rate", "_row_count", b"_row_count", "agent_error_count", b"agent_error_count", "categories", b"categories", "decided", b"decided", "failed_criteria", b"failed_criteria", "gates", b"gates", "judging", b"judging", "latency", b"latency", "left_out_count", b"left_out_count", "max_agent_errors", b"max_agent_errors", "max_metric_errors", b"max_metric_errors", "metrics", b"metrics", "overall_status", b"overall_status", "partial", b"partial", "pass_rate", b"pass_rate", "passed", b"passed", "repeats_json", b"repeats_json", "row_count", b"row_count", "skipped_criteria", b"skipped_criteria", "stopped_early", b"stopped_early", "tags", b"tags", "weighted_json", b"weighted_json"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_agent_error_count", b"_agent_error_count", "_max_agent_errors", b"_max_agent_errors", "_max_metric_errors", b"_max_metric_errors", "_pass_rate", b"_pass_rate", "_row_count", b"_row_count", "agent_error_count", b"agent_error_count", "asked_again_count", b"asked_again_count", "categories", b"categories", "decided", b"decided", "failed_criteria", b"failed_criteria", "gates", b"gates", "judging", b"judging", "latency", b"latency", "left_out_count", b"left_out_count", "max_agent_errors", b"max_agent_errors", "max_metric_errors", b"max_metric_errors", "metrics", b"metrics", "overall_status", b"overall_status", "partial", b"partial", "pass_rate", b"pass_rate", "passed", b"passed", "repeats_json", b"repeats_json", "row_count", b"row_count", "scored_again_count", b"scored_again_count", "skipped_criteria", b"skipped_criteria", "stopped_early", b"stopped_early", "tags", b"tags", "weighted_json", b"weighted_json"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__agent_error_count: _TypeAlias = _typing.Literal["agent_error_count"]  # noqa: Y015
     _WhichOneofArgType__agent_error_count: _TypeAlias = _typing.Literal["_agent_error_count", b"_agent_error_count"]  # noqa: Y015

@@ -135,6 +135,8 @@ async def test_a_gap_longer_than_a_page_does_not_stop_a_watch(serve: Serve, sett
         await client.resume_run(run.run_id, retry_errors=True)
         done = await host(client, run.run_id, agent)
     assert (done.counts.passed, done.counts.finished, done.counts.agent_errors) == (1200, 1200, 0)
+    assert done.summary is not None
+    assert (done.summary.asked_again, done.summary.scored_again) == (1200, 0)
 
 
 async def test_a_conversation_is_held_again_as_a_whole(serve: Serve, settings_of: SettingsOf) -> None:

@@ -90,3 +90,33 @@ def test_failures_that_the_dataset_lacks_are_a_warning() -> None:
     ]
     with pytest.raises(DatasetError, match="has none of the 1 case that failed in run run-1"):
         records_dataset(RECORDS, selection=selection, failed_cases=["gone"]).check()
+
+
+COPIES = [
+    {"id": "a", "question": "Q?", "answer": "Yes"},
+    {"id": "b", "question": " q? ", "answer": "yes\u200b"},
+    {"id": "c", "question": "Q?", "answer": "No"},
+    {"id": "d", "question": "Q?", "answer": "Yes", "variables": {"x": 1}},
+    {"id": "e", "question": "Q?", "answer": "Yes", "tags": ["t"], "category": "k"},
+]
+
+
+@pytest.mark.parametrize(
+    ("selection", "count", "first"),
+    [
+        (CaseSelection(), 2, "record 2 repeats record 1"),
+        (CaseSelection(cases=["b", "c", "e"]), 1, "record 5 repeats record 2"),
+        (CaseSelection(cases=["c", "d", "e"]), 0, ""),
+    ],
+)
+def test_copies_are_counted_among_the_cases_of_the_run(selection: CaseSelection, count: int, first: str) -> None:
+    """Equal question, variables, history and reference make a copy, whatever the ids; only selected cases count."""
+    info = records_dataset(COPIES, selection=selection).check()
+    assert (info.copy_count, info.first_copy) == (count, first)
+
+
+def test_copies_in_a_file_are_found_with_and_without_building_cases(write: Write) -> None:
+    """Plain records, which are not built while a file is checked, equal those that are."""
+    lines = ['{"question": "q", "answer": "a"}', '{"question": "Q", "answer": ["a"], "tags": ["t"]}']
+    info = open_dataset(write("x.jsonl", "\n".join([*lines, lines[0]]))).check()
+    assert (info.copy_count, info.first_copy) == (2, "line 2 repeats line 1")

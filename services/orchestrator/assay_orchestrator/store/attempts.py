@@ -58,6 +58,24 @@ def count_attempts(connection: sa.Connection, run_id: str, first_index: int, cou
     return found
 
 
+def count_repeated(connection: sa.Connection, run_id: str) -> tuple[int, int]:
+    """Return how many rows of a run were asked again after errors, and how many were only scored again."""
+    table = schema.row_history.c
+    if connection.dialect.name == "postgresql":
+        status = sa.func.json_extract_path_text(sa.cast(table.result_json, sa.JSON), "status")
+    else:
+        status = sa.func.json_extract(table.result_json, "$.status")
+    asked = sa.func.max(sa.case((status == AgentStatus.ERROR.value, 1), else_=0)).label("asked")
+    rows = (
+        sa.select(asked)
+        .where(table.run_id == run_id, table.outcome == AttemptOutcome.RETRIED.value)
+        .group_by(table.case_index, table.repeat_index)
+        .subquery()
+    )
+    total, asked_again = connection.execute(sa.select(sa.func.count(), sa.func.sum(rows.c.asked))).one()
+    return asked_again or 0, total - (asked_again or 0)
+
+
 def journal_attempts(connection: sa.Connection, run_id: str, keys: Sequence[AttemptKey]) -> None:
     """Journal attempts that begin; those still in the journal after a kill were interrupted."""
     if keys:

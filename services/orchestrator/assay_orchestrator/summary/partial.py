@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from assay.metrics import build_metric
 from assay.records import dataclass
-from assay_orchestrator.store import results
+from assay_orchestrator.store import attempts, results
 from assay_orchestrator.summary.run_summary import summarise, with_verdict
 from assay_orchestrator.summary.stopped_early import stopped_early
 
@@ -39,7 +39,13 @@ def fold(connection: sa.Connection, run: Run) -> RunSummary:
         max_metric_errors=settings.max_metric_errors,
         left_out=settings.dataset.left_out_count if settings.dataset is not None else 0,
     )
-    return dataclasses.replace(summary, stopped_early=stopped_early(connection, run, summary.judging))
+    asked_again, scored_again = attempts.count_repeated(connection, run.run_id)
+    return dataclasses.replace(
+        summary,
+        stopped_early=stopped_early(connection, run, summary.judging),
+        asked_again=asked_again,
+        scored_again=scored_again,
+    )
 
 
 @dataclass(frozen=True, slots=True)
