@@ -3,7 +3,8 @@ r"""Retrieval accuracy: was the right table queried, and was data retrieved?
     value = 1 when at least two of three checks hold, else 0
 
 The checks: the SQL holds the word SELECT; it names an expected table as a whole identifier, quotes and
-brackets aside; it returned at least one row. Case never matters. A quoted identifier ends with its quotes or at a
+brackets aside; it returned at least one row. Comments and string literals are not looked at, but for the name of a
+file after FROM or JOIN. Case never matters. A quoted identifier ends with its quotes or at a
 dot: `my-table` is not in `` `my-table-2` ``. A case says which tables are right in its field `expected_table`, one
 name or a list; without one the second check fails and the detail notes `expected_table_missing`. A case of the
 category `out_of_scope` has no table to hit: its value is 1 exactly when no SELECT was issued, no row came back and
@@ -48,11 +49,15 @@ INFO = MetricInfo(
 
 _SELECT = re.compile(r"\bselect\b")
 _QUOTES = re.compile(r'["`\[\]]')
-# Quotes inside literals and comments quote no identifier.
+# A comment of MySQL has a space behind its #, or it would be a temporary table of SQL Server.
 _PIECES = re.compile(
-    r"""(?P<other>'[^']*'|--[^\n]*|/\*(?:.*?\*/|.*))|"[^"\n]*"|`[^`\n]*`|\[[^\[\]\n]*\]""",
+    r"""(?P<comment>--[^\n]*|\#[ \t][^\n]*|/\*(?:.*?\*/|.*))"""
+    r"""|(?P<literal>'[^']*(?:'|\Z)|(?<![\w$])\$(\w*)\$(?:.*?\$\3\$|.*))"""
+    r"""|"[^"\n]*"|`[^`\n]*`|\[[^\[\]\n]*\]""",
     re.DOTALL,
 )
+_BEFORE_FILE = re.compile(r"(?<!distinct)\s(?:from|join)\s+\Z")
+"""What stands before a literal that is a table: DuckDB reads files by their names."""
 _POINTS_NEEDED = 2
 
 
@@ -82,7 +87,7 @@ class RetrievalAccuracy:
         detail: dict[str, Any] = {
             "version": self.version,
             "points": None,
-            "has_select": "select" in sql and _SELECT.search(sql) is not None,
+            "has_select": "select" in sql and _SELECT.search(_read_sql(sql)[0]) is not None,
             "names_table": None,
             "has_rows": (row.response.data_rows or 0) > 0,
             "expected_tables": _given_tables(row.case),
@@ -144,7 +149,7 @@ def _given_tables(case: Case) -> list[str]:
 def _names_any(sql: str, tables: list[str]) -> bool:
     if not tables:
         return False
-    text, quoted = _without_quotes(sql)
+    text, quoted = _read_sql(sql)
     return any(
         not (_is_inside(quoted, found.start()) or _is_inside(quoted, found.end()))
         for table in tables
@@ -153,14 +158,17 @@ def _names_any(sql: str, tables: list[str]) -> bool:
     )
 
 
-def _without_quotes(sql: str) -> tuple[str, str]:
-    """Return the SQL without its quotes, and a text of the same length with "q" for characters between quotes."""
+def _read_sql(sql: str) -> tuple[str, str]:
+    """Return the SQL without quotes, comments and literals, and a text of the same length: "q" for what was quoted."""
     texts, marks, end = [], [], 0
     for found in _PIECES.finditer(sql):
-        texts += [_QUOTES.sub("", sql[end : found.start()]), _QUOTES.sub("", found[0])]
+        before, text = _QUOTES.sub("", sql[end : found.start()]), " "
+        is_file = found["literal"] is not None and _BEFORE_FILE.search(sql[max(0, found.start() - 40) : found.start()])
+        if is_file or (found["comment"] is None and found["literal"] is None):
+            text = _QUOTES.sub("", found[0].strip("'"))
+        texts += [before, text]
         # A dot between quotes separates names, as in `project.dataset.table`.
-        mark = " " * len(texts[-1]) if found["other"] else re.sub(r"[^.]", "q", texts[-1])
-        marks += [" " * len(texts[-2]), mark]
+        marks += [" " * len(before), " " if text == " " else re.sub(r"[^.]", "q", text)]
         end = found.end()
     texts.append(_QUOTES.sub("", sql[end:]))
     return "".join(texts), "".join([*marks, " " * len(texts[-1])])

@@ -77,6 +77,19 @@ def test_known_rows(metric: Callable[..., Metric], row: Row, points: int | None,
         ("SELECT 1 FROM [old orders]", "orders", False),
         ("SELECT 1 FROM [old orders]", "old orders", True),
         ('SELECT 1 FROM "a" JOIN "my-table-2" USING (x) JOIN "my-table" USING (y)', "my-table", True),
+        ("-- tenders\nSELECT 1 FROM chairs", "tenders", False),
+        ("# tenders\nSELECT 1 FROM chairs", "tenders", False),
+        ("SELECT 1 FROM #tenders", "tenders", True),
+        ("/* tenders\n*/ SELECT 1 FROM chairs", "tenders", False),
+        ("SELECT 1 FROM chairs /* tenders", "tenders", False),
+        ("SELECT/**/1/**/FROM/**/tenders/**/t", "tenders", True),
+        ("SELECT 1 FROM chairs WHERE note = 'tenders'", "tenders", False),
+        ("SELECT 1 FROM chairs WHERE note = 'it''s tenders'", "tenders", False),
+        ("SELECT 1 FROM chairs WHERE note = 'tenders", "tenders", False),
+        ("SELECT 1 FROM chairs WHERE note = $t$a tenders b$t$", "tenders", False),
+        ("SELECT 1 FROM chairs WHERE note IS DISTINCT FROM 'tenders'", "tenders", False),
+        ("SELECT 1 FROM 'tenders.parquet'", "tenders.parquet", True),
+        ("SELECT '-- tenders', 'x' FROM tenders", "tenders", True),
         ("SELECT 'say \"hi' FROM tenders WHERE note = 'x\"'", "tenders", True),
         ('SELECT 1 -- the " mark\nFROM tenders -- "', "tenders", True),
     ],
@@ -84,6 +97,13 @@ def test_known_rows(metric: Callable[..., Metric], row: Row, points: int | None,
 def test_a_table_counts_as_a_whole_identifier(metric: Callable[..., Metric], sql: str, table: Any, named: bool) -> None:
     """Quotes and case are ignored on both sides; parts of names, quoted or not, and blank names match nothing."""
     assert metric("retrieval_accuracy").score(asked(sql, 0, table)).detail["names_table"] is named
+
+
+@pytest.mark.parametrize("sql", ["-- select 1", "/* select 1 */", "'select 1'", "no SQL -- would select nothing"])
+def test_a_select_in_a_comment_or_literal_is_none(metric: Callable[..., Metric], sql: str) -> None:
+    """A refusal that explains itself in a comment fetches nothing."""
+    score = metric("retrieval_accuracy").score(asked(sql, 0, None, "out_of_scope", "out_of_scope"))
+    assert (score.value, score.detail["has_select"]) == (1.0, False)
 
 
 @pytest.mark.parametrize("table", [None, "", [], [" "], 5])
