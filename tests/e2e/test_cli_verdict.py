@@ -114,7 +114,8 @@ def test_judged_metrics_without_a_judge_are_no_pass(shared_cli: Cli) -> None:
     last, summary, _ = ended(asked(shared_cli, answers=20, metrics=["quality", "judge_score", "latency"]), 3)
     assert (summary["overall_status"], last.split()[1]) == ("INCOMPLETE", "INCOMPLETE")
     last, summary, _ = ended(asked(shared_cli, answers=20, metrics=["quality", "judge_score"]), 3)
-    assert last == "verdict  NO_DATA  no metric was computed on any row  no row has a verdict"
+    said = "no metric was computed on any row: quality, judge_score (no judge)"
+    assert last == f"verdict  NO_DATA  {said}  no row has a verdict"
 
 
 def test_rates_that_are_no_rates_are_refused(cli: Cli) -> None:

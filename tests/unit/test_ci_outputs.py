@@ -84,13 +84,13 @@ def test_a_run_without_a_missed_gate_says_why_it_did_not_pass(tmp_path: Path) ->
     ]
 
 
-def test_a_threshold_without_data_is_no_annotation_of_a_run_that_others_decide(tmp_path: Path) -> None:
-    """The annotations agree with the verdict: a run that fails by another threshold is not incomplete as well."""
+def test_a_threshold_without_data_is_an_annotation_after_those_that_failed(tmp_path: Path) -> None:
+    """What was asked for and not computed is said, also where another threshold decides."""
     none = gate("tokens <= 9", "incomplete", actual=None, reason="computed on no row", source="threshold")
     missed = MISSED | {"gates": [gate("mrr >= 0.5", "fail", actual=0.25, source="threshold"), none]}
     found = document([failed("a")], {"mrr": metric(), "tokens": metric()}, **missed)
     assert [properties["title"] for properties, _ in annotated(tmp_path, found, {})] == [
-        "threshold FAIL: mrr >= 0.5", "case a",
+        "threshold FAIL: mrr >= 0.5", "threshold INCOMPLETE: tokens <= 9", "case a",
     ]  # fmt: skip
 
 

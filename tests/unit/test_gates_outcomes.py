@@ -19,6 +19,7 @@ from assay.model.case import Case, Turn
 from assay.model.run import CaseResult, GateOutcome, GateResult, MetricSettings, RunSummary
 from assay_orchestrator.store.settings_json import summary_from_json, summary_to_json
 from assay_orchestrator.summary.groups import MAX_GROUPS
+from assay_orchestrator.summary.rules import SummaryRules
 from assay_orchestrator.summary.run_summary import summarise
 
 RIGHT, WRONG, FAILED, UNKNOWN = "right", "wrong", "failed", "unknown"
@@ -75,7 +76,9 @@ def row(fate: str, chosen: list[Metric], index: int = 0, repeat: int = 0, **abou
 
 def outcome(gate: str, rows: list[CaseResult], chosen: list[Metric] = PLAIN) -> GateResult:
     """The outcome of one gate over some rows, as it is stored; any number of agent errors is allowed."""
-    summary = summary_from_json(summary_to_json(summarise(rows, chosen, [gate], max_agent_errors=1.0)))
+    summary = summary_from_json(
+        summary_to_json(summarise(rows, chosen, [gate], rules=SummaryRules(max_agent_errors=1.0)))
+    )
     (found,) = summary.gates
     return found
 
@@ -180,7 +183,7 @@ def test_a_metric_without_a_value_is_incomplete() -> None:
     """A metric that no row had anything for is named; so is one that decides no row."""
     chosen = metrics(hit_rate={}, mine={"metric": "formula", "formula": "answer_words"})
     rows = [row(RIGHT, chosen, category="a")]
-    assert outcome("hit_rate >= 0", rows, chosen).reason == "hit_rate was computed on no row"
+    assert outcome("hit_rate >= 0", rows, chosen).reason == "hit_rate was computed on no row (no expected sources)"
     assert outcome("hit_rate.pass_rate >= 0", rows, chosen).reason == "hit_rate gave no row a verdict"
     assert outcome("mine.pass_rate >= 0", rows, chosen).reason == "mine gave no row a verdict"
     assert outcome("category.a.hit_rate >= 0", rows, chosen).reason == "category 'a': hit_rate was computed on no row"

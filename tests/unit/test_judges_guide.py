@@ -10,7 +10,8 @@ import click
 import pytest
 
 from assay.errors import Problem
-from assay.model.canary_summary import KINDS, LIMIT
+from assay.model.canary_summary import KINDS
+from assay.model.run_settings import CANARY_LIMIT
 from assay.parsing.yaml_nodes import parse_yaml
 from assay.spec.judging import JudgeReader
 from assay.statistics.trust import LEAST_ITEMS, TENTATIVE_ALPHA, TRUSTED_ALPHA
@@ -70,7 +71,7 @@ def test_the_guide_names_what_there_is() -> None:
         f"at least {TRUSTED_ALPHA:g}",
         f"{TENTATIVE_ALPHA:g}",
         f"{LEAST_ITEMS} items",
-        f"{LIMIT:.0%}".replace("%", " %"),
+        f"{CANARY_LIMIT:.0%}".replace("%", " %"),
     ):
         assert bound in GUIDE
     assert f"{len(read_items(BUILT_IN_ANCHORS).items)} answers that come with Assay" in GUIDE

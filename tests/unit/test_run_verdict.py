@@ -10,15 +10,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.metrics import build_metric, complete_parameters
+from assay.metrics import METRICS, build_metric, complete_parameters
 from assay.metrics.core.row_verdict import row_reason, row_verdict
-from assay.metrics.core.score import JudgeEvidence, Metric, Row
+from assay.metrics.core.score import JudgeEvidence, Metric, Row, made_advisory
 from assay.metrics.rows.row_scores import score_row
-from assay.model.agent_response import AgentError, AgentErrorKind, AgentResponse, AgentStatus, ToolCall
+from assay.model.agent_response import AgentError, AgentErrorKind, AgentResponse, AgentStatus, Source, ToolCall, Usage
+from assay.model.canary_summary import CanarySummary, CanaryTally
 from assay.model.case import Assertion, Case, ExpectedTool, Turn
-from assay.model.run import CaseResult, MetricSettings, RunSummary
+from assay.model.run import AgentSettings, CaseResult, JudgingSummary, MetricSettings, RunSettings, RunSummary
 from assay.verdict.run_verdict import RunVerdict, VerdictStatus, criteria_of, run_verdict
 from assay_orchestrator.store.settings_json import summary_from_json, summary_to_json
+from assay_orchestrator.summary.rules import SummaryRules
 from assay_orchestrator.summary.run_summary import summarise, with_verdict
 
 RIGHT, WRONG, FAILED, SLOW = "right", "wrong", "failed", "slow"
@@ -60,7 +62,7 @@ def row(fate: str, chosen: Sequence[Metric], index: int, verdict: JudgeEvidence 
 def summary_of(fates: Sequence[str], chosen: list[Metric], gates: Sequence[str] = (), **bounds: Any) -> RunSummary:
     """The summary of rows that fared so, as it comes back from the store."""
     rows = [row(fate, chosen, index) for index, fate in enumerate(fates)]
-    return summary_from_json(summary_to_json(summarise(rows, chosen, gates, **bounds)))
+    return summary_from_json(summary_to_json(summarise(rows, chosen, gates, rules=SummaryRules(**bounds))))
 
 
 def verdict_of(fates: Sequence[str], chosen: list[Metric], gates: Sequence[str] = (), **bounds: Any) -> RunVerdict:
@@ -113,13 +115,72 @@ def test_the_table_of_verdicts(case: str) -> None:
     assert any(sentence in text for text in (*found.reasons, *found.notes))
 
 
-def test_a_judged_threshold_without_a_judge_is_skipped_where_another_holds() -> None:
-    """What holds decides, and what was not computed is said."""
-    found = verdict_of([RIGHT] * 4, metrics("exact_match", "judge_score"))
-    assert (found.status, found.reasons) == (VerdictStatus.PASS, ("the threshold holds",))
-    assert any(note.startswith("threshold not computed: judge_score > 0.75") for note in found.notes)
-    alone = verdict_of([RIGHT] * 4, metrics("judge_score", "latency"))
-    assert (alone.status, alone.status.exit_status) == (VerdictStatus.INCOMPLETE, 3)
+ONLY_LATENCY = ["latency.p95 < 4"]
+UNMEASURED = {
+    "a judged threshold without a judge": (
+        metrics("exact_match", "judge_score"), [], {},
+        "INCOMPLETE", "1 of 2 thresholds could not be computed: judge_score (no judge)", "",
+    ),
+    "the same, optional": (
+        metrics("exact_match", "judge_score"), [], {"optional": {"judge_score"}},
+        "PASS", "the threshold holds", "judge_score not computed: no judge",
+    ),
+    "two causes": (
+        metrics("exact_match", "judge_score", "quality", "mrr"), [], {},
+        "INCOMPLETE",
+        "3 of 4 thresholds could not be computed: judge_score, quality (no judge), mrr (no expected sources)", "",
+    ),
+    "the only threshold": (
+        metrics("judge_score", "latency"), [], {},
+        "INCOMPLETE", "the only threshold could not be computed: judge_score (no judge)", "",
+    ),
+    "the only threshold, optional": (
+        metrics("judge_score", "latency"), [], {"optional": {"judge_score"}},
+        "NO_CRITERIA", "no gate and no threshold decides", "judge_score not computed: no judge",
+    ),
+    "nothing computed, optional": (
+        metrics("judge_score"), [], {"optional": {"judge_score"}},
+        "NO_DATA", "no metric was computed on any row: judge_score (no judge)", "",
+    ),
+    "no row decided, another gate holds": (
+        metrics("hit_rate", "latency"), ONLY_LATENCY, {"deciding": {"hit_rate"}},
+        "INCOMPLETE", "no row was decided: hit_rate (no expected sources)", "",
+    ),
+    "no row decided by an optional metric": (
+        metrics("hit_rate", "latency"), ONLY_LATENCY, {"deciding": {"hit_rate"}, "optional": {"hit_rate"}},
+        "PASS", "the gate holds", "hit_rate not computed: no expected sources",
+    ),
+    "no metric decides rows": (metrics("mrr", "latency"), ONLY_LATENCY, {}, "PASS", "the gate holds", ""),
+    "a gate on an optional metric": (
+        metrics("exact_match", "judge_score"), ["judge_score > 0.75"], {"optional": {"judge_score"}},
+        "INCOMPLETE", "judge_score > 0.75 could not be computed: judge_score was computed on no row (no judge)", "",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", UNMEASURED)
+def test_what_was_asked_for_and_never_measured(case: str) -> None:
+    """It is no evidence, and the sentence names the cause; optional metrics are left out with a line."""
+    chosen, gates, rules, status, reason, note = UNMEASURED[case]
+    found = verdict_of([RIGHT] * 4, chosen, gates, **{name: frozenset(names) for name, names in rules.items()})
+    assert (found.status, found.reasons[0][: len(reason)]) == (status, reason)
+    assert note in ("", *found.notes)
+
+
+def test_which_metrics_decide_rows() -> None:
+    """What a metric says of itself is what it does on an answer that it can score, with a threshold and without."""
+    settings = [
+        MetricSettings(f"{kind}_{threshold}", complete_parameters(kind, parameters, where="m"), kind)
+        for kind in ("exact_match", "contains", "latency", "tokens", "rouge", "mrr", "hit_rate", "coverage", "sources")
+        for threshold in (None, 0.5)
+        if (parameters := {**METRICS[kind].info.example, "threshold": threshold})
+    ]
+    case = Case("c", (Turn("q", references=("right",), expected_sources=("a",)),))
+    usage = Usage(input_tokens=1, output_tokens=1)
+    response = AgentResponse(text="right", latency_ms=1.0, usage=usage, sources=(Source(title="a"),))
+    scores = score_row([build_metric(each) for each in settings], Row(case, response))
+    deciding = SummaryRules.of(RunSettings("r", AgentSettings("replay"), settings)).deciding
+    assert {score.metric for score in scores if score.passed is not None} == deciding
 
 
 @pytest.mark.parametrize(("invalid", "status"), [(1, "PASS"), (50, "PASS"), (51, "INCOMPLETE"), (1000, "INCOMPLETE")])
@@ -136,14 +197,59 @@ def test_a_few_invalid_replies_of_a_judge_decide_nothing(invalid: int, status: s
     assert f"{1000 - invalid:,} of 1,000 rows" in shown or f"{invalid:,} of 1,000 rows" in shown
 
 
-def test_a_metric_that_fails_on_every_row_is_noted_where_it_gates_nothing() -> None:
-    """The gate holds and decides; that another metric was computed nowhere is said beside it."""
+@pytest.mark.parametrize("gates", [[], ["exact_match >= 0.9"], ["judge_score > 0.75"]])
+@pytest.mark.parametrize("optional", [False, True])
+def test_a_metric_that_fails_on_too_many_rows(gates: list[str], optional: bool) -> None:
+    """It makes the run incomplete, gated or not, unless it is optional and no gate of the spec is on it."""
     chosen = metrics("exact_match", "judge_score")
+    rules = SummaryRules(optional=frozenset({"judge_score"} if optional else ()))
     bad = JudgeEvidence(None, text="sorry", error="invalid_verdict")
-    summary = summarise([row(RIGHT, chosen, index, bad) for index in range(20)], chosen, ["exact_match >= 0.9"])
-    assert summary.overall_status == "PASS"
-    said = "judge_score could not be computed on 20 of 20 rows, more than max_metric_errors (5%) (not gated)"
-    assert said in run_verdict(summary).notes
+    rows = [row(RIGHT, chosen, index, bad) for index in range(20)]
+    if optional:
+        rows = [left_to_others(each, rules.optional) for each in rows]
+    verdict = run_verdict(summarise(rows, chosen, gates, rules=rules))
+    said = "judge_score could not be computed on 20 of 20 rows, more than max_metric_errors (5%)"
+    holds = optional and gates != ["judge_score > 0.75"]
+    assert verdict.status == ("PASS" if holds else "INCOMPLETE")
+    if not holds:
+        assert sum(said in reason for reason in verdict.reasons) == 1
+
+
+def left_to_others(result: CaseResult, optional: frozenset[str]) -> CaseResult:
+    """The row as a run with these optional metrics stores it."""
+    scores = made_advisory(result.scores, optional)
+    return dataclasses.replace(result, scores=scores, passed=row_verdict(result.status, scores), reason="")
+
+
+@pytest.mark.parametrize(
+    ("sides", "limit", "accepts", "status"),
+    [
+        ([("known_bad", 19, 1)], 0.1, False, "PASS"),
+        ([("known_bad", 2, 2)], 0.1, False, "INCOMPLETE"),
+        ([("known_bad", 2, 2)], 0.1, True, "PASS"),
+        ([("known_bad", 1, 1), ("known_good", 1, 1)], 0.1, False, "PASS"),
+        ([("known_bad", 2, 1), ("injection", 2, 1)], 0.1, False, "INCOMPLETE"),
+        ([("known_good", 20, 4)], 0.1, False, "PASS"),
+        ([("known_good", 20, 6)], 0.1, False, "INCOMPLETE"),
+        ([("known_good", 20, 6)], 0.3, False, "PASS"),
+        ([("known_good", 200, 30)], 0.1, False, "INCOMPLETE"),
+        ([("known_good", 200, 25)], 0.1, False, "PASS"),
+    ],
+)
+def test_failed_canaries_make_a_run_incomplete(
+    sides: list[tuple[str, int, int]], limit: float, accepts: bool, status: str
+) -> None:
+    """Per side: two wrong of fewer than 20, else Wilson's lower bound above the limit; one wrong is a note."""
+    tallies = tuple(CanaryTally(*side) for side in sides)
+    canaries = CanarySummary(tallies, limit=limit, is_accepted=accepts)
+    summary = dataclasses.replace(
+        summary_of([RIGHT] * 4, metrics("exact_match")), judging=JudgingSummary(verdicts=4, canaries=canaries)
+    )
+    verdict = run_verdict(summary_from_json(summary_to_json(summary)))
+    assert verdict.status == status
+    assert canaries.sentence in (verdict.reasons if status == "INCOMPLETE" else verdict.notes)
+    missed = summary_of([WRONG] * 4, metrics("exact_match"))
+    assert run_verdict(dataclasses.replace(missed, judging=summary.judging)).status is VerdictStatus.FAIL
 
 
 @pytest.mark.parametrize(
@@ -190,7 +296,7 @@ def test_a_gate_decides_alone() -> None:
     found = verdict_of(HALF, metrics("exact_match", "mrr"), ["mrr >= 0", "pass_rate >= 0.4"])
     assert (found.status, found.reasons[0]) == (
         VerdictStatus.INCOMPLETE,
-        "mrr >= 0 could not be computed: mrr was computed on no row",
+        "mrr >= 0 could not be computed: mrr was computed on no row (no expected sources)",
     )
 
 

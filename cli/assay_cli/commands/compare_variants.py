@@ -300,6 +300,7 @@ async def reports_of_variants(
         InvalidInputError: The dataset or an agent's code is wrong, or the runs cannot stop early; holds every problem.
         AssayError: A run did not finish; says how to continue.
     """
+    from assay.client.run_driver import check_questions
     from assay.client.variants import (
         check_variants,
         drive_variants,
@@ -318,6 +319,8 @@ async def reports_of_variants(
         click.echo(f"warning: {clean(str(warning))}", err=True)
     say_what_is_left_out(info)
     codes = user_codes(specs)
+    for code in codes:
+        check_questions(code.agent, info)
     judge_keys = specs[0].judge_keys if specs[0].needs_judge(info.checks) else None
     group_id = options.resume or new_group_id()
     async with AsyncExitStack() as stack:

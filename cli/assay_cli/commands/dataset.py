@@ -10,10 +10,12 @@ import click
 
 from assay.datasets import open_dataset
 from assay.datasets.counts import count_cases
-from assay.errors import InvalidInputError
+from assay.errors import InvalidInputError, Problem
+from assay.metrics import METRICS, complete_parameters
 from assay.metrics.assertions import why_unmade
 from assay.metrics.checks.unmade_checks import not_made
 from assay.model.case import case_to_json
+from assay.model.run_settings import MetricSettings
 from assay.text.unsafe_text import clean, json_text, shorten, without_commands
 from assay_cli.commands import Group
 from assay_cli.exit_status import EXIT_USAGE
@@ -24,7 +26,6 @@ if TYPE_CHECKING:
 
     from assay.datasets import DatasetInfo
     from assay.datasets.counts import CaseCounts
-    from assay.errors import Problem
     from assay.model.case import Case
 
 _MAX_NAMES = 20
@@ -53,14 +54,20 @@ def dataset() -> None:
 @format_option
 @map_option
 @click.option("--encoding", metavar="NAME", help="Encoding of the file; default: UTF-8.")
+@click.option("--metrics", metavar="A,B", help="Warn about each of these metrics that FILE cannot feed; default: none.")
 @json_option
 def inspect(
-    file: str, dataset_format: str | None, mapping: tuple[str, ...], encoding: str | None, as_json: bool
+    file: str,
+    dataset_format: str | None,
+    mapping: tuple[str, ...],
+    encoding: str | None,
+    metrics: str | None,
+    as_json: bool,
 ) -> int:
     """Show what FILE is recognised as: format, fields, counts, warnings, and its first case."""
     try:
         cases = open_dataset(file, field_map=field_map(mapping), encoding=encoding, format=dataset_format)
-        info = cases.check()
+        info = _with_unfed(cases.check(), [name.strip() for name in (metrics or "").split(",") if name.strip()])
         counts, first = count_cases(cases.cases())
     except InvalidInputError as error:
         if not as_json:
@@ -73,6 +80,25 @@ def inspect(
     else:
         click.echo(without_commands("\n\n".join(part for part in _parts(file, info, counts, first) if part)))
     return 0
+
+
+def _with_unfed(info: DatasetInfo, names: Sequence[str]) -> DatasetInfo:
+    """Return what a dataset is, with a warning about each of some metrics that it cannot feed."""
+    if not names:
+        return info
+    from assay.client.unfed_metrics import unfed
+
+    settings = [
+        MetricSettings(
+            name, complete_parameters(name, METRICS[name].info.example if name in METRICS else {}, where=name)
+        )
+        for name in names
+    ]
+    warnings = [
+        Problem(f"cannot be computed: {why}; {remedy}", name, file=info.name)
+        for name, why, remedy in unfed(settings, info, has_judge=True)
+    ]
+    return dataclasses.replace(info, warnings=(*info.warnings, *warnings))
 
 
 def _problems(problems: Sequence[Problem]) -> list[dict[str, Any]]:
@@ -120,7 +146,8 @@ def _cases(count: int) -> str:
 def _counts(counts: CaseCounts) -> list[str]:
     lines = [f"{getattr(counts, name):,} {said}" for name, said in _COUNTED if getattr(counts, name)]
     if not counts.references:
-        lines.insert(0, "none with a reference: metrics that compare with one will be skipped")
+        names = ", ".join(name for name, metric in METRICS.items() if metric.info.needs == "references")
+        lines.insert(0, f"none with a reference: {names} cannot be computed")
     return [*lines, f"{counts.turns:,} turns in all"] if counts.multi_turn else lines
 
 

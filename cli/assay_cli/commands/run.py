@@ -201,9 +201,8 @@ def run(
             ci=ci,
         )
         with agent_stdout():  # what the agent prints: stdout is for results
-            work = _Work(
-                checked, cases, info, resumption, _Baseline.of(against, options), _load_code(checked), start.stack
-            )
+            code = _load_code(checked, info)
+            work = _Work(checked, cases, info, resumption, _Baseline.of(against, options), code, start.stack)
             with traced_command("assay run"):
                 return run_async(_run(work, output))
     finally:
@@ -412,7 +411,10 @@ def _find_failed(
     return found, failed
 
 
-def _load_code(spec: Spec) -> UserCode:
+def _load_code(spec: Spec, info: DatasetInfo) -> UserCode:
+    from assay.client.run_driver import check_questions
     from assay_cli.agent_process.user_agent import load_user_code
 
-    return load_user_code(spec.settings, spec.base_dir)
+    code = load_user_code(spec.settings, spec.base_dir)
+    check_questions(code.agent, info)
+    return code

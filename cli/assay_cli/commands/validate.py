@@ -164,6 +164,7 @@ def _check_cases(found: _Findings, specs: Sequence[Spec], selection: CaseSelecti
                 for model in models
                 if (problem := model_problem(model))
             ]
+        found.info = info
         fields = ", ".join(f"{name} <- {source}" for name, source in info.mapping.items())
         cases_text = _cases_text(info)
         found.lines.append(f"dataset  {info.name}: {cases_text}, {info.format}, {fields}")
@@ -185,19 +186,26 @@ def _cases_text(info: DatasetInfo) -> str:
 
 @dataclass
 class _Findings:
-    """What was found: problems, warnings, lines on what was recognised, the traceback of code that fails."""
+    """What was found: problems, warnings, lines on what was recognised, the dataset, the traceback of failing code."""
 
     problems: list[Problem] = field(default_factory=list)
     warnings: list[Problem] = field(default_factory=list)
     lines: list[str] = field(default_factory=list)
     agent_traceback: str = ""
     left_out: int = 0
+    info: DatasetInfo | None = None
 
     def agent_opens(self, agent: AgentSettings, base_dir: Path, spec: Path, variants: Sequence[str] = ()) -> bool:
         """Take in what is wrong with the agent's code or program, for these variants; return whether nothing is."""
         from assay.agent_host.opening import open_caller
+        from assay.client.run_driver import check_questions
 
-        return self._opens(lambda: open_caller(agent, base_dir), spec, variants)
+        def load() -> None:
+            caller = open_caller(agent, base_dir)
+            if self.info is not None:
+                check_questions(caller, self.info)
+
+        return self._opens(load, spec, variants)
 
     def metrics_open(self, metrics: Sequence[MetricSettings], base_dir: Path, spec: Path) -> bool:
         """Take in what is wrong with metrics in Python code; return whether nothing is."""
@@ -214,7 +222,7 @@ class _Findings:
                 load()
         except InvalidInputError as error:
             named = problems_of_variants(dict.fromkeys(error.problems, variants))
-            self.problems += [replace(problem, file=str(spec)) for problem in named]
+            self.problems += [replace(problem, file=problem.file or str(spec)) for problem in named]
             if isinstance(error, AgentImportError):
                 self.agent_traceback = self.agent_traceback or error.user_traceback
             return False

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import functools
 import inspect
 import os
 import time
 from typing import TYPE_CHECKING, Any
 
+from assay.agent_host.argument import receives_text
 from assay.agent_host.entry import Entry, entry_method
 from assay.agent_host.failures import Failures
 from assay.agent_host.pieces import Pieces, StreamedAnswer
@@ -67,6 +69,7 @@ class AgentCaller:
         if isinstance(agent, type) and entry_method(agent):
             self._sessions = AgentSessions(agent, self._threads, self._failures)
         self._is_cold = True
+        self.asks_with_text = _asks_with_text(agent)
 
     async def call(self, request: AgentRequest, on_piece: Callable[[str], None] | None = None) -> AgentResponse:
         """Return the agent's answer, with the time it took; never raises but when cancelled.
@@ -173,6 +176,19 @@ def _no_answer(found: object) -> str:
 
 def _is_generator(found: object) -> bool:
     return inspect.isgenerator(found) and not inspect.isawaitable(found)
+
+
+def _asks_with_text(agent: object) -> bool:
+    """Return whether an agent is asked with the text of the question, and so not without one."""
+    if method := entry_method(agent):
+        function = getattr(agent, method)
+        # A plain function of a class takes the object first.
+        bound = (
+            functools.partial(function, None) if inspect.isfunction(inspect.getattr_static(agent, method)) else function
+        )
+        return receives_text(bound)
+    owner = getattr(agent, "__self__", None)
+    return getattr(owner, "asks_with_text", False) is True or (callable(agent) and receives_text(agent))
 
 
 def _text_of(request: AgentRequest) -> str:

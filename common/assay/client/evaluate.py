@@ -19,7 +19,14 @@ from assay.client.dataset_upload import DatasetUpload
 from assay.client.evaluation import Evaluation
 from assay.client.loop_thread import run_to_end
 from assay.client.progress import make_progress
-from assay.client.run_driver import check_inputs, drive_run, saying_how_to_report, start_run, wait_for_stack
+from assay.client.run_driver import (
+    check_inputs,
+    check_questions,
+    drive_run,
+    saying_how_to_report,
+    start_run,
+    wait_for_stack,
+)
 from assay.client.run_references import failed_cases, find_run_id
 from assay.client.starting import telling_of_start, wait_for_downloads
 from assay.client.watched_rows import WatchedRows
@@ -165,6 +172,7 @@ def _checked(
                 folder = folder.absolute()  # the agent may change the current one
             warn_of_dataset(info)
             code = open_user_code(checked.settings, checked.base_dir, agent=agent, metrics=functions)
+            check_questions(code.agent, info)
             following = Following(checked, code, server, folder, on_event, shown)
             return _Job(checked, cases, info, following, start.stack, agent)
 

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from assay.agent_host.event_loop import until_user_exit
 from assay.client.shuffled_cases import shuffled_cases
+from assay.client.unfed_metrics import unfed_metrics
+from assay.datasets.counts import count_cases
 from assay.datasets.unused_fields import unscored_turns, unused_fields
 from assay.errors import (
     AssayError,
@@ -26,11 +28,13 @@ from assay.metrics.assertions import why_unmade
 from assay.metrics.checks.unmade_checks import NO_JUDGE_FOR_IT, not_made
 from assay.model.run import CaseResult, DatasetReading, DatasetRef, PauseCause, Run, RunState, StateChange
 from assay.runtime.failpoints import failpoint
+from assay.spec.doubtful_criteria import doubtful_criteria, missing_groups
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 
     from assay.agent_host.opening import UserCode
+    from assay.agent_host.protocol import Caller
     from assay.client.client import Client
     from assay.client.dataset_upload import DatasetUpload
     from assay.datasets import Dataset, DatasetInfo
@@ -51,8 +55,8 @@ _MAX_FIELD_CHARS = 500
 def check_inputs(spec: Spec, dataset: Dataset) -> DatasetInfo:
     """Read the whole dataset once and return what it is, before anything is started or called.
 
-    What cases bring along and no metric of the spec reads is among the warnings, and so are checks of theirs that the
-    run cannot make.
+    What cases bring along and no metric of the spec reads is among the warnings. So are metrics and checks that the run
+    cannot compute, and gates and thresholds that cannot fail or cannot hold.
 
     Raises:
         DatasetError: It is wrong, or does not fit the spec; holds every problem.
@@ -74,7 +78,14 @@ def check_inputs(spec: Spec, dataset: Dataset) -> DatasetInfo:
         )
     repeated = _check_repeats(spec, dataset, info)
     _check_prompts(spec, dataset, info)
-    warnings = [*repeated, *unused_fields(info.optional_fields, spec.settings.metrics, info.name), *_unmade(spec, info)]
+    warnings = [
+        *repeated,
+        *unused_fields(info.optional_fields, spec.settings.metrics, info.name),
+        *_unmade(spec, info),
+        *unfed_metrics(spec, info),
+        *doubtful_criteria(spec),
+        *_missing_groups(spec, dataset),
+    ]
     if spec.recorded_verdicts is not None:
         warnings += spec.recorded_verdicts.warnings(dataset, spec.settings.metrics)
     if spec.settings.agent.adapter == "replay" and spec.settings.turns != "last":
@@ -93,6 +104,34 @@ def _unmade(spec: Spec, info: DatasetInfo) -> Iterator[Problem]:
         yield Problem(
             f"{said}; rows with such a check are undecided, and the run is INCOMPLETE{remedy}", file=info.name
         )
+
+
+def _missing_groups(spec: Spec, dataset: Dataset) -> Iterator[Problem]:
+    """Yield a warning about each gate on a category or tag that no case has."""
+    if not any(gate.startswith(("category.", "tag.")) for gate in spec.settings.gates):
+        return
+    counts, _ = count_cases(dataset.cases())
+    if not counts.uncounted_categories and not counts.uncounted_tags:
+        yield from missing_groups(spec, {"category": counts.categories, "tag": counts.tags})
+
+
+def check_questions(agent: Caller | None, info: DatasetInfo) -> None:
+    """Refuse cases without a question where the agent is asked with nothing else.
+
+    Args:
+        agent: What asks the agent on this side; None where the orchestrator does.
+        info: The dataset.
+
+    Raises:
+        DatasetError: Some case has variables and no question.
+    """
+    if info.textless_count and getattr(agent, "asks_with_text", False):
+        message = (
+            f"{info.textless_count:,} of {info.case_count:,} cases have variables and no question, and the agent "
+            "receives the question alone: name its parameter `request` to receive the variables too, or map a "
+            "field to `input`"
+        )
+        raise DatasetError([Problem(message, file=info.name)])
 
 
 def _check_repeats(spec: Spec, dataset: Dataset, info: DatasetInfo) -> list[Problem]:

@@ -76,6 +76,9 @@ class CaseReader:
         self.first_copy = ""
         self.recorded_count = 0
         self.reference_count = 0
+        self.sources_count = 0
+        self.tools_count = 0
+        self.textless_count = 0
 
     def cases(self) -> Iterator[Case]:
         """Yield the cases that are right.
@@ -156,6 +159,9 @@ class CaseReader:
         self.count += 1
         self.recorded_count += case.recorded is not None
         self.reference_count += any(text and not text.isspace() for turn in case.turns for text in turn.references)
+        self.sources_count += any(turn.expected_sources for turn in case.turns)
+        self.tools_count += any(turn.expected_tools for turn in case.turns)
+        self.textless_count += bool(case.variables) and not all(turn.input for turn in case.turns)
 
     def _survey_plain(self, record: Record) -> bool:
         """Note a record that the short cut can read; return whether it could."""

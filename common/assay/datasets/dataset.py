@@ -40,6 +40,9 @@ class DatasetInfo:
         case_count: Cases.
         recorded_count: Cases with a recorded answer.
         reference_count: Cases with a reference that is not blank.
+        sources_count: Cases with expected sources.
+        tools_count: Cases with expected tool calls.
+        textless_count: Cases with variables in place of a question.
         sha256: Of the file's bytes; empty for cases given as objects.
         warnings: What is odd, but no reason to refuse; one of each kind.
         skipped_count: Records that are no cases because their field `skip` says so.
@@ -69,6 +72,9 @@ class DatasetInfo:
     selection: CaseSelection | None = None
     copy_count: int = 0
     first_copy: str = ""
+    sources_count: int = 0
+    tools_count: int = 0
+    textless_count: int = 0
 
 
 class Dataset:
@@ -210,6 +216,9 @@ class Dataset:
             case_count=reader.count,
             recorded_count=reader.recorded_count,
             reference_count=reader.reference_count,
+            sources_count=reader.sources_count,
+            tools_count=reader.tools_count,
+            textless_count=reader.textless_count,
             sha256=sha256,
             warnings=tuple(warnings),
             skipped_count=reader.skipped_count,

@@ -18,7 +18,15 @@ if TYPE_CHECKING:
     from assay.metrics.core.score import Metric
     from assay.model.run import MetricSettings, RunSettings
 
-__all__ = ["METRICS", "build_metric", "complete_parameters", "count_problem", "given_parameters", "without_defaults"]
+__all__ = [
+    "METRICS",
+    "build_metric",
+    "complete_parameters",
+    "count_problem",
+    "decides_rows",
+    "given_parameters",
+    "without_defaults",
+]
 
 _CLASSES = {
     "semantic_similarity": "SemanticSimilarity",
@@ -78,6 +86,12 @@ MAX_OF_A_RUN = 200
 def count_problem(what: str, count: int) -> str:
     """Return that a run has too many metrics or gates, as `what` says, or the empty string."""
     return f"has {count:,} {what}, more than {MAX_OF_A_RUN}: split the run" if count > MAX_OF_A_RUN else ""
+
+
+def decides_rows(settings: MetricSettings) -> bool:
+    """Return whether a metric gives rows a verdict."""
+    decides = METRICS[settings.kind].info.decides
+    return decides == "always" or (decides == "threshold" and settings.parameters.get("threshold") is not None)
 
 
 def build_metric(settings: MetricSettings) -> Metric:

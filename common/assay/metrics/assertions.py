@@ -66,6 +66,8 @@ INFO = MetricInfo(
     "The checks of the answer that each case brings along.",
     (*EMBEDDING, Parameter("threshold", "number", None, "Least mean of the run.", 0.0, 1.0)),
     reads=("answer", "output", "tool_calls", "latency", "tokens", "assertions", "verdict"),
+    decides="always",
+    needs="assertions",
     values="0 to 1",
     unit="%",
     stats=("checks", "held", "not_made"),

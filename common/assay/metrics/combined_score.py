@@ -49,6 +49,8 @@ INFO = MetricInfo(
         Parameter("target", "number", 1.20, "The run's mean should be more than this.", 0.0),
     ),
     reads=("sources", "expected_sources", "tokens", "scores"),
+    decides="never",
+    needs="expected_sources",
     values="from 0, unbounded above as tokens shrink",
     rule="more_than",
     stats=(

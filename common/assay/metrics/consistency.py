@@ -47,6 +47,7 @@ INFO = MetricInfo(
     "How alike the answers are: of the runs of each case, or of the whole run.",
     (*EMBEDDING, Parameter("threshold", "number", 0.8, "Least consistency of the run.", -1.0, 1.0)),
     reads=("answer", "embeddings"),
+    decides="never",
     values="-1 to 1",
     stats=("total_comparisons", "agreement_rate"),
 )

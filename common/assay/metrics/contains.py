@@ -41,6 +41,7 @@ INFO = MetricInfo(
         Parameter("threshold", "number", None, "Least share of the run's rows.", 0.0, 1.0),
     ),
     reads=("answer",),
+    decides="always",
     values="0 or 1",
     unit="%",
     example={"values": ["42"]},

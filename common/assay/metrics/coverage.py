@@ -46,6 +46,7 @@ INFO = MetricInfo(
         Parameter("threshold", "number", None, "Least rate of the run.", 0.0, 1.0),
     ),
     reads=("answer", "retrieved", "status", "category"),
+    decides="never",
     values="0 or 1 for a row, 0 to 1 for the run",
     unit="%",
     stats=(

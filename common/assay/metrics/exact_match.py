@@ -41,6 +41,8 @@ INFO = MetricInfo(
         Parameter("arabic_fold", "boolean", False, "Ignore Arabic diacritics, tatweel and alef variants."),
     ),
     reads=("answer", "references"),
+    decides="always",
+    needs="references",
     values="0 or 1",
     unit="%",
     stats=(

@@ -43,7 +43,7 @@ from assay.model.run import Score, ScoreStatus
 from assay.parsing.names import nearest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Container, Mapping
 
     from assay.metrics.core.embedding import EmbeddingSettings
     from assay.metrics.core.score import Row
@@ -150,6 +150,13 @@ class Formula:
                 hint = f"; did you mean {close!r}?" if close is not None else ""
                 problems.append((f"parameters.{name}", f"is not read by the formula{hint}"))
         return problems
+
+    def lacks(self, missing: Container[str]) -> bool:
+        """Return whether the formula has no value without the scores of some metrics."""
+        try:
+            return self._expression.evaluate(lambda name: None if name in missing else 1.0) is None
+        except EvaluationError:
+            return False  # other scores may give one
 
     def work(self, row: Row) -> int:
         """Return how much work evaluating the formula is at most: its length is bounded."""

@@ -59,6 +59,7 @@ INFO = MetricInfo(
         Parameter("threshold", "number", None, "Least share of right rows of the run.", 0.0, 1.0),
     ),
     reads=("answer", "data_rows", "status", "category"),
+    decides="always",
     values="0 or 1",
     unit="%",
     stats=(

@@ -36,6 +36,8 @@ INFO = MetricInfo(
         Parameter("target", "number", 0.90, "The run's rate should be more than this.", 0.0, 1.0),
     ),
     reads=("sources", "expected_sources"),
+    decides="always",
+    needs="expected_sources",
     values="0 or 1",
     rule="more_than",
     unit="%",

@@ -39,6 +39,7 @@ INFO = MetricInfo(
         Parameter("threshold", "number", None, "Least share of the run's rows.", 0.0, 1.0),
     ),
     reads=("answer", "output"),
+    decides="always",
     values="0 or 1",
     unit="%",
     example={"schema": {"type": "object", "required": ["answer"]}},

@@ -35,6 +35,8 @@ INFO = MetricInfo(
         Parameter("target", "number", 0.85, "The run's mean should be more than this.", 0.0, 1.0),
     ),
     reads=("sources", "expected_sources"),
+    decides="never",
+    needs="expected_sources",
     values="0 to 1",
     rule="more_than",
 )

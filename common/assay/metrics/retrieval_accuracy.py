@@ -39,6 +39,7 @@ INFO = MetricInfo(
     "Whether the SQL asked the right table and data came back.",
     (Parameter("threshold", "number", None, "Least share of right rows of the run.", 0.0, 1.0),),
     reads=("sql", "data_rows", "status", "category", "expected_table"),
+    decides="always",
     values="0 or 1",
     unit="%",
     stats=(

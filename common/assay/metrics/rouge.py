@@ -48,6 +48,7 @@ INFO = MetricInfo(
         Parameter("threshold", "number", None, "Least value with which a row passes.", 0.0, 1.0),
     ),
     reads=("answer", "references"),
+    needs="references",
     values="0 to 1",
     stats=(
         "rouge1",

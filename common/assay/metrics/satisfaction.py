@@ -39,6 +39,7 @@ INFO = MetricInfo(
         Parameter("threshold", "number", None, "Least score with which a row passes.", 0.0, 1.0),
     ),
     reads=("answer", "references", "embeddings", "retrieved", "latency", "status", "category"),
+    needs="references",
     values="0 to 1",
 )
 

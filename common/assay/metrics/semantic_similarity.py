@@ -36,6 +36,7 @@ INFO = MetricInfo(
         ),
     ),
     reads=("answer", "references", "embeddings"),
+    needs="references",
     values="-1 to 1",
     stats=("truncated",),
 )

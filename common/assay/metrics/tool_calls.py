@@ -88,6 +88,8 @@ INFO = MetricInfo(
         Parameter("threshold", "number", None, "Least mean of the run.", 0.0, 1.0),
     ),
     reads=("tool_calls", "expected_tools"),
+    decides="always",
+    needs="expected_tools",
     values="0 to 1",
     unit="%",
     stats=(*_FIGURES, "unreported"),
@@ -118,6 +120,11 @@ class ToolCalls:
     def of_conversation(self) -> bool:
         """Whether a conversation is scored as a whole: what is required of a case may be called in any turn."""
         return self._required is not None
+
+    @property
+    def expects_itself(self) -> bool:
+        """Whether it says what is expected of cases that say nothing."""
+        return self._required is not None or bool(self._forbidden) or self._expects_none
 
     @staticmethod
     def check(parameters: Mapping[str, Any]) -> list[tuple[str, str]]:

@@ -253,6 +253,9 @@ class MetricSummary:
         rule: How value and threshold compare: "at_least", "more_than" or "at_most".
         detail: Further aggregates.
         version: Version of the metric's definition; empty where an older version of Assay stored it.
+        is_optional: Whether the verdict leaves it out where it could not be computed.
+        decides_rows: Whether it gives rows a verdict.
+        missing_reason: Why most of the rows without a value have none: a stable word such as "no_reference", or empty.
     """
 
     metric: str
@@ -271,6 +274,9 @@ class MetricSummary:
     detail: Mapping[str, Any] = field(default_factory=dict)
     n_unanswered: int = 0
     version: str = ""
+    is_optional: bool = False
+    decides_rows: bool = False
+    missing_reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)

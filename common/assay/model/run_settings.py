@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 MAX_ERRORS = 0.05
 """Largest share of the rows that may fail where a spec says nothing."""
 
+CANARY_LIMIT = 0.1
+"""Largest rate of wrong verdicts on canaries with which a run is still believed, where a spec says nothing."""
+
 TURN_SCORES = ("mean", "worst", "last")
 """What the value of a conversation may be: the mean over its turns, that of the worst, or of the last alone."""
 
@@ -69,11 +72,13 @@ class MetricSettings:
     Args:
         name: Its name in this run.
         metric: The kind of metric; empty where the name says it.
+        is_optional: Whether the run may end without it: where it cannot be computed, the verdict leaves it out.
     """
 
     name: str
     parameters: Mapping[str, Any] = field(default_factory=dict)
     metric: str = ""
+    is_optional: bool = False
 
     @property
     def kind(self) -> str:
@@ -104,6 +109,8 @@ class JudgeSettings:
         spend_cap_usd: Most that the run may spend on judging; None for no cap.
         concurrency: Most verdicts in flight.
         canary_rate: Share of the cases for which the judge is also asked about an answer whose worth is known.
+        canary_limit: Largest rate of wrong verdicts on canaries, for each side of at least 20.
+        accepts_canaries: Whether failed canaries leave the run's verdict as it is.
         batch: Whether verdicts are asked for through the provider's batch API.
         recorded_file: The file whose recorded verdicts came with the cases, for people; empty where a judge is asked.
             The provider is "replay" then, and the model says who gave the verdicts.
@@ -125,6 +132,8 @@ class JudgeSettings:
     spend_cap_usd: float | None = None
     concurrency: int = 16
     canary_rate: float = 0.05
+    canary_limit: float = CANARY_LIMIT
+    accepts_canaries: bool = False
     batch: bool = False
     others: tuple[JudgeSettings, ...] = ()
     recorded_file: str = ""

@@ -13,7 +13,12 @@ if TYPE_CHECKING:
 
 _PLAIN = ("name", "gates", "repeats", "preset", "weight", "max_agent_errors", "max_metric_errors", "turns", "note")
 _SELECTED_BY = ("cases", "tags", "categories", "failed_of", "limit")
-_SPEC_NAMES = {"timeout_s": "timeout", "spend_cap_usd": "spend_cap", "canary_rate": "canaries", "rubric_yaml": "rubric"}
+_SPEC_NAMES = {"timeout_s": "timeout", "spend_cap_usd": "spend_cap", "rubric_yaml": "rubric"}
+_SPEC_NAMES |= {
+    "canary_rate": "canaries.share",
+    "canary_limit": "canaries.limit",
+    "accepts_canaries": "canaries.accept",
+}
 _MISSING = object()
 
 
@@ -34,7 +39,7 @@ def _named(settings: RunSettings) -> Iterator[tuple[str, Any]]:
     yield "labels", _json(dict(settings.labels))
     yield from _of_agent(settings.agent)
     for metric in settings.metrics:
-        yield f"metrics.{metric.name}", _json([metric.kind, dict(metric.parameters)])
+        yield f"metrics.{metric.name}", _json([metric.kind, dict(metric.parameters), metric.is_optional])
     if settings.judge is not None:
         for name, value in dataclasses.asdict(settings.judge).items():
             yield f"judge.{_SPEC_NAMES.get(name, name)}", _json(value)

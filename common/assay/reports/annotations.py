@@ -48,7 +48,7 @@ def _gates(head: Mapping[str, Any], environ: Mapping[str, str]) -> Iterator[str]
         gate
         for outcome in (Outcome.FAILED, Outcome.ERROR)
         for gate in summary["gates"]
-        if gate_outcome(head, gate) is outcome
+        if gate_outcome(gate) is outcome
     ]
     if not missed:
         reasons = "; ".join(summary["reasons"]) or "the run could not be decided"

@@ -250,6 +250,7 @@ def _result(metric: MetricSummary) -> dict[str, Any]:
         "target": metric.target,
         "meets_target": metric.meets_target,
         "rule": metric.rule,
+        "optional": metric.is_optional,
         **metric.detail,
     }
 

@@ -214,7 +214,7 @@ def _gate_cases(head: Head) -> Sequence[tuple[Outcome, str]]:
     place = f" file={xml_attribute(head['run']['spec_path'])}" if head["run"].get("spec_path") else ""
     named = Counter[str]()
     for gate in head["summary"]["gates"]:
-        outcome, expression = gate_outcome(head, gate), gate["expression"]
+        outcome, expression = gate_outcome(gate), gate["expression"]
         named[expression] += 1
         name = expression if named[expression] == 1 else f"{expression} ({named[expression]})"
         actual = (
@@ -224,7 +224,19 @@ def _gate_cases(head: Head) -> Sequence[tuple[Outcome, str]]:
         message = "; ".join(filter(None, said))
         inside = "" if outcome is Outcome.PASSED else _complaint(outcome, message, "")
         found.append((outcome, _testcase(_class(head, "gates"), name, place, 0.0, inside)))
+    if all(outcome is Outcome.PASSED for outcome, _ in found):
+        found += _undecided_run(head, place)
     return found
+
+
+def _undecided_run(head: Head, place: str) -> list[tuple[Outcome, str]]:
+    """Return an error where a run has no verdict although no gate fails, as after failed canaries."""
+    summary = head["summary"]
+    if not summary["exit_status"]:
+        return []
+    message = f"{summary['overall_status']}: {'; '.join(summary['reasons'])}"
+    inside = _complaint(Outcome.ERROR, message, "")
+    return [(Outcome.ERROR, _testcase(_class(head, "gates"), "verdict", place, 0.0, inside))]
 
 
 def _properties(report: Report, plan: _Plan) -> str:

@@ -111,7 +111,12 @@ def _worst(metric: MetricSummary, groups: Sequence[GroupSummary]) -> str:
 def _of_missing(run: Run, summary: RunSummary) -> Iterator[str]:
     kinds = {metric.name: metric.kind for metric in run.settings.metrics}
     for metric in summary.metrics:
-        if metric.value is not None or not metric.n_skipped or run.counts.agent_errors == run.counts.total:
+        if (
+            metric.value is not None
+            or metric.is_optional
+            or not metric.n_skipped
+            or run.counts.agent_errors == run.counts.total
+        ):
             continue  # no metric reads an answer where every call failed
         if run.settings.judge is None and _is_judged(run, metric.metric):
             yield f"{metric.metric} was computed on no row: it needs a judge; name one under `judge` in the spec."

@@ -47,6 +47,7 @@ NO_JUDGE = "no judge configured: name one under `judge` in the spec, such as {pr
 _PROVIDERS = ("openai", "anthropic", "replay")
 _KEYS = ("provider", "model", "base_url", "key_variable", "rubric", "temperature", "max_tokens", "timeout",
          "spend_cap", "concurrency", "canaries", "batch", "jury", "replay")  # fmt: skip
+_CANARY_KEYS = ("share", "limit", "accept")
 _OF_ONE = ("provider", "model", "base_url", "key_variable", "temperature", "max_tokens")
 _WHO = ("provider", "model", "base_url", "key_variable")
 _MOST_JUDGES = 9
@@ -75,6 +76,7 @@ def check_judge(judge: JudgeSettings) -> list[Problem]:
         (not 1 <= judge.concurrency <= _MAX_CONCURRENCY, "concurrency",
          f"must be a whole number from 1 to {_MAX_CONCURRENCY}"),
         (not 0 <= judge.canary_rate <= 1, "canaries", "must be a share of the cases from 0 to 1, e.g. 0.05"),
+        (not 0 <= judge.canary_limit <= 1, "canaries.limit", "must be a rate of wrong verdicts from 0 to 1, e.g. 0.1"),
         (not _is_line(judge.rubric), "rubric", _LINE),
         (judge.batch and any(one.provider == "replay" for one in judge.judges), "batch",
          "is not for recorded verdicts, which cost nothing: remove it"),
@@ -276,9 +278,27 @@ class JudgeReader:
             timeout_s=fields.duration_s("timeout", _DEFAULTS.timeout_s, 1, 3600, "a duration from 1s to 1h, e.g. 2m"),
             spend_cap_usd=fields.number("spend_cap"),
             concurrency=fields.whole("concurrency", _DEFAULTS.concurrency),
-            canary_rate=_DEFAULTS.canary_rate if (rate := fields.number("canaries")) is None else rate,
+            **self._canaries(value.get("canaries")),
             batch=fields.flag("batch"),
         )
+
+    def _canaries(self, value: object) -> dict[str, Any]:
+        """Return the settings of canaries by name; a bare number is the share of the cases."""
+        if value is None:
+            return {}
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            value = {"share": value}
+        if not isinstance(value, Mapping):
+            example = "{share: 0.05, limit: 0.1, accept: false}"
+            self._say("canaries", f"must be a share of the cases such as 0.05, or {example}, not {value!r}")
+            return {}
+        fields = Fields(value, lambda key, message: self._say(f"canaries.{key}", message))
+        fields.unknown(_CANARY_KEYS, "field of canaries")
+        return {
+            "canary_rate": fields.number("share", _DEFAULTS.canary_rate),
+            "canary_limit": fields.number("limit", _DEFAULTS.canary_limit),
+            "accepts_canaries": fields.flag("accept"),
+        }
 
     def _known(self, value: Mapping[Any, Any]) -> list[str]:
         """Report the keys that there are not; return those set besides the provider."""
@@ -312,7 +332,7 @@ class JudgeReader:
         return (name, text) if not problems else ("", "")
 
     def _say(self, key: str, message: str) -> None:
-        where = "judge" if key in _KEYS and key not in _OF_ONE else self._where
+        where = "judge" if key.partition(".")[0] in _KEYS and key not in _OF_ONE else self._where
         self._problems.append(Problem(message, f"{where}.{key}" if key else where))
 
 

@@ -238,6 +238,7 @@ class SpecReader:
         for override in overrides:
             apply_override(data, override, self._problems)
         self._vary()
+        lines = self._lines_by_name()
         standard = bool(preset) and data.get("metrics") == preset_metrics(preset)
         left_out = select_metrics(data, metrics) if metrics is not None else []
         fields = self._fields
@@ -272,6 +273,7 @@ class SpecReader:
             base_dir=self._base_dir.absolute(),  # an agent may change the current folder
             recorded_verdicts=self._recorded,
             judge_problems=self._judge_problems,
+            lines=lines,
         )
         if self._problems:
             raise SpecError(self._problems)
@@ -286,6 +288,18 @@ class SpecReader:
         self._data.pop("variants", None)
         for key, value in self._variant.items():
             set_value(self._data, key, copy.deepcopy(value), self._problems, key)
+
+    def _lines_by_name(self) -> dict[str, int]:
+        """Return the lines of the file, those of metrics by name: selecting metrics changes their places."""
+        lines = {path: line for path, line in self._lines.items() if not path.startswith("metrics[")}
+        listed = self._data.get("metrics")
+        for index, item in enumerate(listed if isinstance(listed, list) else ()):
+            name = next(iter(item), "") if isinstance(item, dict) else own_name(item) if names_function(item) else item
+            place = f"metrics[{index}]"
+            for path, line in self._lines.items():
+                if path in (place, f"{place}.{name}") or path.startswith(f"{place}.{name}."):
+                    lines[f"metrics.{name}{path.removeprefix(place).removeprefix(f'.{name}')}"] = line
+        return lines
 
     def _report(self, field: str, message: str) -> None:
         self._problems.append(self._placed(field, message))
@@ -485,7 +499,8 @@ class SpecReader:
             return None
         # `my_score: {formula: …}` is short for `my_score: {metric: formula, formula: …}`.
         kind = given.get("metric", "formula" if "formula" in given else name)
-        parameters = {key: value for key, value in given.items() if key != "metric"}
+        parameters = {key: value for key, value in given.items() if key not in ("metric", "optional")}
+        is_optional = Fields(given, lambda key, message: self._report(f"{where}.{key}", message)).flag("optional")
         if names_function(kind):
             # `helpfulness: {metric: "metrics:helpfulness"}` is short for `{metric: python, function: …}`.
             if "function" in parameters:
@@ -499,7 +514,7 @@ class SpecReader:
             return None
         try:
             complete = complete_parameters(kind, parameters, where=where)
-            return MetricSettings(name, complete, "" if kind == name else kind)
+            return MetricSettings(name, complete, "" if kind == name else kind, is_optional)
         except InvalidInputError as error:
             self._take(error.problems)
             return None

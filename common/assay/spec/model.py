@@ -6,6 +6,7 @@ from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from assay.errors import Problem
 from assay.metrics import METRICS
 from assay.metrics.checks.judged_checks import JUDGED_CHECKS
 from assay.metrics.checks.similar_checks import SIMILAR_CHECKS
@@ -17,7 +18,6 @@ from assay.spec.judging import key_variable_of
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
-    from assay.errors import Problem
     from assay.judging.recorded_verdicts import RecordedVerdicts
     from assay.model.run import MetricSettings, RunSettings
 
@@ -37,6 +37,8 @@ class Spec:
         base_dir: Folder that relative names in the spec start from, absolute.
         source: The spec's file; None where it is not from a file.
         recorded_verdicts: Verdicts that take the place of a judge; None where there are none.
+        lines: The lines of its file, by path: "metrics.NAME", "metrics.NAME.threshold", "gates[0]", ...; empty where it
+            is not from a file.
         judge_problems: What keeps the judge from being asked, where only checks of the cases may ask it.
     """
 
@@ -51,6 +53,16 @@ class Spec:
     source: Path | None = None
     recorded_verdicts: RecordedVerdicts | None = None
     judge_problems: tuple[Problem, ...] = ()
+    lines: Mapping[str, int] = field(default_factory=dict)
+
+    def place(self, path: str, message: str) -> Problem:
+        """Return what is to be said about a part of the spec, with its file and line.
+
+        Args:
+            path: The part, e.g. "metrics.rouge.threshold" or "gates[0]".
+        """
+        line = self.lines.get(path) or self.lines.get(path.rpartition(".")[0])
+        return Problem(message, path, str(self.source or ""), line)
 
     def embedding_models(self, checks: Collection[str]) -> tuple[str, ...]:
         """Return the embedding models that the metrics need, sorted.

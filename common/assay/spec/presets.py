@@ -33,6 +33,8 @@ class Preset:
     reports: tuple[ReportSettings, ...] = DEFAULT_REPORTS
 
 
+_OPTIONAL = {"optional": True}  # without a judge the verdict leaves it out
+
 PRESETS: Mapping[str, Preset] = {
     preset.name: preset
     for preset in (
@@ -58,14 +60,21 @@ PRESETS: Mapping[str, Preset] = {
         Preset(
             "prompt-quality",
             "A prompt template whose outputs are compared with what was expected.",
-            {"exact_match": {}, "consistency": {}, "quality": {}, "rouge": {}, "latency": {}},
+            {"exact_match": {}, "consistency": {}, "quality": _OPTIONAL, "rouge": {}, "latency": {}},
             ("exact_match >= 0.85", "quality >= 4"),
             by_default("json", "markdown", "charts", "html"),
         ),
         Preset(
             "research-agent",
             "An agent that searches, cites ranked sources and counts tokens.",
-            {"hit_rate": {}, "mrr": {}, "judge_score": {}, "combined_score": {}, "tokens": {}, "latency": {}},
+            {
+                "hit_rate": {},
+                "mrr": {},
+                "judge_score": _OPTIONAL,
+                "combined_score": _OPTIONAL,
+                "tokens": {},
+                "latency": {},
+            },
             ("hit_rate > 0.8", "mrr > 0.7", "judge_score > 0.75"),
         ),
     )

@@ -1317,6 +1317,8 @@ class JudgeSpec(_message.Message):
     OTHERS_FIELD_NUMBER: _builtins.int
     RECORDED_FILE_FIELD_NUMBER: _builtins.int
     SAMPLE_OFFSET_FIELD_NUMBER: _builtins.int
+    CANARY_LIMIT_FIELD_NUMBER: _builtins.int
+    ACCEPTS_CANARIES_FIELD_NUMBER: _builtins.int
     provider: _builtins.str
     """"openai" (also any service that speaks its protocol, by base_url), "anthropic" or "replay"."""
     model: _builtins.str
@@ -1354,6 +1356,12 @@ class JudgeSpec(_message.Message):
     """Added to the number of the repeat where verdicts are asked for, at most 1,000,000: with another number the same
     answers get verdicts of their own, as where a run is compared with itself.
     """
+    canary_limit: _builtins.float
+    """Largest rate of wrong verdicts on canaries, 0 to 1, for each side (those that must fail, those that must pass) of
+    at least 20 canaries; absent: 0.1. A smaller side fails at two wrong verdicts.
+    """
+    accepts_canaries: _builtins.bool
+    """Whether failed canaries leave the run's verdict as it is; otherwise they make the run incomplete."""
     @_builtins.property
     def others(self) -> _containers.RepeatedCompositeFieldContainer[Global___JudgeSpec]:
         """Further judges, who with this one are a jury of at most 9; each needs provider, model, base_url, key_variable,
@@ -1379,17 +1387,23 @@ class JudgeSpec(_message.Message):
         others: _abc.Iterable[Global___JudgeSpec] | None = ...,
         recorded_file: _builtins.str = ...,
         sample_offset: _builtins.int = ...,
+        canary_limit: _builtins.float | None = ...,
+        accepts_canaries: _builtins.bool = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_canary_rate", b"_canary_rate", "_spend_cap_usd", b"_spend_cap_usd", "_temperature", b"_temperature", "canary_rate", b"canary_rate", "spend_cap_usd", b"spend_cap_usd", "temperature", b"temperature"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_canary_limit", b"_canary_limit", "_canary_rate", b"_canary_rate", "_spend_cap_usd", b"_spend_cap_usd", "_temperature", b"_temperature", "canary_limit", b"canary_limit", "canary_rate", b"canary_rate", "spend_cap_usd", b"spend_cap_usd", "temperature", b"temperature"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_canary_rate", b"_canary_rate", "_spend_cap_usd", b"_spend_cap_usd", "_temperature", b"_temperature", "base_url", b"base_url", "batch", b"batch", "canary_rate", b"canary_rate", "concurrency", b"concurrency", "key_variable", b"key_variable", "max_tokens", b"max_tokens", "model", b"model", "others", b"others", "provider", b"provider", "recorded_file", b"recorded_file", "rubric", b"rubric", "rubric_yaml", b"rubric_yaml", "sample_offset", b"sample_offset", "spend_cap_usd", b"spend_cap_usd", "temperature", b"temperature", "timeout_ms", b"timeout_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_canary_limit", b"_canary_limit", "_canary_rate", b"_canary_rate", "_spend_cap_usd", b"_spend_cap_usd", "_temperature", b"_temperature", "accepts_canaries", b"accepts_canaries", "base_url", b"base_url", "batch", b"batch", "canary_limit", b"canary_limit", "canary_rate", b"canary_rate", "concurrency", b"concurrency", "key_variable", b"key_variable", "max_tokens", b"max_tokens", "model", b"model", "others", b"others", "provider", b"provider", "recorded_file", b"recorded_file", "rubric", b"rubric", "rubric_yaml", b"rubric_yaml", "sample_offset", b"sample_offset", "spend_cap_usd", b"spend_cap_usd", "temperature", b"temperature", "timeout_ms", b"timeout_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__canary_limit: _TypeAlias = _typing.Literal["canary_limit"]  # noqa: Y015
+    _WhichOneofArgType__canary_limit: _TypeAlias = _typing.Literal["_canary_limit", b"_canary_limit"]  # noqa: Y015
     _WhichOneofReturnType__canary_rate: _TypeAlias = _typing.Literal["canary_rate"]  # noqa: Y015
     _WhichOneofArgType__canary_rate: _TypeAlias = _typing.Literal["_canary_rate", b"_canary_rate"]  # noqa: Y015
     _WhichOneofReturnType__spend_cap_usd: _TypeAlias = _typing.Literal["spend_cap_usd"]  # noqa: Y015
     _WhichOneofArgType__spend_cap_usd: _TypeAlias = _typing.Literal["_spend_cap_usd", b"_spend_cap_usd"]  # noqa: Y015
     _WhichOneofReturnType__temperature: _TypeAlias = _typing.Literal["temperature"]  # noqa: Y015
     _WhichOneofArgType__temperature: _TypeAlias = _typing.Literal["_temperature", b"_temperature"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__canary_limit) -> _WhichOneofReturnType__canary_limit | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__canary_rate) -> _WhichOneofReturnType__canary_rate | None: ...
     @_typing.overload
@@ -1567,22 +1581,26 @@ class MetricSpec(_message.Message):
     NAME_FIELD_NUMBER: _builtins.int
     PARAMETERS_JSON_FIELD_NUMBER: _builtins.int
     METRIC_FIELD_NUMBER: _builtins.int
+    IS_OPTIONAL_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """The metric's name in this run, e.g. "semantic_similarity"."""
     parameters_json: _builtins.str
     """Its parameters: the text of one JSON object, or empty for all defaults."""
     metric: _builtins.str
     """The kind of metric, where the name is one of the spec's own; empty means the name says it."""
+    is_optional: _builtins.bool
+    """Whether the run may end without it: where it cannot be computed, it is left out of the run's verdict."""
     def __init__(
         self,
         *,
         name: _builtins.str = ...,
         parameters_json: _builtins.str = ...,
         metric: _builtins.str = ...,
+        is_optional: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["metric", b"metric", "name", b"name", "parameters_json", b"parameters_json"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["is_optional", b"is_optional", "metric", b"metric", "name", b"name", "parameters_json", b"parameters_json"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -2220,10 +2238,16 @@ class CanarySummary(_message.Message):
     KINDS_FIELD_NUMBER: _builtins.int
     UNDECIDED_COUNT_FIELD_NUMBER: _builtins.int
     COST_USD_FIELD_NUMBER: _builtins.int
+    LIMIT_FIELD_NUMBER: _builtins.int
+    IS_ACCEPTED_FIELD_NUMBER: _builtins.int
     undecided_count: _builtins.int
     """Canaries without a valid verdict."""
     cost_usd: _builtins.float
     """What they cost, in US dollars; absent where none of them has a price."""
+    limit: _builtins.float
+    """Largest rate of wrong verdicts of a side of at least 20 canaries; absent: 0.1."""
+    is_accepted: _builtins.bool
+    """Whether the spec accepts failed canaries."""
     @_builtins.property
     def kinds(self) -> _containers.RepeatedCompositeFieldContainer[Global___CanaryTally]:
         """By kind."""
@@ -2234,14 +2258,21 @@ class CanarySummary(_message.Message):
         kinds: _abc.Iterable[Global___CanaryTally] | None = ...,
         undecided_count: _builtins.int = ...,
         cost_usd: _builtins.float | None = ...,
+        limit: _builtins.float | None = ...,
+        is_accepted: _builtins.bool = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_cost_usd", b"_cost_usd", "cost_usd", b"cost_usd"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_cost_usd", b"_cost_usd", "_limit", b"_limit", "cost_usd", b"cost_usd", "limit", b"limit"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cost_usd", b"_cost_usd", "cost_usd", b"cost_usd", "kinds", b"kinds", "undecided_count", b"undecided_count"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cost_usd", b"_cost_usd", "_limit", b"_limit", "cost_usd", b"cost_usd", "is_accepted", b"is_accepted", "kinds", b"kinds", "limit", b"limit", "undecided_count", b"undecided_count"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__cost_usd: _TypeAlias = _typing.Literal["cost_usd"]  # noqa: Y015
     _WhichOneofArgType__cost_usd: _TypeAlias = _typing.Literal["_cost_usd", b"_cost_usd"]  # noqa: Y015
+    _WhichOneofReturnType__limit: _TypeAlias = _typing.Literal["limit"]  # noqa: Y015
+    _WhichOneofArgType__limit: _TypeAlias = _typing.Literal["_limit", b"_limit"]  # noqa: Y015
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__cost_usd) -> _WhichOneofReturnType__cost_usd | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__limit) -> _WhichOneofReturnType__limit | None: ...
 
 Global___CanarySummary: _TypeAlias = CanarySummary  # noqa: Y015
 
@@ -2369,6 +2400,9 @@ class MetricSummary(_message.Message):
     RULE_FIELD_NUMBER: _builtins.int
     UNANSWERED_COUNT_FIELD_NUMBER: _builtins.int
     VERSION_FIELD_NUMBER: _builtins.int
+    IS_OPTIONAL_FIELD_NUMBER: _builtins.int
+    DECIDES_ROWS_FIELD_NUMBER: _builtins.int
+    MISSING_REASON_FIELD_NUMBER: _builtins.int
     metric: _builtins.str
     """The metric."""
     value: _builtins.float
@@ -2401,6 +2435,12 @@ class MetricSummary(_message.Message):
     """Agent errors that have no value: with any, the aggregate is over the answers alone."""
     version: _builtins.str
     """Version of the metric's definition, as in the detail of its scores; empty where an older version stored it."""
+    is_optional: _builtins.bool
+    """Whether the run may end without it: where it cannot be computed, it is left out of the run's verdict."""
+    decides_rows: _builtins.bool
+    """Whether it gives rows a verdict."""
+    missing_reason: _builtins.str
+    """Why most of the rows without a value have none: a stable word such as "no_reference"; empty where all have one."""
     def __init__(
         self,
         *,
@@ -2420,10 +2460,13 @@ class MetricSummary(_message.Message):
         rule: _builtins.str = ...,
         unanswered_count: _builtins.int = ...,
         version: _builtins.str = ...,
+        is_optional: _builtins.bool = ...,
+        decides_rows: _builtins.bool = ...,
+        missing_reason: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_meets_target", b"_meets_target", "_meets_threshold", b"_meets_threshold", "_target", b"_target", "_threshold", b"_threshold", "_value", b"_value", "meets_target", b"meets_target", "meets_threshold", b"meets_threshold", "target", b"target", "threshold", b"threshold", "value", b"value"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_meets_target", b"_meets_target", "_meets_threshold", b"_meets_threshold", "_target", b"_target", "_threshold", b"_threshold", "_value", b"_value", "detail_json", b"detail_json", "error_count", b"error_count", "failed_count", b"failed_count", "meets_target", b"meets_target", "meets_threshold", b"meets_threshold", "metric", b"metric", "own_error_count", b"own_error_count", "passed_count", b"passed_count", "rule", b"rule", "scored_count", b"scored_count", "skipped_count", b"skipped_count", "target", b"target", "threshold", b"threshold", "unanswered_count", b"unanswered_count", "value", b"value", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_meets_target", b"_meets_target", "_meets_threshold", b"_meets_threshold", "_target", b"_target", "_threshold", b"_threshold", "_value", b"_value", "decides_rows", b"decides_rows", "detail_json", b"detail_json", "error_count", b"error_count", "failed_count", b"failed_count", "is_optional", b"is_optional", "meets_target", b"meets_target", "meets_threshold", b"meets_threshold", "metric", b"metric", "missing_reason", b"missing_reason", "own_error_count", b"own_error_count", "passed_count", b"passed_count", "rule", b"rule", "scored_count", b"scored_count", "skipped_count", b"skipped_count", "target", b"target", "threshold", b"threshold", "unanswered_count", b"unanswered_count", "value", b"value", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__meets_target: _TypeAlias = _typing.Literal["meets_target"]  # noqa: Y015
     _WhichOneofArgType__meets_target: _TypeAlias = _typing.Literal["_meets_target", b"_meets_target"]  # noqa: Y015

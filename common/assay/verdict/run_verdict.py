@@ -6,7 +6,8 @@
     NO_CRITERIA  something was computed, and nothing decides
     NO_DATA      nothing was computed
 
-The criteria are the spec's gates; without gates, the thresholds of the metrics.
+The criteria are the spec's gates; without gates, the thresholds of the metrics. A threshold that was computed on no
+row leaves the run incomplete, unless its metric is optional: what was asked for and never measured is no evidence.
 """
 
 from __future__ import annotations
@@ -28,6 +29,12 @@ if TYPE_CHECKING:
 
 _SIGNS = {"at_least": ">=", "more_than": ">", "at_most": "<="}
 _MISSED_SIGNS = {"at_least": "<", "more_than": "<=", "at_most": ">"}
+_REASONS = {
+    "no_reference": "no references",
+    "judge_not_configured": "no judge",
+    "no_assertions": "no case has checks",
+    "agent_error": "the agent failed",
+}
 _NO_CRITERIA = "no gate and no threshold decides: add `gates` to the spec, e.g. gates: ['pass_rate >= 0.85']"
 
 
@@ -70,27 +77,32 @@ def run_verdict(summary: RunSummary) -> RunVerdict:
         if one.outcome == "fail"
     ]
     gaps = list(dict.fromkeys(_gaps(summary)))
-    notes = tuple(_notes(summary, criteria))
+    notes = tuple(dict.fromkeys(_notes(summary, criteria)))
     if failed and not summary.partial:
         failed += [gap] if (gap := agent_error_gap(summary)) else []
         failed += _unmade(summary)
+        notes += tuple(_uncomputed(summary, criteria))
         return RunVerdict(VerdictStatus.FAIL, tuple(failed), notes)
     if gaps:
-        return RunVerdict(VerdictStatus.INCOMPLETE, tuple(gaps), notes)
-    if held := [one for one in criteria if one.outcome is GateOutcome.PASS]:
-        return RunVerdict(VerdictStatus.PASS, (_held(len(held), "gate" if summary.gates else "threshold"),), notes)
+        return RunVerdict(VerdictStatus.INCOMPLETE, tuple(gaps), tuple(note for note in notes if note not in gaps))
     if all(metric.value is None for metric in summary.metrics):
-        return RunVerdict(VerdictStatus.NO_DATA, ("no metric was computed on any row",), notes)
+        return RunVerdict(VerdictStatus.NO_DATA, (_no_data(summary),), notes)
+    if unmeasured := _unmeasured(summary, criteria) or _undecided(summary):
+        return RunVerdict(VerdictStatus.INCOMPLETE, (unmeasured,), notes)
     if criteria:
-        return RunVerdict(VerdictStatus.INCOMPLETE, ("no metric with a threshold was computed on any row",), notes)
+        return RunVerdict(VerdictStatus.PASS, (_held(len(criteria), "gate" if summary.gates else "threshold"),), notes)
     return RunVerdict(VerdictStatus.NO_CRITERIA, (_NO_CRITERIA,), notes)
 
 
 def criteria_of(summary: RunSummary) -> Sequence[GateResult]:
-    """Return what decides: the gates; without gates, the threshold of each metric that has one, as a gate."""
+    """Return what decides: the gates; without gates, the threshold of each metric that has one, as a gate.
+
+    The threshold of an optional metric decides only where it could be computed.
+    """
     if summary.gates:
         return summary.gates
-    return [_of_threshold(metric, summary) for metric in summary.metrics if _decides(metric)]
+    found = [(metric, _of_threshold(metric, summary)) for metric in summary.metrics if _decides(metric)]
+    return [one for metric, one in found if not (metric.is_optional and one.outcome is GateOutcome.INCOMPLETE)]
 
 
 def missed_thresholds(summary: RunSummary) -> list[str]:
@@ -171,10 +183,60 @@ def _of_threshold(metric: MetricSummary, summary: RunSummary) -> GateResult:
     expression = threshold_expression(metric)
     gap = survivors_gap(metric, summary) or metric_error_gap(metric, summary)
     if gap or metric.value is None:
-        reason = gap or f"{metric.metric} was computed on no row"
+        reason = gap or uncomputed_text(metric)
         return GateResult(expression, GateOutcome.INCOMPLETE, reason=reason)
     outcome = GateOutcome.PASS if metric.meets_threshold else GateOutcome.FAIL
     return GateResult(expression, outcome, metric.value, meets_target=metric.meets_target, note=survivors_note(metric))
+
+
+def uncomputed_text(metric: MetricSummary) -> str:
+    """Return that a metric has no value, and why, e.g. "exact_match was computed on no row (no references)"."""
+    return f"{metric.metric} was computed on no row{_because(metric)}"
+
+
+def _because(metric: MetricSummary) -> str:
+    reason = _missing_reason(metric)
+    return f" ({reason})" if reason else ""
+
+
+def _missing_reason(metric: MetricSummary) -> str:
+    return _REASONS.get(metric.missing_reason, metric.missing_reason.replace("_", " "))
+
+
+def _no_data(summary: RunSummary) -> str:
+    """Return that nothing was computed, and why where the rows say it."""
+    return f"no metric was computed on any row: {_named(summary.metrics)}" if summary.metrics else "there is no metric"
+
+
+def _named(metrics: Sequence[MetricSummary]) -> str:
+    """Return metrics with why they have no value, those with the same reason together."""
+    by_reason: dict[str, list[str]] = {}
+    for metric in metrics:
+        by_reason.setdefault(_because(metric), []).append(metric.metric)
+    return ", ".join(f"{', '.join(names)}{because}" for because, names in by_reason.items())
+
+
+def _unmeasured(summary: RunSummary, criteria: Sequence[GateResult]) -> str:
+    """Return which thresholds decide and were computed on no row, or the empty string."""
+    if summary.gates:
+        return ""
+    missing = [
+        metric for metric in summary.metrics if _decides(metric) and metric.value is None and not metric.is_optional
+    ]
+    if not missing:
+        return ""
+    if len(criteria) == 1:
+        return f"the only threshold could not be computed: {_named(missing)}"
+    return f"{len(missing)} of {len(criteria)} thresholds could not be computed: {_named(missing)}"
+
+
+def _undecided(summary: RunSummary) -> str:
+    """Return that metrics which decide rows have decided none, or the empty string."""
+    deciding = [metric for metric in summary.metrics if metric.decides_rows and not metric.is_optional]
+    if not deciding or summary.decided or not summary.row_count:
+        return ""
+    lacking = [metric for metric in summary.metrics if metric.value is None or metric.n_own_error]
+    return f"no row was decided: {_named(lacking or deciding)}"
 
 
 def _gaps(summary: RunSummary) -> Iterator[str]:
@@ -186,9 +248,13 @@ def _gaps(summary: RunSummary) -> Iterator[str]:
     for gate in summary.gates:
         if gate.outcome is GateOutcome.INCOMPLETE:
             yield f"{gate.expression} could not be computed: {gate.reason}"
-    for metric in () if summary.gates else filter(_decides, summary.metrics):
-        if gap := metric_error_gap(metric, summary):
+    said = [gate.reason for gate in summary.gates]
+    for metric in summary.metrics:
+        gap = "" if metric.is_optional else metric_error_gap(metric, summary)
+        if gap and gap not in said:
             yield gap
+    if canaries := failed_canaries(summary):
+        yield canaries
     if summary.left_out:
         yield f"{_counted(summary.left_out, 'wrong record')} of the dataset left out"
     yield from _unmade(summary)
@@ -208,6 +274,21 @@ def _unmade(summary: RunSummary) -> Iterator[str]:
             yield not_made(metric.detail.get("unmade", {}), total) or f"{count:,} of {total:,} checks are not made"
 
 
+def _uncomputed(summary: RunSummary, criteria: Sequence[GateResult]) -> Iterator[str]:
+    """Yield the thresholds that decide and could not be computed."""
+    for one in criteria:
+        if one.outcome is GateOutcome.INCOMPLETE and not summary.gates:
+            yield f"threshold not computed: {one.expression}: {one.reason}"
+
+
+def failed_canaries(summary: RunSummary) -> str:
+    """Return that the judge failed on answers whose worth is known, unless the spec accepts that, or ""."""
+    canaries = summary.judging.canaries if summary.judging is not None else None
+    if canaries is None or canaries.is_accepted or not canaries.is_untrusted:
+        return ""
+    return canaries.sentence
+
+
 def _notes(summary: RunSummary, criteria: Sequence[GateResult]) -> Iterator[str]:
     if summary.stopped_early is not None:
         yield stopped_sentence(summary.stopped_early)
@@ -216,12 +297,14 @@ def _notes(summary: RunSummary, criteria: Sequence[GateResult]) -> Iterator[str]
     for one in criteria:
         if one.note:
             yield f"{one.expression}: {one.note}"
-        if one.outcome is GateOutcome.INCOMPLETE and not summary.gates:
-            yield f"threshold not computed: {one.expression}: {one.reason}"
-    criterion_names = {one.expression.split()[0].split(".")[0] for one in criteria}
     for metric in summary.metrics:
-        if metric.metric not in criterion_names and (gap := metric_error_gap(metric, summary)):
-            yield f"{gap} (not gated)"
+        if metric.is_optional and metric.value is None:
+            reason = _missing_reason(metric)
+            yield f"{metric.metric} not computed{f': {reason}' if reason else ''}"
+        elif metric.is_optional and (gap := metric_error_gap(metric, summary)):
+            yield f"{gap} (optional)"
+    if summary.judging is not None and summary.judging.canaries is not None and summary.judging.canaries.warning:
+        yield summary.judging.canaries.warning
     for missed in missed_thresholds(summary):
         yield f"threshold missed (not gated): {missed}"
 

@@ -99,22 +99,28 @@ async def test_a_judge_that_likes_everything_is_not_trusted(set_up: SetUp, case_
     assert run.summary.pass_rate == 1.0
     assert found.false_passes == (3, 4)  # the empty one is decided by a rule
     assert found.is_untrusted
-    assert found.sentence.startswith("do not trust these verdicts: 3 of 4 answers that must fail passed")
+    assert found.sentence.startswith("do not trust these verdicts: the judge passed 3 of 4 planted wrong answers")
+    assert run.summary.overall_status == "INCOMPLETE"
+    accepted, _ = await stage.done(
+        stage.settings(judge=stage.who(canary_rate=0.5, accepts_canaries=True)), [case_of(n) for n in range(10, 20)]
+    )
+    assert accepted.summary is not None
+    assert accepted.summary.overall_status == "PASS"
 
 
-async def test_small_runs_and_a_rate_of_0_have_none(set_up: SetUp, case_of: CaseOf) -> None:
-    """By default one in twenty; none means none."""
+async def test_small_runs_have_a_handful_and_a_rate_of_0_none(set_up: SetUp, case_of: CaseOf) -> None:
+    """By default one in twenty, and at least five; none means none."""
     stage = set_up(honest)
     counts = []
     async with stage.judge(), stage.orchestrator() as client:
-        for judge, cases in ((stage.who(), 19), (stage.who(canary_rate=0.0), 25), (stage.who(), 20)):
+        for judge, cases in ((stage.who(), 3), (stage.who(canary_rate=0.0), 5), (stage.who(), 19)):
             settings = stage.settings(judge=judge)
             run = await stage.create(client, settings, [case_of(n) for n in range(100, 100 + cases)])
             summary = (await stage.follow(client, run)).summary
             assert summary is not None
             assert summary.judging is not None
             counts.append(summary.judging.canaries and summary.judging.canaries.count)
-    assert counts == [None, None, 1]
+    assert counts == [3, None, 5]
 
 
 async def test_canaries_are_not_paid_for_twice_after_a_kill(set_up: SetUp, case_of: CaseOf) -> None:

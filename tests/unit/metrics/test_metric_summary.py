@@ -171,8 +171,8 @@ def test_pass_rate_leaves_undecided_rows_out(summary_of: Summarise, row: Callabl
 @pytest.mark.parametrize(
     ("answers", "status", "failed", "skipped"),
     [
-        (["a", "a"], "PASS", [], ["mrr", "latency"]),
-        (["a", "b"], "FAIL", ["exact_match"], ["mrr", "latency"]),
+        (["a", "a"], "PASS", [], ["tokens", "latency"]),
+        (["a", "b"], "FAIL", ["exact_match"], ["tokens", "latency"]),
     ],
 )
 def test_overall_status_is_decided_by_computed_metrics(
@@ -183,8 +183,8 @@ def test_overall_status_is_decided_by_computed_metrics(
     failed: list[str],
     skipped: list[str],
 ) -> None:
-    """Metrics without a value are listed and never decide."""
-    summary = summary_of([row(answer, ["a"]) for answer in answers], ["mrr", "exact_match", "latency"])
+    """Metrics without a value and without a threshold are listed, and do not decide."""
+    summary = summary_of([row(answer, ["a"]) for answer in answers], ["tokens", "exact_match", "latency"])
     assert (summary.overall_status, summary.failed_criteria, summary.skipped_criteria) == (status, failed, skipped)
 
 

@@ -56,6 +56,8 @@ class _Memory:
 
 
 class _SdkAgent:
+    asks_with_text = True
+
     def __init__(self, agent: Agent[Any], options: Mapping[str, Any]) -> None:
         self._agent = agent
         self._context = options.get("context")

@@ -54,6 +54,8 @@ def connect(found: object, options: Mapping[str, Any]) -> Callable[[AgentRequest
 
 
 class _PydanticAgent:
+    asks_with_text = True
+
     def __init__(self, agent: AbstractAgent[Any, Any], options: Mapping[str, Any]) -> None:
         self._agent = agent
         self._deps = options.get("deps")

@@ -48,6 +48,7 @@ class TracedCaller:
         from assay.agent_host.traces.span_file import SpanFile
 
         self._caller = caller
+        self.asks_with_text = getattr(caller, "asks_with_text", False)
         self._file = source if isinstance(source, SpanFile) else None
         self._traces = source.traces if isinstance(source, SpanFile) else source
         self._wait_s = wait_s

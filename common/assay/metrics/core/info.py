@@ -96,6 +96,8 @@ class MetricInfo:
         rule: How value and threshold compare: "at_least", "more_than" or "at_most".
         unit: Unit of the value: "s", "tokens", "USD", "%" for a share in [0, 1], or empty for a plain number.
         example: Parameters of an example, among them all that are required.
+        decides: Whether it gives rows a verdict: "always", with a "threshold", or "never".
+        needs: The field of cases without which no row has a value, as `UNFED` names them; empty where it needs none.
         stats: Numbers of its aggregate's detail that a gate may compare; "precision.rouge1" is one inside another,
             and names of seconds stand without their "_s".
     """
@@ -109,6 +111,8 @@ class MetricInfo:
     rule: str = "at_least"
     unit: str = ""
     example: Mapping[str, Any] = field(default_factory=dict)
+    decides: str = "threshold"
+    needs: str = ""
     stats: tuple[str, ...] = ()
 
     @property

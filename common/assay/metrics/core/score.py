@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import field
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from assay.metrics.core.embedding import EmbeddingSettings
@@ -14,7 +14,7 @@ from assay.statistics.thresholds import holds
 from assay.text.equality import is_blank
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Container, Mapping, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
@@ -138,6 +138,8 @@ class Metric(Protocol):
     `inputs`, the names of other metrics of the run whose scores it reads; `embeds_references`, False where
     only the answer's vector is needed; `keeps_vector`, True where the aggregate is computed from vectors;
     `of_conversation`, True where a conversation is scored as a whole although the metric reads what turns expect;
+    `expects_itself`, True where it says itself what `info.needs` names; `lacks(missing)`, whether it has no value
+    without the scores of these metrics, where `inputs` may be missing;
     `rubric`, under which name it finds the verdict that it needs; `explain(row, score)`, the sentence on a row that
     fails, with what was expected and what came; `work(row)`, how much work a row is at most where
     that is more than reading its texts once (see `row_work`). One that makes the checks of cases says of each case what
@@ -198,6 +200,21 @@ def not_computed(metric: str, reason: str, *, decides: bool, **detail: Any) -> S
     """
     marks = {} if decides else {"advisory": True}
     return Score(metric, ScoreStatus.ERROR, reason=reason, detail={**detail, **marks})
+
+
+def made_advisory(scores: Sequence[Score], optional: Container[str]) -> tuple[Score, ...]:
+    """Return scores of which those of optional metrics that failed leave the row to the other metrics.
+
+    Args:
+        scores: The scores of a row.
+        optional: Names of the metrics that the run may end without.
+    """
+    return tuple(
+        replace(score, detail={**score.detail, "advisory": True})
+        if score.metric in optional and score.status is ScoreStatus.ERROR and score.passed is None
+        else score
+        for score in scores
+    )
 
 
 def judged(metric: Metric, rubric: str, row: Row, *, decides: bool) -> JudgeEvidence | Score:

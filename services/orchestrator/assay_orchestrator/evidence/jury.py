@@ -6,6 +6,7 @@ import asyncio
 import itertools
 from typing import TYPE_CHECKING
 
+from assay.judging.rubric_file import read_rubric
 from assay.metrics.core.score import JudgeEvidence
 from assay_orchestrator.evidence.judge_client import JudgeStatus, RunJudge
 from assay_orchestrator.evidence.recorded_judge import RecordedJudge
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 _QUALITY = "quality"
 _ANSWER = "answer"
+_HIGHEST = {_QUALITY: 5.0, _ANSWER: 1.0}
 _LEAST_S, _MOST_S = 1.0, 300.0
 
 
@@ -94,6 +96,12 @@ class RunJury:
                 await asyncio.gather(*asked)
                 self._is_refused = self._status.stops
         return self._is_refused
+
+    def highest_score(self, rubric: str) -> float | None:
+        """Return the highest score of a rubric; None of one that only the judge service knows."""
+        if rubric != _QUALITY and self._judge.rubric_yaml:
+            return read_rubric(self._judge.rubric_yaml).maximum
+        return _HIGHEST.get(rubric if rubric == _QUALITY else self._judge.rubric or _ANSWER)
 
     async def order(self, wanted: Iterable[tuple[JudgedRow, AgentResponse, Sequence[str]]]) -> None:
         """Order all that a row needs.

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
-from assay.judging.canaries import DETAIL, choose_canaries
+from assay.judging.canaries import DETAIL, canary_share, choose_canaries
 from assay.metrics.core.score import JURY, Row, usable_references
 from assay.metrics.jury.jury_scores import score_by_jury
 from assay.model.agent_response import AgentResponse
@@ -36,9 +36,12 @@ class CanaryRows:
         metrics: The run's metrics.
         cases: The shard's cases, in dataset order.
         first: The place of the first of them in the dataset.
+        case_count: Cases in the dataset.
     """
 
-    def __init__(self, judge: RunJury, metrics: Sequence[Metric], cases: Sequence[Case], first: int) -> None:
+    def __init__(
+        self, judge: RunJury, metrics: Sequence[Metric], cases: Sequence[Case], *, first: int, case_count: int
+    ) -> None:
         self._judge = judge
         self._metrics = metrics
         references = [next(iter(usable_references(case)), "") for case in cases]
@@ -47,7 +50,8 @@ class CanaryRows:
             rubric: choose_canaries(
                 references if judge.goes_by_references(rubric) else [""] * len(cases),
                 first=first,
-                rate=judge.canary_rate,
+                rate=canary_share(case_count, judge.canary_rate),
+                highest=judge.highest_score(rubric),
             )
             for rubric in rubrics
         }

@@ -38,6 +38,7 @@ class RunContext:
         agent: How to ask.
         metrics: In report order.
         scorer: Computes them on a row.
+        optional: Names of the metrics that the run may end without: their failure leaves a row to the others.
         embedders: A client for each kind of vectors that the metrics need; empty where none needs any, or where only
             checks of cases may need some and there is no embedder.
         judge: The judge or jury; None where there is none, or no metric needs it.
@@ -66,6 +67,7 @@ class RunContext:
     scorer: RowScorer
     embedders: Mapping[EmbeddingSettings, EmbeddingClient]
     judge: RunJury | None = None
+    optional: frozenset[str] = frozenset()
     pausing: asyncio.Event = field(default_factory=asyncio.Event)
     max_attempts: int = 3
     turns: Turns = field(default_factory=Turns)

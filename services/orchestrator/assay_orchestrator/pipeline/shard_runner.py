@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from assay.errors import AssayError
 from assay.metrics.core.row_verdict import row_reason, row_verdict
-from assay.metrics.core.score import EmbeddingEvidence, JudgeEvidence, Metric, keeps_vector
+from assay.metrics.core.score import EmbeddingEvidence, JudgeEvidence, Metric, keeps_vector, made_advisory
 from assay.model.agent_response import AgentErrorKind, AgentRequest, AgentResponse, AgentStatus, error_response
 from assay.model.case_limits import MAX_BYTES_PER_CHAR
 from assay.model.response_limits import MAX_ANSWER_BYTES
@@ -184,7 +184,9 @@ class ShardRunner:
         )
         if context.judge is not None:
             decoded = await asyncio.to_thread(lambda: [datasets.stored_case(*each).case for each in cases])
-            self._canaries = CanaryRows(context.judge, context.metrics, decoded, first)
+            self._canaries = CanaryRows(
+                context.judge, context.metrics, decoded, first=first, case_count=context.case_count
+            )
         return self._works(cases, finished, stored, earlier, scored_before)
 
     def _works(
@@ -405,7 +407,7 @@ class ShardRunner:
         turn_score = self._context.turn_score_of(work.case)
         row = scored_row(work.case, answers, turns, evidence, turn_score, outcomes)
         await self._context.turns.take()
-        scores = await self._context.scorer.score(row)
+        scores = made_advisory(await self._context.scorer.score(row), self._context.optional)
         # For watchers that take answers; conversations, which have more than that, are read from the store for them.
         shown = _shown(work.case, row.response) if len(work.case.turns) == 1 else {}
         return CaseResult(

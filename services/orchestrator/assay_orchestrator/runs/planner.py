@@ -130,6 +130,7 @@ class Planner:
             scorer=RowScorer(self._scorers, run.run_id, wanted.metrics, metrics),
             embedders=self._embedders(wanted, embeddings, scope),
             judge=self._run_judge(run, access.team, pausing, scope, pause_count, budget),
+            optional=frozenset(metric.name for metric in wanted.metrics if metric.is_optional),
             functions=function_metrics(host, metrics) if host is not None else None,
             stop_look=StopLook(run.run_id, wanted) if wanted.stopping is not None else None,
             team=wanted.team or LOCAL.team,

@@ -34,6 +34,6 @@ def summary_to_json(summary: RunSummary) -> dict[str, Any]:
 def summary_from_json(data: dict[str, Any]) -> RunSummary:
     """Return the summary that `summary_to_json` wrote; one of an older version gets the verdict of this version."""
     summary = SUMMARY.from_json(data)
-    if "agent_errors" in data:
+    if "agent_errors" in data and all("missing_reason" in metric for metric in data["metrics"]):
         return summary
     return dataclasses.replace(summary, overall_status=run_verdict(summary).status.value)

@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Any
 from assay.model.run import GateOutcome, GateResult
 from assay.records import dataclass
 from assay.verdict.gates import LABEL, decide, meets_target, read_gate
-from assay.verdict.run_verdict import metric_error_gap, percent, survivors_gap, survivors_note, too_many
+from assay.verdict.run_verdict import (
+    metric_error_gap,
+    percent,
+    survivors_gap,
+    survivors_note,
+    too_many,
+    uncomputed_text,
+)
 from assay_orchestrator.summary.groups import MAX_GROUPS
 
 if TYPE_CHECKING:
@@ -117,7 +124,7 @@ def _of_metric(gate: Gate, summary: RunSummary) -> tuple[float | None, str]:
     value = metric.value if gate.stat == "value" else _entry(metric.detail, gate.stat)
     if value is not None:
         return value, ""
-    return None, f"{gate.name} was computed on no row" if metric.value is None else f"{gate.name} has no {gate.stat}"
+    return None, uncomputed_text(metric) if metric.value is None else f"{gate.name} has no {gate.stat}"
 
 
 def _of_label(metric: MetricSummary, label: str) -> tuple[float | None, str]:

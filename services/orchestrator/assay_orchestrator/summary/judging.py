@@ -10,6 +10,7 @@ from assay.metrics.core.score import JURY
 from assay.metrics.core.turn_scores import turn_details
 from assay.metrics.jury.jury_agreement import AgreementFold
 from assay.model.run import JudgingSummary, JurorSummary
+from assay.model.run_settings import CANARY_LIMIT
 from assay.statistics.exact_sum import ExactSum
 
 if TYPE_CHECKING:
@@ -46,16 +47,21 @@ class _Juror:
 
 
 class JudgingFold:
-    """Counts verdicts and adds up what they took; the order of rows does not matter."""
+    """Counts verdicts and adds up what they took; the order of rows does not matter.
 
-    def __init__(self) -> None:
+    Args:
+        canary_limit: Largest rate of wrong verdicts on canaries, from 0 to 1.
+        accepts_canaries: Whether the spec accepts failed canaries.
+    """
+
+    def __init__(self, canary_limit: float = CANARY_LIMIT, *, accepts_canaries: bool = False) -> None:
         names = ("verdicts", "asked", "cached", "by_rule", "failed", "unpriced", "batched", "recorded")
         self._counts = dict.fromkeys(names, 0)
         self._tokens = {"input_tokens": 0, "output_tokens": 0}
         self._money = {"cost_usd": ExactSum(), "saved_usd": ExactSum()}
         self._fingerprints: set[str] = set()
         self._flags: Counter[str] = Counter()
-        self._canaries = CanaryFold()
+        self._canaries = CanaryFold(canary_limit, accepts_canaries)
         self._jurors: dict[int, _Juror] = {}
         self._agreement: dict[str, AgreementFold] = {}
 

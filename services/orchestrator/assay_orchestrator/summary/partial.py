@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from assay.metrics import build_metric
 from assay.records import dataclass
 from assay_orchestrator.store import attempts, results
+from assay_orchestrator.summary.rules import SummaryRules
 from assay_orchestrator.summary.run_summary import summarise, with_verdict
 from assay_orchestrator.summary.stopped_early import stopped_early
 
@@ -30,15 +31,8 @@ _MOST_SHARE = 0.1
 def fold(connection: sa.Connection, run: Run) -> RunSummary:
     """Return the summary over the stored rows of a run."""
     metrics = [build_metric(metric) for metric in run.settings.metrics]
-    settings = run.settings
-    summary = summarise(
-        results.read_all(connection, run.run_id),
-        metrics,
-        settings.gates,
-        max_agent_errors=settings.max_agent_errors,
-        max_metric_errors=settings.max_metric_errors,
-        left_out=settings.dataset.left_out_count if settings.dataset is not None else 0,
-    )
+    rows = results.read_all(connection, run.run_id)
+    summary = summarise(rows, metrics, run.settings.gates, rules=SummaryRules.of(run.settings))
     asked_again, scored_again = attempts.count_repeated(connection, run.run_id)
     return dataclasses.replace(
         summary,
