@@ -71,9 +71,9 @@ def test_undecided_rows_are_not_called_failing(shared_cli: Cli) -> None:
     """Rows without a verdict are listed with those that failed, and counted apart."""
     write(shared_cli, [RUBRIC], [SIMILAR, RUBRIC], [{"type": "contains", "value": "nowhere to be found"}])
     done = shared_cli.run("run", "assay.yaml", status=1)
-    assert "1 failing and 2 undecided rows:" in done.stdout.splitlines()
+    assert "1 failing row and 2 undecided rows:" in done.stdout.splitlines()
     shown = shared_cli.run("runs", "show", "latest", "--failed").stdout
-    assert shown.splitlines()[-1] == "1 failing and 2 undecided rows"
+    assert shown.splitlines()[-1] == "1 failing row and 2 undecided rows"
 
 
 def test_a_gate_that_undecided_rows_cannot_save_fails(shared_cli: Cli) -> None:

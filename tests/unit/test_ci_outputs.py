@@ -76,6 +76,15 @@ def test_annotations_name_gates_first_at_their_line(tmp_path: Path) -> None:
     assert lines[1][1] == "similarity 0.51 < 0.75\nquestion: What is it?\nanswer: It is that."
 
 
+def test_an_annotation_of_long_texts_names_the_command_that_shows_them(tmp_path: Path) -> None:
+    """An annotation is a line of the log: each text is cut, and the last part says where the whole is."""
+    long = {"question": "q " * 500, "answer": "a " * 500, "reason": "contains: " + "r " * 500}
+    found = document([failed("a case", 0.5) | long], **MISSED)
+    reason, question, answer, whole = annotated(tmp_path, found, {})[1][1].split("\n")
+    assert all(len(text) <= 210 and text.endswith("…") for text in (reason, question, answer))
+    assert whole == f"whole: assay runs show {found['run']['run_id']} --case 'a case'"
+
+
 def test_a_run_without_a_missed_gate_says_why_it_did_not_pass(tmp_path: Path) -> None:
     """Too many errors of the agent break no gate: the reasons of the verdict are the annotation."""
     found = document([row()], overall_status="INCOMPLETE", exit_status=3, reasons=["8 of 9 agent calls failed"])

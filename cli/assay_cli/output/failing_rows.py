@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 
 from assay.model.agent_response import AgentStatus
 from assay.reports.judging_text import judge_reasons
+from assay.reports.metric_text import count_text
 from assay.text.unsafe_text import shorten
 from assay_cli.command_again import pasted
 from assay_cli.output.row_text import error_text, function_reasons, row_lines, row_name, traceback_lines
+from assay_cli.output.terminal import REASON_CHARS, WIDE, whole_text_hint
 
 if TYPE_CHECKING:
     from assay.model.run import CaseResult, Run
@@ -17,7 +19,6 @@ if TYPE_CHECKING:
 _MOST_ENTRIES = 10
 _MOST_GROUPS = 1_000
 _COMPARED_CHARS = 200
-_REASON_CHARS = 200  # of a judge's reasons on a terminal, where they wrap
 
 
 def is_failing(row: CaseResult) -> bool:
@@ -50,17 +51,16 @@ class FailingCounts:
             self.failed += 1
 
     def __str__(self) -> str:
-        counts = ((self.failed, "failing"), (self.undecided, "undecided"))
-        said = " and ".join(f"{count:,} {what}" for count, what in counts if count)
-        return f"{said} row{'' if self.total == 1 else 's'}"
+        counts = ((self.failed, "failing row"), (self.undecided, "undecided row"))
+        return " and ".join(count_text(count, what) for count, what in counts if count)
 
 
-def failing_entry(run: Run, row: CaseResult, width: int | None) -> list[str]:
+def failing_entry(run: Run, row: CaseResult, width: int) -> list[str]:
     """Return the lines of one failing row."""
     name = row_name(run, row, width)
-    lines = [f"  {name}: {shorten(row.reason or 'failed', None if width is None else width - len(name) - 4)}"]
-    lines += [f"    {line}" for line in row_lines(row, None if width is None else width - 4)]
-    room = None if width is None else max(_REASON_CHARS, width - 4)
+    lines = [f"  {name}: {shorten(row.reason or 'failed', width - len(name) - 4)}"]
+    lines += [f"    {line}" for line in row_lines(row, width - 4)]
+    room = max(REASON_CHARS, width - 4)
     # What the reason of the row says already is not said again.
     reasons = [said for said in (*judge_reasons(row), *function_reasons(row)) if _said(said) not in row.reason]
     return [*lines, *(f"    {shorten(reason, room)}" for reason in reasons)]
@@ -79,18 +79,17 @@ class ErrorGroup:
     count: int = 0
     names: list[str] = field(default_factory=list)
 
-    def lines(self, run: Run, width: int | None, *, with_traceback: bool) -> list[str]:
+    def lines(self, run: Run, width: int, *, with_traceback: bool) -> list[str]:
         """Return the entry of the group."""
         if self.count == 1:
             lines = failing_entry(run, self.first, width)
         else:
             start, end = f"  {self.count:,} x ", f" (first: {row_name(run, self.first, width)})"
-            room = None if width is None else width - len(start) - len(end)
-            lines = [f"{start}{shorten(error_text(self.first), room)}{end}"]
-            lines += [f"    {line}" for line in row_lines(self.first, None if width is None else width - 4)]
+            lines = [f"{start}{shorten(error_text(self.first), width - len(start) - len(end))}{end}"]
+            lines += [f"    {line}" for line in row_lines(self.first, width - 4)]
             if self.names:
                 lines.append(f"    rows: {', '.join(self.names)}")
-        return lines + [f"    {line}".rstrip() for line in traceback_lines(self.first) if with_traceback]
+        return lines + [f"    {line}".rstrip() for line in traceback_lines(self.first, width - 4) if with_traceback]
 
 
 class ErrorGroups:
@@ -112,7 +111,7 @@ class ErrorGroups:
         group = self._found.setdefault(row.reason, ErrorGroup(row))
         group.count += 1
         if self._with_names:
-            group.names.append(row_name(self._run, row, None))
+            group.names.append(row_name(self._run, row, WIDE))
 
     def largest_first(self) -> list[ErrorGroup]:
         """Return the groups, those with most rows first."""
@@ -123,10 +122,10 @@ class FailingRows:
     """The failing rows of the summary: errors first, then answers that failed, ten entries in all.
 
     Args:
-        width: Columns of the terminal; None where nothing is cut.
+        width: Characters that a line has at most.
     """
 
-    def __init__(self, run: Run, width: int | None) -> None:
+    def __init__(self, run: Run, width: int) -> None:
         self._run = run
         self._width = width
         self._errors = ErrorGroups(run)
@@ -161,10 +160,13 @@ class FailingRows:
         if self._error_count is not None and self._error_count > self._errors_taken:
             lines[0] = f"{self._counts}; errors are grouped among the first {self._errors_taken:,}:"
         traced = next((group for group in groups if traceback_lines(group.first)), None)
-        for group in groups:
-            lines += group.lines(self._run, self._width, with_traceback=group is traced)
-        for row in answers:
-            lines += failing_entry(self._run, row, self._width)
+        entries = [
+            *((group.first, group.lines(self._run, self._width, with_traceback=group is traced)) for group in groups),
+            *((row, failing_entry(self._run, row, self._width)) for row in answers),
+        ]
+        lines += [line for _, entry in entries for line in entry]
+        hints = (whole_text_hint(entry, self._run.run_id, row.case_id) for row, entry in entries)
         if more := self._counts.total - sum(group.count for group in groups) - len(answers):
             lines.append(pasted(f"  ... and {more:,} more: `assay runs show {self._run.run_id} --failed`"))
+        lines += [f"  {hint}" for hint in filter(None, hints)][:1]
         return "\n".join(lines)

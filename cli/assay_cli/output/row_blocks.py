@@ -12,7 +12,7 @@ from assay.reports.judging_text import judge_reasons
 from assay.reports.metric_text import reason_text, seconds_text, units_of, value_text
 from assay.text.unsafe_text import clean, shorten, without_commands
 from assay_cli.output.row_text import row_lines, row_name, traceback_lines
-from assay_cli.output.terminal import cut_width, painter, table
+from assay_cli.output.terminal import REASON_CHARS, cut_width, painter, table, whole_text_hint
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,6 +33,7 @@ class RowBlocks:
         self._out = out
         self._width = cut_width(out)
         self._paint = painter(out)
+        self._is_hinted = False
 
     def write(self, row: CaseResult, number: int) -> None:
         """Write the block of one row.
@@ -43,14 +44,22 @@ class RowBlocks:
         """
         category = f"  {shorten(row.category, 30)}" if row.category else ""
         head = f"[{number}/{self._run.counts.total}] {row_name(self._run, row, self._width)}{category}"
-        inner = None if self._width is None else self._width - 2
-        scores = [cells for cells in score_rows(self._run, row.scores) if cells[2] not in RATINGS]
+        inner = self._width - 2
+        room = max(inner, REASON_CHARS)
+        scores = [
+            (metric, value, shorten(said, room))
+            for metric, value, said in score_rows(self._run, row.scores)
+            if said not in RATINGS
+        ]
         lines = [*row_lines(row, inner), *(table(scores).split("\n") if scores else ())]
-        lines += [shorten(reason, inner) for reason in judge_reasons(row)]
-        lines += traceback_lines(row)
+        lines += [shorten(reason, room) for reason in judge_reasons(row)]
+        lines += traceback_lines(row, inner)
         took = f"latency {_latency(row, row.latency_ms / 1000)}  " if row.latency_ms is not None else ""
-        why = f"  {shorten(row.reason, None)}" if row.reason else ""
+        why = f"  {shorten(row.reason, room)}" if row.reason else ""
         lines.append(f"{took}{self._paint(verdict_word(row))}{why}")
+        if not self._is_hinted and (hint := whole_text_hint([*lines, why], self._run.run_id, row.case_id)):
+            self._is_hinted = True
+            lines.append(hint)
         self._out.write(without_commands("\n".join([head, *(f"  {line}".rstrip() for line in lines), ""])) + "\n")
         self._out.flush()
 

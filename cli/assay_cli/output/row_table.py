@@ -8,7 +8,7 @@ from assay.filters.matching import metric_value
 from assay.filters.row_filter import outcome_of
 from assay.reports.metric_text import seconds_text, units_of, value_text
 from assay.text.unsafe_text import shorten
-from assay_cli.output.terminal import table
+from assay_cli.output.terminal import WIDE, table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,15 +20,15 @@ _CASE_CHARS = 40
 _REASON_CHARS = 60
 
 
-def row_table(run: Run, rows: Sequence[CaseResult], width: int | None) -> str:
+def row_table(run: Run, rows: Sequence[CaseResult], width: int) -> str:
     """Return rows as aligned columns.
 
     Args:
         run: Whose rows they are.
         rows: The rows, at least one.
-        width: Columns of the terminal; None for a file, where nothing is cut.
+        width: Characters of a line; names of cases are whole where a pipe or a wide terminal has room for them.
     """
-    case_chars, reason_chars = (None, None) if width is None else (_CASE_CHARS, _REASON_CHARS)
+    case_chars, reason_chars = (None, WIDE) if width >= WIDE else (_CASE_CHARS, _REASON_CHARS)
     repeats = run.settings.repeats > 1
     units = units_of(run.settings)
     metrics = [metric.name for metric in run.settings.metrics if metric.name != _LATENCY]  # it has a column

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from assay.metrics.core.score import score_from_json
 from assay.metrics.core.turn_scores import TURNS, turn_details
 from assay.model.agent_response import AgentErrorKind, AgentStatus
-from assay.text.unsafe_text import clean, json_text, shorten
+from assay.text.unsafe_text import clean, cut, json_text, shorten
+from assay_cli.output.terminal import WIDE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,13 +20,13 @@ _MOST_REFERENCES = 3
 _NAME_CHARS = 40
 
 
-def row_name(run: Run, row: CaseResult, width: int | None) -> str:
+def row_name(run: Run, row: CaseResult, width: int) -> str:
     """Return the case, and which repeat where there are several; cut where the width is that of a terminal."""
-    name = shorten(row.case_id, None if width is None else _NAME_CHARS)
+    name = shorten(row.case_id, None if width >= WIDE else _NAME_CHARS)
     return f"{name} #{row.repeat_index + 1}" if run.settings.repeats > 1 else name
 
 
-def row_lines(row: CaseResult, width: int | None) -> list[str]:
+def row_lines(row: CaseResult, width: int) -> list[str]:
     """Return what was asked, what came, and what was wanted, each in a line of at most `width` characters.
 
     Of a conversation these are the turns that failed, or its last where none did by itself.
@@ -58,15 +59,12 @@ def turn_scores(row: CaseResult, index: int) -> list[Score]:
     ]
 
 
-def _exchange_lines(
-    question: str, response: AgentResponse | None, references: Sequence[str], width: int | None
-) -> list[str]:
+def _exchange_lines(question: str, response: AgentResponse | None, references: Sequence[str], width: int) -> list[str]:
     found = [("asked:", question)] if question else []
     if response is not None and response.status is not AgentStatus.ERROR:
         found.append(("got:", got_text(response)))
     found += [("want:" if not index else "or:", text) for index, text in enumerate(references[:_MOST_REFERENCES])]
-    room = None if width is None else width - 7
-    lines = [f"{label:<6} {shorten(text, room)}" for label, text in found]
+    lines = [f"{label:<6} {shorten(text, width - 7)}" for label, text in found]
     if (more := len(references) - _MOST_REFERENCES) > 0:
         lines.append(f"       and {more} more references")
     return lines
@@ -84,15 +82,17 @@ def error_text(row: CaseResult) -> str:
     return error.message if error is not None and error.kind is AgentErrorKind.RAISED else row.reason or "failed"
 
 
-def traceback_lines(row: CaseResult) -> list[str]:
+def traceback_lines(row: CaseResult, width: int | None = None) -> list[str]:
     """Return the lines of the traceback of a Python agent's exception, or of a command's log; none without.
 
-    Of a row whose agent did not fail, it is that of the first metric in Python code that raised.
+    Of a row whose agent did not fail, it is that of the first metric in Python code that raised. Code is not cut to the
+    width of a narrow terminal.
     """
     error = row.response.error if row.response is not None else None
     of_metrics = (detail.get("traceback") for score in row.scores for _, detail in turn_details(score.detail))
     found = error.traceback if error is not None else next(filter(None, of_metrics), "")
-    return clean(str(found), keep_lines=True).split("\n") if found else []
+    lines = clean(str(found), keep_lines=True).split("\n") if found else []
+    return lines if width is None else [cut(line, max(width, WIDE)) for line in lines]
 
 
 def function_reasons(row: CaseResult) -> list[str]:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from assay.reports.run_commands import case_command
 from assay.text.screen import LEAST_WIDTH, columns_of
-from assay.text.unsafe_text import clean, without_commands
+from assay.text.unsafe_text import CUT, clean, without_commands
+from assay_cli.command_again import pasted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -15,9 +17,28 @@ if TYPE_CHECKING:
 _COLOURS = {"PASS": "32", "FAIL": "31", "INCOMPLETE": "33", "NO_DATA": "33", "NO_CRITERIA": "33"}
 
 
-def cut_width(out: TextIO) -> int | None:
-    """Return how many columns the terminal behind a stream has; None for a pipe or a file, where nothing is cut."""
-    return max(LEAST_WIDTH, columns_of(out)) if out.isatty() else None
+WIDE = 240
+"""Columns of a pipe or a file: an answer of 200,000 characters is no line of a CI log."""
+REASON_CHARS = 200
+"""Of a reason on a terminal, where it wraps."""
+
+
+def cut_width(out: TextIO) -> int:
+    """Return after how many columns texts on a stream are cut: those of its terminal, 240 for a pipe or a file."""
+    return max(LEAST_WIDTH, columns_of(out)) if out.isatty() else WIDE
+
+
+def whole_text_hint(lines: Sequence[str], run_id: str, case_id: str) -> str:
+    """Return the sentence that says where cut texts of a case are whole; empty where no line of it is cut.
+
+    Args:
+        lines: As they are printed.
+        run_id: The run.
+        case_id: The case, untrusted.
+    """
+    if not any(CUT in line for line in lines):
+        return ""
+    return pasted(f"texts that end in {CUT} are whole in the reports and in `{case_command(run_id, case_id)}`")
 
 
 def forces_colour() -> bool:

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from assay.reports.case_outcomes import Outcome, case_outcomes, gate_outcome, worst_first
+from assay.reports.run_commands import case_command
 from assay.reports.selected_cases import selection_sentence
-from assay.text.unsafe_text import clean, shorten
+from assay.text.unsafe_text import CUT, clean, shorten
 from assay.verdict.gates import actual_text
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ MOST_ANNOTATIONS = 10
 """GitHub shows ten errors of a step."""
 _TITLE_CHARS = 120
 _MESSAGE_CHARS = 500
+_REASON_CHARS, _TEXT_CHARS = 200, 100
 
 
 def annotation_lines(report: Report, environ: Mapping[str, str] = os.environ) -> list[str]:
@@ -72,8 +74,14 @@ def _cases(report: Report, count: int, environ: Mapping[str, str]) -> Iterator[s
         return
     failed = (case for case in case_outcomes(report.rows()) if case.outcome is Outcome.FAILED)
     for case in worst_first(failed, count):
-        message = f"{case.reason}\nquestion: {case.row['question']}\nanswer: {case.row['answer'] or ''}"
-        yield _line(report.head["test_cases_path"], None, f"case {case.row['case_id']}", message, environ)
+        texts = [
+            shorten(case.reason, _REASON_CHARS),
+            f"question: {shorten(case.row['question'], _TEXT_CHARS)}",
+            f"answer: {shorten(case.row['answer'] or '', _TEXT_CHARS)}",
+        ]
+        if any(CUT in text for text in texts):
+            texts.append(f"whole: {case_command(report.head['run']['run_id'], case.row['case_id'])}")
+        yield _line(report.head["test_cases_path"], None, f"case {case.row['case_id']}", "\n".join(texts), environ)
 
 
 def _line_of(spec: str, expression: str) -> int | None:

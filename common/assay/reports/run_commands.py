@@ -6,6 +6,7 @@ import shlex
 from typing import TYPE_CHECKING
 
 from assay.model.run import PauseCause
+from assay.text.unsafe_text import shorten
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,6 +32,11 @@ def resume_command(run: Run, *, retry_errors: bool = False, spec: Path | None = 
     words += ["--spec", str(spec or SPEC)] if run.settings.needs_host and not awaits_verdicts else []
     words += ["--server", server] if server else []
     return shlex.join(words)
+
+
+def case_command(run_id: str, case_id: str) -> str:
+    """Return the command that shows everything about the rows of a case, whose id is untrusted."""
+    return shlex.join(["assay", "runs", "show", run_id, "--case", shorten(case_id, None)])
 
 
 def rescore_command(run: Run, *, spec: Path | None = None) -> str:

@@ -65,6 +65,10 @@ def without_commands(text: str) -> str:
     return _COMMANDS.sub(lambda found: "# #" if found[0] else "| ", text)
 
 
+CUT = "…"
+"""The end of a text that was cut."""
+
+
 def json_text(document: object, *, indent: int | None = None) -> str:
     """Return a document as JSON that a terminal shows as it is: unsafe characters are escaped in it."""
     encoder = _LINE if indent is None else json.JSONEncoder(ensure_ascii=False, allow_nan=False, indent=indent)
@@ -74,4 +78,9 @@ def json_text(document: object, *, indent: int | None = None) -> str:
 def shorten(text: str, width: int | None) -> str:
     """Return a clean single line of at most `width` characters; None for no limit."""
     line = " ".join(clean(text).split())
-    return line if width is None or len(line) <= width else line[: max(width, 1) - 1] + "…"
+    return line if width is None else cut(line, width)
+
+
+def cut(line: str, width: int) -> str:
+    """Return a clean line of at most `width` characters, its blanks as they are."""
+    return line if len(line) <= width else line[: max(width, 1) - 1] + CUT

@@ -245,7 +245,7 @@ def _standing(run: Run) -> str:
 
 
 def _history_table(attempts: Sequence[RowAttempt]) -> str:
-    room = None if cut_width(sys.stdout) is None else 80
+    room = max(80, cut_width(sys.stdout) - 80)
     rows = [("repeat", "attempt", "outcome", "when", "status", "verdict", "reason")]
     for attempt in attempts:
         result = attempt.result

@@ -20,7 +20,7 @@ from assay_cli.output.case_view import case_view
 from assay_cli.output.failing_rows import ErrorGroups, FailingCounts, failing_entry, is_error
 from assay_cli.output.row_table import row_table
 from assay_cli.output.run_documents import attempts_document
-from assay_cli.output.terminal import cut_width
+from assay_cli.output.terminal import cut_width, whole_text_hint
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -115,14 +115,21 @@ async def show_failed(client: Client, run_id: str, selection: RowSelection, *, a
         sys.stdout.write("\n]\n")
         return
     width, errors, counts = cut_width(sys.stdout), ErrorGroups(run, with_names=True), FailingCounts()
+    hint = ""
     async for row in rows:
         counts.take(row)
         if is_error(row):
             errors.take(row)
         else:
-            click.echo(without_commands("\n".join(failing_entry(run, row, width))))
+            lines = failing_entry(run, row, width)
+            hint = hint or whole_text_hint(lines, run_id, row.case_id)
+            click.echo(without_commands("\n".join(lines)))
     for group in errors.largest_first():
-        click.echo(without_commands("\n".join(group.lines(run, width, with_traceback=True))))
+        lines = group.lines(run, width, with_traceback=True)
+        hint = hint or whole_text_hint(lines, run_id, group.first.case_id)
+        click.echo(without_commands("\n".join(lines)))
+    if hint:
+        click.echo(hint)
     meets = " that meets the filter" if selection.wanted != EVERY_ROW else ""
     click.echo(str(counts) if counts.total else f"no row{meets} failed")
 
