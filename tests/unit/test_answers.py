@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from assay.datasets.case_rules import case_problems
 from assay.model import agent_response as answers
 from assay.model.agent_response import (
     AgentError,
@@ -25,9 +26,10 @@ from assay.model.agent_response import (
     response_from_json,
     response_to_json,
 )
+from assay.model.case import Case, Turn
 from assay.model.response_text import TEXT_KEYS
 from assay.v1 import agent_pb2
-from assay.wire.agent import response_from_wire, response_to_wire
+from assay.wire.agent import plain_response, response_from_wire, response_to_wire
 
 LONE = "a\ud800b"
 
@@ -136,6 +138,13 @@ def test_a_scalar_text_is_written_as_text(value: object) -> None:
         ({"latency_ms": float("nan")}, "latency_ms"),
         ({"latency_ms": float("inf")}, "latency_ms"),
         ({"latency_ms": 10**400}, "latency_ms"),
+        ({"latency_ms": -1}, "latency_ms must be at least 0, not -1"),
+        ({"reported_latency_ms": -0.5}, "reported_latency_ms must be at least 0"),
+        ({"time_to_first_token_ms": -1}, "time_to_first_token_ms must be at least 0"),
+        ({"attempts": [{"latency_ms": -1}]}, "attempts[0].latency_ms must be at least 0"),
+        ({"tool_calls": [{"name": "a", "duration_ms": -1}]}, "tool_calls[0].duration_ms must be at least 0"),
+        ({"usage": {"cost_usd": -1}}, "usage.cost_usd must be at least 0"),
+        ({"data_rows": -1}, "data_rows must be a whole number from 0"),
         ({"usage": {"cost_usd": float("nan")}}, "usage.cost_usd"),
         ({"sources": [{"score": float("-inf")}]}, "sources[0].score"),
         ({"output": {"x": float("nan")}}, "output"),
@@ -163,6 +172,15 @@ def test_a_wrong_shape_is_refused_with_its_field(data: object, field: str) -> No
         response_from_json(data)
     assert field in str(caught.value)
     assert len(str(caught.value)) < 300
+
+
+@pytest.mark.parametrize("latency_ms", [-5000.0, float("nan"), float("inf")])
+def test_no_way_around_for_a_wrong_latency(latency_ms: float) -> None:
+    """An answer from a client or in an uploaded case has no short cut past these rules."""
+    message = response_to_wire(AgentResponse(text="t", latency_ms=latency_ms))
+    assert plain_response(message) is None
+    case = Case("a", (Turn("Q", (), (), ()),), recorded=response_from_wire(message))
+    assert [problem.field for problem in case_problems(case)] == ["recorded"]
 
 
 @pytest.mark.parametrize("key", TEXT_KEYS)

@@ -232,6 +232,7 @@ class _Findings:
 def _find_more(found: _Findings, path: Path, overrides: tuple[str, ...], dataset: Path | None) -> None:
     """Take in what is wrong with the dataset and the agent's code of a spec that is wrong itself."""
     from assay.parsing.yaml_nodes import parse_yaml
+    from assay.spec.dataset_keys import lift_dataset_keys
     from assay.spec.overrides import apply_override
 
     try:
@@ -240,6 +241,7 @@ def _find_more(found: _Findings, path: Path, overrides: tuple[str, ...], dataset
         return
     if not isinstance(data, dict):
         return
+    lift_dataset_keys(data, lambda field, message: None)  # which is reported already
     for override in overrides:
         apply_override(data, override, [])
     try:

@@ -185,7 +185,7 @@ def _is_plain(recorded: AgentResponse) -> bool:
         counts += [usage.cache_write_tokens, usage.reasoning_tokens, usage.requests]
         numbers.append(usage.cost_usd)
     return all(count is None or 0 <= count < 2**63 for count in counts) and all(
-        number is None or math.isfinite(number) for number in numbers
+        number is None or 0 <= number < math.inf for number in numbers
     )
 
 

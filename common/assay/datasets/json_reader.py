@@ -119,6 +119,10 @@ def two_lists(first: str, second: str, line: int | None) -> BadFileError:
 
 def no_list(top: Mapping[str, Any], line: int | None) -> BadFileError:
     """Return the error for an object that is neither a case nor holds a list of cases."""
+    from assay.datasets.trace_exports import trace_export  # imported here: it compares names as this module does
+
+    if traces := trace_export(top):
+        return BadFileError(traces, line)
     elsewhere = next((key for key, value in top.items() if is_container_key(key) and isinstance(value, str)), None)
     if elsewhere is not None:
         return BadFileError(

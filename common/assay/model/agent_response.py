@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from assay.model.agent_request import AgentRequest, Message
 from assay.model.response_fields import (
     MalformedAnswerError,
+    as_amount,
     as_count,
     as_items,
     as_mapping,
@@ -260,13 +261,13 @@ def response_from_json(data: object) -> AgentResponse:
         sources=_sources(data.get(keys["sources"]), keys["sources"]) or (),
         retrieved=_sources(data.get(keys["retrieved"]), keys["retrieved"]),
         usage=usage,
-        latency_ms=as_number(data.get("latency_ms"), "latency_ms"),
-        reported_latency_ms=as_number(data.get("reported_latency_ms"), "reported_latency_ms"),
+        latency_ms=as_amount(data.get("latency_ms"), "latency_ms"),
+        reported_latency_ms=as_amount(data.get("reported_latency_ms"), "reported_latency_ms"),
         finish_reason=as_text(data.get("finish_reason"), "finish_reason"),
         model=as_text(data.get("model"), "model"),
         attempts=tuple(_attempt(item, i) for i, item in enumerate(as_items(data.get("attempts"), "attempts"))),
         metadata=json_value(metadata, "metadata"),
-        time_to_first_token_ms=as_number(data.get("time_to_first_token_ms"), "time_to_first_token_ms"),
+        time_to_first_token_ms=as_amount(data.get("time_to_first_token_ms"), "time_to_first_token_ms"),
         cold=data.get("cold") is True,
         thoughts=as_text(data["thoughts"], "thoughts") if has_thoughts else "",
     )
@@ -384,7 +385,7 @@ def _error(value: object) -> AgentError | None:
 def _attempt(value: object, index: int) -> Attempt:
     data = as_mapping(value, f"attempts[{index}]")
     error = _error(data.get("error")) or AgentError(AgentErrorKind.RAISED, "unknown")
-    return Attempt(latency_ms=as_number(data.get("latency_ms"), f"attempts[{index}].latency_ms") or 0.0, error=error)
+    return Attempt(latency_ms=as_amount(data.get("latency_ms"), f"attempts[{index}].latency_ms") or 0.0, error=error)
 
 
 def _tool_calls(value: object, where: str) -> tuple[ToolCall, ...] | None:
@@ -407,7 +408,7 @@ def _tool_call(value: object, where: str) -> ToolCall:
         arguments_json=_json_field(data, "arguments", call.arguments, f"{where}.{call.arguments_key}"),
         result_json=_json_field(data, "result", call.result, f"{where}.result"),
         is_error=call.is_error,
-        duration_ms=as_number(data.get("duration_ms"), f"{where}.duration_ms"),
+        duration_ms=as_amount(data.get("duration_ms"), f"{where}.duration_ms"),
     )
 
 
@@ -462,7 +463,7 @@ def _usage(value: object, where: str) -> Usage | None:
     cost = next((data[key] for key in COST_KEYS if data.get(key) is not None), None)
     if data and not counts and cost is None:
         return None
-    return Usage(**counts, cost_usd=as_number(cost, f"{where}.cost_usd"))
+    return Usage(**counts, cost_usd=as_amount(cost, f"{where}.cost_usd"))
 
 
 def _unread_usage(given: object, usage: Usage | None) -> object:

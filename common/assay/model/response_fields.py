@@ -48,6 +48,14 @@ def as_number(value: object, where: str) -> float | None:
     raise MalformedAnswerError(f"{where} must be a finite number, not {shown(value)}")
 
 
+def as_amount(value: object, where: str) -> float | None:
+    """Return a finite number of at least 0, such as a time or a cost; None where it is absent."""
+    number = as_number(value, where)
+    if number is not None and number < 0:
+        raise MalformedAnswerError(f"{where} must be at least 0, not {shown(value)}")
+    return number
+
+
 def as_count(value: object, where: str, *, below: int = 2**63) -> int | None:
     """Return a whole number from 0 and below `below`, None where it is absent."""
     if value is None:

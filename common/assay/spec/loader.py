@@ -29,6 +29,7 @@ from assay.parsing.percentages import read_share
 from assay.parsing.yaml_nodes import Lines, parse_yaml
 from assay.records import dataclass
 from assay.spec.agents import ADAPTERS, PYTHON_KEYS, check_agent
+from assay.spec.dataset_keys import lift_dataset_keys
 from assay.spec.grpc_options import GRPC_KEYS, read_ca_file
 from assay.spec.judging import JudgeReader, missing_key
 from assay.spec.model import Spec, wants_verdicts
@@ -233,6 +234,7 @@ class SpecReader:
             SpecError: Something is wrong; holds every problem.
         """
         data = self._data
+        lift_dataset_keys(data, self._report)
         preset = self._fill_preset()
         own_name = data.get("name", self._default_name())
         for override in overrides:
@@ -394,6 +396,12 @@ class SpecReader:
         value = self._data.get("dataset")
         if value is None and needed:
             self._report("dataset", "is missing: name the dataset's file")
+        elif isinstance(value, list):
+            self._report(
+                "dataset",
+                f"must be a file name, not a list of {len(value)}: write the cases to a file such as cases.jsonl, or "
+                "pass them to `assay.evaluate` as `dataset`",
+            )
         elif value is not None and (not isinstance(value, str) or not value.strip()):
             self._report("dataset", f"must be a file name, not {value!r}")
         elif value is not None:

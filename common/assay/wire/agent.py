@@ -134,7 +134,7 @@ def plain_response(message: agent_pb2.AgentResponse) -> AgentResponse | None:
     if not _PLAIN_FIELDS.issuperset({field.name for field, _ in message.ListFields()}) or "\0" in message.text:
         return None
     status = STATUSES.from_wire(message.status)
-    if status is AgentStatus.ERROR or not math.isfinite(message.latency_ms):
+    if status is AgentStatus.ERROR or not 0 <= message.latency_ms < math.inf:
         return None
     latency_ms = message.latency_ms if message.HasField("latency_ms") else None
     return AgentResponse(status=status, text=message.text, latency_ms=latency_ms)

@@ -44,6 +44,13 @@ def only(problems: list[str]) -> str:
         ("x.csv", b"PK\x03\x04\x14\x00", "save the sheet as CSV"),
         ("x.json", b"<!DOCTYPE html><p>", "is a web page"),
         ("x.json", b"BZh91AY", "compressed with bzip2"),
+        ("x.xlsx", "question,answer\nQ,A\n", "is no spreadsheet that can be read: save the sheet as CSV (UTF-8)"),
+        ("x.json", '{"resourceSpans": [{"scopeSpans": []}]}', "holds an export of traces (OTLP), which say what"),
+        ("x.jsonl", '{"traceId": "1", "spanId": "2", "name": "agent"}\n', "holds an export of traces (spans)"),
+        ("x.json", '{"data": [{"traceID": "1", "spans": []}]}', "holds an export of traces (spans)"),
+        ("x.csv", "context.span_id,attributes.input.value\n1,Q\n", "holds an export of traces (spans of Phoenix)"),
+        ("x.jsonl", '{"run_type": "llm", "dotted_order": "1", "inputs": {}, "outputs": {}}\n', "(runs of LangSmith)"),
+        ("x.json", '[{"input": "Q", "output": "A", "observations": [], "projectId": "p"}]', "(traces of Langfuse)"),
         ("x.txt", "question,answer\nQ,A\n", "unknown file type: rename it to end with .json, .jsonl"),
         ("x.json", "question: Q", "begins with neither [ nor {"),
         ("x.jsonl", "{\0\0\0", "holds NUL bytes"),
@@ -59,6 +66,14 @@ def test_no_datasets(write: Write, refusal: Refusal, name: str, content: str | b
     problem = only(refusal(write(name, content)))
     assert problem.startswith(f"{name}:")
     assert said in problem
+
+
+def test_cases_may_keep_their_trace(write: Write) -> None:
+    """A record with a question is a case, whatever stands beside it, and `format: plain` reads any as cases."""
+    case = open_dataset(write("x.jsonl", [{"question": "Q", "trace_id": "1", "span_id": "2"}]))
+    assert case.check().case_count == 1
+    spans = write("y.jsonl", [{"input": "Q", "trace_id": "1", "span_id": "2"}])
+    assert open_dataset(spans, format="plain").check().case_count == 1
 
 
 def test_missing_files_and_folders(write: Write, refusal: Refusal, tmp_path: Path) -> None:

@@ -183,8 +183,9 @@ class _Polars:
 def test_data_frames() -> None:
     """A frame of any package is read as it is: whole numbers stay whole beside missing ones, a named index counts."""
     frame = pd.DataFrame({"question": ["Q1", "Q2"], "answer": [1, None], "expected_tools": ["a;b", "['c']"]})
-    for data in (frame, pa.Table.from_pylist([{"question": "Q1", "answer": 1}, {"question": "Q2"}]), _Polars()):
-        assert [case.references for case in records_dataset(data).cases()] == [("1",), ()]  # type: ignore[arg-type]
+    frames: list[Any] = [frame, pa.Table.from_pylist([{"question": "Q1", "answer": 1}, {"question": "Q2"}]), _Polars()]
+    for data in frames:
+        assert [case.references for case in records_dataset(data).cases()] == [("1",), ()]
     cases = list(records_dataset(frame.set_index(pd.Index(["x", "y"], name="id"))).cases())
     assert [(case.case_id, len(case.turns[0].expected_tools)) for case in cases] == [("x", 2), ("y", 1)]
 

@@ -67,7 +67,7 @@ def test_goldens(write: Write, wired: Read, name: str) -> None:
 
 
 def test_a_table(write: Write, wired: Read) -> None:
-    """In a table `|` separates texts, `;` separates tools; cells that hold JSON are read as such."""
+    """In texts `|` separates passages, `;` separates tools, in tables and in JSON; a cell may hold JSON."""
     tools = json.dumps([{"name": "a", "input_parameters": {"x": 1}}]).replace('"', '""')
     content = (
         "input,actual_output,expected_output,context,retrieval_context,tools_called,expected_tools,additional_metadata\n"
@@ -83,6 +83,9 @@ def test_a_table(write: Write, wired: Read) -> None:
     assert one.metadata == {"k": "v"}
     assert (two.references, two.recorded) == (("B",), None)
     assert open_dataset("goldens.csv").check().format == "deepeval/csv"
+    texts = {"input": "Q", "expected_output": "A", "context": "one, two|three", "expected_tools": "a;b"}
+    (case,) = wired(write("goldens.jsonl", [texts]))
+    assert (case.contexts, len(case.turns[0].expected_tools)) == (("one, two", "three"), 2)
 
 
 @pytest.mark.parametrize(

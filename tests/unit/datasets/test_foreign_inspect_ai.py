@@ -58,6 +58,12 @@ def test_a_table(write: Write, wired: Read, cell: str, choices: tuple[str, ...])
     assert open_dataset("x.csv").check().format == "inspect/csv"
 
 
+def test_metadata_as_text(write: Write, wired: Read) -> None:
+    """Metadata that is JSON in a text is the object, in JSON Lines as in tables."""
+    (case,) = wired(write("x.jsonl", [{"input": "Q", "target": "A", "metadata": '{"level": 3}'}]))
+    assert case.metadata == {"level": 3}
+
+
 def test_a_target_that_is_no_letter_of_a_choice(write: Write, wired: Read) -> None:
     """A target is taken for a choice's letter only where there is such a choice."""
     cases = wired(

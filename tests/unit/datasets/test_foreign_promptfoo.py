@@ -391,3 +391,14 @@ def test_a_check_without_a_value(write: Write, read: Read) -> None:
     config = {"prompts": ["p"], "tests": [{"vars": {"question": "q"}, "assert": [{"type": "is-json"}]}]}
     (case,) = read(write("x.json", config))
     assert case.assertions == (Assertion("is-json"),)
+
+
+@pytest.mark.parametrize("text", ["type: object\nrequired: [a]", '{"type": "object", "required": ["a"]}'])
+def test_a_schema_as_text(write: Write, read: Read, text: str) -> None:
+    """A schema may be a text that holds it as YAML or JSON, in a check and in a cell."""
+    schema = {"type": "object", "required": ["a"]}
+    (case,) = read(write("x.json", [{"vars": {"q": "Q"}, "assert": [{"type": "not-is-json", "value": text}]}]))
+    assert case.assertions[0].value == schema
+    cell = "is-json:" + text
+    (case,) = read(write("x.csv", 'q,__expected\nQ,"' + cell.replace('"', '""') + '"\n'))
+    assert case.assertions[0].value == schema

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -14,9 +15,6 @@ from assay.model.run import GateOutcome
 from assay.parsing.yaml_nodes import parse_yaml
 from assay.spec.loader import load_spec, spec_from_mapping
 from assay.verdict.gates import decide, parse_gate
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 GOOD: dict[str, Any] = {
     "name": "n",
@@ -97,6 +95,33 @@ def test_what_this_version_cannot_do_is_refused(changes: dict[str, Any], message
     """Later features and wrong values are sentences, never ignored."""
     with pytest.raises(SpecError, match=message):
         spec_from_mapping({**GOOD, **changes})
+
+
+def test_the_dataset_may_be_a_mapping() -> None:
+    """What is said in it is what stands beside the short form; --map and --set go before both."""
+    read_as = {"map": {"input": "frage"}, "encoding": "cp1252", "format": "plain", "on_bad_case": "skip"}
+    spec = spec_from_mapping({**GOOD, "dataset": {"path": "d.csv", **read_as}}, overrides=["map.id=nr"])
+    assert spec.dataset is not None
+    assert (spec.dataset.name, spec.dataset_map) == ("d.csv", {"input": "frage", "id": "nr"})
+    assert (spec.dataset_encoding, spec.dataset_format, spec.on_bad_case) == ("cp1252", "plain", "skip")
+    assert spec_from_mapping({**GOOD, "dataset": {"file": "e.csv"}}).dataset == Path("e.csv").absolute()
+
+
+@pytest.mark.parametrize(
+    ("dataset", "sentence"),
+    [
+        ({"map": {"input": "frage"}}, "dataset: must be a file name, or a mapping with the file as `path`"),
+        ({"path": "d.csv", "mapp": {}}, "dataset.mapp: unknown field of a dataset 'mapp'; did you mean 'map'?"),
+        ({"path": "d.csv", "encoding": "x"}, "dataset.encoding: stands beside `dataset` too, as `encoding`"),
+        ([{"question": "it's"}], "dataset: must be a file name, not a list of 1: write the cases to a file such as"),
+        ({"path": 5}, "dataset: must be a file name, not 5"),
+    ],
+)
+def test_what_is_no_dataset_of_a_spec(dataset: object, sentence: str) -> None:
+    """The message says what to write, in place of the value."""
+    with pytest.raises(SpecError) as caught:
+        spec_from_mapping({**GOOD, "encoding": "utf-8", "dataset": dataset})
+    assert str(caught.value.problems[0]).startswith(sentence)
 
 
 def test_presets_overrides_and_defaults() -> None:

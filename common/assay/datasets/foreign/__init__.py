@@ -24,6 +24,7 @@ from assay.datasets.foreign import (
 from assay.datasets.foreign.mapped import with_mapping
 from assay.datasets.json_reader import folded
 from assay.datasets.records import BadFileError
+from assay.datasets.trace_exports import trace_export
 from assay.records import dataclass
 
 if TYPE_CHECKING:
@@ -84,13 +85,11 @@ class Format:
     gathered: Callable[[Iterable[Record]], Iterator[Record]] | None = None
 
 
-def _records(convert: Convert, convert_row: Convert | None = None) -> Callable[[Setting], Convert]:
+def _records(convert: Convert) -> Callable[[Setting], Convert]:
     """Return the `prepare` of a format each of whose records stands by itself."""
 
     def prepare(setting: Setting) -> Convert:
-        found = convert
-        if setting.from_cells:
-            found = convert_row or (lambda row: convert(opened(row)))
+        found = (lambda row: convert(opened(row))) if setting.from_cells else convert
         return with_mapping(found, setting.given)
 
     return prepare
@@ -110,15 +109,13 @@ def _pydantic_evals(setting: Setting) -> Convert:
     return lambda record: convert(completed(record))
 
 
-_DEEPEVAL = _records(deepeval.convert, deepeval.convert_row)
-
 FORMATS = (
     Format("promptfoo", promptfoo.matches, _promptfoo, promptfoo.FIELDS, reads_top=True),
     Format(adk.NAME, adk.matches, _records(adk.convert), adk.FIELDS, joined=adk.joined, is_part=adk.is_turn),
     Format(openai_evals.NAME, openai_evals.matches, _records(openai_evals.convert), openai_evals.FIELDS, is_sure=False),
     Format(inspect_ai.NAME, inspect_ai.matches, _records(inspect_ai.convert), inspect_ai.FIELDS, is_sure=False),
     Format(ragas.NAME, ragas.matches, _records(ragas.convert), ragas.FIELDS, is_sure=False),
-    Format(deepeval.NAME, deepeval.matches, _DEEPEVAL, deepeval.FIELDS, is_sure=False),
+    Format(deepeval.NAME, deepeval.matches, _records(deepeval.convert), deepeval.FIELDS, is_sure=False),
     Format(mlflow.NAME, mlflow.matches, _records(mlflow.convert), mlflow.FIELDS),
     Format(langsmith.NAME, langsmith.matches, _records(langsmith.convert), langsmith.FIELDS, langsmith.oddity),
     Format(
@@ -158,6 +155,8 @@ def find_format(records: Sequence[Record], taken: Iterable[str] = (), name: str 
     seen = [(record, *_marks(record.data, taken)) for record in records if isinstance(record.data, Mapping)]
     counts: dict[str, int] = {}
     first: dict[str, Record] = {}
+    if seen and (problem := trace_export(seen[0][0].data)):
+        raise BadFileError(problem, seen[0][0].line)
     for each in FORMATS:
         fitting = [record for record, named, keys in seen if each.matches(named, keys)]
         if fitting and (each.is_sure or 2 * len(fitting) >= len(seen)):

@@ -59,13 +59,13 @@ def matches(record: Mapping[str, Any], keys: frozenset[str]) -> bool:
 def convert(record: Mapping[str, Any]) -> dict[str, Any]:
     """Return the plain record of a test case.
 
-    `context` are the passages that the case gives; what was retrieved, called and counted belongs to the recorded
-    answer.
+    Lists may be texts, in tables as in JSON. `context` are the passages that the case gives; what was retrieved, called
+    and counted belongs to the recorded answer.
 
     Raises:
         BadRecordError: It cannot be read.
     """
-    parts = Parts(record)
+    parts = Parts(_with_lists(record))
     for name in ("turns", "scenario"):
         parts.refuse(name, why="makes it a conversation, which is not read: give its turns as `turns` of a plain case")
     plain: dict[str, Any] = {
@@ -78,22 +78,18 @@ def convert(record: Mapping[str, Any]) -> dict[str, Any]:
     return parts.finish(plain, parts.take("additional_metadata"))
 
 
-def convert_row(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the plain record of a row of a table, in whose cells `|` separates texts and `;` tools.
-
-    Raises:
-        BadRecordError: It cannot be read.
-    """
+def _with_lists(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a record with the lists that DeepEval writes as texts: `|` separates passages, `;` tools."""
     record: dict[str, Any] = {}
-    for name, cell in row.items():
+    for name, cell in given.items():
         value = cell
         mark = _LISTS.get(folded(name))
-        if isinstance(cell, str) and (mark or folded(name).endswith("metadata")):
+        if isinstance(cell, str) and mark:
             value = value_in_cell(cell)
         if mark and isinstance(value, str):
             value = [item.strip() for item in value.split(mark) if item.strip()]
         record[name] = value
-    return convert(record)
+    return record
 
 
 def _recorded(parts: Parts) -> dict[str, Any] | None:

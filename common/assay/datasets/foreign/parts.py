@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from assay.datasets.cells import value_in_cell
 from assay.datasets.fields import ALIASES, gives_away, is_blank
 from assay.datasets.foreign.calls import expected_tool
 from assay.datasets.json_reader import folded
@@ -138,6 +139,8 @@ def tells(name: str) -> bool:
 def _pairs(value: object) -> list[tuple[str, Any]]:
     if is_blank(value):
         return []
+    if isinstance(value, str):
+        value = value_in_cell(value)
     return list(value.items()) if isinstance(value, Mapping) else [("metadata", value)]
 
 

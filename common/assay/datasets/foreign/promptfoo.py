@@ -7,8 +7,16 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from assay.datasets.fields import ALIASES, is_blank
-from assay.datasets.foreign.promptfoo_checks import check_of_cell, is_code, number, refuse_code, render
+from assay.datasets.fields import ALIASES, is_blank, names_of
+from assay.datasets.foreign.promptfoo_checks import (
+    check_of_cell,
+    is_code,
+    is_json_check,
+    number,
+    refuse_code,
+    render,
+    schema_in,
+)
 from assay.datasets.json_reader import folded
 from assay.datasets.records import BadFileError, BadRecordError, shown
 from assay.parsing.names import nearest
@@ -169,7 +177,7 @@ class Tests:
             return found
         if len(variables) == 1:
             return next(iter(variables))
-        named = [name for name in variables if folded(name) in ALIASES["input"]]
+        named = [name for name in variables if folded(name) in names_of("input")]
         return named[0] if len(named) == 1 else ""
 
     def _checks(self, test: Mapping[str, Any], variables: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -198,6 +206,8 @@ class Tests:
         plain = {name: check[name] for name in _CHECK_FIELDS if check.get(name) is not None}
         if "value" in plain:
             plain["value"] = render(plain["value"], variables, f"{field}.value")
+            if is_json_check(plain.get("type")) and isinstance(plain["value"], str):
+                plain["value"] = schema_in(plain["value"])
         return plain
 
     def _filled(self, check: Mapping[str, Any], field: str) -> Mapping[str, Any]:

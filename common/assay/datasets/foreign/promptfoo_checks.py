@@ -10,6 +10,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from assay.datasets.records import BadRecordError, shown
+from assay.parsing.yaml_nodes import parse_yaml
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -100,12 +101,26 @@ def _cell_value(kind: str, value: str, field: str) -> Any:
     if kind in _SPLIT:
         cells = next(csv.reader([value.replace("\r", " ").replace("\n", " ")], skipinitialspace=True), [])
         return [cell.strip() for cell in cells if cell.strip()]
-    if kind in ("is-json", "contains-json"):
-        try:
-            return json.loads(value)
-        except (ValueError, RecursionError):
-            raise BadRecordError(f"must hold a JSON schema after {kind}:, not {shown(value)}", field) from None
+    if is_json_check(kind):
+        schema = schema_in(value)
+        if isinstance(schema, str):
+            raise BadRecordError(f"must hold a JSON schema after {kind}:, not {shown(value)}", field)
+        return schema
     return value
+
+
+def is_json_check(kind: object) -> bool:
+    """Return whether a check of this type, negated or not, holds a schema."""
+    return isinstance(kind, str) and kind.removeprefix("not-") in ("is-json", "contains-json")
+
+
+def schema_in(text: str) -> Any:
+    """Return the schema that a text holds as JSON or YAML, or the text."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        schema, _ = parse_yaml(text, file="", problems=[])
+    return schema if isinstance(schema, dict) else text
 
 
 def number(value: object, field: str) -> float:

@@ -1,0 +1,40 @@
+"""The long form of `dataset` in a spec: a mapping of the file and of how it is read."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from assay.parsing.names import unknown_name
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_FILE = ("path", "file")
+_BESIDE = ("map", "format", "encoding", "on_bad_case")
+
+
+def lift_dataset_keys(data: dict[str, Any], report: Callable[[str, str], None]) -> None:
+    """Put what a mapping under `dataset` says where the short form has it, in place.
+
+    `dataset: {path: cases.csv, map: {input: frage}}` is `dataset: cases.csv` with `map: {input: frage}` beside it.
+
+    Args:
+        data: The spec.
+        report: Takes what is wrong, as field and message.
+    """
+    given = data.get("dataset")
+    if not isinstance(given, dict):
+        return
+    files = [key for key in _FILE if key in given]
+    if len(files) != 1:
+        report("dataset", "must be a file name, or a mapping with the file as `path`")
+    data["dataset"] = given[files[0]] if files else None
+    for key, value in given.items():
+        if key in _BESIDE and key in data:
+            report(f"dataset.{key}", f"stands beside `dataset` too, as `{key}`: keep one of them")
+        elif key in _BESIDE:
+            data[key] = value
+        elif key not in _FILE:
+            report(f"dataset.{key}", unknown_name("field of a dataset", str(key), (*_FILE[:1], *_BESIDE)))
+    if not files:
+        del data["dataset"]
