@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 DISTRIBUTION = "assay-scoring"
-"""The name of Assay's package: `assay` on PyPI is somebody else's."""
+"""The name of Assay's package: `assay` on PyPI belongs to another project."""
 _PACKAGE = Path(__file__).resolve().parent.parent
 
 
