@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Any, cast
+from xml.etree import ElementTree
 
 import pytest
 from tests.report_documents import HOSTILE, agent_error, document, failed, metric, row, score, written
@@ -113,6 +115,20 @@ def test_a_format_that_fails_is_named_and_costs_no_other(
         folder.attempts.warn()
     with pytest.raises(SetupError, match=r"(?s)no report could be written.*the report html"):
         alone.attempts.raise_if_all_failed()
+
+
+@pytest.mark.parametrize("name", ["html", "junit", "markdown"])
+def test_a_report_that_a_job_prints_holds_no_command(tmp_path: Path, name: str) -> None:
+    """A CI server reads all output: no line of the file is a command, and the text reads as it was written."""
+    forged = "no\n::error::forged\n  ::warning::forged\n##[error]forged ##vso[task.complete]"
+    found = document([failed("c1", question=forged, answer=forged, references=[forged], reason=forged)])
+    (path,) = written(tmp_path, found, name)
+    text = path.read_text(encoding="utf-8")
+    assert "forged" in text
+    assert not re.search(r"(?m)^\s*::|##\w*\[", text)
+    if name == "junit":
+        (failure,) = ElementTree.fromstring(text).iter("failure")
+        assert forged in (failure.text or "")
 
 
 @pytest.mark.parametrize("name", REPORTS)

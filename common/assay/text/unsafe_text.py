@@ -20,6 +20,7 @@ UNSAFE = re.compile(
     "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0001\U000e0020-\U000e007f]"
 )
 """One character that is not shown as it is."""
+_MARKUP_COMMANDS = re.compile(r"^([^\S\n]*):(?=:)|#(?=#\w*\[)", re.MULTILINE)
 _COMMANDS = re.compile(r"^(?=[^\S\n]*::)|##(?=\w*\[)", re.MULTILINE)
 
 
@@ -67,6 +68,11 @@ def without_commands(text: str) -> str:
 
 CUT = "…"
 """The end of a text that was cut."""
+
+
+def markup_without_commands(markup: str) -> str:
+    """Return escaped XML or HTML that reads the same and holds no command to a CI server whose job prints the file."""
+    return _MARKUP_COMMANDS.sub(lambda found: f"{found[1]}&#58;" if found[1] is not None else "&#35;", markup)
 
 
 def json_text(document: object, *, indent: int | None = None) -> str:

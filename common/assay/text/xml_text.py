@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from xml.sax.saxutils import escape, quoteattr
 
+from assay.text.unsafe_text import markup_without_commands
+
 _LEFT_OUT = re.compile(
     "[^\t\n\r\x20-\x7e\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"  # forbidden; controls of Latin-1 are discouraged
     "|[\u202a-\u202e\u2066-\u2069]"  # these show the text around them in another order
@@ -18,9 +20,10 @@ def legal_xml(text: str) -> str:
 
 def xml_text(text: str) -> str:
     """Return an untrusted text as the content of an element."""
-    return escape(legal_xml(text), {"\r": "&#13;"})  # as it is, it would be read as a line end
+    # A carriage return, as it is, would be read as a line end.
+    return markup_without_commands(escape(legal_xml(text), {"\r": "&#13;"}))
 
 
 def xml_attribute(text: str) -> str:
     """Return an untrusted text as the value of an attribute, with its quotes; line ends and tabs stay."""
-    return quoteattr(legal_xml(text))
+    return markup_without_commands(quoteattr(legal_xml(text)))

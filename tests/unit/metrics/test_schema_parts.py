@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from assay.metrics.checks.schema_validation import schema_complaints, schema_validator
+from assay.metrics.checks.schema_validation import schema_complaints, schema_problem, schema_validator
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
 
@@ -43,3 +46,18 @@ def test_what_additional_properties_leave_to_patterns_is_decided_by_our_patterns
     validator = schema_validator(json.dumps(schema))
     assert not schema_complaints({"12": "a"}, validator)
     assert schema_complaints({"١٢": "a"}, validator) == ["$: Additional properties are not allowed: '١٢'"]
+
+
+@pytest.mark.parametrize("wrap", [lambda part: part, lambda part: {"properties": {"a": part}}])
+def test_an_id_that_is_no_address_is_refused(wrap: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
+    """Also where nothing refers to it."""
+    assert "'http://['" in schema_problem(wrap({"$id": "http://["}))
+    assert not schema_problem(wrap({"$id": "https://example.org/a"}))
+
+
+def test_a_number_beyond_floats_departs_from_a_multiple() -> None:
+    """It is divided by a float: that is a complaint of its row, not an error of ours."""
+    validator = schema_validator(json.dumps({"multipleOf": 0.1}))
+    assert schema_complaints(10**4_000, validator) == [
+        "$: holds a number that is too large to be compared with the schema"
+    ]

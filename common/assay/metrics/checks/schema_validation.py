@@ -10,6 +10,7 @@ import json
 import math
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from assay.errors import SetupError
 from assay.local.install_hint import install_hint
@@ -121,6 +122,8 @@ def schema_complaints(value: object, validator: Any) -> list[str]:
         raise ValueError(f"the schema refers to {problem.ref!r}, which it does not have") from None
     except RecursionError:
         return ["$: is nested too deep, or the schema refers to itself without end"]
+    except OverflowError:  # of `multipleOf`, which divides by a float
+        return [*complaints, "$: holds a number that is too large to be compared with the schema"]
     return complaints
 
 
@@ -174,6 +177,8 @@ def _problems(schema: object) -> Iterator[str]:
     for resolver, part in _parts(schema):
         if other := _other_draft(part):
             yield other
+        if problem := _id_problem(part.get("$id")):
+            yield problem
         for reference in (part[name] for name in _REFERENCES if name in part):
             try:
                 resolver.lookup(reference)
@@ -186,6 +191,14 @@ def _problems(schema: object) -> Iterator[str]:
     if {"patternProperties", "unevaluatedProperties"} <= keywords:
         # jsonschema evaluates these two together with `re`, out of our reach.
         yield "has both patternProperties and unevaluatedProperties: use additionalProperties instead of the latter"
+
+
+def _id_problem(identifier: object) -> str:
+    try:
+        urlsplit(identifier if isinstance(identifier, str) else "")
+    except ValueError:
+        return f"has the $id {str(identifier)[:80]!r}, which is no address"
+    return ""
 
 
 def _other_draft(schema: dict[str, Any] | bool) -> str:

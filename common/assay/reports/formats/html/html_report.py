@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import jinja2
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from assay.reports.formats.html.row_data import OUTCOMES, detail_of, entry_of, script_json
 from assay.reports.formats.html.row_figures import RowFigures
 from assay.reports.formats.html.summary_view import OUTCOME_NAMES, SummaryView
-from assay.text.unsafe_text import UNSAFE, escaped
+from assay.text.unsafe_text import UNSAFE, escaped, markup_without_commands
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -95,6 +95,7 @@ def environment(*folders: Path) -> jinja2.Environment:
     found = jinja2.Environment(
         loader=jinja2.FileSystemLoader([HERE, *folders]),
         autoescape=True,
+        finalize=_without_commands,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -102,6 +103,16 @@ def environment(*folders: Path) -> jinja2.Environment:
     found.filters["shown"] = lambda text: escaped(str(text), keep_lines=True)
     found.globals["OUTCOME_NAMES"] = OUTCOME_NAMES
     return found
+
+
+def _without_commands(value: object) -> object:
+    """Return the value of an expression such that no line of the page is a command to a CI server.
+
+    Markup is the templates' own: its texts have come by here, and style and script must stay as they are.
+    """
+    if not isinstance(value, str) or isinstance(value, Markup):
+        return value
+    return Markup(markup_without_commands(escape(value)))  # noqa: S704 - escaped
 
 
 def content_policy(style: str, script: str) -> str:

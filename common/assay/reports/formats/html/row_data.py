@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import unicodedata
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,7 @@ MAX_TEXT_CHARS = 20_000
 MIN_TEXT_CHARS = 200
 """What a text keeps however large the report is."""
 _PREVIEW_CHARS = 140
+_COMMAND = re.compile(r"#(?=#\w*\[)")
 _MOST_STEPS_BACK = 32
 _JOINER = "\u200d"
 _VIRAMA = 9  # the combining class of signs that join two letters of an Indic script
@@ -176,5 +178,8 @@ def _continues(char: str) -> bool:
 
 
 def script_json(text: str) -> str:
-    """Return JSON that an HTML page can hold within a script element: nothing in it ends the element or a comment."""
-    return escaped(text, keep_lines=True).replace("<", "\\u003c")
+    """Return JSON that an HTML page can hold within a script element.
+
+    Nothing in it ends the element or a comment, or is a command to a CI server whose job prints the page.
+    """
+    return _COMMAND.sub("\\\\u0023", escaped(text, keep_lines=True).replace("<", "\\u003c"))
