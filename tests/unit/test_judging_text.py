@@ -64,6 +64,12 @@ def test_reasons_and_cost_of_checks() -> None:
     assert judging_cost(stored) == 0.75
 
 
+def test_an_empty_answer_is_failed_by_a_rule() -> None:
+    """No judge was asked, so none is named."""
+    stored = row(failed(reasoning="The answer is empty.", verdict=verdict(by_rule=True)))
+    assert judge_reasons(stored) == ["rule on quality: The answer is empty."]
+
+
 def test_each_judge_of_a_jury_says_its_own() -> None:
     """One without a valid verdict says why it has none."""
     jury = [

@@ -146,6 +146,7 @@ def reply_from(data: Mapping[str, Any], headers: Mapping[str, str] = NO_HEADERS)
         ),
         headers=headers,
         citations=tuple(_citations(content)),
+        has_thoughts=any(True for _ in _parts(content, "thinking")),
     )
 
 

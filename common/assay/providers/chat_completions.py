@@ -71,6 +71,7 @@ def reply_from(data: Mapping[str, Any], headers: Mapping[str, str] = NO_HEADERS)
         tool_calls=tuple(_tool_calls(message.get("tool_calls"))),
         headers=headers,
         citations=tuple(citations_in(message.get("annotations"))),
+        has_thoughts=_has_thoughts(message),
     )
 
 
@@ -215,6 +216,13 @@ def _text_of(content: object) -> str:
     if content is not None and not isinstance(content, str):
         raise MalformedReplyError("the content of the model's message is no text")
     return text_in(content)
+
+
+def _has_thoughts(message: Mapping[str, Any]) -> bool:
+    """Return whether a message has thoughts, in a field of their own or as a part of the content."""
+    content = message.get("content")
+    kinds = [part.get("type") for part in content if isinstance(part, dict)] if isinstance(content, list) else []
+    return "thinking" in kinds or any(message.get(name) for name in ("reasoning_content", "reasoning", "thinking"))
 
 
 def _refusal_in(content: object) -> object:

@@ -82,7 +82,7 @@ class ProviderStatusError(Exception):
         advice = self.headers.get("x-should-retry", "")
         if advice in ("true", "false"):
             return advice == "true"
-        return self.status in _RETRYABLE_STATUSES or self.status >= 500
+        return self.status in _RETRYABLE_STATUSES or self.status >= 500 or self.status < 300
 
 
 class UnreachableError(Exception):

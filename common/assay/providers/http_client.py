@@ -17,7 +17,13 @@ from assay.http.event_stream import EVENT_STREAM
 from assay.http.transport import HttpTransport
 from assay.model.response_fields import excerpt
 from assay.parsing.strict_json import REPLY_DECODER, DuplicateKeyError
-from assay.providers.errors import MalformedReplyError, ProviderStatusError, ReplyTooLargeError, UnreachableError
+from assay.providers.errors import (
+    MalformedReplyError,
+    ProviderStatusError,
+    ReplyTooLargeError,
+    UnreachableError,
+    error_without_status,
+)
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
@@ -30,6 +36,8 @@ _MAX_BODY_BYTES = 4 * 1024 * 1024
 _STREAM_FACTOR = 16
 """A stream is that much longer than the reply that it carries: each piece comes with a frame of 200 bytes or more."""
 _NOTHING_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.UnsupportedProtocol)
+_NOT_YET = (202, 203, 206)
+"""Statuses of success under which a reply may still be missing, changed or cut."""
 _WEB_PAGE = "the reply is a web page and not a model's: check base_url"
 NO_KEY = "no-key"
 """What the packages, which want a key, are given for none: no request carries it."""
@@ -96,15 +104,28 @@ def read_reply(reply: httpx2.Response, reply_from: Callable[[Mapping[str, Any], 
 
     Raises:
         MalformedReplyError: There is none; the message shows the beginning of the body.
+        ProviderStatusError: The body is an error, as gateways send with a status of success, or the status says that
+            the reply is not complete.
     """
     body = reply.content
     if _is_web_page(body):
         raise MalformedReplyError(f"{_WEB_PAGE}: {excerpt(body)}")
-    data = object_in(body)
+    data = object_in(_without_comments(body))
     try:
         return reply_from(data, headers_of(reply))
     except MalformedReplyError as problem:
+        if data.get("error") or data.get("type") == "error":
+            raise error_without_status(data, headers_of(reply)) from None
+        if reply.status_code in _NOT_YET:
+            raise ProviderStatusError(reply.status_code, headers_of(reply), data) from None
         raise MalformedReplyError(f"{problem}: {excerpt(body)}") from None
+
+
+def _without_comments(body: bytes) -> bytes:
+    """Return a body without the comments of an event stream before it, with which gateways keep a connection open."""
+    while body.lstrip().startswith(b":"):
+        body = body.lstrip().partition(b"\n")[2]
+    return body
 
 
 def object_in(body: bytes) -> dict[str, Any]:

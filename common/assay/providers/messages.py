@@ -115,6 +115,7 @@ class Reply:
         headers: The reply's headers, by lower-case name.
         first_text_s: From sending the request to the first piece of the text; None where the reply came whole.
         citations: What the model cites, each with uri, title or content; unchecked.
+        has_thoughts: Whether the service sent thoughts beside the text.
     """
 
     text: str
@@ -127,11 +128,15 @@ class Reply:
     headers: Mapping[str, str] = field(default_factory=dict)
     first_text_s: float | None = None
     citations: tuple[Mapping[str, Any], ...] = ()
+    has_thoughts: bool = False
+
+
+_TEXT_PARTS = ("text", "output_text", None)
 
 
 def text_of_parts(parts: Iterable[object]) -> str:
     """Return the text of a message that comes in parts; thoughts, and parts of other kinds, are no text of it."""
-    texts = (part.get("text") for part in parts if isinstance(part, dict) and part.get("type") == "text")
+    texts = (part.get("text") for part in parts if isinstance(part, dict) and part.get("type") in _TEXT_PARTS)
     return clean_text("".join(text for text in texts if isinstance(text, str)))
 
 

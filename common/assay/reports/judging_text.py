@@ -110,8 +110,14 @@ def judge_reasons(row: CaseResult) -> list[str]:
         for judge, part in failing:
             said = part.get("reasoning") or part.get("message") or ("verdict" in part and part.get("reason"))
             if isinstance(said, str) and said.strip():
-                found.setdefault(f"{judge or 'judge'} on {score.metric}: {said}")
+                found.setdefault(f"{_giver(judge, part)} on {score.metric}: {said}")
     return list(found)
+
+
+def _giver(judge: str, part: Mapping[str, Any]) -> str:
+    """Return who gave a verdict: a rule where no judge was asked."""
+    verdict = part.get("verdict")
+    return "rule" if isinstance(verdict, dict) and verdict.get("by_rule") else judge or "judge"
 
 
 def judging_cost(row: CaseResult) -> float | None:

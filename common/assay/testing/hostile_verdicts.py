@@ -205,10 +205,10 @@ FAMILIES: Mapping[str, Family] = {
     "fence_and_object": lambda rng, verdict: _in_any_order(rng, _fence(rng, _text(verdict)), _text(verdict)),
     "fence_and_words": lambda rng, verdict: _in_any_order(rng, _fence(rng, _text(verdict)), _words(rng, "")),
     "fence_of_another_language": lambda rng, verdict: (
-        f"```{rng.choice(['python', 'yaml', 'json5', 'json x', 'js'])}\n{_text(verdict)}\n```"
+        f"```{rng.choice(['python', 'yaml', 'json6', 'json x', 'js'])}\n{_text(verdict)}\n```"
     ),
     "fence_on_one_line": lambda rng, verdict: f"```{rng.choice(['', 'json', ' '])}{_text(verdict)}```",
-    "other_fence": lambda rng, verdict: f"{(mark := rng.choice(['~~~', '````', '``', '`']))}\n{_text(verdict)}\n{mark}",
+    "other_fence": lambda rng, verdict: f"{(mark := rng.choice(['~~', '``', '`', '---']))}\n{_text(verdict)}\n{mark}",
     "fence_around_other_id": lambda rng, verdict: _fence(rng, _other_id(rng, verdict)),
     "fence_around_wrapped": lambda rng, verdict: _fence(rng, json.dumps({"verdict": verdict})),
     "object_in_the_thoughts": lambda rng, verdict: _thoughts(rng, _text(verdict)),
@@ -245,7 +245,7 @@ FAMILIES: Mapping[str, Family] = {
     "cut_off": _cut,
     "comment": lambda rng, verdict: _text(verdict)[:-1] + rng.choice([" // sure\n}", " /* sure */}", " # sure\n}"]),
     "single_quotes": _single_quotes,
-    "byte_order_mark": lambda rng, verdict: "\ufeff" + _text(verdict),
+    "byte_order_mark": lambda rng, verdict: rng.choice(["\ufeff\ufeff", " \ufeff"]) + _text(verdict),
     "odd_space": lambda rng, verdict: rng.choice(["\u00a0", "\u2028", "\u200b", "\x0b", "\x00"]) + _text(verdict),
     "raw_control_character": lambda rng, verdict: _text({**verdict, "reasoning": "\x01"}).replace("\\u0001", "\n\x07"),
     "no_verdict_id": _without("verdict_id"),

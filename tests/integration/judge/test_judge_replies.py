@@ -99,6 +99,56 @@ async def test_parts_without_exactly_one_verdict_are_none(start: Start, content:
     assert not verdict.scores
 
 
+@pytest.mark.parametrize(
+    ("message", "said"),
+    [
+        ({"content": None, "tool_calls": [{"id": "1", "function": {"name": "f", "arguments": "{}"}}]}, "called a tool"),
+        ({"content": "", "reasoning_content": "It is right."}, "its thoughts and no verdict"),
+        ({"content": [{"type": "thinking", "thinking": "It is right."}]}, "its thoughts and no verdict"),
+        ({"content": "\u200b\n"}, "an empty reply"),
+    ],
+)
+async def test_a_reply_without_text_says_what_it_was(start: Start, message: dict[str, Any], said: str) -> None:
+    """A tool's call and thoughts alone are not empty: another setting or model helps."""
+    body = {"choices": [{"index": 0, "finish_reason": "stop", "message": {"role": "assistant", **message}}]}
+    verdict = (await (await start(Reply(raw=json.dumps(body).encode()))).grade()).verdict
+    assert verdict.reason == "empty_verdict"
+    assert said in verdict.message
+
+
+@pytest.mark.parametrize(
+    ("reply", "outcome"),
+    [
+        (Reply(raw=b'{"error": {"code": 429, "message": "slow down"}}'), "http_429"),
+        (Reply(raw=b': PROCESSING\n\n{"error": {"code": 503, "message": "busy"}}'), "http_503"),
+        (Reply(status=202, raw=b'{"status": "accepted"}'), "http_202"),
+        (Reply(status=206, raw=b'{"choices": []}'), "http_206"),
+    ],
+)
+async def test_an_error_under_a_status_of_success_costs_nothing(start: Start, reply: Reply, outcome: str) -> None:
+    """Gateways answer 200 before they know: the call is made again as after the code itself, and is not paid for."""
+    judge = await start(reply, says(GOOD), **QUICK)
+    verdict = (await judge.grade()).verdict
+    assert dict(verdict.scores) == {"score": 4.0}
+    assert [one.outcome for one in verdict.tries] == [outcome, "replied"]
+    assert verdict.usage.cost_usd == pytest.approx(0.00195)
+
+
+async def test_comments_before_a_reply_are_no_part_of_it(start: Start) -> None:
+    """With them a gateway keeps the connection open while the model thinks."""
+
+    def script(request: ProviderRequest) -> Reply:
+        completion = completion_of(
+            [{"type": "output_text", "text": text_of(request)[:9]}, {"text": text_of(request)[9:]}]
+        )
+        assert completion.raw is not None
+        return Reply(raw=b": OPENROUTER PROCESSING\n\n: OPENROUTER PROCESSING\n" + completion.raw)
+
+    judge = await start(script)
+    assert dict((await judge.grade()).verdict.scores) == {"score": 4.0}
+    assert len(judge.provider.requests) == 1
+
+
 @pytest.mark.parametrize("protocol", ["openai", "anthropic"])
 async def test_a_body_with_a_key_twice_is_no_reply(start: Start, protocol: str) -> None:
     """Readers differ in which of two values they take, so neither is taken; the next attempt counts."""

@@ -35,6 +35,8 @@ OPENAI = {
     "far too much written": {"prompt_tokens": 1_200, "completion_tokens": 2**31},
     "beyond any integer": {"prompt_tokens": 10**300, "completion_tokens": 150},
     "a list": [1_200, 150],
+    "one for a whole request": {"prompt_tokens": 1, "completion_tokens": 150},
+    "one for a whole reply": {"prompt_tokens": 1_200, "completion_tokens": 1},
 }
 ANTHROPIC = {
     "absent": None,
@@ -42,6 +44,7 @@ ANTHROPIC = {
     "unknown names": {"read_tokens": 1_200, "made_tokens": 150},
     "negative": {"input_tokens": 1_200, "output_tokens": -150},
     "zero": {"input_tokens": 0, "output_tokens": 0},
+    "one": {"input_tokens": 1, "output_tokens": 1},
     "an underflow": {"input_tokens": 2**64 - 1, "output_tokens": 150},
     "an underflow of the cache": {"input_tokens": 1, "output_tokens": 150, "cache_read_input_tokens": 2**64 - 1},
 }
@@ -80,6 +83,17 @@ async def test_usage_that_can_be_true_is_taken(start: Start) -> None:
     assert not usage.estimated
     assert (usage.input_tokens, usage.cache_read_tokens, usage.cache_write_tokens) == (1_200, 1_200, 0)
     assert usage.reasoning_tokens == 150
+
+
+async def test_reasoning_beside_the_output_is_paid_for(start: Start) -> None:
+    """Some services leave thoughts out of completion_tokens, and compatible ones use the names of another API."""
+    beside = {"prompt_tokens": 1_000, "completion_tokens": 150, "total_tokens": 6_150, "reasoning_tokens": 5_000}
+    usage = (await (await start(says(GOOD, raw_usage=beside))).grade()).verdict.usage
+    assert (usage.input_tokens, usage.output_tokens, usage.estimated) == (1_000, 5_150, False)
+    assert usage.cost_usd == pytest.approx(0.001 + 5_150 * 5e-6)
+    other = {"input_tokens": 1_200, "output_tokens": 150}
+    usage = (await (await start(says(GOOD, raw_usage=other))).grade()).verdict.usage
+    assert (usage.input_tokens, usage.output_tokens, usage.estimated) == (1_200, 150, False)
 
 
 async def test_a_cap_holds_where_usage_is_not_said(start: Start) -> None:

@@ -50,6 +50,12 @@ PAIR: dict[str, Any] = {"verdict_id": ID, "reasoning": "The first is right.", "w
         (f"[THINK]Right.[/THINK]{TEXT}", {"score": 4.0}),
         (f"<|channel|>analysis<|message|>Right.<|end|><|start|>assistant<|channel|>final<|message|>{TEXT}",
          {"score": 4.0}),
+        (f"````json\n{TEXT}\n````", {"score": 4.0}),
+        (f"~~~\n{TEXT}\n~~~", {"score": 4.0}),
+        (f"```json5\n{TEXT}\n```", {"score": 4.0}),
+        (f"<|begin_of_box|>{TEXT}<|end_of_box|>", {"score": 4.0}),
+        (f"\ufeff{TEXT}", {"score": 4.0}),
+        (TEXT.replace(QUALITY["reasoning"], "One.\n\tTwo."), {"score": 4.0}),
     ],
 )  # fmt: skip
 def test_one_valid_object_is_a_verdict(reply: str, scores: dict[str, float]) -> None:

@@ -75,7 +75,7 @@ def failed_step(order: Order, client: ProviderClient, reason: str, message: str,
 
 def _replied(order: Order, reply: Reply, client: ProviderClient) -> Step:
     client.learn(requested_parameters(order.judge), order.sent)
-    tokens = usable_tokens(reply.tokens, order.prompt, order.sent.max_tokens)
+    tokens = usable_tokens(reply, order.prompt, order.sent.max_tokens)
     cost = client.price.nano(tokens, batched=True) if client.price is not None else order.reserved
     usage = _usage_after(order, client, cost, "replied", tokens)
     try:

@@ -392,7 +392,7 @@ class ProviderClient:
         self.breaker.succeeded()
         self.limiter.observe(*read_allowances(reply.headers, now=time.time()))
         self.limiter.succeeded()
-        tokens = usable_tokens(reply.tokens, prompt, sent.max_tokens)
+        tokens = usable_tokens(reply, prompt, sent.max_tokens)
         turn.tokens = tokens.input + tokens.output
         turn.used = float(turn.tokens)
         turn.cost = self.price.nano(tokens) if self.price else 0

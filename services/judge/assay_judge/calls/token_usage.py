@@ -1,7 +1,7 @@
 """What a call counted: what the service says where that can be true, else an estimate of our own.
 
-A service may leave its usage out, name it otherwise, or say what cannot be: negative numbers, texts, 0 for a request
-that was read, 2⁶⁴ − 1 after an underflow. A spend cap rests on these numbers, so that the estimate is on the safe side:
+A service may leave its usage out, or say what cannot be: negative numbers, texts, 0 for a request that was read, 1 for
+one of 4 KB, 2⁶⁴ − 1 after an underflow. A spend cap rests on these numbers, so the estimate is on the safe side:
 
     input  = ⌈bytes of the request / 2⌉ + 500      tokens of two bytes, and what the protocol puts around them
     output = max_tokens                            thoughts that the reply does not show are paid for too
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from assay_judge.model import Tokens
 
 if TYPE_CHECKING:
-    from assay.providers.messages import TokenUsage
+    from assay.providers.messages import Reply
     from assay_judge.model import Prompt
 
 _FRAME_TOKENS = 2_000
@@ -25,21 +25,24 @@ _LIKELY_FRAME_TOKENS = 500
 _BYTES_PER_TOKEN = 2
 _RANDOM_BYTES = 32
 _SECOND_TURN_BYTES = 500
+_MOST_REQUEST_CHARS, _MOST_REPLY_CHARS = 20, 8
+"""More characters than these per token, in a request with its long rubric and in a short reply, no tokenizer reads."""
 _SLACK = 4
 """How many times the most that we expect is accepted: services may add instructions of their own."""
 
 
-def usable_tokens(said: TokenUsage | None, prompt: Prompt, max_tokens: int) -> Tokens:
+def usable_tokens(reply: Reply, prompt: Prompt, max_tokens: int) -> Tokens:
     """Return what a call counted.
 
     Args:
-        said: The usage that the service reports; None where it reports none.
+        reply: With the usage that the service reports, if it reports any.
         prompt: What it was sent.
         max_tokens: Most tokens of the reply.
     """
+    said = reply.tokens
     if said is not None and said.input is not None and said.output is not None:
         tokens = Tokens(said.input, said.output, said.cache_read or 0, said.cache_write or 0, said.reasoning or 0)
-        if _is_possible(tokens, prompt, max_tokens):
+        if _is_possible(tokens, prompt, max_tokens) and not _is_too_few(tokens, prompt, reply.text):
             return tokens
     read = -(-_size(prompt) // _BYTES_PER_TOKEN) + _LIKELY_FRAME_TOKENS
     return Tokens(read, max_tokens, estimated=True)
@@ -66,6 +69,11 @@ def most_input_like(answered: Tokens, prompt: Prompt) -> int:
 
 def _is_possible(said: Tokens, prompt: Prompt, max_tokens: int) -> bool:
     return 0 < said.input <= _SLACK * most_input(prompt) and 0 < said.output <= _SLACK * max_tokens
+
+
+def _is_too_few(said: Tokens, prompt: Prompt, text: str) -> bool:
+    chars = sum(map(len, (prompt.system, prompt.call, prompt.user)))
+    return said.input < chars // _MOST_REQUEST_CHARS or said.output < len(text) // _MOST_REPLY_CHARS
 
 
 def _size(prompt: Prompt) -> int:

@@ -2,9 +2,10 @@
 
     {"verdict_id": "…", "reasoning": "…", "accuracy": 0.9, …}
 
-The reply is one JSON object, alone or inside one whole code fence, and either of them after thoughts, such as
-`<think>…</think>`, which are no part of the reply. Any further word, fence or object makes it no verdict. Each key is
-given once; keys that the rubric does not ask for are ignored. Numbers are JSON numbers on the rubric's scale.
+The reply is one JSON object, alone or inside one whole code fence or answer box, and either of them after thoughts,
+such as `<think>…</think>`, which are no part of the reply. Line breaks inside its texts may be raw. Any further word,
+fence or object makes it no verdict. Each key is given once; keys that the rubric does not ask for are ignored. Numbers
+are JSON numbers on the rubric's scale.
 `verdict_id` is the random text that stood in the system part of this call alone: an object that the judge copied from
 the answer cannot hold it.
 """
@@ -33,7 +34,9 @@ _MAX_REPLY_CHARS = 200_000
 _MAX_REASONING_CHARS = 20_000
 _CUT = " […]"
 _JSON_SPACE = " \t\r\n"
-_FENCED = re.compile(r"```(?:json)?[ \t]*\r?\n(.*)\n[ \t]*```", re.IGNORECASE | re.DOTALL)
+_FENCED = re.compile(r"(`{3,8}|~{3,8})(?:json[5cl]?)?[ \t]*\r?\n(.*)\n[ \t]*\1", re.IGNORECASE | re.DOTALL)
+_CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f]")
+_BOX = ("<|begin_of_box|>", "<|end_of_box|>")  # GLM's, around its answer
 
 
 class InvalidVerdictError(ValueError):
@@ -154,11 +157,13 @@ def _is_spliced(data: Mapping[str, Any], rubric: Rubric) -> bool:
 
 
 def _bare(reply: str) -> str:
-    """Return a reply without its thoughts and without the one code fence around all of it."""
+    """Return a reply without its thoughts, and without the one box and code fence around all of it."""
     # The first end counts: what a later one might follow is then still there, and is no JSON.
-    text = split_thoughts(reply.strip(_JSON_SPACE))[1].strip(_JSON_SPACE)
+    text = split_thoughts(reply.removeprefix("\ufeff").strip(_JSON_SPACE))[1].strip(_JSON_SPACE)
+    if text.startswith(_BOX[0]) and text.endswith(_BOX[1]):
+        text = text.removeprefix(_BOX[0]).removesuffix(_BOX[1]).strip(_JSON_SPACE)
     fenced = _FENCED.fullmatch(text)
-    return fenced[1].strip(_JSON_SPACE) if fenced else text
+    return fenced[2].strip(_JSON_SPACE) if fenced else text
 
 
 def _one_object(text: str) -> dict[str, Any]:
@@ -173,7 +178,9 @@ def _one_object(text: str) -> dict[str, Any]:
         return data
 
     try:
-        data = json.JSONDecoder(object_pairs_hook=unique, parse_constant=_refuse_constant).decode(text)
+        if _CONTROLS.search(text):
+            raise InvalidVerdictError("the reply holds a control character")
+        data = json.JSONDecoder(object_pairs_hook=unique, parse_constant=_refuse_constant, strict=False).decode(text)
     except InvalidVerdictError:
         raise
     except (ValueError, RecursionError):

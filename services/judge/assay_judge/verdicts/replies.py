@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from assay.providers.messages import Stop
 from assay.providers.parameters import token_field_of
+from assay.text.equality import is_blank
 from assay_judge.providers.verdict_request import JudgeParameters
 from assay_judge.verdicts.outcome import Outcome, Status
 from assay_judge.verdicts.parser import InvalidVerdictError, read_verdict
@@ -44,11 +45,17 @@ def outcome_from_reply(reply: Reply, rubric: Rubric, verdict_id: str) -> Outcome
     if reply.stop in _STOPPED:
         reason, message = _STOPPED[reply.stop]
         return Outcome(Status.INVALID, reason=reason, message=message, model=reply.model)
-    if not reply.text.strip():
-        return Outcome(
-            Status.INVALID, reason="empty_verdict", message="the judge returned an empty reply", model=reply.model
-        )
+    if is_blank(reply.text):
+        return Outcome(Status.INVALID, reason="empty_verdict", message=_nothing_said(reply), model=reply.model)
     return Outcome(Status.VALID, read_verdict(reply.text, rubric, verdict_id), model=reply.model)
+
+
+def _nothing_said(reply: Reply) -> str:
+    if reply.tool_calls:
+        return "the judge called a tool and gave no verdict: choose a model or service that answers without tools"
+    if reply.has_thoughts or (reply.tokens is not None and reply.tokens.reasoning):
+        return "the judge returned its thoughts and no verdict: raise max_tokens, or choose another model"
+    return "the judge returned an empty reply"
 
 
 def failed_outcome(failure: CallFailedError) -> Outcome:
