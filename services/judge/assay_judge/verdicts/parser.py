@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from assay.judging.rubric import Criterion, Rubric
 
-PARSER = "verdict/3"
+PARSER = "verdict/4"
 """Changes when the same reply may be read differently."""
 
 WINNERS = ("first", "second", "tie")
