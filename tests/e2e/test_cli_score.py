@@ -116,7 +116,7 @@ def test_a_threshold_on_answers_to_different_questions_is_refused(cli: Cli) -> N
     cli.write("rows.jsonl", '{"question": "q", "recorded": ""}\n{"question": "r", "recorded": " "}\n')
     done = cli.run("score", "consistency", "--file", "rows.jsonl", "--threshold", "0.5", status=2)
     assert "consistency has a value and no verdict: its threshold needs several runs of each case" in done.stderr
-    assert done.stdout.endswith("threshold >= 0.5 no verdict\n")
+    assert done.stdout.endswith("threshold >= 0.5 no verdict\nverdict  INCOMPLETE  threshold >= 0.5  exit status 2\n")
 
 
 def test_hostile_ids_and_reasons_cannot_steer_the_terminal(cli: Cli) -> None:

@@ -130,7 +130,7 @@ async def evaluate_async(
 def _checked(
     spec: str | Path | Mapping[str, Any],
     agent: Callable[..., Any] | None,
-    metrics: Mapping[str, Callable[..., Any]] | None,
+    metrics: Mapping[str, Callable[..., Any] | Mapping[str, Any]] | None,
     dataset: str | Path | Iterable[Any] | None,
     select: CaseSelection | None,
     server: str | None,

@@ -34,7 +34,7 @@ def test_an_entry_names_its_function() -> None:
         "polite": "package.metrics:Judge.polite",
     }
     assert settings.metrics[0].parameters == {
-        "function": "metrics:helpful", "threshold": 0.7, "higher_is_better": True, "timeout_s": 5
+        "function": "metrics:helpful", "threshold": 0.7, "higher_is_better": None, "timeout_s": 5
     }  # fmt: skip
 
 
