@@ -222,10 +222,18 @@ class FieldMap:
 
     def _names(self) -> dict[str, tuple[str, ...]]:
         names = {name: names_of(name) for name in ALIASES}
-        if self.answer_is_recorded:
-            names["recorded"] += (*names_of("answer"), "output", "response")
+        if self.given.get("input"):
+            # Where people name the question themselves, a word such as `Antwort` is not taken on its own for the right
+            # answer: it may as well be what an agent once said.
+            names["references"] = ALIASES["references"]
+            names["recorded"] = ALIASES["recorded"]
+            answers: tuple[str, ...] = ("answer",)
         else:
-            names["references"] += names_of("answer")
+            answers = names_of("answer")
+        if self.answer_is_recorded:
+            names["recorded"] += (*answers, "output", "response")
+        else:
+            names["references"] += answers
             names["recorded"] += ("output", "response")
         return {name: tuple(alias for alias in aliases if alias not in self._unused) for name, aliases in names.items()}
 
@@ -263,7 +271,7 @@ class FieldMap:
         rest = tuple(key for key in keys if key not in used and not (self._index and folded(key) in self._index))
         hidden = tuple(key for key in rest if gives_away(folded(key)))
         choices = tuple(name for name, found in sources.items() if self._is_choice(name, found, sources))
-        doubtful = tuple(key for key in rest if looks_like_answer(folded(key))) if "recorded" not in sources else ()
+        doubtful = tuple(key for key in rest if self._is_doubtful(folded(key))) if "recorded" not in sources else ()
         plain = None if hidden or doubtful else PlainFields.of(sources)
         rest = tuple(key for key in rest if key not in hidden)
         return Layout(
@@ -277,6 +285,9 @@ class FieldMap:
             tuple(key for key in sources.get("references", ()) if folded(key) in names_of("answer")),
             self._first_choice,
         )
+
+    def _is_doubtful(self, name: str) -> bool:
+        return looks_like_answer(name) or name in foreign_names()["references"] or name in foreign_names()["answer"]
 
     def _is_choice(self, name: str, found: tuple[str, ...], sources: Mapping[str, tuple[str, ...]]) -> bool:
         if name in ("input", "references"):

@@ -258,6 +258,15 @@ def test_right_and_given_answers_in_other_languages(write: Write, read: Read, na
     assert case.recorded.text == "said"
 
 
+def test_an_answer_in_another_language_is_not_taken_where_the_question_is_mapped(write: Write) -> None:
+    """A warning names the field; where only the id is mapped, it is the reference."""
+    path = write("x.csv", "Nr,Frage,Antwort\n1,Q,A\n")
+    by_hand = open_dataset(path, field_map={"input": "Frage"}).check()
+    assert (by_hand.reference_count, list(by_hand.mapping)) == (0, ["id", "input"])
+    assert [str(each) for each in by_hand.warnings if 'set `map: {reference: "Antwort"}`' in str(each)]
+    assert open_dataset(path, field_map={"id": "Nr"}).check().mapping["references"] == "Antwort"
+
+
 def test_names_mean_one_thing() -> None:
     """No name is known for two fields, and the guide names the languages."""
     fields = ("input", "answer", "references", "category", "id")
