@@ -14,6 +14,7 @@ from assay.datasets.separated_names import split_sources
 from assay.datasets.values import Fields, Findings
 from assay.model.agent_response import AgentResponse, MalformedAnswerError, Message, response_from_json
 from assay.model.case import Turn
+from assay.model.response_names import source_parts
 from assay.parsing.names import unknown_name
 
 if TYPE_CHECKING:
@@ -118,7 +119,21 @@ def two_faced(layout: Layout, data: dict[str, Any]) -> tuple[str, str] | None:
 
 
 def _sources(fields: Fields) -> tuple[str, ...]:
-    return fields.names("expected_sources", split_sources)
+    """Return the expected sources; an object of one, as answers have them, stands for its title, address or id."""
+    source, value = fields.find("expected_sources")
+    items = value_in_cell(value) if isinstance(value, str) else value
+    items = [items] if isinstance(items, dict) else items
+    if not isinstance(items, list) or not any(isinstance(item, dict) for item in items):
+        return fields.names("expected_sources", split_sources)
+    names = []
+    for index, item in enumerate(items):
+        parts = source_parts(item) if isinstance(item, dict) else None
+        name = item if parts is None else parts.title or parts.uri or parts.id
+        if name == "":
+            fields.trouble.append((f"{source}[{index}]", "must name a source: a title, an address or an id"))
+        elif name is not None:
+            names.append(fields.as_text(f"{source}[{index}]", name))
+    return tuple(names)
 
 
 def _history(fields: Fields) -> tuple[Message, ...]:

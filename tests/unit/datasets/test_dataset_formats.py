@@ -341,7 +341,7 @@ def test_objects_in_memory() -> None:
     assert [case.references for case in dataset.cases()] == [("0",), ("1",), ("2",)]
     assert list(dataset.cases()) == list(dataset.cases())
     with pytest.raises(DatasetError) as caught:
-        records_dataset([{"question": "Q", "x": b"1"}, {"question": float("nan")}, {"question": "\ud800"}, 5]).check()  # type: ignore[list-item]
+        records_dataset([{"question": "Q", "x": b"1"}, {"question": float("nan")}, {"question": "\ud800"}, 5]).check()
     places = [str(problem).split(":")[0] for problem in caught.value.problems]
     assert places == ["record 1, x", "record 2, input", "record 3", "record 4"]
 

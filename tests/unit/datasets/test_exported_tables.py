@@ -135,6 +135,18 @@ def test_separated_names_in_files(write: Write, read: Read) -> None:
     assert warning.endswith("(and 2 more)")
 
 
+def test_sources_that_are_objects(write: Write, read: Read, refusal: Callable[..., list[str]]) -> None:
+    """A source as answers have it stands for its title, address or id, in a cell too; one without any is refused."""
+    sources = [{"title": "Tides", "url": "https://x/t"}, {"link": "https://x/a"}, {"document_id": "d7"}, "b.pdf"]
+    names = ("Tides", "https://x/a", "d7", "b.pdf")
+    (case,) = read(write("x.jsonl", [{"question": "Q", "expected_sources": sources}]))
+    assert case.turns[0].expected_sources == names
+    (case,) = read(write("x.csv", csv_of(expected_sources=str(sources))))
+    assert case.turns[0].expected_sources == names
+    (problem,) = refusal(write("y.jsonl", [{"question": "Q", "expected_sources": [{"page": 3}]}]))
+    assert "expected_sources[0]: must name a source" in problem
+
+
 def test_columns_without_a_name(write: Write, read: Read) -> None:
     """An index of pandas, with and without its own name, is left out; another nameless column is kept and named."""
     for header in ("", "Unnamed: 0", "Unnamed: 0.1,Unnamed: 0"):
