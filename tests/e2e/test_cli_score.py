@@ -43,6 +43,7 @@ def test_an_answer_is_scored_with_a_real_model(cli: Cli) -> None:
         (["rouge", "a b", "a c", "--threshold", "0.5"], 0, "passed"),
         (["hit-rate", "", "--field", "sources=[A, B]", "--field", "expected_sources=[B]", "--set", "k=1"], 0, "0.0000"),
         (["retrieval", "--field", "sql=SELECT ': x' FROM t", "--field", "expected_table=t"], 0, "1.0000"),
+        (["exact_match", "a.csv", "a.csv"], 0, "1.0000"),
         (["exact_match", "a\x1b[31m", "a\x1b[31m"], 0, "1.0000"),
     ],
 )
@@ -61,6 +62,10 @@ def test_one_answer(cli: Cli, arguments: list[str], status: int, said: str) -> N
         (["exact_match", "a", "--file", "rows.jsonl"], ["--file: takes answers and references from the file"]),
         (["contains", "a", "--set", "values=[]"], ["contains.values: must hold at least one text"]),
         (["exact_match", "--file", "nowhere.jsonl"], ["nowhere.jsonl: there is no such file"]),
+        (
+            ["exact_match", "answers.jsonl"],
+            ["score its rows with --file answers.jsonl, or the text"],
+        ),
         (["hit_rate", "a", "--set", "k=0"], ["hit_rate.k: must be from 1"]),
         (["mrr", "a", "--field", "sorces=[A]"], ["did you mean 'sources'"]),
         (

@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 
 import assay
 from assay.errors import DatasetError, InvalidInputError, SpecError
-from assay.metrics import METRICS, complete_parameters
+from assay.metrics import ALIASES_OF_METRICS, METRICS, complete_parameters, metric_kind
+from assay.model.agent_response import AgentResponse
 from assay.model.response_text import TEXT_KEYS
 from assay.model.run import ScoreStatus
-from assay.scoring.scorer import ALIASES_OF_METRICS, metric_kind
 
 DOCS = Path(__file__).parents[2] / "docs"
 GOOD_FACTS = {"sql": "SELECT name FROM events", "data_rows": 2}
@@ -147,7 +147,7 @@ def test_several_calls_share_a_scorer() -> None:
         (lambda: assay.score("hit_rate", "a", parameters={"k": 0, "q": 1}), ["hit_rate.k", "hit_rate.q"]),
         (lambda: assay.score("mrr", "a", sorces=[], categry="x"), ["'sources'", "'category'"]),
         (lambda: assay.score("latency", "a", latency_ms="x"), ["answer: is no recorded answer: latency_ms"]),
-        (lambda: assay.score("exact_match", 3), ["answer: must be a string"]),  # type: ignore[arg-type]  # wrong on purpose
+        (lambda: assay.score("exact_match", ["a"], b"a"), ["answer: must be a string", "reference: must be a string"]),
         (lambda: assay.score("exact_match", "a", "b\0"), ["holds the character NUL"]),
         (lambda: assay.score("exact_match", "a", "\ud800"), ["half a character"]),
         (lambda: assay.score("similarity", "a", "b", embed=by_length, embedder="x:1"), ["choose one"]),
@@ -214,6 +214,59 @@ def test_rows_are_scored_as_each_alone(pairs: list[tuple[str, str]]) -> None:
     rows = [{"answer": answer, "reference": reference} for answer, reference in pairs]
     many = list(assay.score_many("exact_match", rows))
     assert many == [assay.score("exact_match", answer, reference) for answer, reference in pairs]
+
+
+class Array(list[Any]):
+    """What numpy's arrays and numbers and pandas' columns have: their content as Python has it."""
+
+    def tolist(self) -> Any:
+        """Return the content; of an array without dimensions, one value."""
+        return self[0] if len(self) == 1 else list(self)
+
+
+@pytest.mark.parametrize(
+    ("answer", "reference", "value"),
+    [
+        ("5", 5, 1.0),
+        (5, "5", 1.0),
+        (2.5, 2.5, 1.0),
+        ("true", True, 1.0),
+        ("5", Array([5]), 1.0),
+        ("5", Array(["4", 5]), 1.0),
+        (Array([5]), ["4", 5.0, Array([5])], 1.0),
+        ("5", {5, 6}, 1.0),
+        ("5", range(5), 0.0),
+        ("5", None, None),
+        (AgentResponse(text="5"), ("5",), 1.0),
+    ],
+)
+def test_numbers_and_arrays_are_answers_and_references(answer: object, reference: object, value: float | None) -> None:
+    """As people have them in a notebook: a number is its text, an array several references."""
+    assert assay.score("exact_match", answer, reference).value == value
+
+
+@pytest.mark.parametrize(
+    ("reference", "said"),
+    [
+        ({"a": 1}, "reference: must be a string or a number, or a list of these, not an object"),
+        (b"5", "not bytes"),
+        (float("nan"), "not nan: leave it out where there is none"),
+        ([["5"]], "reference[0]: must be a string or a number"),
+        ([None], "reference[0]:"),
+        (object(), "not object"),
+    ],
+)
+def test_what_is_no_reference_is_refused(reference: object, said: str) -> None:
+    """With a sentence: neither a mapping's keys nor the numbers of bytes are references."""
+    with pytest.raises(assay.AssayError, match=re.escape(said)):
+        assay.score("exact_match", "5", reference)
+
+
+def test_scores_of_many_rows_are_a_list() -> None:
+    """They can be counted, indexed and read twice."""
+    scores = assay.score_many("exact_match", ({"answer": str(n), "reference": "1"} for n in range(3)))
+    assert [score.value for score in scores[1:]] == [1.0, 0.0]
+    assert len(scores) == 3
 
 
 def test_short_names_mean_metrics_and_hide_none() -> None:

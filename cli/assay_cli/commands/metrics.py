@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from assay.metrics import METRICS
+from assay.metrics import METRICS, metric_kind
 from assay.text.unsafe_text import json_text
 from assay_cli.commands import Group
 from assay_cli.options import json_option
@@ -51,8 +51,6 @@ def list_metrics(as_json: bool) -> int:
 @json_option
 def show(name: str, as_json: bool) -> int:
     """Show how the metric NAME is defined: formula, inputs, edge cases, parameters, an example."""
-    from assay.scoring.scorer import metric_kind
-
     info = METRICS[metric_kind(name)].info
     if as_json:
         document = {

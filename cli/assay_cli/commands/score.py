@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import shlex
 import shutil
 import sys
 import tempfile
@@ -92,7 +93,7 @@ def score(
     """Score the answer TEXT against REFERENCE with METRIC, or every row of a file.
 
     METRIC is any name that `assay metrics list` shows, with - or _, or a short one: similarity, fidelity,
-    retrieval, combined. TEXT may be - to read the answer from stdin, and FILE to read JSON or JSON Lines.
+    retrieval, combined, judge. TEXT may be - to read the answer from stdin, and FILE to read JSON or JSON Lines.
 
     \b
         assay score similarity "We open at nine." "Opening is at 9 am."
@@ -108,6 +109,9 @@ def score(
     wanted = [*([right] if right is not None else []), *references]
     if path is None:
         problems += _answer_problems(answers, values)
+        if text is not None and not wanted and _is_dataset_name(text):
+            said = f"looks like the name of a file: score its rows with --file {shlex.quote(text)}"
+            problems.append(Problem(f"{said}, or the text itself with --answer", "the answer"))
         problems += [
             Problem("belongs to --file", name)
             for name, value in (("--map", mapping), ("--encoding", encoding), ("--on-bad-case", on_bad_case))
@@ -146,6 +150,13 @@ def _answer_problems(answers: Sequence[str], values: dict[str, Any]) -> list[Pro
     if not answers and not values:
         return [Problem("is missing: give a text, - to read it from stdin, or --file", "the answer")]
     return []
+
+
+def _is_dataset_name(text: str) -> bool:
+    """Return whether a text is the name of a dataset: an answer is hardly one word that ends in .jsonl."""
+    from assay.datasets.readers import SUFFIXES
+
+    return len(text.split()) == 1 and text.lower().removesuffix(".gz").endswith(SUFFIXES)
 
 
 def _scorer(metric: str, given: dict[str, Any], embedder: str | None, problems: list[Problem]) -> Scorer | None:

@@ -19,14 +19,26 @@ if TYPE_CHECKING:
     from assay.model.run import MetricSettings, RunSettings
 
 __all__ = [
+    "ALIASES_OF_METRICS",
     "METRICS",
     "build_metric",
     "complete_parameters",
     "count_problem",
     "decides_rows",
     "given_parameters",
+    "known_kind",
+    "metric_kind",
     "without_defaults",
 ]
+
+ALIASES_OF_METRICS: Mapping[str, str] = {
+    "similarity": "semantic_similarity",
+    "fidelity": "generation_fidelity",
+    "retrieval": "retrieval_accuracy",
+    "combined": "combined_score",
+    "judge": "judge_score",
+}
+"""Short names of metrics, where no metric has that name itself."""
 
 _CLASSES = {
     "semantic_similarity": "SemanticSimilarity",
@@ -92,6 +104,23 @@ def decides_rows(settings: MetricSettings) -> bool:
     """Return whether a metric gives rows a verdict."""
     decides = METRICS[settings.kind].info.decides
     return decides == "always" or (decides == "threshold" and settings.parameters.get("threshold") is not None)
+
+
+def known_kind(name: str) -> str:
+    """Return the kind of metric that a name means: its own name with `-` or `_`, or a short one; empty for none."""
+    folded = name.strip().lower().replace("-", "_")
+    return folded if folded in METRICS else ALIASES_OF_METRICS.get(folded, "")
+
+
+def metric_kind(name: str) -> str:
+    """Return the kind of metric that a name means, as `known_kind` does.
+
+    Raises:
+        SpecError: There is no such metric; names the nearest.
+    """
+    if kind := known_kind(name):
+        return kind
+    raise SpecError([Problem(unknown_name("metric", name, METRICS))])
 
 
 def build_metric(settings: MetricSettings) -> Metric:

@@ -16,17 +16,18 @@ from typing import TYPE_CHECKING, Any
 from assay.datasets.fields import ALIASES
 from assay.datasets.warnings import warn_of_dataset
 from assay.errors import DatasetError, InvalidInputError, Problem, SpecError
-from assay.metrics import METRICS, build_metric, complete_parameters
+from assay.metrics import METRICS, build_metric, complete_parameters, metric_kind
 from assay.metrics.core.evidence import wanted_texts
 from assay.metrics.core.row_verdict import row_reason, row_verdict
 from assay.metrics.core.score import Row, keeps_vector
 from assay.metrics.rows.row_scores import score_row
-from assay.model.agent_response import AgentResponse, clean_text
+from assay.model.agent_response import AgentResponse
 from assay.model.answer_thoughts import with_thoughts_apart
 from assay.model.run import CaseResult, MetricSettings, MetricSummary, Score
 from assay.model.run_settings import FUNCTION_METRIC
-from assay.parsing.names import kind_of, unknown_name
+from assay.parsing.names import unknown_name
 from assay.scoring.evidence import evidence_of, texts_of, verdicts_of, with_inputs
+from assay.scoring.given_values import read_answer, read_references
 from assay.scoring.inputs import BESIDE, NO_QUESTION, answered_file, answered_records, check_answered
 from assay.scoring.vectors import EmbedFunction, FunctionVectors, ServiceVectors, Vectors
 
@@ -41,15 +42,6 @@ if TYPE_CHECKING:
     from assay.model.case import Case
     from assay.scoring.vectors import Embedded
 
-ALIASES_OF_METRICS: Mapping[str, str] = {
-    "similarity": "semantic_similarity",
-    "fidelity": "generation_fidelity",
-    "retrieval": "retrieval_accuracy",
-    "combined": "combined_score",
-    "judge": "judge_score",
-}
-"""Short names of metrics, where no metric has that name itself."""
-
 _CHUNK_ROWS = 32
 _OWN_FIELDS = ("scores", "verdicts")
 _ANSWER_FIELDS = (*BESIDE, "output", "error", "events", "finish_reason", "model", "reported_latency_ms",
@@ -59,23 +51,10 @@ _CASE_FIELDS = tuple(name for names in ALIASES.values() for name in names if nam
 _HIDDEN_FIELDS = ("expected_", "reference_", "ground_truth_")
 
 
-def metric_kind(name: str) -> str:
-    """Return the metric that a name means: its own name with `-` or `_`, or a short one.
-
-    Raises:
-        SpecError: There is no such metric; names the nearest.
-    """
-    folded = name.strip().lower().replace("-", "_")
-    kind = folded if folded in METRICS else ALIASES_OF_METRICS.get(folded, "")
-    if kind not in METRICS:
-        raise SpecError([Problem(unknown_name("metric", name, METRICS))])
-    return kind
-
-
 def score(
     metric: str,
-    answer: str | Mapping[str, Any],
-    reference: str | Sequence[str] | None = None,
+    answer: object,
+    reference: object = None,
     *,
     parameters: Mapping[str, Any] | None = None,
     embed: EmbedFunction | None = None,
@@ -86,8 +65,9 @@ def score(
 
     Args:
         metric: The metric's name.
-        answer: A text, or an object with the fields of an answer.
-        reference: The right answer, or several of which any is right; None where the metric needs none.
+        answer: A text or a number, or a mapping with the fields of an answer.
+        reference: The right answer, a text or a number, or a list or array of several of which any is right; None
+            where the metric needs none.
         parameters: Of the metric; defaults apply to what is left out.
         embed: Returns one vector per text, for metrics that need vectors.
         embedder: Address of an embedder, "host:port" or "unix:/path"; without it and `embed` the local one is
@@ -115,8 +95,8 @@ def score_many(
     parameters: Mapping[str, Any] | None = None,
     embed: EmbedFunction | None = None,
     embedder: str | None = None,
-) -> Iterator[Score]:
-    """Return the scores of rows, in order, as they are computed; all rows are checked before that.
+) -> list[Score]:
+    """Return the scores of rows, in order; all rows are checked before the first is scored.
 
     Args:
         metric: The metric's name.
@@ -132,14 +112,8 @@ def score_many(
     """
     scorer = Scorer(metric, parameters, embed=embed, embedder=embedder)
     dataset = answered_records(rows)
-    check_answered(dataset)
-    return _scores(scorer, dataset)
-
-
-def _scores(scorer: Scorer, dataset: Dataset) -> Iterator[Score]:
     with scorer:
-        for row in scorer.rows(dataset):
-            yield row.score
+        return [row.score for row in scorer.rows(dataset)]
 
 
 def score_file(
@@ -258,9 +232,7 @@ class Scorer:
         """Return those of some fields that are no parameters of the metric."""
         return {name: value for name, value in fields.items() if name not in self._parameter_names}
 
-    def score(
-        self, answer: str | Mapping[str, Any], reference: str | Sequence[str] | None = None, **fields: Any
-    ) -> Score:
+    def score(self, answer: object, reference: object = None, **fields: Any) -> Score:
         """Return the score of one answer.
 
         Args:
@@ -343,13 +315,11 @@ class Scorer:
         )
 
 
-def _record(
-    answer: object, reference: str | Sequence[str] | None, fields: Mapping[str, Any], parameters: Iterable[str]
-) -> dict[str, Any]:
+def _record(answer: object, reference: object, fields: Mapping[str, Any], parameters: Iterable[str]) -> dict[str, Any]:
     """Return the record of one answer.
 
     Raises:
-        InvalidInputError: A field is unknown, or the answer is no answer.
+        InvalidInputError: A field is unknown, or the answer or the reference is none.
     """
     known = (*parameters, *_OWN_FIELDS, *_CASE_FIELDS, *_ANSWER_FIELDS, "expected_table")
     problems = [
@@ -357,18 +327,14 @@ def _record(
         for name in fields
         if name not in known and not name.startswith(_HIDDEN_FIELDS)
     ]
-    if not isinstance(answer, str | Mapping):
-        problems.append(Problem(f"must be a string or a mapping, not {kind_of(answer)}", "answer"))
+    given, references = read_answer(answer, problems), read_references(reference, problems)
     if problems:
         raise InvalidInputError(problems)
-    assert isinstance(answer, str | Mapping)
-    # As in a run: what no store takes is replaced in an answer, and refused in a case.
-    given = {"text": clean_text(answer)} if isinstance(answer, str) else dict(answer)
     beside = {name: value for name, value in fields.items() if name in _ANSWER_FIELDS and value is not None}
     record = {name: value for name, value in fields.items() if name not in _ANSWER_FIELDS}
     record["recorded"] = {**beside, **given}
-    if reference is not None:
-        record["references"] = [reference] if isinstance(reference, str) else list(reference)
+    if references is not None:
+        record["references"] = references
     if not any(name in record for key in ("input", "turns", "variables") for name in ALIASES[key]):
         record["input"] = NO_QUESTION
     if not any(name in record for name in ALIASES["id"]):

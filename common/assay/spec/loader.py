@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from assay.datasets.choices import FORMAT_NAMES, ON_BAD_CASE
 from assay.errors import InvalidInputError, Problem, SpecError
 from assay.judging.prices import price_problems
-from assay.metrics import complete_parameters, count_problem
+from assay.metrics import complete_parameters, count_problem, known_kind
 from assay.metrics.formula import with_own_numbers
 from assay.metrics.python import names_function, own_name
 from assay.metrics.rows.order import check_metrics
@@ -515,6 +515,10 @@ class SpecReader:
                 self._report(f"{where}.function", "is given under `metric` already: leave one of them out")
                 return None
             kind, parameters["function"] = FUNCTION_METRIC, kind
+        # As for `assay score`: `exact-match` is exact_match, and `similarity` a semantic_similarity of that name.
+        if isinstance(kind, str) and (known := known_kind(kind)):
+            name = known if name == kind and "-" in kind else name
+            kind = known
         if kind == "formula":
             parameters = with_own_numbers(parameters)
         if problem := metric_name_problem(name if isinstance(name, str) and isinstance(kind, str) else ""):

@@ -87,7 +87,8 @@ def _channels(text: str) -> tuple[list[str], str]:
         return [bare[1]], text[bare.end() :].lstrip()
     if not text.removeprefix("<|start|>assistant").startswith(_CHANNEL):
         return [], text
-    thoughts, answers = [], []
+    thoughts: list[str] = []
+    answers: list[str] = []
     for part in text.split(_CHANNEL)[1:]:
         name = _CHANNEL_NAME.match(part)
         if name is None:

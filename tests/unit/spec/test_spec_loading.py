@@ -124,6 +124,22 @@ def test_what_is_no_dataset_of_a_spec(dataset: object, sentence: str) -> None:
     assert str(caught.value.problems[0]).startswith(sentence)
 
 
+@pytest.mark.parametrize(
+    ("written", "name", "kind"),
+    [
+        ("exact-match", "exact_match", "exact_match"),
+        ("similarity", "similarity", "semantic_similarity"),
+        ({"retrieval": {"threshold": 0.5}}, "retrieval", "retrieval_accuracy"),
+        ({"own": {"metric": "hit-rate"}}, "own", "hit_rate"),
+        ({"fidelity": {"metric": "exact_match"}}, "fidelity", "exact_match"),
+    ],
+)
+def test_metrics_have_the_names_that_scoring_without_a_run_takes(written: Any, name: str, kind: str) -> None:
+    """Gates and reports call a metric what the spec calls it."""
+    (metric,) = spec_from_mapping({**GOOD, "metrics": [written], "gates": [f"{name} >= 0.5"]}).settings.metrics
+    assert (metric.name, metric.kind) == (name, kind)
+
+
 def test_presets_overrides_and_defaults() -> None:
     """A preset fills in metrics, --set changes one by its name, defaults are those of the reference."""
     preset = {key: value for key, value in GOOD.items() if key != "metrics"} | {"preset": "rag"}
