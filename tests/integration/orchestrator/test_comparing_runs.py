@@ -9,17 +9,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from assay.client.comparing import compare_reports, reports_of
 from assay.comparison.case_list import CaseChange, CaseOrder, CaseQuery, ComparedCase
-from assay.comparison.compare import compare_runs
 from assay.comparison.model import Adjustment, Change, Comparison, ComparisonSettings
 from assay.errors import InvalidInputError, NotFoundError, OverloadedError, ResumeExpiredError
 from assay.model.agent_response import AgentError, AgentErrorKind, AgentResponse, AgentStatus, Usage
 from assay.model.case import Case, Turn
 from assay.model.run import RunCounts
 from assay.model.scope import LOCAL
-from assay.reports.comparison.compared_run import compared_run
 from assay.reports.formats.json_report import write_document
-from assay.reports.report import report_of_file, report_of_run
+from assay.reports.report import report_of_run
 from assay.v1 import orchestrator_pb2 as pb
 from assay.wire.comparison import _values_from_wire, _values_to_wire
 from assay_orchestrator.queries.comparison import Comparisons, check_rows
@@ -68,16 +67,14 @@ async def finished(client: Client, settings: RunSettings, over: list[Case]) -> s
 
 async def by_files(client: Client, run_ids: list[str], settings: ComparisonSettings, folder: Path) -> Comparison:
     """Return the comparison of the results.json files of some runs."""
-    runs = []
-    for run_id in run_ids:
-        path = folder / f"{run_id}.json"
+    paths = [folder / f"{run_id}.json" for run_id in run_ids]
+    for run_id, path in zip(run_ids, paths, strict=True):
         run = await client.get_run(run_id)
         async with report_of_run(run, None, client.list_results(run_id), folder, lambda row: None) as report:
             with path.open("w", encoding="utf-8") as file:
                 write_document(report, file)
-        with report_of_file(path) as report:
-            runs.append(compared_run(report, settings))
-    return compare_runs(runs, settings)
+    async with reports_of(paths, None) as reports:
+        return compare_reports(reports, settings)
 
 
 async def listed(client: Client, run_ids: list[str], query: CaseQuery, **more: bool) -> list[ComparedCase]:

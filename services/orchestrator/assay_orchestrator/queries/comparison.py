@@ -315,7 +315,9 @@ def _with_texts(
 
 
 def _questions(connection: sa.Connection, scope: Scope, run_id: str, positions: dict[str, int]) -> dict[str, str]:
-    """Return what the user said last in some cases of a run."""
+    """Return what the user said last in some cases of a run; there may be none."""
+    if not positions:
+        return {}
     turns = compared_rows.read_last_turns(connection, scope, run_id, sorted(positions.values()))
     return {case_id: turns[at][0] for case_id, at in positions.items()}
 
