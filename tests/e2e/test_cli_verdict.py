@@ -57,7 +57,7 @@ def test_an_agent_that_always_raises_never_passes(shared_cli: Cli, gates: list[s
     """Whatever is gated, 20 of 20 failed calls are no pass; the console says so in its last line."""
     spec: dict[str, Any] = {"metrics": ["rouge", "latency"], "gates": gates, "max_agent_errors": "99%"}
     last, summary, _ = ended(asked(shared_cli, answers=0, **spec), 3)
-    assert last.startswith("verdict  INCOMPLETE  20 of 20 agent calls failed")
+    assert last.startswith("verdict  INCOMPLETE  the agent failed on 20 of 20 rows")
     assert summary["overall_status"] == "INCOMPLETE"
     assert summary["latency"]["count"] == 0
     assert "PASS" not in last
@@ -84,8 +84,8 @@ def test_with_gates_only_these_decide(shared_cli: Cli) -> None:
     """A missed threshold that gates nothing is printed as that, and the run passes."""
     last, summary, lines = ended(asked(shared_cli, answers=20, right=10, gates=["pass_rate >= 0.4"]), 0)
     assert last == "verdict  PASS  the gate holds  pass rate 50.0% (10 of 20)"
-    assert "threshold missed (not gated): exact_match 0.5 < 0.85" in lines
-    assert summary["notes"] == ["threshold missed (not gated): exact_match 0.5 < 0.85"]
+    assert "threshold missed, but no gate asks for it: exact_match 0.5 < 0.85" in lines
+    assert summary["notes"] == ["threshold missed, but no gate asks for it: exact_match 0.5 < 0.85"]
     assert not [line for line in lines if "FAIL" in line]
 
 
@@ -93,13 +93,13 @@ def test_means_over_survivors_say_so_and_hold_no_gate(shared_cli: Cli) -> None:
     """15 of 20 failed calls leave a perfect mean of five rows, which decides only where the spec allows it."""
     asked(shared_cli, answers=5, gates=["rouge >= 0.9"])
     last, _, lines = ended(shared_cli, 3)
-    assert last.startswith("verdict  INCOMPLETE  15 of 20 agent calls failed, more than max_agent_errors (5%)")
+    assert last.startswith("verdict  INCOMPLETE  the agent failed on 15 of 20 rows, more than max_agent_errors (5%)")
     assert any(line.startswith("rouge") and "1.0000 (5 of 20 rows)" in line for line in lines)
     asked(shared_cli, answers=5, gates=["rouge >= 0.9"], max_agent_errors="80%")
     last, _, lines = ended(shared_cli, 0)
     assert last == "verdict  PASS  the gate holds  pass rate 25.0% (5 of 20)"
     assert "gate  PASS  rouge >= 0.9  actual 1  mean over 5 of 20 rows" in lines
-    assert "15 of 20 agent calls failed" in lines
+    assert "the agent failed on 15 of 20 rows" in lines
 
 
 def test_nothing_that_decides_is_said(shared_cli: Cli) -> None:

@@ -113,7 +113,7 @@ def test_the_summary_explains_skips_latency_and_what_to_do(ran: tuple[Cli, str, 
     assert "skipped  hit_rate on 11 of 12 rows: the case names no expected sources" in lines
     assert "skipped  tokens on 12 of 12 rows: the answer does not report its tokens" in lines
     (latency,) = (line for line in lines if line.startswith("latency"))
-    assert "5 Excellent  (5 rows)" in latency
+    assert "(5 rows: 5 below 2 s)" in latency
     assert "(3 of 12 rows passed)" in text
     report = json.loads((cli.folder / "out/results.json").read_text("utf-8"))
     advice = lines[lines.index("recommendations:") + 1 :][: len(report["summary"]["recommendations"])]

@@ -79,13 +79,13 @@ ALL_FAIL = [FAILED] * 20
 
 TABLE = {
     "all calls fail, gate on latency": (
-        ALL_FAIL, ["latency"], ["latency.p95 < 4"], {}, "INCOMPLETE", 3, "20 of 20 agent calls failed",
+        ALL_FAIL, ["latency"], ["latency.p95 < 4"], {}, "INCOMPLETE", 3, "the agent failed on 20 of 20 rows",
     ),
     "all calls fail, gate on the pass rate": (
-        ALL_FAIL, ["exact_match"], ["pass_rate >= 0.85"], {}, "FAIL", 1, "20 of 20 agent calls failed",
+        ALL_FAIL, ["exact_match"], ["pass_rate >= 0.85"], {}, "FAIL", 1, "the agent failed on 20 of 20 rows",
     ),
     "15 of 20 fail, survivors perfect": (
-        MOST_FAIL, ["rouge"], ["rouge >= 0.9"], {}, "INCOMPLETE", 3, "15 of 20 agent calls failed",
+        MOST_FAIL, ["rouge"], ["rouge >= 0.9"], {}, "INCOMPLETE", 3, "the agent failed on 15 of 20 rows",
     ),
     "the same with a bound of 80%": (
         MOST_FAIL, ["rouge"], ["rouge >= 0.9"], {"max_agent_errors": 0.8}, "PASS", 0, "mean over 5 of 20 rows",
@@ -95,7 +95,7 @@ TABLE = {
     ),
     "a missed threshold beside a gate that holds": (
         HALF, ["exact_match"], ["pass_rate >= 0.4"], {}, "PASS", 0,
-        "threshold missed (not gated): exact_match 0.5 < 0.85",
+        "threshold missed, but no gate asks for it: exact_match 0.5 < 0.85",
     ),
     "only judged metrics, no judge": (
         [RIGHT] * 4, ["judge_score", "quality"], [], {}, "NO_DATA", 3, "no metric was computed on any row",
@@ -276,7 +276,7 @@ def test_a_threshold_on_survivors_is_incomplete_too() -> None:
     found = verdict_of(MOST_FAIL, metrics(rouge={"threshold": 0.9}))
     assert found.status is VerdictStatus.INCOMPLETE
     (criterion,) = criteria_of(summary_of(MOST_FAIL, metrics(rouge={"threshold": 0.9})))
-    assert criterion.reason == "rouge was computed on 5 of 20 rows only: too many agent calls failed"
+    assert criterion.reason == "rouge was computed on 5 of 20 rows only: the agent failed on too many"
 
 
 def test_time_outs_are_noted_on_a_gate_on_latency() -> None:

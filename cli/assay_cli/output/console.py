@@ -6,6 +6,7 @@ import re
 import sys
 from typing import TYPE_CHECKING, Any
 
+from assay.metrics.latency import RANGES
 from assay.model.run import GateOutcome
 from assay.reports.document import pass_rate_interval
 from assay.reports.judging_text import canary_line, judging_line, jury_lines
@@ -137,7 +138,7 @@ class ConsoleSummary:
         sign = _SIGNS[metric.rule]
         parts = []
         if metric.threshold is not None:
-            reached, missed = ("PASS", "FAIL") if decides else ("reached", "missed (not gated)")
+            reached, missed = ("PASS", "FAIL") if decides else ("reached", "missed (no gate)")
             without = "not computed" if metric.value is None else "no verdict"
             mark = {True: reached, False: missed, None: without}[metric.meets_threshold]
             parts.append(f"{sign} {metric.threshold:g} {mark}")
@@ -271,10 +272,10 @@ def _latency_line(summary: RunSummary) -> str:
     tiers: Mapping[str, int] = next(
         (metric.detail["ratings"] for metric in summary.metrics if "ratings" in metric.detail), {}
     )
-    shown = ", ".join(f"{count:,} {clean(tier)}" for tier, count in tiers.items() if count)
+    within = ", ".join(f"{count:,} {RANGES.get(tier, clean(tier))}" for tier, count in tiers.items() if count)
     timeouts = f", {latency.timeouts:,} timed out" if latency.timeouts else ""
     return (
         f"latency  mean {seconds_text(latency.mean_s)}  P50 {seconds_text(latency.p50_s)}  "
         f"P95 {seconds_text(latency.p95_s)}  max {seconds_text(latency.max_s)}"
-        f"{f'  {shown}' if shown else ''}  ({count_text(latency.count, 'row')}{timeouts})"
+        f"  ({count_text(latency.count, 'row')}{f': {within}' if within else ''}{timeouts})"
     )

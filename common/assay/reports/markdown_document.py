@@ -210,8 +210,9 @@ def _errors(findings: _Findings) -> list[str]:
     shown = findings.errors.most_common(_MOST_ERRORS)
     count = findings.errors.total() + findings.more_errors
     lines = [f"- {number:,} × {markdown_code(reason, _TEXT_CHARS)}" for reason, number in shown]
-    more = count - sum(number for _, number in shown)
-    return ["", f"### {count_text(count, 'case')} with errors", "", *lines, *([f"- {more:,} others"] if more else [])]
+    if more := count - sum(number for _, number in shown):
+        lines.append(f"- {count_text(more, 'more case')}")
+    return ["", f"### {count_text(count, 'case')} with errors", "", *lines]
 
 
 def _recommendations(head: Head) -> list[str]:

@@ -8,10 +8,11 @@ from assay.metrics import METRICS
 from assay.metrics.core.similarity import LANGUAGE_MISMATCH
 from assay.model.run import GateOutcome
 from assay.model.run_settings import FUNCTION_METRIC
+from assay.reports.metric_text import count_text
 from assay.reports.run_commands import rescore_command, resume_command
 from assay.statistics.intervals import wilson
 from assay.verdict.gates import actual_text, read_gate
-from assay.verdict.run_verdict import threshold_expression
+from assay.verdict.run_verdict import agent_error_gap, threshold_expression
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -45,7 +46,7 @@ def recommendations(run: Run, spec: Path | None = None) -> list[str]:
 
 
 def _rows(count: int) -> str:
-    return "1 row" if count == 1 else f"{count:,} rows"
+    return count_text(count, "row")
 
 
 def _is_judged(run: Run, name: str) -> bool:
@@ -121,6 +122,12 @@ def _of_missing(run: Run, summary: RunSummary) -> Iterator[str]:
         if run.settings.judge is None and _is_judged(run, metric.metric):
             yield f"{metric.metric} was computed on no row: it needs a judge; name one under `judge` in the spec."
             continue
+        if kinds.get(metric.metric) == FUNCTION_METRIC:
+            yield (
+                f"{metric.metric} was computed on no row: the function returned None on {_rows(metric.n_skipped)}, "
+                "which skips a row."
+            )
+            continue
         lacking = f"{_rows(metric.n_skipped)} {'lacks' if metric.n_skipped == 1 else 'lack'}"
         yield (
             f"{metric.metric} was computed on no row: {lacking} what it reads "
@@ -134,15 +141,17 @@ def _of_missing(run: Run, summary: RunSummary) -> Iterator[str]:
 
 def _of_certainty(run: Run, summary: RunSummary) -> Iterator[str]:
     """Return advice on a gate on the pass rate that chance alone may have decided, and on several runs a case."""
-    if run.settings.repeats == 1 and (interval := wilson(summary.passed, summary.decided)) is not None:
+    # Of an agent that mostly failed the pass rate says little, however many cases there are.
+    interval = None if agent_error_gap(summary) else wilson(summary.passed, summary.decided)
+    if run.settings.repeats == 1 and interval is not None:
         kinds = {metric.name: metric.kind for metric in run.settings.metrics}
         for expression in run.settings.gates:
             gate = read_gate(expression, metrics=kinds)
             if gate.name == "pass_rate" and not gate.group and interval[0] < gate.bound < interval[1]:
                 yield (
-                    f"The pass rate's 95 % interval, {interval[0]:.1%} to {interval[1]:.1%}, holds the bound of "
-                    f"{gate.expression}: with {_rows(summary.decided)} decided, chance may have decided; more cases "
-                    "narrow it."
+                    f"The true pass rate may be on either side of {gate.bound * 100:.4g} %: with "
+                    f"{count_text(summary.decided, 'case')} the 95 % interval is {interval[0]:.1%} to "
+                    f"{interval[1]:.1%}. More cases narrow it."
                 )
     if advice := (summary.repeats.get("variance") or {}).get("advice"):
         yield str(advice)
@@ -157,13 +166,13 @@ def _of_details(summary: RunSummary) -> Iterator[str]:
             )
         if count := metric.detail.get("incoherent"):
             yield (
-                f"{_rows(count)} of {metric.metric} hold a verdict whose overall score does not follow from its "
+                f"{metric.metric} has {count_text(count, 'verdict')} whose overall score does not follow from the "
                 "parts: read them before trusting the judge."
             )
         if count := metric.detail.get("truncated"):
             yield (
-                f"{_rows(count)} of {metric.metric} were longer than its model reads: their ends were not compared. "
-                "Set `windowed: true` to compare all of them, or name a model that reads more."
+                f"{metric.metric} compared only the beginning of texts in {_rows(count)}, which are longer than its "
+                "model reads. Set `windowed: true` to compare all of them, or name a model that reads more."
             )
         if count := (metric.detail.get("warnings") or {}).get(LANGUAGE_MISMATCH):
             yield (

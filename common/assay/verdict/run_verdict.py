@@ -60,7 +60,8 @@ class RunVerdict:
     Args:
         status: In one word.
         reasons: Why, as sentences; the most important first.
-        notes: What else a reader must know: failed agent calls, thresholds that gate nothing, what was not computed.
+        notes: What else a reader must know: on how many rows the agent failed, thresholds that gate nothing, what was
+            not computed.
     """
 
     status: VerdictStatus
@@ -118,10 +119,10 @@ def missed_thresholds(summary: RunSummary) -> list[str]:
 
 
 def agent_errors_text(summary: RunSummary) -> str:
-    """Return how many agent calls failed; empty where none did or that is not known."""
+    """Return on how many rows the agent failed; empty where on none or that is not known."""
     if not summary.agent_errors:
         return ""
-    return f"{summary.agent_errors:,} of {summary.row_count:,} agent calls failed"
+    return f"the agent failed on {summary.agent_errors:,} of {_counted(summary.row_count or 0, 'row')}"
 
 
 def agent_error_gap(summary: RunSummary) -> str:
@@ -138,7 +139,7 @@ def survivors_gap(metric: MetricSummary, summary: RunSummary) -> str:
         return ""
     rows = metric.n_scored + metric.n_unanswered
     where = f"on {metric.n_scored:,} of {rows:,} rows only" if metric.value is not None else "on no row"
-    return f"{metric.metric} was computed {where}: too many agent calls failed"
+    return f"{metric.metric} was computed {where}: the agent failed on too many"
 
 
 def metric_error_gap(metric: MetricSummary, summary: RunSummary) -> str:
@@ -306,7 +307,7 @@ def _notes(summary: RunSummary, criteria: Sequence[GateResult]) -> Iterator[str]
     if summary.judging is not None and summary.judging.canaries is not None and summary.judging.canaries.warning:
         yield summary.judging.canaries.warning
     for missed in missed_thresholds(summary):
-        yield f"threshold missed (not gated): {missed}"
+        yield f"threshold missed, but no gate asks for it: {missed}"
 
 
 def _held(count: int, what: str) -> str:
