@@ -202,6 +202,25 @@ def test_an_interrupted_run_is_resumed_without_asking_again(project: Cli, number
     assert sorted(asked.read_text().split()) == sorted(f"c{i}" for i in range(15, 20))
 
 
+def test_a_command_that_is_interrupted_while_its_run_is_created_names_the_run(project: Cli) -> None:
+    """Ctrl-C between the storing of a run and the news of it: the command waits for the run's id, and names it."""
+    log = project.folder / "failpoints.txt"
+    project.env |= {"ASSAY_FAILPOINTS": "run.after_commit=stop", "ASSAY_FAILPOINTS_LOG": str(log)}
+    process = project.start("run", "assay.yaml", "--output-dir", "out")
+    project.wait_until(lambda: log.exists() and "run.after_commit" in log.read_text(), process)
+    process.send_signal(signal.SIGINT)
+    for service in project.services():
+        service.resume()
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, out) == (130, ""), err
+    del project.env["ASSAY_FAILPOINTS"], project.env["ASSAY_FAILPOINTS_LOG"]
+    (stored,) = json.loads(project.run("runs", "list", "--json").stdout)
+    command = f"assay run assay.yaml --output-dir out --resume {stored['run_id']}"
+    assert err.splitlines()[-1] == f"interrupted: what is done is stored. Continue with: {command}"
+    project.run(*shlex.split(command)[1:])
+    assert len(report_of(project.folder / "out")["rows"]) == 20
+
+
 def test_a_killed_orchestrator_is_started_again_and_nothing_is_asked_twice(project: Cli) -> None:
     """kill -9 of the orchestrator in the middle of a run: the run finishes, stored answers are not repeated."""
     project.write("agent.py", WAITING_AGENT)

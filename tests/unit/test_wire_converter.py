@@ -61,7 +61,7 @@ def test_a_field_without_a_counterpart_is_found_at_import() -> None:
 
     with pytest.raises(TypeError, match=r"More\.skipped has no counterpart in assay\.v1\.RunCounts"):
         Converter(More, pb.RunCounts)
-    with pytest.raises(TypeError, match=r"RunCounts has more than Fewer: \['agent_errors', 'failed', 'finished', "):
+    with pytest.raises(TypeError, match=r"RunCounts has more than Fewer: \['agent_errors', 'answered', 'failed', "):
         Converter(Fewer, pb.RunCounts)
 
 

@@ -28,6 +28,7 @@ def brief(run: Run) -> dict[str, Any]:
         "pause_cause": run.pause_cause.value if run.pause_cause is not None else None,
         "total": run.counts.total,
         "finished": run.counts.finished,
+        "answered": run.counts.answered,
         "passed": run.counts.passed,
         "failed": run.counts.failed,
         "created_at": run.created_at,

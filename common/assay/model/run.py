@@ -509,13 +509,14 @@ class Deletion:
 
 @dataclass(frozen=True, slots=True)
 class RunCounts:
-    """Rows of a run, where a row is one repeat of one case."""
+    """Rows of a run, where a row is one repeat of one case; `answered` only of a paused run."""
 
     total: int = 0
     finished: int = 0
     passed: int = 0
     failed: int = 0
     agent_errors: int = 0
+    answered: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -1701,6 +1701,7 @@ class RunCounts(_message.Message):
     PASSED_FIELD_NUMBER: _builtins.int
     FAILED_FIELD_NUMBER: _builtins.int
     AGENT_ERRORS_FIELD_NUMBER: _builtins.int
+    ANSWERED_FIELD_NUMBER: _builtins.int
     total: _builtins.int
     """Rows that the run will have."""
     finished: _builtins.int
@@ -1711,6 +1712,10 @@ class RunCounts(_message.Message):
     """Rows that failed."""
     agent_errors: _builtins.int
     """Rows whose agent failed; they are among the failed."""
+    answered: _builtins.int
+    """Rows that have a stored answer, those with a result among them; 0 unless the run is paused. Resuming the run does
+    not ask for these answers again.
+    """
     def __init__(
         self,
         *,
@@ -1719,10 +1724,11 @@ class RunCounts(_message.Message):
         passed: _builtins.int = ...,
         failed: _builtins.int = ...,
         agent_errors: _builtins.int = ...,
+        answered: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent_errors", b"agent_errors", "failed", b"failed", "finished", b"finished", "passed", b"passed", "total", b"total"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent_errors", b"agent_errors", "answered", b"answered", "failed", b"failed", "finished", b"finished", "passed", b"passed", "total", b"total"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -14,6 +14,7 @@ import click
 from assay.errors import AssayError, SetupError
 from assay.model.report_settings import DEFAULT_REPORTS, ReportSettings
 from assay.records import dataclass
+from assay.reports.metric_text import count_text
 from assay.reports.run_commands import resume_command
 from assay.text.unsafe_text import clean, shorten, without_commands
 from assay_cli.exit_status import EXIT_INFRASTRUCTURE, EXIT_INTERRUPTED, with_status
@@ -400,7 +401,9 @@ def say_state(run: Run) -> str:
     """Return one line on where a run stands."""
     counts = run.counts
     reason = f" ({clean(run.state_reason)})" if run.state_reason else ""
+    unscored = counts.answered - counts.finished
+    answered = f"{count_text(unscored, 'further answer')} stored, " if unscored > 0 else ""
     return (
-        f"{run.run_id}  {run.state.value}{reason}  {counts.finished}/{counts.total} rows, "
+        f"{run.run_id}  {run.state.value}{reason}  {counts.finished}/{counts.total} rows, {answered}"
         f"{counts.passed} passed, {counts.failed} failed  {agent_text(run)}"
     )

@@ -129,7 +129,7 @@ def list_runs(
                 (
                     run.run_id,
                     run.state.value,
-                    f"{run.counts.finished}/{run.counts.total}",
+                    f"{run.counts.finished}/{run.counts.total}{_waiting(run)}",
                     str(run.counts.passed),
                     str(run.counts.failed),
                     *figure_cells(run, figures),
@@ -142,6 +142,12 @@ def list_runs(
         return 0
 
     return run_async(main())
+
+
+def _waiting(run: Run) -> str:
+    """Return how many answers of a paused run are stored and wait for their scores; empty for none."""
+    count = run.counts.answered - run.counts.finished
+    return f" +{count} answered" if count > 0 else ""
 
 
 @runs.command()

@@ -119,6 +119,7 @@ def _run(record: RunRecord, dataset: DatasetRef) -> Run:
             passed=record.passed_count,
             failed=record.failed_count,
             agent_errors=record.agent_error_count,
+            answered=record.answered_count,
         ),
         created_at=record.created_at,
         started_at=record.started_at or "",

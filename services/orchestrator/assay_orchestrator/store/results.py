@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from assay.metrics.core.score import score_from_json, score_to_json
 from assay.model.agent_response import AgentResponse, AgentStatus, response_from_json, response_to_json
-from assay.model.run import CaseResult
+from assay.model.run import CaseResult, RunState
 from assay.records import dataclass
 from assay.storage.bulk import insert_rows
 from assay.storage.texts import json_text
@@ -181,10 +181,13 @@ def remove_orphaned_values(connection: sa.Connection, run_id: str) -> None:
 
 
 def recounted(connection: sa.Connection, record: RunRecord) -> RunRecord:
-    """Return a run with the counts of its stored rows in place of counts that cannot be.
+    """Return a run with the counts of its stored rows in place of counts that cannot be, and of a paused run's answers.
 
-    Earlier versions subtracted rows twice that two processes set aside at once.
+    Earlier versions subtracted rows twice that two processes set aside at once. An interrupted run may have answers
+    without a result, whose scores still waited for a model.
     """
+    if record.state is RunState.PAUSED:
+        record = dataclasses.replace(record, answered_count=_count_answered(connection, record.run_id))
     parts = (record.passed_count, record.failed_count, record.agent_error_count)
     decided = record.passed_count + record.failed_count
     if min(parts) >= 0 and max(decided, record.agent_error_count) <= record.finished_count <= record.total_count:
@@ -264,6 +267,13 @@ def count_finished(connection: sa.Connection, run_id: str) -> int:
     table = schema.results
     query = sa.select(sa.func.count()).select_from(table).where(table.c.run_id == run_id)
     return connection.execute(query).scalar_one()
+
+
+def _count_answered(connection: sa.Connection, run_id: str) -> int:
+    """Count the rows of a run that have a stored answer."""
+    table = schema.answers.c
+    rows = sa.select(table.case_index, table.repeat_index).where(table.run_id == run_id).distinct().subquery()
+    return connection.execute(sa.select(sa.func.count()).select_from(rows)).scalar_one()
 
 
 def read_sequence(connection: sa.Connection, run_id: str, after: int, count: int) -> list[CaseResult]:

@@ -32,6 +32,7 @@ class RunRecord:
 
     Args:
         team: The team that it belongs to, with its dataset and its request id.
+        answered_count: Rows that have a stored answer; counted by `results.recounted` for a paused run alone.
         fair_share: The name in its spec's `team`, under which it shares the workers.
         group_id: The group of its team with whose runs it advances alike; empty for none.
         traceparent: The span of the call that made it; empty where none was recorded.
@@ -52,6 +53,7 @@ class RunRecord:
     passed_count: int = 0
     failed_count: int = 0
     agent_error_count: int = 0
+    answered_count: int = 0
     last_sequence: int = 0
     summary: dict[str, Any] | None = None
     started_at: str | None = None
