@@ -51,7 +51,7 @@ def test_what_additional_properties_leave_to_patterns_is_decided_by_our_patterns
 @pytest.mark.parametrize("wrap", [lambda part: part, lambda part: {"properties": {"a": part}}])
 def test_an_id_that_is_no_address_is_refused(wrap: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
     """Also where nothing refers to it."""
-    assert "'http://['" in schema_problem(wrap({"$id": "http://["}))
+    assert "has an $id or $ref that cannot be read" in schema_problem(wrap({"$id": "http://["}))
     assert not schema_problem(wrap({"$id": "https://example.org/a"}))
 
 
