@@ -21,7 +21,8 @@ def test_wrong_records_are_left_out_only_when_asked(shared_project: Cli) -> None
     assert "qa.jsonl:22: record 22: is not valid JSON" in done.stderr
     assert (
         done.stdout.splitlines()[-1]
-        == "verdict  INCOMPLETE  2 wrong records of the dataset left out  pass rate 100.0% (20 of 20)  exit status 3"
+        == "verdict  INCOMPLETE  2 wrong records of the dataset left out  pass rate 100.0% (20 of 20)  "
+        "20 of 22 cases: 2 bad records left out  exit status 3"
     )
     report = json.loads(Path(shared_project.folder, "out", "results.json").read_text(encoding="utf-8"))
     assert len(report["rows"]) == 20

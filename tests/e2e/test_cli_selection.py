@@ -81,7 +81,7 @@ def test_a_run_over_part_of_a_dataset_says_so_wherever_it_is_shown(tagged: Cli) 
     said = "2 of 10 cases: tag hard, category orders, only the first 2"
     assert said in done.stdout.splitlines()
     assert done.stdout.splitlines()[-1].startswith("verdict  ")
-    assert done.stdout.splitlines()[-1].endswith(said)
+    assert done.stdout.splitlines()[-1].endswith(f"{said}  exit status 0")
     assert said in tagged.run("runs", "show", "latest").stdout.splitlines()
     assert "2 of 10 cases" in tagged.run("runs", "list", "--limit", "1").stdout
     (listed,) = json.loads(tagged.run("runs", "list", "--limit", "1", "--json").stdout)

@@ -118,7 +118,7 @@ def test_the_summary_explains_skips_latency_and_what_to_do(ran: tuple[Cli, str, 
     report = json.loads((cli.folder / "out/results.json").read_text("utf-8"))
     advice = lines[lines.index("recommendations:") + 1 :][: len(report["summary"]["recommendations"])]
     assert advice == [f"  - {sentence}" for sentence in report["summary"]["recommendations"]]
-    assert lines[-1].endswith("  pass rate 25.0% (3 of 12)")
+    assert lines[-1].endswith("  pass rate 25.0% (3 of 12)  exit status 1")
 
 
 def test_rows_have_their_times_in_the_report(ran: tuple[Cli, str, str]) -> None:
@@ -130,12 +130,12 @@ def test_rows_have_their_times_in_the_report(ran: tuple[Cli, str, str]) -> None:
 
 
 def test_a_stored_run_tells_the_same(ran: tuple[Cli, str, str]) -> None:
-    """`runs show` prints where the run stands and the summary of `assay run`, but for the report's place."""
+    """`runs show` prints where the run stands and the summary of `assay run`, without reports and exit status."""
     cli, text, run_id = ran
     shown = cli.run("runs", "show", run_id).stdout
-    assert shown.partition("\n\n")[2] == "\n\n".join(
-        part for part in text.split("\n\n") if not part.startswith("report: ")
-    )
+    *parts, reports, _ = text.split("\n\n")
+    assert reports.startswith("report: ")
+    assert shown.partition("\n\n")[2] == "\n\n".join(parts) + "\n"
 
 
 def test_everything_about_one_row(ran: tuple[Cli, str, str]) -> None:
