@@ -108,6 +108,7 @@ class GradeRequest(_message.Message):
     ALLOWANCE_NANO_USD_FIELD_NUMBER: _builtins.int
     TOKEN_ALLOWANCE_FIELD_NUMBER: _builtins.int
     PREFLIGHT_FIELD_NUMBER: _builtins.int
+    CRITERION_FIELD_NUMBER: _builtins.int
     rubric: _builtins.str
     """The rubric's name, e.g. "quality" or "answer"."""
     question: _builtins.str
@@ -183,6 +184,10 @@ class GradeRequest(_message.Message):
     could be had: judge_denied, price_unknown, spend_cap_reached and the like. A provider that cannot be reached is not
     refused. Servers of earlier versions grade instead, so send a question that costs little. Default: graded.
     """
+    criterion: _builtins.str
+    """What the answer is judged by beside the rubric, in the words of a test's author; absent where there is nothing. The
+    judge is shown it as a part of its own, before the reference. Servers of earlier versions ignore it.
+    """
     @_builtins.property
     def contexts(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Passages that the answer should rest on."""
@@ -223,13 +228,16 @@ class GradeRequest(_message.Message):
         allowance_nano_usd: _builtins.int | None = ...,
         token_allowance: _builtins.int | None = ...,
         preflight: _builtins.bool = ...,
+        criterion: _builtins.str | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_allowance_nano_usd", b"_allowance_nano_usd", "_reference", b"_reference", "_spend_cap_usd", b"_spend_cap_usd", "_token_allowance", b"_token_allowance", "allowance_nano_usd", b"allowance_nano_usd", "judge", b"judge", "reference", b"reference", "spend_cap_usd", b"spend_cap_usd", "token_allowance", b"token_allowance"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_allowance_nano_usd", b"_allowance_nano_usd", "_criterion", b"_criterion", "_reference", b"_reference", "_spend_cap_usd", b"_spend_cap_usd", "_token_allowance", b"_token_allowance", "allowance_nano_usd", b"allowance_nano_usd", "criterion", b"criterion", "judge", b"judge", "reference", b"reference", "spend_cap_usd", b"spend_cap_usd", "token_allowance", b"token_allowance"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_allowance_nano_usd", b"_allowance_nano_usd", "_reference", b"_reference", "_spend_cap_usd", b"_spend_cap_usd", "_token_allowance", b"_token_allowance", "allowance_nano_usd", b"allowance_nano_usd", "answer", b"answer", "batch", b"batch", "contexts", b"contexts", "history", b"history", "judge", b"judge", "only_order", b"only_order", "preflight", b"preflight", "question", b"question", "reference", b"reference", "round", b"round", "row", b"row", "rubric", b"rubric", "rubric_yaml", b"rubric_yaml", "run_id", b"run_id", "sample_index", b"sample_index", "scope", b"scope", "spend_cap_usd", b"spend_cap_usd", "timeout_ms", b"timeout_ms", "token_allowance", b"token_allowance", "validate_only", b"validate_only"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_allowance_nano_usd", b"_allowance_nano_usd", "_criterion", b"_criterion", "_reference", b"_reference", "_spend_cap_usd", b"_spend_cap_usd", "_token_allowance", b"_token_allowance", "allowance_nano_usd", b"allowance_nano_usd", "answer", b"answer", "batch", b"batch", "contexts", b"contexts", "criterion", b"criterion", "history", b"history", "judge", b"judge", "only_order", b"only_order", "preflight", b"preflight", "question", b"question", "reference", b"reference", "round", b"round", "row", b"row", "rubric", b"rubric", "rubric_yaml", b"rubric_yaml", "run_id", b"run_id", "sample_index", b"sample_index", "scope", b"scope", "spend_cap_usd", b"spend_cap_usd", "timeout_ms", b"timeout_ms", "token_allowance", b"token_allowance", "validate_only", b"validate_only"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__allowance_nano_usd: _TypeAlias = _typing.Literal["allowance_nano_usd"]  # noqa: Y015
     _WhichOneofArgType__allowance_nano_usd: _TypeAlias = _typing.Literal["_allowance_nano_usd", b"_allowance_nano_usd"]  # noqa: Y015
+    _WhichOneofReturnType__criterion: _TypeAlias = _typing.Literal["criterion"]  # noqa: Y015
+    _WhichOneofArgType__criterion: _TypeAlias = _typing.Literal["_criterion", b"_criterion"]  # noqa: Y015
     _WhichOneofReturnType__reference: _TypeAlias = _typing.Literal["reference"]  # noqa: Y015
     _WhichOneofArgType__reference: _TypeAlias = _typing.Literal["_reference", b"_reference"]  # noqa: Y015
     _WhichOneofReturnType__spend_cap_usd: _TypeAlias = _typing.Literal["spend_cap_usd"]  # noqa: Y015
@@ -238,6 +246,8 @@ class GradeRequest(_message.Message):
     _WhichOneofArgType__token_allowance: _TypeAlias = _typing.Literal["_token_allowance", b"_token_allowance"]  # noqa: Y015
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__allowance_nano_usd) -> _WhichOneofReturnType__allowance_nano_usd | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__criterion) -> _WhichOneofReturnType__criterion | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__reference) -> _WhichOneofReturnType__reference | None: ...
     @_typing.overload

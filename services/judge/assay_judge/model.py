@@ -36,6 +36,7 @@ class Material:
         reference: The reference answer; None where there is none.
         contexts: Passages that the answer should rest on.
         history: Role and text of what was said before the question, oldest first.
+        criterion: What the answer is judged by, in the words of a test's author; None where there is nothing.
     """
 
     question: str
@@ -44,12 +45,15 @@ class Material:
     reference: str | None = None
     contexts: tuple[str, ...] = ()
     history: tuple[tuple[str, str], ...] = ()
+    criterion: str | None = None
 
     @property
     def parts(self) -> list[tuple[str, str]]:
         """The name and text of each part, in the order in which they are shown."""
         shown = [(f"turn {number} of {role}", text) for number, (role, text) in enumerate(self.history, start=1)]
         shown.append(("question", self.question))
+        if self.criterion is not None:
+            shown.append(("criterion", self.criterion))
         if self.reference is not None:
             shown.append(("reference", self.reference))
         shown += [(f"passage {number}", text) for number, text in enumerate(self.contexts, start=1)]

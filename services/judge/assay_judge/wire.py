@@ -84,6 +84,7 @@ def grading_from_request(
         clean_text(request.reference) if request.HasField("reference") else None,
         () if compares else tuple(map(clean_text, request.contexts)),
         () if compares else tuple((_role(message), clean_text(message.content)) for message in request.history),
+        clean_text(request.criterion) if not compares and request.HasField("criterion") else None,
     )
     problems = _problems(request, material)
     if cap_usd is not None and not request.run_id:
@@ -124,7 +125,7 @@ def _problems(request: Any, material: Material) -> list[Problem]:
     problems = []
     size = sum(len(text) for _, text in material.parts)
     if size > MAX_TEXT_CHARS:
-        what = "question, answer, reference, contexts and history"
+        what = "question, answer, criterion, reference, contexts and history"
         message = f"{what} have {size:,} characters; at most {MAX_TEXT_CHARS:,} are taken"
         problems.append(Problem(message))
     if len(material.contexts) > MAX_CONTEXTS:

@@ -40,10 +40,11 @@ def test_material_stands_between_markers_in_a_fixed_order() -> None:
     numbers = count()
     prompt = build_prompt(
         BUILT_IN["quality"],
-        Material("{q}", "{answer}", reference="{r}", contexts=("{c}",)),
+        Material("{q}", "{answer}", reference="{r}", contexts=("{c}",), criterion="{k}"),
         token=lambda: f"n{next(numbers)}",
     )
-    assert prompt.user.startswith("<<question n0>>\n{q}\n<<end of question n0>>\n\n<<reference n0>>\n{r}\n")
+    assert prompt.user.startswith("<<question n0>>\n{q}\n<<end of question n0>>\n\n<<criterion n0>>\n{k}\n")
+    assert "<<end of criterion n0>>\n\n<<reference n0>>\n{r}\n" in prompt.user
     assert (
         "<<passage 1 n0>>\n{c}\n<<end of passage 1 n0>>\n\n<<answer n0>>\n{answer}\n<<end of answer n0>>" in prompt.user
     )
@@ -234,7 +235,7 @@ def test_the_documented_key() -> None:
         {"template": "sha256:abd"}, {"context": ["x"]}, {"context": [""]}, {"context": ["x", "y"]},
         {"context": ["y", "x"]}, {"history": [("user", "x")]}, {"history": [("user", "x"), ("assistant", "x")]},
         {"history": [("assistant", "x")]}, {"history": [("user", "x"), ("user", "x")]}, {"history": [("user", "")]},
-        {"sample_index": 1}, {"sample_index": 2},
+        {"sample_index": 1}, {"sample_index": 2}, {"criterion": "x"}, {"criterion": ""},
     ]  # fmt: skip
     keys = [content_key(**{**parts, **change}) for change in changes]
     assert len({key, *keys}) == len(changes) + 1

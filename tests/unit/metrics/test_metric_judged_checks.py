@@ -122,24 +122,25 @@ def test_only_judged_checks_ask_for_verdicts(metric: Callable[..., Metric]) -> N
 
 
 @pytest.mark.parametrize(
-    ("check", "reference", "contexts"),
+    ("check", "criterion", "reference", "contexts"),
     [
-        (RUBRIC, "is polite", CONTEXTS),
-        (Assertion("llm-rubric", {"is": ["polite"]}), '{"is": ["polite"]}', CONTEXTS),
-        (Assertion("factuality", "At eight."), "At eight.", CONTEXTS),
-        (Assertion("answer-relevance", "not shown"), "", CONTEXTS),
-        (Assertion("context-faithfulness"), "", CONTEXTS),
+        (RUBRIC, "is polite", "At nine.", CONTEXTS),
+        (Assertion("llm-rubric", {"is": ["polite"]}), '{"is": ["polite"]}', "At nine.", CONTEXTS),
+        (Assertion("factuality", "At eight."), "", "At eight.", CONTEXTS),
+        (Assertion("answer-relevance", "not shown"), "", "", CONTEXTS),
+        (Assertion("context-faithfulness"), "", "", CONTEXTS),
     ],
 )
-def test_what_the_judge_is_shown(check: Assertion, reference: str, contexts: tuple[str, ...]) -> None:
-    """The check's text stands in the place of the case's references, as material; the rubric holds none of it."""
+def test_what_the_judge_is_shown(check: Assertion, criterion: str, reference: str, contexts: tuple[str, ...]) -> None:
+    """The text is the criterion beside the case's reference, or a reference itself; the rubric holds none of it."""
     case = case_of(check, contexts=CONTEXTS)
     use = check_use(case, "check:0")
     assert use is not None
     request = grade_request(JudgedRow(case, (), 0, 0), AgentResponse(text="a"), use)
     assert request is not None
     assert (request.rubric, request.rubric_yaml) == (use.name, JUDGED_CHECKS[check.type].rubric_yaml)
-    assert (request.question, request.answer, request.reference) == ("When?", "a", reference)
+    shown = (request.question, request.answer, request.criterion, request.reference)
+    assert shown == ("When?", "a", criterion, reference)
     assert tuple(request.contexts) == contexts
     assert check_use(case, "quality") is None
 

@@ -22,6 +22,7 @@ def content_key(
     reference: str | None,
     context: Sequence[str] = (),
     history: Sequence[tuple[str, str]] = (),
+    criterion: str | None = None,
     model: str,
     params: Mapping[str, Any],
     schema: str,
@@ -35,6 +36,7 @@ def content_key(
         reference: The reference; None where there is none.
         context: Passages; left out of the hash where there are none.
         history: Role and text of each message before the question; left out of the hash where there are none.
+        criterion: What the answer is judged by; left out of the hash where there is nothing.
         model: The judge.
         params: How it is asked.
         schema: What identifies the form of the verdict.
@@ -54,6 +56,8 @@ def content_key(
         parts["context"] = list(context)
     if history:
         parts["history"] = [list(message) for message in history]
+    if criterion is not None:
+        parts["criterion"] = criterion
     if sample_index:
         parts["sample_index"] = sample_index
     return hashlib.sha256(canonical_json(parts).encode()).hexdigest()

@@ -31,7 +31,8 @@ FLAGS = (EMPTY, PUNCTUATION, COPIES_QUESTION, COPIES_PROMPT, ADDRESSES_JUDGE, HI
 """All flags, in the order in which they are listed."""
 
 _TO_JUDGE = re.compile(
-    r"verdict_id|overall_score|<<\s*(?:end of )?(?:question|reference|answer|passage|turn|first answer|second answer)\b"
+    r"verdict_id|overall_score"
+    r"|<<\s*(?:end of )?(?:question|criterion|reference|answer|passage|turn|first answer|second answer)\b"
     r"|\{\s*[\"'“”„](?:score|reasoning|accuracy|winner|verdict)\b"
     r"|\b(?:ignore|disregard|forget)\b.{0,40}\b(?:instructions?|rubrics?|above|previous|prior|prompts?)\b"
     r"|\b(?:grader|judge|evaluator|grading system)\b.{0,60}\b(?:score|give|rate|rating|award|output|mark)\b"

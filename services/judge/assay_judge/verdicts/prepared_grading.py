@@ -64,6 +64,7 @@ def prepare_grading(grading: Grading) -> PreparedGrading:
         reference=material.reference,
         context=material.contexts,
         history=material.history,
+        criterion=material.criterion,
         sample_index=grading.sample_index,
         **by,
     )

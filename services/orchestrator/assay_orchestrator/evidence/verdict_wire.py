@@ -81,13 +81,15 @@ class RubricUse:
     Args:
         text: Its YAML, where it is the user's own.
         scale: Lowest and highest score, where its criteria are not the metric's own.
-        criterion: What stands in the place of the references, where a check of the case is judged; None elsewhere.
+        criterion: The value of the check of the case that is judged, empty for none; None elsewhere.
+        keeps_references: Whether the judge sees the case's references.
     """
 
     name: str
     text: str = ""
     scale: tuple[float, float] | None = None
     criterion: str | None = None
+    keeps_references: bool = True
 
 
 def own_rubric(judge: JudgeSettings) -> RubricUse:
@@ -103,7 +105,8 @@ def check_use(case: Case, name: str) -> RubricUse | None:
     if check is None:
         return None
     kind = JUDGED_CHECKS[check.type]
-    return RubricUse(kind.rubric, kind.rubric_yaml, criterion=criterion_of(check))
+    keeps_references = kind.takes_value and not kind.value_is_reference
+    return RubricUse(kind.rubric, kind.rubric_yaml, criterion=criterion_of(check), keeps_references=keeps_references)
 
 
 def rubric_use(rubric: judge_pb2.Rubric) -> RubricUse:
@@ -139,7 +142,8 @@ def grade_request(
         sample_offset: Added to the number of the repeat.
     """
     case = row.case
-    reference = _reference(usable_references(case)) if use.criterion is None else use.criterion
+    reference = _reference(usable_references(case)) if use.keeps_references else use.criterion
+    criterion = use.criterion if use.keeps_references else None
     passages = case.contexts if use.criterion is None else check_passages(case)
     request = judge_pb2.GradeRequest(
         rubric=use.name,
@@ -147,12 +151,13 @@ def grade_request(
         question=clean_text(case.question),
         answer=clean_text(response.text),
         reference=clean_text(reference) if reference else None,
+        criterion=clean_text(criterion) if criterion else None,
         contexts=map(clean_text, passages),
         sample_index=row.repeat_index + sample_offset,
         history=[agent_pb2.Message(role=message.role, content=clean_text(message.content)) for message in row.said],
     )
     said_before = (message.content for message in request.history)
-    parts = (request.question, request.answer, request.reference, *request.contexts, *said_before)
+    parts = (request.question, request.answer, request.reference, request.criterion, *request.contexts, *said_before)
     is_too_large = (
         sum(map(len, parts)) > MAX_TEXT_CHARS
         or len(request.contexts) > MAX_CONTEXTS
