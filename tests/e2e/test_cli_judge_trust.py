@@ -54,7 +54,9 @@ def test_a_judge_is_calibrated(cli: Cli) -> None:
     cli.write("labels.csv", LABELS)
     with ScriptedProvider(ScriptedJudge()) as provider:
         options = ready(cli, provider)
-        first = cli.run("judge", "calibrate", "--labels", "labels.csv", *options, "--observed", "80/100")
+        judge = {"provider": "openai", "model": options[3], "base_url": provider.openai_url}
+        cli.write("assay.yaml", json.dumps({"judge": {**judge, "prices": {"input": 1, "output": 5}}}))
+        first = cli.run("judge", "calibrate", "--labels", "labels.csv", "--spec", ".", "--observed", "80/100")
         again = cli.run("judge", "calibrate", "--labels", "labels.csv", *options, "--json", "--require", "trusted")
         assert len(provider.requests) == 30
     assert "TRUSTED  May stand in for people" in first.stdout

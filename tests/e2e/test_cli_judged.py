@@ -251,14 +251,14 @@ def test_a_missing_key_is_found_before_the_run(judged: tuple[Cli, ScriptedProvid
 
 
 def test_a_missing_price_is_found_before_the_run(judged: tuple[Cli, ScriptedProvider]) -> None:
-    """With a spend cap, `validate` and `run` name the model and --prices; neither agent nor judge is asked."""
+    """With a spend cap, `validate` and `run` name the model and what to write; neither agent nor judge is asked."""
     cli, provider = judged
     spec(cli, provider, spend_cap=1.0)
     del cli.env["ASSAY_JUDGE_PRICES"]
     for command in ("validate", "run"):
         wrong = cli.run(command, "assay.yaml", status=2)
         assert "judge.model: judge-1 has no price at http://127.0.0.1:" in wrong.stderr
-        assert "give its price with --prices FILE" in wrong.stderr
+        assert "write its prices beside it in the spec" in wrong.stderr
     assert not (cli.folder / "calls.txt").exists()
     assert not provider.requests
     cli.write("wrong.yaml", "prices: [{model: 'judge-1', input: 1}]")
@@ -267,7 +267,8 @@ def test_a_missing_price_is_found_before_the_run(judged: tuple[Cli, ScriptedProv
     elsewhere = cli.run("validate", "assay.yaml", "--prices", "prices.yaml", "--server", "127.0.0.1:1", status=2)
     assert "--prices: is for a judge that is started here" in elsewhere.stderr
     assert cli.run("validate", "assay.yaml", "--prices", "prices.yaml").stdout.endswith("valid\n")
-    done = cli.run("run", "assay.yaml", "--prices", "prices.yaml")
+    spec(cli, provider, spend_cap=1.0, prices={"input": 1, "output": 5})
+    done = cli.run("run", "assay.yaml")
     assert "$0.0390" in done.stdout
 
 

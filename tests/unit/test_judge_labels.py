@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from assay.errors import DatasetError, InvalidInputError
+from assay.model.model_price import ModelPrice
 from assay_cli.commands.judge.access import JudgeName, judge_access, judge_name
 from assay_cli.commands.judge.baseline import read_baseline
 from assay_cli.commands.judge.labels import Labels, check_scale, read_items
@@ -25,6 +26,7 @@ OPTIONS: dict[str, Any] = dict.fromkeys(
         "key_variable",
         "replay",
         "prices",
+        "spec",
         "spend_cap",
         "temperature",
         "max_tokens",
@@ -144,6 +146,27 @@ def test_options_that_do_not_fit(given: dict[str, Any], problem: str) -> None:
     """Said before anything is started."""
     with pytest.raises(InvalidInputError, match=problem):
         judge_access(**{**OPTIONS, **given})
+
+
+def test_the_judge_of_a_spec_is_asked_as_the_run_asks_it(tmp_path: Path) -> None:
+    """With its parameters, prices and cap; what the command says itself takes precedence."""
+    file = tmp_path / "assay.yaml"
+    file.write_text(
+        "judge: {provider: openai, model: m, base_url: 'http://127.0.0.1:1/v1', temperature: 0, max_tokens: 99, "
+        "spend_cap: 2, prices: {input: 0.15, output: 0.6}}"
+    )
+    access = judge_access(**{**OPTIONS, "spec": tmp_path})
+    expected = JudgeName("openai", "m", "http://127.0.0.1:1/v1", "", 0.0, 99, ModelPrice(0.15, 0.6))
+    assert (access.names, access.spend_cap_usd) == ((expected,), 2.0)
+    assert judge_access(**{**OPTIONS, "spec": file, "spend_cap": 1.0}).spend_cap_usd == 1.0
+    for given, text, problem in (
+        ({"provider": "openai", "model": "m"}, "judge: {provider: openai, model: m}", "--spec: names the judge"),
+        ({}, "name: x", "has no judge"),
+        ({}, "judge: {provider: openai, model: m, prices: 3}", "assay.yaml:1: judge.prices: must be a mapping"),
+    ):
+        file.write_text(text)
+        with pytest.raises(InvalidInputError, match=problem):
+            judge_access(**{**OPTIONS, "spec": file, **given})
 
 
 def test_labels_beyond_a_rubrics_scale_show_the_scale_to_write(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from fractions import Fraction
 
 from assay.records import dataclass
@@ -18,7 +17,7 @@ class ModelPrice:
         cache_read: Factor of the input's price for what comes from the provider's cache.
         cache_write: Factor for what is written to it.
         batch: Factor of all of this for what is asked through the provider's batch API.
-        long: A request of more tokens than this is a long one.
+        long: A request of more tokens than this is a long one; None for none.
         long_input: Factor of the input's price for a long request.
         long_output: Factor of the output's price for a long request.
     """
@@ -28,7 +27,7 @@ class ModelPrice:
     cache_read: float = 0.1
     cache_write: float = 1.25
     batch: float = 0.5
-    long: float = math.inf
+    long: float | None = None
     long_input: float = 1.0
     long_output: float = 1.0
 
@@ -49,9 +48,13 @@ class ModelPrice:
         """
         fresh = max(0, read - cache_read - cache_write)
         weighted = fresh + cache_read * _exact(self.cache_read) + cache_write * _exact(self.cache_write)
-        of_input, of_output = (self.long_input, self.long_output) if read > self.long else (1.0, 1.0)
+        of_input, of_output = (self.long_input, self.long_output) if self.is_long(read) else (1.0, 1.0)
         paid = weighted * _exact(self.input) * _exact(of_input) + written * _exact(self.output) * _exact(of_output)
         return paid * (_exact(self.batch) if batched else 1) / 1_000_000
+
+    def is_long(self, read: int) -> bool:
+        """Return whether a request of so many tokens is a long one."""
+        return self.long is not None and read > self.long
 
 
 def _exact(number: float) -> Fraction:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from assay.model.code_identity import CodeIdentity
+    from assay.model.model_price import ModelPrice
     from assay.model.stopping import StoppingSettings
 
 MAX_ERRORS = 0.05
@@ -117,7 +118,8 @@ class JudgeSettings:
         sample_offset: Added to the number of the repeat where verdicts are asked for: with another number the same
             answers get verdicts of their own.
         others: Further judges, who with this one are a jury. Of each only who it is and how it is asked counts:
-            provider, model, base_url, key_variable, temperature, max_tokens; all else is what it is here.
+            provider, model, base_url, key_variable, temperature, max_tokens, prices; all else is what it is here.
+        prices: What the model costs; None for what the judge service's own table says.
     """
 
     provider: str
@@ -138,12 +140,13 @@ class JudgeSettings:
     others: tuple[JudgeSettings, ...] = ()
     recorded_file: str = ""
     sample_offset: int = 0
+    prices: ModelPrice | None = None
 
     @property
     def judges(self) -> tuple[JudgeSettings, ...]:
         """Each judge as if there were no other; they have what is said for all of them in common."""
         one = dataclasses.replace(self, others=())
-        asked = ("provider", "model", "base_url", "key_variable", "temperature", "max_tokens")
+        asked = ("provider", "model", "base_url", "key_variable", "temperature", "max_tokens", "prices")
         return one, *(
             dataclasses.replace(one, **{name: getattr(other, name) for name in asked}) for other in self.others
         )

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
+from assay.errors import Problem
 from assay.model.model_price import ModelPrice
-from assay.parsing.model_tables import matches, read_table
+from assay.parsing.model_tables import matches, number_problems, read_table
+from assay.parsing.names import unknown_name
 from assay.providers.own_services import OWN_URLS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from assay.parsing.model_tables import Entry
     from assay.providers.messages import TokenUsage
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
 _FILE = Path(__file__).with_name("prices.yaml")
 PRICE_NUMBERS = ("input", "output", "cache_read", "cache_write", "batch", "long", "long_input", "long_output")
 """The numbers of an entry; the first two are needed."""
+_MOST = 10_000
+"""Of a price that a spec says; what is above is in another unit, and sums of it may not fit into a database."""
 
 
 class PricedModel(Protocol):
@@ -58,6 +62,39 @@ def find_price(entries: Sequence[Entry], who: PricedModel, *, is_own_file: bool)
     place = {"provider": who.provider, "model": who.model, "base_url": who.base_url or OWN_URLS.get(who.provider, "")}
     entry = next((entry for entry in entries if matches(entry, place)), None)
     return None if entry is None else ModelPrice(**{key: entry[key] for key in PRICE_NUMBERS if key in entry})
+
+
+def price_number_problems(numbers: Mapping[str, Any], known: Sequence[str] = PRICE_NUMBERS) -> list[tuple[str, str]]:
+    """Return the names of the numbers of a spec's price that are wrong or missing, each with what is wrong.
+
+    Args:
+        numbers: The price by the names of `ModelPrice`.
+        known: The names that it may have.
+    """
+    found = number_problems(numbers, known, PRICE_NUMBERS[:2])
+    wrong = {name for name, _ in found}
+    return found + [
+        (name, f"must be at most {_MOST:,}: prices are US dollars per million tokens")
+        for name in known
+        if name not in wrong and name != "long" and (numbers.get(name) or 0) > _MOST
+    ]
+
+
+def price_from_mapping(
+    value: Mapping[str, Any], where: str, problems: list[Problem], known: Sequence[str] = PRICE_NUMBERS
+) -> ModelPrice | None:
+    """Return the price that a spec says; None where something is wrong, which is added to `problems`.
+
+    Args:
+        value: The price by the names of `ModelPrice`.
+        where: The field of the spec.
+        problems: Takes what is wrong.
+        known: The names that it may have.
+    """
+    found = price_number_problems(value, known)
+    found += [(str(name), unknown_name("price", name, known)) for name in value if name not in known]
+    problems += [Problem(message, f"{where}.{name}") for name, message in found]
+    return None if found else ModelPrice(**value)
 
 
 def cost_of(price: ModelPrice, tokens: TokenUsage) -> float | None:

@@ -5,6 +5,7 @@ judge:
   model: gpt-4o-mini
   rubric: rubrics/tone.yaml   # a rubric of the judge service, or a file of one's own; for judge_score
   spend_cap: 2.50             # US dollars
+  prices: {input: 0.15, output: 0.6}   # US dollars per million tokens; default: the judge service's table
 
 or verdicts that were recorded before, without a judge (see `assay.judging.recorded_verdicts`):
 
@@ -37,23 +38,24 @@ from assay.parsing.fields import Fields
 from assay.parsing.names import unknown_name
 from assay.parsing.secret_references import SCHEME, form_problem
 from assay.providers.own_services import KEY_VARIABLES
+from assay.providers.prices import price_from_mapping, price_number_problems
 
 if TYPE_CHECKING:
     from assay.judging.recorded_verdicts import RecordedVerdicts
+    from assay.model.model_price import ModelPrice
 
 NO_JUDGE = "no judge configured: name one under `judge` in the spec, such as {provider: openai, model: gpt-4o-mini}"
 """What is said where a metric needs a verdict and the run has no judge."""
 
 _PROVIDERS = ("openai", "anthropic", "replay")
 _KEYS = ("provider", "model", "base_url", "key_variable", "rubric", "temperature", "max_tokens", "timeout",
-         "spend_cap", "concurrency", "canaries", "batch", "jury", "replay")  # fmt: skip
+         "spend_cap", "concurrency", "canaries", "batch", "jury", "replay", "prices")  # fmt: skip
 _CANARY_KEYS = ("share", "limit", "accept")
-_OF_ONE = ("provider", "model", "base_url", "key_variable", "temperature", "max_tokens")
-_WHO = ("provider", "model", "base_url", "key_variable")
+_OF_ONE = ("provider", "model", "base_url", "key_variable", "temperature", "max_tokens", "prices")
+_WHO = ("provider", "model", "base_url", "key_variable", "prices")
 _MOST_JUDGES = 9
 _ELSEWHERE = {
     "record": "is an option of the command: assay run SPEC --record-verdicts FILE",
-    "prices": "are a setting of the judge service: give a file with --prices, or ASSAY_JUDGE_PRICES where it starts",
     "api_key": "is not written into a spec: name its environment variable, or secret://NAME, with key_variable",
 }
 _DEFAULTS = JudgeSettings("")
@@ -128,7 +130,11 @@ def _check_one(judge: JudgeSettings, where: str) -> list[Problem]:
         (not _is_line(judge.key_variable), "key_variable", _LINE),
         (bool(unusable := _reference_problem(judge.key_variable)), "key_variable", unusable),
     ]  # fmt: skip
-    return [Problem(message, f"{where}.{field}") for wrong, field, message in checks if wrong]
+    problems = [Problem(message, f"{where}.{field}") for wrong, field, message in checks if wrong]
+    if judge.prices is None:
+        return problems
+    found = price_number_problems(dataclasses.asdict(judge.prices))
+    return problems + [Problem(message, f"{where}.prices.{name}") for name, message in found]
 
 
 def _reference_problem(key: str) -> str:
@@ -280,7 +286,17 @@ class JudgeReader:
             concurrency=fields.whole("concurrency", _DEFAULTS.concurrency),
             **self._canaries(value.get("canaries")),
             batch=fields.flag("batch"),
+            prices=self._prices(value.get("prices")),
         )
+
+    def _prices(self, value: object) -> ModelPrice | None:
+        if value is None:
+            return None
+        if not isinstance(value, Mapping):
+            self._say("prices", f"must be a mapping such as {{input: 2.5, output: 10}}, in US dollars per million "
+                                f"tokens, not {value!r}")  # fmt: skip
+            return None
+        return price_from_mapping(value, f"{self._where}.prices", self._problems)
 
     def _canaries(self, value: object) -> dict[str, Any]:
         """Return the settings of canaries by name; a bare number is the share of the cases."""

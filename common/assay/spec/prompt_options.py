@@ -10,12 +10,10 @@ from urllib.parse import urlsplit
 
 from assay.errors import Problem
 from assay.http.addresses import dial_problem
-from assay.model.model_price import ModelPrice
 from assay.parsing.fields import Fields
-from assay.parsing.model_tables import number_problems
 from assay.parsing.names import kind_of, unknown_name
 from assay.providers.own_services import KEY_VARIABLES
-from assay.providers.prices import PRICE_NUMBERS, find_price, read_prices
+from assay.providers.prices import PRICE_NUMBERS, find_price, price_from_mapping, read_prices
 from assay.records import dataclass
 from assay.spec.headers import read_headers, read_texts
 from assay.spec.prompt_template import template_problem, variables_of
@@ -25,6 +23,8 @@ from assay.spec.variables import NAMED
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
+
+    from assay.model.model_price import ModelPrice
 
 PROMPT_KEYS = ("api", "base_url", "api_key", "headers", "query", "prompt", "prompt_file", "system", "system_file",
                "max_tokens", "temperature", "stream", "prices", "extra")  # fmt: skip
@@ -297,10 +297,7 @@ def _prices(value: object, problems: list[Problem]) -> ModelPrice | str | None:
         said = f"must be a mapping such as {_PRICES_EXAMPLE}, or list, not {kind_of(value)}"
         problems.append(Problem(said, "agent.prices"))
         return None
-    found = number_problems(value, _PRICE_NUMBERS, _PRICE_NUMBERS[:2])
-    found += [(str(name), unknown_name("price", name, _PRICE_NUMBERS)) for name in value if name not in _PRICE_NUMBERS]
-    problems += [Problem(message, f"agent.prices.{name}") for name, message in found]
-    return None if found else ModelPrice(**value)
+    return price_from_mapping(value, "agent.prices", problems, _PRICE_NUMBERS)
 
 
 def _extra(value: object, provider: Provider, api: str, problems: list[Problem]) -> dict[str, Any]:

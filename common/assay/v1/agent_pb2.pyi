@@ -758,3 +758,76 @@ class Usage(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__total_tokens) -> _WhichOneofReturnType__total_tokens | None: ...
 
 Global___Usage: _TypeAlias = Usage  # noqa: Y015
+
+@_typing.final
+class ModelPrice(_message.Message):
+    """ModelPrice is what calls of a model cost."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    INPUT_FIELD_NUMBER: _builtins.int
+    OUTPUT_FIELD_NUMBER: _builtins.int
+    CACHE_READ_FIELD_NUMBER: _builtins.int
+    CACHE_WRITE_FIELD_NUMBER: _builtins.int
+    BATCH_FIELD_NUMBER: _builtins.int
+    LONG_FIELD_NUMBER: _builtins.int
+    LONG_INPUT_FIELD_NUMBER: _builtins.int
+    LONG_OUTPUT_FIELD_NUMBER: _builtins.int
+    input: _builtins.float
+    """US dollars per million tokens of the request, at least 0."""
+    output: _builtins.float
+    """US dollars per million tokens of the reply, thoughts included, at least 0."""
+    cache_read: _builtins.float
+    """Factor of input for tokens from the provider's cache; absent: 0.1."""
+    cache_write: _builtins.float
+    """Factor of input for tokens that are written to that cache; absent: 1.25."""
+    batch: _builtins.float
+    """Factor of all prices for what is asked through the provider's batch API; absent: 0.5."""
+    long: _builtins.float
+    """A request of more tokens than this is a long one; absent: none is."""
+    long_input: _builtins.float
+    """Factor of input for a long request, all of it; absent: 1."""
+    long_output: _builtins.float
+    """Factor of output for a long request; absent: 1."""
+    def __init__(
+        self,
+        *,
+        input: _builtins.float = ...,
+        output: _builtins.float = ...,
+        cache_read: _builtins.float | None = ...,
+        cache_write: _builtins.float | None = ...,
+        batch: _builtins.float | None = ...,
+        long: _builtins.float | None = ...,
+        long_input: _builtins.float | None = ...,
+        long_output: _builtins.float | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_batch", b"_batch", "_cache_read", b"_cache_read", "_cache_write", b"_cache_write", "_long", b"_long", "_long_input", b"_long_input", "_long_output", b"_long_output", "batch", b"batch", "cache_read", b"cache_read", "cache_write", b"cache_write", "long", b"long", "long_input", b"long_input", "long_output", b"long_output"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_batch", b"_batch", "_cache_read", b"_cache_read", "_cache_write", b"_cache_write", "_long", b"_long", "_long_input", b"_long_input", "_long_output", b"_long_output", "batch", b"batch", "cache_read", b"cache_read", "cache_write", b"cache_write", "input", b"input", "long", b"long", "long_input", b"long_input", "long_output", b"long_output", "output", b"output"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__batch: _TypeAlias = _typing.Literal["batch"]  # noqa: Y015
+    _WhichOneofArgType__batch: _TypeAlias = _typing.Literal["_batch", b"_batch"]  # noqa: Y015
+    _WhichOneofReturnType__cache_read: _TypeAlias = _typing.Literal["cache_read"]  # noqa: Y015
+    _WhichOneofArgType__cache_read: _TypeAlias = _typing.Literal["_cache_read", b"_cache_read"]  # noqa: Y015
+    _WhichOneofReturnType__cache_write: _TypeAlias = _typing.Literal["cache_write"]  # noqa: Y015
+    _WhichOneofArgType__cache_write: _TypeAlias = _typing.Literal["_cache_write", b"_cache_write"]  # noqa: Y015
+    _WhichOneofReturnType__long: _TypeAlias = _typing.Literal["long"]  # noqa: Y015
+    _WhichOneofArgType__long: _TypeAlias = _typing.Literal["_long", b"_long"]  # noqa: Y015
+    _WhichOneofReturnType__long_input: _TypeAlias = _typing.Literal["long_input"]  # noqa: Y015
+    _WhichOneofArgType__long_input: _TypeAlias = _typing.Literal["_long_input", b"_long_input"]  # noqa: Y015
+    _WhichOneofReturnType__long_output: _TypeAlias = _typing.Literal["long_output"]  # noqa: Y015
+    _WhichOneofArgType__long_output: _TypeAlias = _typing.Literal["_long_output", b"_long_output"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__batch) -> _WhichOneofReturnType__batch | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__cache_read) -> _WhichOneofReturnType__cache_read | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__cache_write) -> _WhichOneofReturnType__cache_write | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__long) -> _WhichOneofReturnType__long | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__long_input) -> _WhichOneofReturnType__long_input | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__long_output) -> _WhichOneofReturnType__long_output | None: ...
+
+Global___ModelPrice: _TypeAlias = ModelPrice  # noqa: Y015

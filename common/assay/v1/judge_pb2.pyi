@@ -269,6 +269,7 @@ class JudgeModel(_message.Message):
     KEY_VARIABLE_FIELD_NUMBER: _builtins.int
     TEMPERATURE_FIELD_NUMBER: _builtins.int
     MAX_TOKENS_FIELD_NUMBER: _builtins.int
+    PRICES_FIELD_NUMBER: _builtins.int
     provider: _builtins.str
     """"anthropic", "openai" (also any service that speaks its protocol, by base_url), "replay" or "none".
     Empty: the server's own judge, and nothing else may be set but temperature and max_tokens.
@@ -287,6 +288,13 @@ class JudgeModel(_message.Message):
     """Sampling temperature, 0 to 2; absent: 0.1. Left out where the model does not take it."""
     max_tokens: _builtins.int
     """Most tokens of a verdict, thoughts included, at most 100,000; 0: 2,048."""
+    @_builtins.property
+    def prices(self) -> _agent_pb2.ModelPrice:
+        """What the model costs, as the caller says. A call costs the higher of this and the server's own price. Where the
+        server has none, this counts, unless the server caps what a run may spend: then the price is unknown. Each number
+        is at most 10,000. It changes no verdict, key or fingerprint. Absent: the server's own price. Default absent.
+        """
+
     def __init__(
         self,
         *,
@@ -296,10 +304,11 @@ class JudgeModel(_message.Message):
         key_variable: _builtins.str = ...,
         temperature: _builtins.float | None = ...,
         max_tokens: _builtins.int = ...,
+        prices: _agent_pb2.ModelPrice | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_temperature", b"_temperature", "temperature", b"temperature"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_temperature", b"_temperature", "prices", b"prices", "temperature", b"temperature"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_temperature", b"_temperature", "base_url", b"base_url", "key_variable", b"key_variable", "max_tokens", b"max_tokens", "model", b"model", "provider", b"provider", "temperature", b"temperature"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_temperature", b"_temperature", "base_url", b"base_url", "key_variable", b"key_variable", "max_tokens", b"max_tokens", "model", b"model", "prices", b"prices", "provider", b"provider", "temperature", b"temperature"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__temperature: _TypeAlias = _typing.Literal["temperature"]  # noqa: Y015
     _WhichOneofArgType__temperature: _TypeAlias = _typing.Literal["_temperature", b"_temperature"]  # noqa: Y015

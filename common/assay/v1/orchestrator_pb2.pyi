@@ -1319,6 +1319,7 @@ class JudgeSpec(_message.Message):
     SAMPLE_OFFSET_FIELD_NUMBER: _builtins.int
     CANARY_LIMIT_FIELD_NUMBER: _builtins.int
     ACCEPTS_CANARIES_FIELD_NUMBER: _builtins.int
+    PRICES_FIELD_NUMBER: _builtins.int
     provider: _builtins.str
     """"openai" (also any service that speaks its protocol, by base_url), "anthropic" or "replay"."""
     model: _builtins.str
@@ -1365,8 +1366,12 @@ class JudgeSpec(_message.Message):
     @_builtins.property
     def others(self) -> _containers.RepeatedCompositeFieldContainer[Global___JudgeSpec]:
         """Further judges, who with this one are a jury of at most 9; each needs provider, model, base_url, key_variable,
-        temperature and max_tokens alone. All else is what it is here, for all of them: the spend cap is the run's.
+        temperature, max_tokens and prices alone. All else is what it is here, for all of them: the spend cap is the run's.
         """
+
+    @_builtins.property
+    def prices(self) -> _agent_pb2.ModelPrice:
+        """What the model costs; absent: as the judge service's table says. See JudgeModel.prices."""
 
     def __init__(
         self,
@@ -1389,10 +1394,11 @@ class JudgeSpec(_message.Message):
         sample_offset: _builtins.int = ...,
         canary_limit: _builtins.float | None = ...,
         accepts_canaries: _builtins.bool = ...,
+        prices: _agent_pb2.ModelPrice | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_canary_limit", b"_canary_limit", "_canary_rate", b"_canary_rate", "_spend_cap_usd", b"_spend_cap_usd", "_temperature", b"_temperature", "canary_limit", b"canary_limit", "canary_rate", b"canary_rate", "spend_cap_usd", b"spend_cap_usd", "temperature", b"temperature"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_canary_limit", b"_canary_limit", "_canary_rate", b"_canary_rate", "_spend_cap_usd", b"_spend_cap_usd", "_temperature", b"_temperature", "canary_limit", b"canary_limit", "canary_rate", b"canary_rate", "prices", b"prices", "spend_cap_usd", b"spend_cap_usd", "temperature", b"temperature"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_canary_limit", b"_canary_limit", "_canary_rate", b"_canary_rate", "_spend_cap_usd", b"_spend_cap_usd", "_temperature", b"_temperature", "accepts_canaries", b"accepts_canaries", "base_url", b"base_url", "batch", b"batch", "canary_limit", b"canary_limit", "canary_rate", b"canary_rate", "concurrency", b"concurrency", "key_variable", b"key_variable", "max_tokens", b"max_tokens", "model", b"model", "others", b"others", "provider", b"provider", "recorded_file", b"recorded_file", "rubric", b"rubric", "rubric_yaml", b"rubric_yaml", "sample_offset", b"sample_offset", "spend_cap_usd", b"spend_cap_usd", "temperature", b"temperature", "timeout_ms", b"timeout_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_canary_limit", b"_canary_limit", "_canary_rate", b"_canary_rate", "_spend_cap_usd", b"_spend_cap_usd", "_temperature", b"_temperature", "accepts_canaries", b"accepts_canaries", "base_url", b"base_url", "batch", b"batch", "canary_limit", b"canary_limit", "canary_rate", b"canary_rate", "concurrency", b"concurrency", "key_variable", b"key_variable", "max_tokens", b"max_tokens", "model", b"model", "others", b"others", "prices", b"prices", "provider", b"provider", "recorded_file", b"recorded_file", "rubric", b"rubric", "rubric_yaml", b"rubric_yaml", "sample_offset", b"sample_offset", "spend_cap_usd", b"spend_cap_usd", "temperature", b"temperature", "timeout_ms", b"timeout_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__canary_limit: _TypeAlias = _typing.Literal["canary_limit"]  # noqa: Y015
     _WhichOneofArgType__canary_limit: _TypeAlias = _typing.Literal["_canary_limit", b"_canary_limit"]  # noqa: Y015

@@ -6,8 +6,9 @@ from assay.model.canary_summary import CanarySummary, CanaryTally
 from assay.model.run import JudgeSettings, JudgingSummary, JurorSummary, JuryAgreement, SpendCap
 from assay.v1 import orchestrator_pb2 as pb
 from assay.wire.converter import Converter
+from assay.wire.model_price import PRICE
 
-JUDGE = Converter(JudgeSettings, pb.JudgeSpec)
+JUDGE = Converter(JudgeSettings, pb.JudgeSpec, parts={"prices": PRICE})
 JUDGE.part("others", JUDGE)
 SPEND_CAP = Converter(SpendCap, pb.SpendCap)
 JUDGING = Converter(

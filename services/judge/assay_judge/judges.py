@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -12,9 +12,12 @@ from assay.http.addresses import dial_problem
 from assay.parsing.names import unknown_name
 from assay.parsing.secret_references import SCHEME, form_problem
 from assay.providers.own_services import KEY_VARIABLES, OWN_URLS
+from assay.providers.prices import price_number_problems
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from assay.model.model_price import ModelPrice
 
 PROVIDERS = ("anthropic", "openai", "replay", "none")
 DEFAULT_TEMPERATURE = 0.1
@@ -35,6 +38,7 @@ class JudgeChoice:
             at its own service, and for no key at any other.
         temperature: Sampling temperature that is asked for; None for none.
         max_tokens: Most tokens of a verdict.
+        prices: What the model costs, as the request says; no part of who the judge is. None for nothing.
     """
 
     provider: str = "none"
@@ -43,6 +47,7 @@ class JudgeChoice:
     key_variable: str = ""
     temperature: float | None = DEFAULT_TEMPERATURE
     max_tokens: int = DEFAULT_MAX_TOKENS
+    prices: ModelPrice | None = None
 
     @property
     def identity(self) -> str:
@@ -83,7 +88,11 @@ class JudgeChoice:
             (self.temperature is not None and not 0 <= self.temperature <= 2, "temperature", "must be from 0 to 2"),
             (not 1 <= self.max_tokens <= _MAX_TOKENS, "max_tokens", f"must be from 1 to {_MAX_TOKENS:,}"),
         ]  # fmt: skip
-        return [Problem(message, f"{where}{field}") for wrong, field, message in checks if wrong]
+        problems = [Problem(message, f"{where}{field}") for wrong, field, message in checks if wrong]
+        if self.prices is None:
+            return problems
+        found = price_number_problems(asdict(self.prices))
+        return problems + [Problem(message, f"{where}prices.{name}") for name, message in found]
 
     def remedy(self, status: int) -> str:
         """Return what is wrong with a judge that refuses every request with an HTTP status, and what to do about it.

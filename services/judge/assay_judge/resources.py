@@ -52,7 +52,10 @@ async def open_service(
         SetupError: Its state cannot be kept, or its own judge's package or key is missing.
     """
     rubrics = RubricRegistry(read_rubrics(settings.rubrics))
-    prices, limits = PriceTable(settings.prices), read_limits(settings.limits)
+    prices, limits = (
+        PriceTable(settings.prices, is_capped=settings.spend_cap_usd is not None),
+        read_limits(settings.limits),
+    )
     recording = Recording.read(settings.replay) if settings.replay else None
     async with AsyncExitStack() as stack:
         # With a database it keeps nothing: replicas may then have one --state-dir, or none that can be written.

@@ -10,6 +10,7 @@ from assay.model.agent_response import clean_text
 from assay.model.scope import LOCAL, Scope
 from assay.parsing.secret_references import SCHEME, parse_path
 from assay.v1 import agent_pb2, judge_pb2
+from assay.wire.model_price import PRICE
 from assay_judge.calls.prices import MOST_NANO, nano_from_usd, usd_from_nano
 from assay_judge.judges import DEFAULT_MAX_TOKENS, DEFAULT_TEMPERATURE, JudgeChoice
 from assay_judge.model import Asker, Grading, Material
@@ -43,7 +44,7 @@ def requested_judge(request: Any, own: JudgeChoice) -> JudgeChoice | None:
     asked = request.judge
     temperature = asked.temperature if asked.HasField("temperature") else None
     if not asked.provider:
-        if asked.model or asked.base_url or asked.key_variable:
+        if asked.model or asked.base_url or asked.key_variable or asked.HasField("prices"):
             raise InvalidInputError([Problem("is empty: name the provider too", "judge.provider")])
         return JudgeChoice(
             own.provider,
@@ -60,6 +61,7 @@ def requested_judge(request: Any, own: JudgeChoice) -> JudgeChoice | None:
         _with_team(asked.key_variable),
         DEFAULT_TEMPERATURE if temperature is None else temperature,
         asked.max_tokens or DEFAULT_MAX_TOKENS,
+        PRICE.from_wire(asked.prices) if asked.HasField("prices") else None,
     )
 
 

@@ -54,6 +54,32 @@ async def test_an_allowance_holds_no_judge_without_a_price(start: Start, tmp_pat
     assert (await judge.grade(run_id="r", allowance_nano_usd=0)).verdict.status == pb.VERDICT_STATUS_VALID
 
 
+async def test_prices_of_a_request_weaken_no_limit_and_change_no_verdict(start: Start, tmp_path: Path) -> None:
+    """Beside the operator's price the higher counts; where the operator has none and no cap, that of the request."""
+
+    def asked(judge: Any, price: float) -> pb.JudgeModel:
+        return pb.JudgeModel(
+            provider="openai", model="judge-1", base_url=judge.provider.openai_url, key_variable="JUDGE_KEY",
+            prices={"input": price, "output": price},
+        )  # fmt: skip
+
+    listed = await start()
+    for answer, price, cost in (("Paris", 0.0, PAID), ("Rome", 10.0, 13_500_000)):
+        verdict = (await listed.grade(answer, run_id="r", judge=asked(listed, price), spend_cap_usd=1.0)).verdict
+        assert round(verdict.usage.cost_usd * 10**9) == cost
+    again = await listed.grade(run_id="r", judge=asked(listed, 10.0))
+    assert again.verdict.cached
+    (tmp_path / "none.yaml").write_text("prices: [{model: other, input: 1, output: 1}]")
+    unlisted = await start(prices=tmp_path / "none.yaml")
+    verdict = (await unlisted.grade(run_id="r", judge=asked(unlisted, 1.0), spend_cap_usd=1.0)).verdict
+    assert round(verdict.usage.cost_usd * 10**9) == 1_350_000
+    capped = await start(prices=tmp_path / "none.yaml", spend_cap_usd=1.0)
+    refused = (await capped.grade(run_id="r", judge=asked(capped, 0.0))).verdict
+    assert (refused.reason, capped.provider.requests) == ("price_unknown", [])
+    with pytest.raises(grpc.aio.AioRpcError, match="at most 10,000"):
+        await listed.grade(run_id="r", judge=asked(listed, 1e300))
+
+
 async def test_the_tokens_of_a_verdict_stay_within_its_allowance(start: Start) -> None:
     """All of its calls count, one without an answer with the most that it may have taken; a cached verdict counts 0."""
     unclear = Reply("It is right.", usage=Tokens(1_200, 150))

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.errors import InvalidInputError, SetupError, StorageError
+from assay.model.model_price import ModelPrice
 from assay.model.scope import LOCAL, Scope
 from assay.testing.virtual_time import run_in_virtual_time
 from assay_judge.calls.prices import Price, PriceTable, nano_from_usd, usd_from_nano
@@ -441,6 +442,27 @@ def test_prices_come_from_a_file(tmp_path: Path) -> None:
     assert own.find(JudgeChoice("anthropic", "abc", "http://anywhere")) == Price(1, 2)
     assert own.find(JudgeChoice("openai", "b", "http://x.y/v1")) == Price(0, 0)
     assert own.find(JudgeChoice("openai", "b")) is None
+
+
+@pytest.mark.parametrize(
+    ("model", "named", "is_capped", "usd"),
+    [
+        ("gpt-4o-mini", None, True, 0.15 + 0.6),
+        ("gpt-4o-mini", ModelPrice(0, 0), False, 0.15 + 0.6),
+        ("gpt-4o-mini", ModelPrice(0, 9), False, 0 + 9),
+        ("gpt-4o-mini", ModelPrice(9, 9), True, 9 + 9),
+        ("unheard-of", ModelPrice(1, 2), False, 1 + 2),
+        ("unheard-of", ModelPrice(1, 2), True, None),
+        ("unheard-of", None, False, None),
+    ],
+)
+def test_a_request_cannot_lower_a_price(model: str, named: ModelPrice | None, is_capped: bool, usd: object) -> None:
+    """The higher counts, for each call; alone it counts where the operator caps nothing."""
+    price = PriceTable(is_capped=is_capped).find(JudgeChoice("openai", model, prices=named))
+    assert (None if price is None else usd_from_nano(price.nano(Tokens(1_000_000, 1_000_000)))) == usd
+    if price is not None:
+        most = price.most_nano(Prompt("s", "c", "u", "id"), 1_000_000)
+        assert most >= price.nano(Tokens(2_000, 1_000_000))
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from assay.providers.errors import ProviderStatusError, UnreachableError
 from assay.providers.messages import Reply, TokenUsage
 from assay.testing.virtual_time import run_in_virtual_time
 from assay_judge.calls.circuit_breaker import Breaker
+from assay_judge.calls.prices import PriceTable
 from assay_judge.calls.provider_client import BudgetHandle, CallFailedError, ProviderClient
 from assay_judge.calls.rate_headers import Allowance, read_allowances
 from assay_judge.calls.rate_limiter import Limiter, Limits
@@ -98,7 +99,12 @@ class Service:
 
 def client_to(service: Any, limits: Limits = Limits(max_concurrency=64), **retry_policy: Any) -> ProviderClient:  # noqa: B008
     return ProviderClient(
-        service, "m", None, limits=limits, retry_policy=RetryPolicy(**retry_policy), jitter=random.Random(1).random
+        service,
+        "m",
+        PriceTable(),
+        limits=limits,
+        retry_policy=RetryPolicy(**retry_policy),
+        jitter=random.Random(1).random,
     )
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from assay.judging.rubric import Example
+from assay.model.model_price import ModelPrice
 from assay.testing.injections import INJECTIONS
 from assay.text.folding import fold
 from assay_judge.batches.orders import Order
@@ -125,8 +126,8 @@ def test_examples_of_a_rubric_stand_between_markers() -> None:
     assert hostile not in text
 
 
-def test_an_order_that_is_kept_holds_its_turns() -> None:
-    """What waits for a batch over a restart is the same material; an order of before has no turns."""
+def test_an_order_that_is_kept_holds_its_turns_and_prices() -> None:
+    """What waits for a batch over a restart is the same, and as dear; an order of before has neither."""
     material = Material("q", "a", contexts=("c",), history=(("user", "q0"), ("assistant", "a0")))
     rubric = BUILT_IN["quality"]
     order = Order(
@@ -135,16 +136,18 @@ def test_an_order_that_is_kept_holds_its_turns() -> None:
         RunKey("local", "r"),
         None,
         0,
-        JudgeChoice(),
+        JudgeChoice(prices=ModelPrice(1, 2, long=9)),
         rubric,
         material,
         build_prompt(rubric, material),
         JudgeParameters(9),
     )
-    assert Order.from_row("i", "k", "local", "r", None, 0, order.text).material == material
+    kept = Order.from_row("i", "k", "local", "r", None, 0, order.text)
+    assert (kept.material, kept.judge) == (material, order.judge)
     data = json.loads(order.text)
-    del data["material"]["history"]
-    assert Order.from_row("i", "k", "local", "r", None, 0, json.dumps(data)).material.history == ()
+    del data["material"]["history"], data["prices"]
+    earlier = Order.from_row("i", "k", "local", "r", None, 0, json.dumps(data))
+    assert (earlier.material.history, earlier.judge) == ((), JudgeChoice())
 
 
 @pytest.mark.parametrize("answer", INJECTIONS)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from assay.errors import Problem, SpecError
+from assay.judging.prices import price_problems
+from assay.model.model_price import ModelPrice
 from assay.model.run import JudgeSettings
 from assay.spec.judging import check_judge, key_variable_of
 from assay.spec.loader import load_spec, spec_from_mapping
@@ -57,6 +61,24 @@ def test_every_field_is_read() -> None:
     assert spec_of({"provider": "replay"}).settings.judge == JudgeSettings("replay")
 
 
+def test_prices_of_a_judge_travel_and_hold_a_cap() -> None:
+    """Each juror has its own; without them the judge service's table counts, and its own cap needs that table."""
+    there = {"base_url": "http://127.0.0.1:1/v1", "prices": {"input": 0.15, "output": 0.6, "long": 9, "batch": 1}}
+    judge = spec_of({"jury": [{**MEMBER, **there}, OTHER], "spend_cap": 2}).settings.judge
+    assert judge is not None
+    assert [one.prices for one in judge.judges] == [ModelPrice(0.15, 0.6, batch=1, long=9), None]
+    assert JUDGE.from_wire(JUDGE.to_wire(judge)) == judge
+    assert JUDGE.from_json(json.loads(json.dumps(dataclasses.asdict(judge), allow_nan=False))) == judge
+    one = dataclasses.replace(judge, others=())
+    assert price_problems(one, {}) == []
+    for unpriced, environ, said in (
+        (dataclasses.replace(one, prices=None), {}, "write its prices beside it in the spec"),
+        (one, {"ASSAY_JUDGE_SPEND_CAP_USD": "1"}, "a spend cap of its own"),
+    ):
+        (problem,) = price_problems(unpriced, environ)
+        assert said in problem.message
+
+
 MEMBER = {"provider": "openai", "model": "m"}
 OTHER = {"provider": "anthropic", "model": "n"}
 
@@ -66,6 +88,12 @@ OTHER = {"provider": "anthropic", "model": "n"}
     [
         ("openai", "judge", "must be a mapping"),
         ({}, "judge.provider", "is missing"),
+        ({**MEMBER, "prices": "list"}, "judge.prices", "must be a mapping such as {input: 2.5, output: 10}"),
+        ({**MEMBER, "prices": {"input": 1}}, "judge.prices.output", "is missing"),
+        ({**MEMBER, "prices": {"input": 1, "output": -1}}, "judge.prices.output", "not negative"),
+        ({**MEMBER, "prices": {"input": 150000, "output": 1}}, "judge.prices.input", "at most 10,000"),
+        ({**MEMBER, "prices": {"input": 1, "output": 1, "cached": 1}}, "judge.prices.cached", "price"),
+        ({"jury": [MEMBER, OTHER], "prices": {"input": 1, "output": 1}}, "judge.prices", "another one for each judge"),
         ({"model": "m"}, "judge.provider", "is missing"),
         ({"provider": "opnai", "model": "m"}, "judge.provider", "did you mean 'openai'"),
         ({"provider": "none", "model": "m"}, "judge.provider", "nothing else may be set"),

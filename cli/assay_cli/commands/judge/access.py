@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,6 +23,9 @@ from assay_cli.options import check_address
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
+
+    from assay.model.model_price import ModelPrice
+    from assay.model.run_settings import JudgeSettings
 
 
 SERVICE_NAME = "assay.v1.JudgeService"
@@ -43,12 +46,18 @@ class JudgeName:
         model: The model's id.
         base_url: Where the service is; empty for the provider's own.
         key_variable: Environment variable with its key; empty for the provider's usual one at its own service.
+        temperature: Sampling temperature as its spec says; None for the judge service's own.
+        max_tokens: Most tokens of a verdict likewise; 0 for the judge service's own.
+        prices: What the model costs as its spec says; None for the judge service's table.
     """
 
     provider: str
     model: str = ""
     base_url: str = ""
     key_variable: str = ""
+    temperature: float | None = None
+    max_tokens: int = 0
+    prices: ModelPrice | None = None
 
     def __str__(self) -> str:
         where = f"@{self.base_url}" if self.base_url else ""
@@ -89,12 +98,15 @@ class JudgeAccess:
 def judge_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options that say which judge is asked; `judge_access` reads them."""
     options = [
+        click.option("--spec", type=click.Path(path_type=Path), metavar="SPEC",
+                     help="Ask the judge of this spec, with its parameters, prices and spend cap; default: none."),
         click.option("--judge", "--server", "address", metavar="HOST:PORT", envvar="ASSAY_JUDGE",
                      callback=check_address,
                      help="Judge service to use; default: $ASSAY_JUDGE, else one that this command starts and stops."),
         click.option("--provider", metavar="NAME",
-                     help="Protocol: openai, anthropic or replay; default: that of --judge, else required."),
-        click.option("--model", metavar="MODEL", help="Model of the judge; default: that of --judge, else required."),
+                     help="Protocol: openai, anthropic or replay; default: that of --spec or --judge, else required."),
+        click.option("--model", metavar="MODEL",
+                     help="Model of the judge; default: that of --spec or --judge, else required."),
         click.option("--base-url", metavar="URL",
                      help="Service with the provider's protocol; default: the provider's own."),
         click.option("--key-variable", metavar="NAME",
@@ -103,11 +115,11 @@ def judge_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--prices", metavar="FILE",
                      help="Prices of a judge that this command starts; default: Assay's list prices."),
         click.option("--spend-cap", "spend_cap", type=float, metavar="USD",
-                     help="Most to spend on verdicts, in US dollars; default: no cap."),
+                     help="Most to spend on verdicts, in US dollars; default: that of --spec, else no cap."),
         click.option("--temperature", type=click.FloatRange(0, 2), metavar="NUMBER",
-                     help="Temperature, as in the run whose judge this is; default: 0.1, or that of --judge."),
+                     help="Temperature, as in the judged run; default: 0.1, or that of --spec or --judge."),
         click.option("--max-tokens", type=click.IntRange(1, 100_000), metavar="N",
-                     help="Most tokens of a verdict, likewise; default: 2,048, or that of --judge."),
+                     help="Most tokens of a verdict, likewise; default: 2,048, or that of --spec or --judge."),
         click.option("--concurrency", type=click.IntRange(1, 64), default=8, help="Verdicts in flight; default: 8."),
     ]  # fmt: skip
     for option in reversed(options):
@@ -151,10 +163,14 @@ def judge_access(jury: tuple[str, ...] = (), **given: Any) -> JudgeAccess:
     if given["provider"]:
         url = (given["base_url"] or "").rstrip("/")
         names.append(JudgeName(given["provider"], given["model"] or "", url, key_variable))
+    cap = given["spend_cap"]
+    if given["spec"] and (judge := _judge_of_spec(given["spec"], problems)) is not None:
+        names += map(_named_in_spec, judge.judges)
+        cap = judge.spend_cap_usd if cap is None else cap
     if twice := [name for name in dict.fromkeys(names) if names.count(name) > 1]:
         problems.append(Problem(f"names {twice[0]} twice", "--judge-model"))
     access = JudgeAccess(
-        given["address"] or "", tuple(names), given["replay"] or "", given["prices"] or "", given["spend_cap"],
+        given["address"] or "", tuple(names), given["replay"] or "", given["prices"] or "", cap,
         given["concurrency"], given["temperature"], given["max_tokens"] or 0,
     )  # fmt: skip
     if access.replays and not access.address and not access.replay:
@@ -164,13 +180,41 @@ def judge_access(jury: tuple[str, ...] = (), **given: Any) -> JudgeAccess:
     return access
 
 
+def _judge_of_spec(path: Path, problems: list[Problem]) -> JudgeSettings | None:
+    """Return the judge of a spec; None where it has none, which is added to `problems` as all that is wrong with it."""
+    from assay.spec.judging import JudgeReader
+    from assay.spec.loader import read_spec_file
+
+    file = read_spec_file(path)
+    found: list[Problem] = list(file.problems)
+    judge = JudgeReader(file.path.parent, found).read(file.data.get("judge"))
+    if judge is not None and judge.recorded_file:
+        found.append(Problem("has recorded verdicts, and no judge to ask", "judge.replay"))
+    if judge is None and not found:
+        found.append(Problem("has no judge: name one with --provider and --model", "judge"))
+    problems += [
+        each if each.file else replace(each, file=str(file.path), line=file.lines.get(each.field)) for each in found
+    ]
+    return None if found else judge
+
+
+def _named_in_spec(judge: JudgeSettings) -> JudgeName:
+    return JudgeName(
+        judge.provider, judge.model, judge.base_url, judge.key_variable, judge.temperature, judge.max_tokens,
+        judge.prices,
+    )  # fmt: skip
+
+
 def _option_problems(jury: tuple[str, ...], given: dict[str, Any]) -> list[Problem]:
     cap, provider = given["spend_cap"], given["provider"]
     asks = provider in ("openai", "anthropic")
     here_only = [name for name in ("replay", "prices") if given[name] and given["address"]]
+    named = [option for option in ("provider", "model", "base_url", "key_variable") if given[option]]
     checks = [
-        (not (jury or provider or given["address"]), "--provider",
-         "is missing: name a judge with --provider and --model, or a judge service with --judge"),
+        (not (jury or provider or given["address"] or given["spec"]), "--provider",
+         "is missing: name a judge with --provider and --model, one of a spec with --spec, or a service with --judge"),
+        (bool(given["spec"] and (jury or named)), "--spec",
+         "names the judge: leave out --judge-model, --provider, --model, --base-url and --key-variable"),
         (bool(provider) and provider not in _PROVIDERS, "--provider", f"must be one of {', '.join(_PROVIDERS)}"),
         (asks and not given["model"], "--model", "is missing: name the model that judges"),
         (not provider and bool(given["model"] or given["base_url"]), "--provider", "is missing beside --model"),

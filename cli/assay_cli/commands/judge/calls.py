@@ -16,6 +16,7 @@ from assay.rpc.channel import read_stream
 from assay.rpc.status import error_of, translated
 from assay.statistics.pairs import PairJudgement
 from assay.v1 import judge_pb2 as pb
+from assay.wire.model_price import PRICE
 from assay_cli.commands.judge.rubrics import AskedRubric, known_rubric, listed_rubric
 
 if TYPE_CHECKING:
@@ -250,8 +251,9 @@ class JudgeClient:
                 model=name.model,
                 base_url=name.base_url,
                 key_variable=name.key_variable,
-                temperature=temperature,
-                max_tokens=max_tokens,
+                temperature=name.temperature if temperature is None else temperature,
+                max_tokens=max_tokens or name.max_tokens,
+                prices=None if name.prices is None else PRICE.to_wire(name.prices),
             )
         elif temperature is not None or max_tokens:
             found["judge"] = pb.JudgeModel(temperature=temperature, max_tokens=max_tokens)

@@ -70,6 +70,8 @@ def drift(
     path = Path(baseline)
     try:
         access = judge_access(**judge)
+        if len(access.names) > 1:
+            problems.append(Problem("names a jury, and drift is of one judge: name it with --provider", "--spec"))
     except InvalidInputError as error:
         problems += error.problems
     try:

@@ -278,10 +278,11 @@ class BatchDispatcher:
 
     async def _order(self, client: ProviderClient, prepared: PreparedGrading, ordering: _Ordering) -> Ordered:
         grading = prepared.grading
-        client.check_price(grading.cap)
+        price = client.prices.find(grading.judge)
+        client.check_price(grading.cap, price)
         prompt = await prepared.prompt()
         sent = client.learned.apply(prepared.parameters)
-        most = client.price.most_nano(prompt, sent.max_tokens, batched=True) if client.price else 0
+        most = price.most_nano(prompt, sent.max_tokens, batched=True) if price else 0
         account, close = await self._ledger.open(grading.scope, grading.run_id)
         try:
             reservation = await account.reserve(
@@ -453,7 +454,8 @@ class BatchDispatcher:
     async def _afford(self, again: Order) -> PaidOrder | None:
         """Set money aside for another turn, unless that would have to wait for other verdicts."""
         client = await self._registry.client(again.judge)
-        most = client.price.most_nano(again.prompt, again.sent.max_tokens, batched=True) if client.price else 0
+        price = client.prices.find(again.judge)
+        most = price.most_nano(again.prompt, again.sent.max_tokens, batched=True) if price else 0
         account, close = await self._ledger.open(Scope(again.run.team), again.run.run_id)
         try:
             reservation = await account.reserve_now(most, again.cap, self._ledger.journal, lasts_s=_LASTS_S)

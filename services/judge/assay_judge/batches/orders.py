@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from assay.judging.rubric import Criterion, Example, Rubric
+from assay.model.model_price import ModelPrice
 from assay_judge.calls.usage import CallAttempt, CallUsage
 from assay_judge.judges import JudgeChoice
 from assay_judge.model import Material, Prompt, RunKey, Tokens
@@ -92,7 +93,8 @@ class Order:
     def text(self) -> str:
         """What of it is kept as text, besides its columns."""
         parts = {
-            "judge": dataclasses.asdict(self.judge),
+            "judge": {name: value for name, value in dataclasses.asdict(self.judge).items() if name != "prices"},
+            "prices": None if self.judge.prices is None else dataclasses.asdict(self.judge.prices),
             "rubric": _rubric_data(self.rubric),
             "material": dataclasses.asdict(self.material),
             "prompt": dataclasses.asdict(self.prompt),
@@ -117,7 +119,7 @@ class Order:
             RunKey(team, run_id),
             cap,
             reserved,
-            JudgeChoice(**data["judge"]),
+            _judge_from(data),
             _rubric_from(data["rubric"]),
             _material_from(data["material"]),
             Prompt(**data["prompt"]),
@@ -138,6 +140,11 @@ def new_id() -> str:
 def _material_from(data: dict[str, Any]) -> Material:
     history = tuple((role, text) for role, text in data.get("history", ()))
     return Material(**{**data, "contexts": tuple(data["contexts"]), "history": history})
+
+
+def _judge_from(data: dict[str, Any]) -> JudgeChoice:
+    prices = data.get("prices")  # orders of earlier versions have none
+    return JudgeChoice(**data["judge"], prices=None if prices is None else ModelPrice(**prices))
 
 
 def client_key_of(judge: JudgeChoice) -> str:

@@ -76,7 +76,8 @@ def failed_step(order: Order, client: ProviderClient, reason: str, message: str,
 def _replied(order: Order, reply: Reply, client: ProviderClient) -> Step:
     client.learn(requested_parameters(order.judge), order.sent)
     tokens = usable_tokens(reply, order.prompt, order.sent.max_tokens)
-    cost = client.price.nano(tokens, batched=True) if client.price is not None else order.reserved
+    price = client.prices.find(order.judge)
+    cost = price.nano(tokens, batched=True) if price is not None else order.reserved
     usage = _usage_after(order, client, cost, "replied", tokens)
     try:
         outcome = outcome_from_reply(reply, order.rubric, order.prompt.verdict_id)
@@ -137,12 +138,13 @@ def _usage_after(
     order: Order, client: ProviderClient, cost: int, outcome: str, tokens: Tokens | None = None
 ) -> CallUsage:
     before = order.usage
-    spent = None if client.price is None else (before.cost or 0) + cost
+    is_priced = client.prices.find(order.judge) is not None
+    spent = (before.cost or 0) + cost if is_priced else None
     counted = [*before.tokens, tokens] if tokens is not None else list(before.tokens)
     usage = CallUsage(before.calls + 1, counted, spent, attempts=list(before.attempts))
     used, said = (tokens.input, tokens.output) if tokens is not None else (None, None)
     is_estimated = tokens is not None and tokens.estimated
-    attempt = CallAttempt(outcome, used, said, None if client.price is None else cost, estimated=is_estimated)
+    attempt = CallAttempt(outcome, used, said, cost if is_priced else None, estimated=is_estimated)
     usage.add_attempt(attempt)
     client.observed.ended(attempt)
     return usage

@@ -5,20 +5,24 @@ from __future__ import annotations
 import dataclasses
 import math
 from fractions import Fraction
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from assay.judging.prices import no_price, prices_that_count
 from assay.model.model_price import ModelPrice
 from assay.providers.prices import find_price, read_prices
 from assay_judge.calls.token_usage import most_input, most_input_like
 from assay_judge.model import Tokens
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from assay_judge.judges import JudgeChoice
     from assay_judge.model import Prompt
 
 NANO = 1_000_000_000
+_MOST_KNOWN = 1_000
 MOST_NANO = 10**18
 """A billion dollars: more is no amount, and sums of it would not fit into a database."""
 
@@ -47,24 +51,59 @@ class Price(ModelPrice):
         return self.nano(Tokens(read, max_tokens, cache_write=read if self.cache_write > 1 else 0), batched=batched)
 
 
+class HighestPrice:
+    """Several prices of one model, of which each call costs the highest."""
+
+    def __init__(self, prices: Sequence[Price]) -> None:
+        self._prices = prices
+
+    def nano(self, tokens: Tokens, *, batched: bool = False) -> int:
+        """Return the cost of a call, as `Price.nano` does."""
+        return max(price.nano(tokens, batched=batched) for price in self._prices)
+
+    def most_nano(self, prompt: Prompt, max_tokens: int, *, batched: bool = False) -> int:
+        """Return the most that a call can cost, as `Price.most_nano` does."""
+        return max(price.most_nano(prompt, max_tokens, batched=batched) for price in self._prices)
+
+    def most_nano_like(self, answered: Tokens, prompt: Prompt, max_tokens: int) -> int:
+        """Return the most that a lost call can have cost, as `Price.most_nano_like` does."""
+        return max(price.most_nano_like(answered, prompt, max_tokens) for price in self._prices)
+
+
+CallPrice = Price | HighestPrice
+"""What calls of a judge cost."""
+
+
 class PriceTable:
     """Prices by judge.
 
     Args:
         path: The operator's own file; None for the one that comes with Assay.
+        is_capped: Whether the operator caps runs, so that prices of requests alone do not count.
 
     Raises:
         InvalidInputError: All that is wrong with the file.
     """
 
-    def __init__(self, path: Path | None = None) -> None:
+    def __init__(self, path: Path | None = None, *, is_capped: bool = False) -> None:
+        self._is_capped = is_capped
         self._is_own_file = path is not None
         self._entries = read_prices(path)
+        self._known = lru_cache(_MOST_KNOWN)(self._find)  # each call asks
 
-    def find(self, choice: JudgeChoice) -> Price | None:
-        """Return a judge's price; None where there is none."""
-        price = find_price(self._entries, choice, is_own_file=self._is_own_file)
-        return None if price is None else Price(*dataclasses.astuple(price))
+    def find(self, choice: JudgeChoice) -> CallPrice | None:
+        """Return a judge's price, of the table and of the request; None where there is none."""
+        return self._known(choice)
+
+    def _find(self, choice: JudgeChoice) -> CallPrice | None:
+        listed = find_price(self._entries, choice, is_own_file=self._is_own_file)
+        counting = prices_that_count(listed, choice.prices, is_capped=self._is_capped)
+        prices = [Price(*dataclasses.astuple(price)) for price in counting]
+        return HighestPrice(prices) if len(prices) > 1 else next(iter(prices), None)
+
+    def no_price(self, choice: JudgeChoice) -> str:
+        """Return what is wrong with a spend cap for a judge without a price, and what to do."""
+        return no_price(choice.model, choice.base_url, is_capped=self._is_capped)
 
 
 def nano_from_usd(usd: float) -> int:

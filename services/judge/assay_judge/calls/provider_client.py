@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from assay.errors import StorageError
-from assay.judging.prices import no_price
 from assay.providers.errors import MalformedReplyError, ProviderStatusError, UnreachableError
 from assay.providers.parameters import LearnedParameters
 from assay.providers.retry_after import retry_after_s
@@ -29,6 +28,7 @@ from assay_judge.calls.rate_headers import read_allowances
 from assay_judge.calls.rate_limiter import Limiter
 from assay_judge.calls.token_usage import most_input, usable_tokens
 from assay_judge.calls.usage import CallAttempt
+from assay_judge.judges import JudgeChoice
 from assay_judge.model import lower_limit
 from assay_judge.state.account import SpendCapReachedError
 
@@ -36,11 +36,10 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 
     from assay.providers.messages import Reply
-    from assay_judge.calls.prices import Price
+    from assay_judge.calls.prices import CallPrice, PriceTable
     from assay_judge.calls.rate_limiter import Grant, Limits
     from assay_judge.calls.retry_policy import RetryPolicy
     from assay_judge.calls.usage import CallUsage
-    from assay_judge.judges import JudgeChoice
     from assay_judge.model import Prompt
     from assay_judge.providers.batch_api import BatchApi
     from assay_judge.providers.provider import Provider
@@ -81,6 +80,7 @@ class BudgetHandle:
         allowance: Most that it may have spent by now; None for no bound.
         token_allowance: Most tokens that the request may take; None for no bound.
         key: The verdict that the call is for; empty for none.
+        price: What a call costs; None where that is not known.
     """
 
     account: Account
@@ -89,6 +89,7 @@ class BudgetHandle:
     allowance: int | None = None
     token_allowance: int | None = None
     key: str = ""
+    price: CallPrice | None = None
 
     @property
     def limit(self) -> int | None:
@@ -102,7 +103,7 @@ class ProviderClient:
     Args:
         provider: The service.
         model: The model's id.
-        price: Its price; None where it is unknown.
+        prices: What models cost.
         limits: Its rate limits.
         retry_policy: Attempts, timeouts and backoff.
         jitter: Returns a number in [0, 1).
@@ -114,7 +115,7 @@ class ProviderClient:
         self,
         provider: Provider,
         model: str,
-        price: Price | None,
+        prices: PriceTable,
         *,
         limits: Limits,
         retry_policy: RetryPolicy,
@@ -125,7 +126,7 @@ class ProviderClient:
         self.limiter = Limiter(limits, pause_s=2 * retry_policy.pause_s, jitter=jitter)
         self.breaker = Breaker()
         self.observed = ObservedJudge(model)
-        self.price = price
+        self.prices = prices
         self.learned = LearnedParameters()
         self._provider = provider
         self._checked_at: float | None = None
@@ -158,7 +159,7 @@ class ProviderClient:
             CallFailedError: There is none.
             StorageError: Spending cannot be kept.
         """
-        self.check_price(budget.cap)
+        self.check_price(budget.cap, budget.price)
         failures = 0
         sent = self.learned.apply(wanted)
         while True:
@@ -212,7 +213,7 @@ class ProviderClient:
             CallFailedError: The service denies every call, or the call may not be paid.
             StorageError: Spending cannot be kept.
         """
-        self.check_price(budget.cap)
+        self.check_price(budget.cap, budget.price)
         least = dataclasses.replace(wanted, max_tokens=1)
         async with self._checking:
             sent = self.learned.apply(least)
@@ -257,14 +258,15 @@ class ProviderClient:
         """The batch API of the judge's service."""
         return self._provider.batches
 
-    def check_price(self, cap: int | None) -> None:
+    def check_price(self, cap: int | None, price: CallPrice | None) -> None:
         """Refuse a cap that cannot hold.
 
         Raises:
             CallFailedError: The judge has no price.
         """
-        if cap is not None and self.price is None:
-            raise CallFailedError("price_unknown", no_price(self._model, self._choice.base_url if self._choice else ""))
+        if cap is not None and price is None:
+            choice = self._choice or JudgeChoice(model=self._model)
+            raise CallFailedError("price_unknown", self.prices.no_price(choice))
 
     def clean(self, reply: Reply) -> Reply:
         """Return a reply without any key, which a service may repeat that was sent one."""
@@ -298,7 +300,8 @@ class ProviderClient:
     async def _attempt(
         self, prompt: Prompt, schema: Mapping[str, Any], sent: JudgeParameters, budget: BudgetHandle, usage: CallUsage
     ) -> Reply:
-        most = self.price.most_nano(prompt, sent.max_tokens) if self.price else 0
+        price = budget.price
+        most = price.most_nano(prompt, sent.max_tokens) if price else 0
         if budget.limit is not None and budget.account.spent + most > budget.limit:
             raise too_little_left(most, budget)
         most_tokens = most_input(prompt) + sent.max_tokens
@@ -306,6 +309,7 @@ class ProviderClient:
             raise too_few_tokens(usage.charged + most_tokens, most_tokens)
         estimate = len(prompt.system + prompt.call + prompt.user) / _CHARS_PER_TOKEN + sent.max_tokens
         async with self._turn(budget.account, estimate, usage) as turn:
+            turn.price = price
             try:
                 reservation = await budget.account.reserve(
                     most,
@@ -330,14 +334,14 @@ class ProviderClient:
                         recorded.set("assay.outcome", turn.outcome)
             finally:
                 usage.charged += turn.tokens - most_tokens
-                if self.price is not None:
+                if price is not None:
                     usage.cost = (usage.cost or 0) + turn.cost
                 tokens = usage.tokens[-1] if len(usage.tokens) > counted else None
                 attempt = CallAttempt(
                     turn.outcome,
                     tokens.input if tokens else None,
                     tokens.output if tokens else None,
-                    turn.cost if self.price is not None else None,
+                    turn.cost if price is not None else None,
                     (time.perf_counter() - begun) * 1000,
                     estimated=tokens is not None and tokens.estimated,
                 )
@@ -345,8 +349,8 @@ class ProviderClient:
                 self.observed.ended(attempt)
                 self.observed.breaker.set(self.breaker.is_open)
                 lost_most = None
-                if tokens is not None and self.price is not None and not tokens.estimated:
-                    lost_most = self.price.most_nano_like(tokens, prompt, sent.max_tokens)
+                if tokens is not None and price is not None and not tokens.estimated:
+                    lost_most = price.most_nano_like(tokens, prompt, sent.max_tokens)
                     usage.bound_lost(lost_most)
                 await _settle(reservation, turn, lost_most)
 
@@ -395,7 +399,7 @@ class ProviderClient:
         tokens = usable_tokens(reply, prompt, sent.max_tokens)
         turn.tokens = tokens.input + tokens.output
         turn.used = float(turn.tokens)
-        turn.cost = self.price.nano(tokens) if self.price else 0
+        turn.cost = turn.price.nano(tokens) if turn.price else 0
         usage.tokens.append(tokens)
         return reply
 
@@ -419,9 +423,10 @@ class ProviderClient:
 
 @dataclass(slots=True)
 class _Turn:
-    """One call in flight: its cost and tokens, whether the service answered, and whether the cost is known."""
+    """One call in flight: its price, cost and tokens, whether the service answered, and whether the cost is known."""
 
     grant: Grant | None = None
+    price: CallPrice | None = None
     cost: int = 0
     used: float = 0.0
     tokens: int = 0

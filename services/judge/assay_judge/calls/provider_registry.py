@@ -7,7 +7,6 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from assay.errors import InvalidInputError, OverloadedError, Problem, SetupError
-from assay.judging.prices import no_price
 from assay.local.install_hint import install_hint
 from assay.parsing.model_tables import matches, read_table
 from assay.parsing.secret_references import SCHEME, parse_path
@@ -113,7 +112,7 @@ class ProviderRegistry:
         self._key(choice)
         _require_installed(choice)
         if capped and self._prices.find(choice) is None:
-            raise SetupError(no_price(choice.model, choice.base_url), reason="JUDGE_PRICE_UNKNOWN")
+            raise SetupError(self._prices.no_price(choice), reason="JUDGE_PRICE_UNKNOWN")
 
     def redact(self, text: str) -> str:
         """Return the text without any key, nor the beginning of one."""
@@ -136,7 +135,7 @@ class ProviderRegistry:
         return ProviderClient(
             provider,
             choice.model,
-            self._prices.find(choice),
+            self._prices,
             limits=self._limits_of(choice),
             retry_policy=self._retry_policy,
             choice=choice,

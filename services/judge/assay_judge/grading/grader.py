@@ -138,7 +138,7 @@ class Grader:
         client = await self._registry.client(grading.judge)
         prepared = prepare_grading(grading)
         try:
-            async with self._budget(grading) as budget:
+            async with self._budget(client, grading) as budget:
                 await client.preflight(_PREFLIGHT, prepared.schema, prepared.parameters, budget, usage)
         except CallFailedError as failure:
             outcome = dataclasses.replace(failed_outcome(failure), usage=usage)
@@ -233,7 +233,7 @@ class Grader:
     async def _paid(self, client: ProviderClient, prepared: PreparedGrading, usage: CallUsage) -> Outcome:
         grading = prepared.grading
         try:
-            async with self._budget(grading, prepared.key) as budget:
+            async with self._budget(client, grading, prepared.key) as budget:
                 outcome = await self._call_judge(client, prepared, budget, usage)
         except CallFailedError as failure:
             outcome = failed_outcome(failure)
@@ -242,12 +242,18 @@ class Grader:
         return outcome
 
     @asynccontextmanager
-    async def _budget(self, grading: Grading, key: str = "") -> AsyncIterator[BudgetHandle]:
+    async def _budget(self, client: ProviderClient, grading: Grading, key: str = "") -> AsyncIterator[BudgetHandle]:
         """Hold the account of a request's run inside the block."""
         account, close = await self._ledger.open(grading.scope, grading.run_id)
         try:
             yield BudgetHandle(
-                account, grading.cap, self._ledger.journal, grading.allowance, grading.token_allowance, key
+                account,
+                grading.cap,
+                self._ledger.journal,
+                grading.allowance,
+                grading.token_allowance,
+                key,
+                client.prices.find(grading.judge),
             )
         finally:
             close()

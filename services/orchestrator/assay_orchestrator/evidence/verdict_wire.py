@@ -12,6 +12,7 @@ from assay.metrics.jury.structured_verdict import PARTS
 from assay.model.agent_response import clean_text
 from assay.records import dataclass
 from assay.v1 import agent_pb2, judge_pb2
+from assay.wire.model_price import PRICE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -128,6 +129,7 @@ def judge_model(judge: JudgeSettings) -> judge_pb2.JudgeModel:
         key_variable=judge.key_variable,
         temperature=judge.temperature,
         max_tokens=judge.max_tokens,
+        prices=None if judge.prices is None else PRICE.to_wire(judge.prices),
     )
 
 
