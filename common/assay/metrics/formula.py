@@ -38,7 +38,8 @@ from assay.metrics.core.score import not_computed, scored_by_threshold
 from assay.metrics.expression.expression_nodes import EvaluationError
 from assay.metrics.expression.expressions import FUNCTIONS, WORDS, parse_expression
 from assay.model.agent_response import AgentStatus
-from assay.model.possible_usage import MAX_COST_USD, MAX_TOKENS, counted_parts
+from assay.model.possible_usage import MAX_COST_USD, counted_parts
+from assay.model.response_limits import MAX_TOKENS
 from assay.model.run import Score, ScoreStatus
 from assay.parsing.names import nearest
 

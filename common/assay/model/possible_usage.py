@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from assay.model.response_limits import MAX_TOKENS
+
 if TYPE_CHECKING:
     from assay.model.agent_response import Usage
-
-MAX_TOKENS = 10**12
-"""The most tokens of one answer. Sums of it over the rows of a run fit the integers of databases and messages."""
 
 MAX_COST_USD = 1_000_000.0
 """The most that one answer costs, in US dollars."""

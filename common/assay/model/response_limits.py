@@ -7,6 +7,8 @@ from assay.model.response_fields import MalformedAnswerError
 MAX_ANSWER_BYTES = 2 * 1024 * 1024
 MAX_TRACEBACK_CHARS = 8_000
 """Of an agent's error."""
+MAX_TOKENS = 10**12
+"""The most tokens of one answer. Sums of it over the rows of a run fit the integers of databases and messages."""
 MAX_VALUES = 200_000
 MAX_DEPTH = 100
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from assay.model.possible_usage import MAX_TOKENS
+from assay.model.response_limits import MAX_TOKENS
 
 OWN_COUNTS = ("input_tokens", "output_tokens", "total_tokens", "cache_read_tokens", "cache_write_tokens",
               "reasoning_tokens", "requests")  # fmt: skip
