@@ -118,7 +118,7 @@ def test_broad_handlers_stand_at_a_boundary() -> None:
 
 
 TESTS = sorted((ROOT / "tests").rglob("*.py"))
-WRONG_ARGUMENTS = 7
+WRONG_ARGUMENTS = 6
 """How many arguments in tests are of a wrong type on purpose, as a user's may be."""
 PATCHED_CONSTANTS = {
     "_INDEX_VERSION": "a later SQLite",
