@@ -156,7 +156,9 @@ def test_runs_with_one_name_stay_apart(of_three: ComparisonReport) -> None:
 def test_what_is_not_decided_is_never_called_equal(of_two: ComparisonReport) -> None:
     """Inconclusive says how many cases are needed; equivalent comes from a margin alone, and names it."""
     report = changed(of_two, verdict=Verdict.INCONCLUSIVE, n_needed=40, difference=0.0, p=1.0, p_adjusted=1.0)
-    assert verdict_sentence(report).startswith("Inconclusive: whether A (baseline) or B (candidate) is better")
+    assert verdict_sentence(report).startswith(
+        "Inconclusive: no clear difference between A (baseline) and B (candidate) on "
+    )
     assert cautions(report)[0].startswith("few cases: 20 paired cases, where about 40 are needed")
     assert "no difference" not in everything(report).lower()
     settings = replace(of_two.comparison.settings, margin=0.05)

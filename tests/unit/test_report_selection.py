@@ -18,6 +18,7 @@ from assay.model.run_settings import DatasetReading
 from assay.reports.ci_outputs import CiOutputs
 from assay.reports.comparison.document import comparison_document
 from assay.reports.comparison.markdown import comparison_markdown
+from assay.reports.comparison.short_text import short_lines
 from assay.reports.comparison.text import comparison_lines
 from assay.reports.document import head_document
 from assay.reports.failures import Attempts
@@ -113,7 +114,7 @@ def test_ci_outputs_say_it(tmp_path: Path, partly: dict[str, Any], status: str, 
 
 
 def test_comparisons_say_it_of_each_run(tmp_path: Path) -> None:
-    """Once where both runs are over the same part; text, Markdown and JSON."""
+    """Once where both runs are over the same part; text, Markdown and JSON; the short text names the runs."""
     documents = two()
     for each in documents:
         each["summary"]["selection"] = SELECTION
@@ -122,6 +123,7 @@ def test_comparisons_say_it_of_each_run(tmp_path: Path) -> None:
         assert said in comparison_lines(report)
         assert said in comparison_markdown(report)
         assert said in comparison_document(report)["verdict"]["banners"]
+        assert f"PART OF THE DATASET: baseline and candidate: {SENTENCE}" in short_lines(report)
 
 
 def test_hostile_conditions_stay_text(partly: dict[str, Any]) -> None:

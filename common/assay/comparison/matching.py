@@ -35,8 +35,8 @@ def _matched(first: CaseScores, other: CaseScores, number: int) -> CaseScores:
         if content:
             same.setdefault(content, deque()).append(case_id)
     found = [queue.popleft() if (queue := same.get(content)) else None for content in other.contents]
-    if not any(one is not None for one in found):
-        return other
+    if all(one in (None, own) for one, own in zip(found, other.case_ids, strict=True)):
+        return other  # ids find the same cases
     taken = set(known)
     return other.renamed(
         [

@@ -80,11 +80,9 @@ def selection_text(selection: CaseSelection | None) -> str:
     """Return the conditions of a selection in words; empty where there are none."""
     if selection is None:
         return ""
-    said = [
-        f"{what} {_any_of(values)}"
-        for what, values in (("case", selection.cases), ("tag", selection.tags), ("category", selection.categories))
-        if values
-    ]
+    said = [_named_cases(selection.cases)] if selection.cases else []
+    labels = (("tag", selection.tags), ("category", selection.categories))
+    said += [f"{what} {' or '.join(_first(values))}" for what, values in labels if values]
     if selection.failed_of:
         said.append(f"failed in {shorten(selection.failed_of, _VALUE_CHARS)}")
     limit, matched = selection.limit, selection.matched_count
@@ -93,7 +91,12 @@ def selection_text(selection: CaseSelection | None) -> str:
     return ", ".join(said)
 
 
-def _any_of(values: Sequence[str]) -> str:
+def _named_cases(case_ids: Sequence[str]) -> str:
+    *most, last = _first(case_ids)
+    return f"cases {', '.join(most)} and {last}" if most else f"case {last}"
+
+
+def _first(values: Sequence[str]) -> list[str]:
+    """Return the first of some values, and how many more there are."""
     named = [shorten(value, _VALUE_CHARS) for value in values[:_MOST_VALUES]]
-    more = [f"{len(values) - _MOST_VALUES} more"] if len(values) > _MOST_VALUES else []
-    return " or ".join([*named, *more])
+    return [*named, f"{len(values) - _MOST_VALUES} more"] if len(values) > _MOST_VALUES else named

@@ -52,6 +52,12 @@ def test_ids_do_not_match_where_contents_do() -> None:
     assert (pair.matched_by, pair.n_common, pair.n_only_a, pair.n_only_b, pair.n_changed) == ("content", 9, 1, 1, 0)
 
 
+def test_ids_that_find_the_same_cases_are_kept() -> None:
+    """Two selections of one dataset have few ids in common, and no case of another id: ids match them."""
+    (pair,) = compared(numbered(6, 1.0), numbered(6, 1.0, 4)).pairs
+    assert (pair.matched_by, pair.n_common, pair.n_only_a, pair.n_only_b) == ("id", 2, 4, 4)
+
+
 def test_copies_are_matched_one_by_one() -> None:
     """Of several equal cases the first goes with the first; one that is left over is in its run alone."""
     one = {f"a{at}": (b"same", float(at > 0)) for at in range(3)}

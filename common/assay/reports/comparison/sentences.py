@@ -105,7 +105,7 @@ def pair_sentence(report: ComparisonReport, pair: PairComparison, naming: Naming
                 f"within the margin of ±{margin:g}, over {count_text(one.n_pairs, 'case')}."
             )
         case Verdict.INCONCLUSIVE:
-            return f"Inconclusive: whether {a} or {b} is better on {one.metric} is not decided: {seen}."
+            return f"Inconclusive: no clear difference between {a} and {b} on {one.metric}: {seen}."
     return f"No verdict on {one.metric}: {one.reason}."
 
 
@@ -143,8 +143,8 @@ def stopping_texts(report: ComparisonReport) -> list[str]:
     return said
 
 
-def banners(report: ComparisonReport) -> list[str]:
-    """Return why there are figures without a verdict, or cases are few of those that there are."""
+def banners(report: ComparisonReport, naming: Naming = Naming.LETTER) -> list[str]:
+    """Return why there are figures without a verdict, and which runs are over a part of their dataset."""
     comparison = report.comparison
     found = [f"NOT COMPARABLE: {one.message}" for one in comparison.mismatches]
     if comparison.filtered:
@@ -152,15 +152,15 @@ def banners(report: ComparisonReport) -> list[str]:
             f"EXPLORATORY: the cases were chosen by the filter {comparison.settings.where!r} after the run; p-values "
             "do not account for that choice, and there is no verdict"
         )
-    return found + _selections(report)
+    return found + _selections(report, naming)
 
 
-def _selections(report: ComparisonReport) -> list[str]:
+def _selections(report: ComparisonReport, naming: Naming) -> list[str]:
     """Return which runs are over a part of their dataset, one sentence for those with the same part."""
     labels: dict[str, list[str]] = {}
     for variant, head in zip(report.comparison.variants, report.heads, strict=True):
         if sentence := selection_sentence(head):
-            labels.setdefault(sentence, []).append(variant.label)
+            labels.setdefault(sentence, []).append(named(report, variant.label, naming))
     return [f"PART OF THE DATASET: {' and '.join(runs)}: {sentence}" for sentence, runs in labels.items()]
 
 
@@ -183,10 +183,10 @@ def _matchings(report: ComparisonReport) -> Iterator[str]:
         a, b = report.names[pair.a], report.names[pair.b]
         if pair.matched_by == "content":
             alone = [f"{count:,} only in {name}" for count, name in ((pair.n_only_a, a), (pair.n_only_b, b)) if count]
-            same = "the same case has another id"
-            same = same if pair.n_common == 1 else f"the same {pair.n_common:,} cases have other ids"
+            are = "is" if pair.n_common == 1 else "are"
             tail = f" ({', '.join(alone)})" if alone else ""
-            yield f"{same} in {b}: cases are matched by question and references{tail}"
+            cases = f"{count_text(pair.n_common, 'case')} {are} matched by question and references"
+            yield f"most ids in {b} are different: {cases}{tail}"
         if pair.n_changed:
             are = "is" if pair.n_changed == 1 else "are"
             against = f" of {b}" if len(report.baseline_pairs) > 1 else ""

@@ -34,7 +34,7 @@ _WORDS = {
 
 def short_lines(report: ComparisonReport) -> list[str]:
     """Return a comparison as a few lines of clean text; the first is its verdict, the last its decision."""
-    said = [verdict_sentence(report, Naming.NAME), *banners(report), *notices(report)]
+    said = [verdict_sentence(report, Naming.NAME), *banners(report, Naming.NAME), *notices(report)]
     pairs = [pair for pair in report.baseline_pairs if pair.n_common > pair.n_changed][:_MOST_RUNS]
     lines = [shorten(sentence, _SENTENCE_CHARS) for sentence in said]
     if pairs:
@@ -80,7 +80,8 @@ def _cases(report: ComparisonReport, pair: PairComparison) -> Iterator[str]:
     flipped = flipped_cases(report, pair)
     better = pair.metric(report.comparison.primary).higher_is_better
     lost = [case for case in flipped if _is_lost(case, higher_is_better=better)]
-    won = [case for case in reversed(flipped) if not _is_lost(case, higher_is_better=better)]
+    won = [case for case in flipped if not _is_lost(case, higher_is_better=better)]
+    won.sort(key=lambda case: -abs(case.b - case.a))
     name = f"{shorten(report.names[pair.b], _NAME_CHARS)} " if len(report.baseline_pairs) > 1 else ""
     for word, count, cases in (("lost", pair.n_lost, lost), ("won", pair.n_won, won)):
         if count:
