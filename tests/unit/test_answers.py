@@ -264,6 +264,10 @@ def test_usage_may_have_other_names() -> None:
         ({"request_tokens": 7, "response_tokens": 3, "total_tokens": 10}, Usage(7, 3, 10)),  # pydantic-ai
         ({"a": {"input_tokens": 1, "output_tokens": 2}, "b": {"prompt_tokens": 3, "completion_tokens": 4}},
          Usage(4, 6)),  # by model
+        ({"total_token_usage": {"input_tokens": 9, "output_tokens": 2}, "last_token_usage": {"input_tokens": 4}},
+         Usage(9, 2)),  # Codex
+        ({"request_tokens": 100, "response_tokens": 10, "details": {"cached_tokens": 80}}, Usage(100, 10, None, 80)),
+        ({"input": 20, "output": 10, "input_cached_tokens": 80, "total": 110}, Usage(100, 10, 110, 80)),  # Langfuse
         ({"input_tokens": 0, "output_tokens": 0, "prompt_tokens": 11, "completion_tokens": 2}, Usage(11, 2)),
         ({"input_tokens": 10, "output_tokens": 5, "total_tokens": 45}, Usage(10, 5, 45)),  # our own names, as they are
     ],
@@ -300,6 +304,15 @@ def test_usage_may_be_a_field_of_another_name(key: str) -> None:
         {"tool": "f", "tool_input": {"q": "a"}, "log": "…"},  # LangChain's actions
         {"name": "f", "parameters": {"q": "a"}},  # Cohere, Llama
         {"name": "f", "input_parameters": {"q": "a"}},  # DeepEval
+        {"tool_name": "f", "raw_input": {"args": [], "kwargs": {"q": "a"}}, "raw_output": "r"},  # LlamaIndex's outputs
+        {"function": "f", "parameters": [{"name": "q", "type": "string", "value": "a"}]},  # agents of Bedrock
+        {
+            "raw_item": {"type": "function_call", "name": "f", "arguments": '{"q": "a"}', "call_id": "c1"}
+        },  # OpenAI's SDK
+        {"name": "f", "arguments": {}, "input": {"q": "a"}},
+        {"name": "f", "arguments": "{}", "args": '{"q": "a"}'},
+        {"name": "f", "arguments": json.dumps('{"q": "a"}')},
+        {"name": "f", "arguments": "{'q': 'a'}"},
     ],
 )
 def test_calls_of_tools_as_others_write_them(call: dict[str, Any]) -> None:
@@ -339,6 +352,10 @@ def test_results_and_errors_of_tools(call: dict[str, Any], read: ToolCall) -> No
         ({"web": {"uri": "https://x/", "title": "X"}},
          Source("", "X", "https://x/", metadata={"web": {"uri": "https://x/", "title": "X"}})),  # Gemini
         ({"document": "High tide.\nLow tide."}, Source(content="High tide.\nLow tide.")),
+        ({"URL": "https://x/Tides", "id": 7}, Source("7", uri="https://x/Tides", metadata={})),
+        ({"content": "High.", "sourcefile": "tides.pdf"}, Source(title="tides.pdf", content="High.")),  # Azure
+        ({"id": "1", "attributes": {"title": "Tides"}},
+         Source("1", "Tides", metadata={"attributes": {"title": "Tides"}})),
         ({}, Source()),
     ],
 )  # fmt: skip
@@ -353,6 +370,7 @@ def test_passages_and_calls_under_other_names() -> None:
     assert found == AgentResponse(
         text="t", retrieved=(Source(content="High."),), tool_calls=(ToolCall("f"),), sources=(Source(title="A"),)
     )
+    assert response_from_json({"text": "t", "sources": [], "citations": ["A"]}).sources == (Source(title="A"),)
     assert response_from_json({"text": "t", "contexts": 3, "citations": [1]}).metadata == {
         "contexts": 3, "citations": [1],
     }  # fmt: skip

@@ -97,6 +97,8 @@ class Cost:
         if usage is None:
             return self._skipped("no_tokens", row)
         value, source = usage.cost_usd, "reported"
+        if value == 0 and usage.input_tokens == usage.output_tokens == 0:
+            return self._skipped("no_tokens", row)  # counted nothing, so it cost nothing that is known
         if value is None:
             if self._input_price is None or self._output_price is None:
                 return self._skipped("no_price", row)

@@ -15,8 +15,15 @@ from typing import TYPE_CHECKING, Any
 from assay.metrics.core.explanations import retrieved_sentence
 from assay.metrics.core.fold import MeanFold
 from assay.metrics.core.info import MetricInfo, Parameter
-from assay.metrics.core.score import scored
-from assay.metrics.core.source_matching import first_match, matching_work, missed, usable_sources
+from assay.metrics.core.score import not_computed, scored
+from assay.metrics.core.source_matching import (
+    first_match,
+    matching_work,
+    missed,
+    ranked_sources,
+    unread_names,
+    usable_sources,
+)
 from assay.model.run import Score, ScoreStatus
 
 if TYPE_CHECKING:
@@ -64,14 +71,18 @@ class MeanReciprocalRank:
         expected = usable_sources(row.case)
         if not expected:
             return Score(self.name, ScoreStatus.SKIPPED, reason="no_expected_sources")
-        position = first_match(expected, row.response.sources, self._k)
+        sources = ranked_sources(row.response)
+        position = first_match(expected, sources, self._k)
         reason = "" if position is not None else missed(row)
-        detail = {"version": self.version, "position": position, "retrieved": len(row.response.sources)}
+        detail = {"version": self.version, "position": position, "retrieved": len(sources)}
+        if position is None and (unread := unread_names(expected, row.response, sources[: self._k])):
+            detail["message"] = unread
+            return not_computed(self.name, "sources_without_names", decides=False, **detail)
         return scored(self.name, 1 / position if position else 0.0, reason=reason, detail=detail)
 
     def explain(self, row: Row, score: Score) -> str:
         """Return which sources were expected, and which were retrieved."""
-        return retrieved_sentence(usable_sources(row.case), row.response.sources, self._k)
+        return retrieved_sentence(usable_sources(row.case), ranked_sources(row.response), self._k)
 
     def aggregate(self) -> _Fold:
         """Return an empty fold."""

@@ -17,8 +17,8 @@ from assay.metrics.checks.patterns import compile_pattern, pattern_problem, patt
 from assay.metrics.contains import ShareFold
 from assay.metrics.core.explanations import listed, source_name
 from assay.metrics.core.info import MetricInfo, Parameter
-from assay.metrics.core.score import scored
-from assay.metrics.core.source_matching import matching_work, names_something, unmatched
+from assay.metrics.core.score import not_computed, scored
+from assay.metrics.core.source_matching import matching_work, names_something, unmatched, unread_names
 from assay.model.agent_response import AgentStatus
 
 if TYPE_CHECKING:
@@ -101,6 +101,9 @@ class Sources:
             faults.append(("source_missing", f"missing source {listed(missing)}"))
         if row.response.status is AgentStatus.ERROR:
             return scored(self.name, 0.0, passed=False, reason="agent_error", detail=detail)
+        if faults and (unread := unread_names(missing, row.response, row.response.sources)):
+            detail["message"] = unread
+            return not_computed(self.name, "sources_without_names", decides=True, **detail)
         if faults:
             given = f"the answer names {listed(map(source_name, row.response.sources)) or 'none'}"
             detail["message"] = "; ".join([*(message for _, message in faults), given])

@@ -306,11 +306,11 @@ def response_to_json(response: AgentResponse) -> dict[str, Any]:
 
 def _part_key(data: dict[Any, Any], part: str) -> str:
     """Return the field that has a part of an answer; a name that is not Assay's own counts where it can be that."""
-    for key in _PARTS[part]:
-        value = data.get(key)
-        if value is not None and (key in _OWN_PARTS or _can_be(part, value)):
-            return key
-    return part
+    held = [
+        key for key in _PARTS[part] if data.get(key) is not None and (key in _OWN_PARTS or _can_be(part, data[key]))
+    ]
+    # An empty list stands back where another field has what it leaves out.
+    return next((key for key in held if data[key] not in ([], (), {})), held[0] if held else part)
 
 
 def _can_be(part: str, value: object) -> bool:
@@ -438,7 +438,8 @@ def _source(value: object, where: str) -> Source:
         as_text(data.get(name), f"{where}.{name}")
     as_number(data.get("score"), f"{where}.score")
     parts = source_parts(data)
-    if parts.is_empty and any(item not in (None, "", [], {}) for key, item in data.items() if key != "metadata"):
+    others = [item for key, item in data.items() if key not in ("metadata", "score")]
+    if parts.is_empty and any(item not in (None, "", [], {}) for item in others):
         raise MalformedAnswerError(
             f"{where} has no name: its fields are {fields_of(data)}; write its title, uri, id or content"
         )

@@ -6,13 +6,17 @@ Answers of agents, recorded answers, traces and datasets are read by it. The nam
 
 from __future__ import annotations
 
+import ast
 import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from assay.records import dataclass
 
-TOOL_CALL_KEYS = ("tool_calls", "toolCalls", "tools_called", "toolsCalled", "function_calls", "tool_uses")
+TOOL_CALL_KEYS = (
+    "tool_calls", "toolCalls", "tools_called", "toolsCalled", "tools_used", "toolsUsed", "function_calls",
+    "functionCalls", "tool_uses", "toolUses", "tool_invocations", "toolInvocations",
+)  # fmt: skip
 """The fields of an answer that may hold its calls of tools."""
 
 RETRIEVED_KEYS = ("retrieved", "events", "retrieved_items")
@@ -24,11 +28,12 @@ PASSAGE_KEYS = (
 )  # fmt: skip
 """Further such fields; a text in them is a passage."""
 
-SOURCE_KEYS = ("sources", "citations")
+SOURCE_KEYS = ("sources", "citations", "search_results", "searchResults")
 """The fields of an answer that may hold its sources."""
 
 _CALL_HOLDERS = (
-    "function", "functionCall", "function_call", "toolUse", "tool_use", "toolCall", "tool_call", "tool",
+    "function", "functionCall", "function_call", "toolUse", "tool_use", "toolCall", "tool_call", "tool", "custom",
+    "raw_item",
 )  # fmt: skip
 TOOL_NAMES = (
     "name", "tool_name", "toolName", "function_name", "functionName", "tool", "function",
@@ -55,21 +60,27 @@ _NO_ARGUMENTS = frozenset({
 
 _IDS = ("id", "document_id", "documentId", "doc_id", "docId", "source_id", "sourceId", "chunk_id", "chunkId",
         "node_id", "nodeId", "passage_id", "record_id", "file_id", "fileId", "id_", "_id")  # fmt: skip
-_TITLES = ("title", "name", "document_name", "documentName", "document_title", "doc_name", "source_name", "page_title",
-           "file_name", "fileName", "filename", "label")  # fmt: skip
-_ADDRESSES = ("uri", "url", "link", "href", "permalink", "source_url", "sourceUrl", "web_url", "file_path", "filePath",
-              "filepath", "path")  # fmt: skip
-_PLACES = ("source", "file", "document", "doc")
-"""Names of a field that holds a name or a path; a longer text in one of the last two is the document itself."""
+_TITLES = ("title", "Title", "name", "Name", "document_name", "documentName", "document_title", "documentTitle",
+           "doc_name", "doc_title", "docTitle", "source_name", "source_title", "page_title", "display_name",
+           "displayName", "heading", "headline", "file_name", "fileName", "filename", "sourcefile", "source_file",
+           "sourcepage", "label")  # fmt: skip
+_ADDRESSES = ("uri", "url", "URI", "URL", "Url", "link", "href", "permalink", "source_url", "sourceUrl", "source_uri",
+              "document_url", "doc_url", "page_url", "website", "web_url", "file_path", "filePath", "filepath",
+              "path")  # fmt: skip
+_PLACES = ("source", "file", "reference", "ref", "citation", "document", "doc")
+"""Names of a field that holds a name or a path; a longer text in one of them is the document itself."""
 _CONTENTS = ("content", "text", "page_content", "pageContent", "passage", "snippet", "chunk", "chunk_text", "excerpt",
              "cited_text", "quote", "body")  # fmt: skip
-_SCORES = ("score", "relevance_score", "relevanceScore", "similarity", "similarity_score")
+_SCORES = ("score", "_score", "@search.score", "relevance_score", "relevanceScore", "similarity", "similarity_score")
 _SOURCE_HOLDERS = (
     "node", "document", "doc", "source", "web", "retrievedContext", "retrieved_context", "url_citation",
-    "file_citation", "location", "s3Location", "webLocation", "metadata", "meta", "payload",
+    "file_citation", "maps", "location", "s3Location", "webLocation", "confluenceLocation", "sharePointLocation",
+    "salesforceLocation", "customDocumentLocation", "metadata", "meta", "payload", "properties", "entity", "_source",
+    "attributes", "fields", "extra_info", "kwargs",
 )  # fmt: skip
 _MOST_NAMED, _MOST_PLACE_CHARS = 8, 300
 _MOST_SCORE = 1e300
+_MOST_LITERAL_CHARS, _MOST_BRACES = 10_000, 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,12 +128,12 @@ def call_parts(call: Mapping[Any, Any]) -> CallParts:
     inner: Mapping[Any, Any] = next((call[key] for key in _CALL_HOLDERS if isinstance(call.get(key), Mapping)), {})
     layers = (inner, call)
     _, name = _found(layers, TOOL_NAMES, lambda value: not isinstance(value, Mapping))
-    key, arguments = _found(layers, ARGUMENTS)
+    key, arguments = _found_arguments(layers)
     _, result = _found((call, inner), _RESULTS)
     error = call.get("error", inner.get("error"))
     return CallParts(
         name=name,
-        arguments=_value_of(arguments),
+        arguments=arguments,
         arguments_key=key,
         id=_found((call, inner), _CALL_IDS)[1],
         result=error if result is None and isinstance(error, str | Mapping) else result,
@@ -186,16 +197,52 @@ def _found(
     return "", None
 
 
+def _found_arguments(layers: Iterable[Mapping[Any, Any]]) -> tuple[str, Any]:
+    """Return the field that holds the arguments of a call, and them; empty ones only where no other field has any."""
+    first = ("", None)
+    for layer in layers:
+        for name in ARGUMENTS:
+            given = layer.get(name)
+            if given is None or given == "":
+                continue
+            value = _value_of(given)
+            if value not in (None, {}, []):
+                return name, value
+            first = first if first[0] else (name, value)
+    return first
+
+
 def _value_of(arguments: Any) -> Any:
     """Return arguments that are JSON text as the value that they are, blank ones as None, another text as it is."""
-    if not isinstance(arguments, str):
-        return arguments
-    if not arguments.strip():
-        return None
+    if isinstance(arguments, str):
+        if not arguments.strip():
+            return None
+        try:
+            value = json.loads(arguments, parse_constant=_refuse_constant)
+        except (ValueError, RecursionError):
+            return _python_object(arguments)
+        return _value_of(value) if isinstance(value, str) and value.lstrip()[:1] == "{" else value
+    if isinstance(arguments, Mapping) and arguments.keys() == {"args", "kwargs"} and not arguments["args"]:
+        return arguments["kwargs"]  # LlamaIndex
+    if isinstance(arguments, list) and arguments and all(map(_is_named_value, arguments)):
+        return {item["name"]: item["value"] for item in arguments}  # agents of Bedrock
+    return arguments
+
+
+def _python_object(text: str) -> Any:
+    """Return the object that a text is as `str` writes it, or the text."""
+    if not text.lstrip().startswith("{") or len(text) > _MOST_LITERAL_CHARS or text.count("{") > _MOST_BRACES:
+        return text
     try:
-        return json.loads(arguments, parse_constant=_refuse_constant)
-    except (ValueError, RecursionError):
-        return arguments
+        value = ast.literal_eval(text.strip())
+        json.dumps(value, allow_nan=False)
+    except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
+        return text
+    return value if isinstance(value, dict) else text
+
+
+def _is_named_value(item: object) -> bool:
+    return isinstance(item, Mapping) and isinstance(item.get("name"), str) and "value" in item
 
 
 def _refuse_constant(name: str) -> None:

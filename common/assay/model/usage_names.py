@@ -30,14 +30,15 @@ _PATHS: Mapping[str, tuple[str, ...]] = {
         "input_tokens", *_INSIDE, "inputTokens", "inputTokens.total", "promptTokenCount", "prompt_token_count",
         "prompt_eval_count", "inputTokenCount", "input_token_count", "inputTextTokenCount", "request_tokens",
         "prompt_llm_token_count", "tokens_evaluated", "tokens.input_tokens", "billed_units.input_tokens",
-        "input_token_usage", "input", "prompt",
+        "input_token_usage", "tokens_in", "InputTokens", "input", "prompt", "in",
     ),
     "output_tokens": (
         "output_tokens", "completion_tokens", "completionTokens", "outputTokens", "outputTokens.total",
         "candidatesTokenCount", "candidates_token_count", "responseTokenCount", "response_token_count", "eval_count",
         "outputTokenCount", "output_token_count", "generated_token_count", "generation_token_count",
         "generated_tokens", "response_tokens", "completion_llm_token_count", "tokens_predicted",
-        "tokens.output_tokens", "billed_units.output_tokens", "output_token_usage", "output", "completion",
+        "tokens.output_tokens", "billed_units.output_tokens", "output_token_usage", "tokens_out",
+        "OutputTokens", "output", "completion", "out",
     ),
     "total_tokens": (
         "total_tokens", "totalTokens", "totalTokenCount", "total_token_count", "token_count",
@@ -49,7 +50,7 @@ _PATHS: Mapping[str, tuple[str, ...]] = {
         "inputTokenDetails.cacheReadTokens", "inputTokens.cacheRead", "prompt_cache_hit_tokens",
         "cachedContentTokenCount", "cached_content_token_count", "cachedInputTokens", "cached_input_tokens",
         "cachedPromptTokens", "cached_prompt_tokens", "cachedInputTokenCount", "cached_input_token_count",
-        "cached_tokens", "num_cached_tokens",
+        "cached_tokens", "num_cached_tokens", "details.cached_tokens", "details.cache_read_tokens",
     ),
     "cache_write_tokens": (
         "cache_write_tokens", "prompt_tokens_details.cache_write_tokens",
@@ -63,11 +64,13 @@ _PATHS: Mapping[str, tuple[str, ...]] = {
         "output_tokens_details.thinking_tokens", "completionTokensDetails.reasoningTokens",
         "outputTokensDetails.reasoningTokens", "output_token_details.reasoning", "outputTokenDetails.reasoningTokens",
         "outputTokens.reasoning", "reasoningTokens", "reasoningTokenCount", "reasoning_token_count",
+        "details.reasoning_tokens",
     ),
     "requests": ("requests", "successful_requests", "request_count"),
     # What is counted beside the input and the output.
     "cache_read_beside": (
-        "cache_read_input_tokens", "cacheReadInputTokens", "cacheReadInputTokenCount", "cache_read_input_token_count",
+        "cache_read_input_tokens", "input_cached_tokens",
+        "cacheReadInputTokens", "cacheReadInputTokenCount", "cache_read_input_token_count",
     ),
     "cache_write_beside": (
         "cache_creation_input_tokens", "cacheCreationInputTokens", "cacheWriteInputTokens",
@@ -143,8 +146,13 @@ def _count_at(usage: Mapping[Any, Any], path: str, count: Count) -> int | None:
 
 
 def _sums(usage: Mapping[Any, Any], count: Count) -> dict[str, int]:
-    """Return the sums over usages that the fields of a mapping are; empty where one is none."""
-    parts = [read_counts(part, count) if isinstance(part, Mapping) else {} for part in usage.values()]
+    """Return the sums over usages that the fields of a mapping are; empty where one is none.
+
+    Where one field is their total, it is the sum: Codex writes the total beside the last usage.
+    """
+    totals = [part for name, part in usage.items() if "total" in str(name).lower()]
+    given = totals if len(totals) == 1 else usage.values()
+    parts = [read_counts(part, count) if isinstance(part, Mapping) else {} for part in given]
     if not parts or not all(parts):
         return {}
     shared = [field for field in OWN_COUNTS if all(field in part for part in parts)]

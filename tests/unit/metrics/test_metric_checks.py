@@ -15,7 +15,14 @@ from assay.metrics import complete_parameters
 from assay.metrics.assertions import assertion_problem
 from assay.metrics.core.score import Metric, Row
 from assay.metrics.cost import cost_usd
-from assay.model.agent_response import AgentError, AgentErrorKind, AgentResponse, AgentStatus, Usage
+from assay.model.agent_response import (
+    AgentError,
+    AgentErrorKind,
+    AgentResponse,
+    AgentStatus,
+    Usage,
+    response_from_json,
+)
 from assay.model.case import Assertion, Case, Turn
 from assay.model.run import ScoreStatus
 from assay.reports.metric_text import reason_text
@@ -344,6 +351,31 @@ def test_a_cost_that_is_not_read_is_named(metric: Callable[..., Metric]) -> None
         assert (score.status, score.reason) == (ScoreStatus.SKIPPED, reason)
         assert reason_text(score).endswith("the answer has cost_usd beside usage, and it is read as usage.cost_usd")
         assert metric("cost").score(answered(usage=usage)).detail == {}
+
+
+@pytest.mark.parametrize("kind", ["cost", "tokens"])
+@pytest.mark.parametrize(
+    ("beside", "said"),
+    [
+        ({"usage": {"input_tokens": 0, "output_tokens": 0, "cost_usd": 0}}, "usage says 0"),
+        ({"prompt_tokens": 4, "completion_tokens": 2}, "the counts are in 'prompt_tokens'"),
+        ({"response_metadata": {"tokenUsage": {"promptTokens": 4, "completionTokens": 2}}}, "tokenUsage'"),
+        ({"prompt_eval_count": 4, "eval_count": 2}, "the counts are in 'prompt_eval_count'"),
+    ],
+)
+def test_counts_that_are_not_read_are_named(
+    metric: Callable[..., Metric], kind: str, beside: dict[str, Any], said: str
+) -> None:
+    """Neither a service that counts nothing nor counts beside the usage are free of charge."""
+    parameters = {"input_price": 3.0, "output_price": 15.0} if kind == "cost" else {}
+    score = metric(kind, **parameters).score(answered(text="t", **_parts(beside)))
+    assert (score.status, score.reason) == (ScoreStatus.SKIPPED, "no_tokens")
+    assert said in reason_text(score)
+
+
+def _parts(beside: dict[str, Any]) -> dict[str, Any]:
+    response = response_from_json({"text": "t", **beside})
+    return {"usage": response.usage, "metadata": response.metadata}
 
 
 def test_tokens_of_rows(metric: Callable[..., Metric], fold: Callable[..., Any]) -> None:

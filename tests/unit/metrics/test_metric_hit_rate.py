@@ -11,7 +11,14 @@ from hypothesis import strategies as st
 
 from assay.metrics.core.score import Metric, Row
 from assay.metrics.core.source_matching import first_match
-from assay.model.agent_response import AgentError, AgentErrorKind, AgentResponse, AgentStatus, Source
+from assay.model.agent_response import (
+    AgentError,
+    AgentErrorKind,
+    AgentResponse,
+    AgentStatus,
+    Source,
+    response_from_json,
+)
 from assay.model.case import Case, Turn
 from assay.model.run import ScoreStatus
 
@@ -54,6 +61,39 @@ def test_known_rows(metric: Callable[..., Metric], row: Row, value: float | None
     assert score.detail.get("position") == position
     if value is None:
         assert (score.status, score.reason) == (ScoreStatus.SKIPPED, "no_expected_sources")
+
+
+@pytest.mark.parametrize("kind", ["hit_rate", "mrr", "sources"])
+@pytest.mark.parametrize(
+    ("answer", "field"),
+    [
+        ({"sources": [{"content": "High."}]}, "content"),
+        ({"sources": [{"content": "High.", "rank": 1}]}, "content, rank"),
+        ({"sources": [{"id": "a1", "titre": "Tides"}]}, "titre"),
+        ({"sources": [{"text": "High.", "document_ids": ["d1", "Tides"]}]}, "document_ids[1]"),
+        ({"groundingMetadata": {"chunks": [{"web": {"title": "Tides"}}]}}, "groundingMetadata.chunks[0].web.title"),
+    ],
+)
+def test_sources_whose_names_are_not_read(
+    metric: Callable[..., Metric], kind: str, answer: dict[str, Any], field: str
+) -> None:
+    """Such an answer may name an expected source: the row is an error that names the field, not a 0."""
+    parameters = {"required": ["Tides"]} if kind == "sources" else {}
+    response = response_from_json({"text": "t", **answer})
+    score = metric(kind, **parameters).score(Row(asked(["Tides"], []).case, response))
+    assert (score.status, score.reason) == (ScoreStatus.ERROR, "sources_without_names")
+    assert field in score.detail["message"]
+
+
+@pytest.mark.parametrize("kind", ["hit_rate", "mrr"])
+def test_what_was_retrieved_counts_where_no_source_is_named(metric: Callable[..., Metric], kind: str) -> None:
+    """Chains return documents; sources come first where an answer has both."""
+    document = {"page_content": "High.", "metadata": {"source": "Tides"}}
+    response = response_from_json({"text": "t", "source_documents": [document]})
+    row = asked(["Tides"], [])
+    assert metric(kind).score(Row(row.case, response)).value == 1
+    response = response_from_json({"text": "t", "source_documents": [document], "sources": ["Waves"]})
+    assert metric(kind).score(Row(row.case, response)).value == 0
 
 
 def test_the_rate_is_over_questions_with_expected_sources(

@@ -8,26 +8,30 @@ path stands for it, percent-decoded. Two addresses are equal when host (without 
 
 from __future__ import annotations
 
+import itertools
 import unicodedata
+from collections import deque
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 from assay.metrics.core.row_work import WORK_PER_CHARACTER
-from assay.model.agent_response import AgentStatus
+from assay.model.agent_response import AgentStatus, Source
 from assay.records import dataclass
 from assay.text.equality import plain
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from assay.metrics.core.score import Row
-    from assay.model.agent_response import Source
+    from assay.model.agent_response import AgentResponse
     from assay.model.case import Case
 
 _DEFAULT_PORTS = (None, 80, 443)
 _LONGEST_REMEMBERED = 1000
 _WORK_PER_NAME = 500
+_MOST_FIELDS, _MOST_FIELD_CHARS = 50, 120
+_NOT_READ = "which is not read as its name: write its title, uri or id"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,16 +71,70 @@ def unmatched(expected: Sequence[str], retrieved: Sequence[Source]) -> list[str]
     return [name for name in expected if not named.has(_key(name))]
 
 
+def ranked_sources(response: AgentResponse) -> tuple[Source, ...]:
+    """Return the sources of an answer, or, where it names none, what was retrieved for it."""
+    return response.sources or response.retrieved or ()
+
+
 def missed(row: Row) -> str:
     """Return why a row has no expected source, as a stable word."""
     if row.response.status is AgentStatus.ERROR:
         return "agent_error"
-    return "no_expected_source_found" if row.response.sources else "nothing_retrieved"
+    return "no_expected_source_found" if ranked_sources(row.response) else "nothing_retrieved"
+
+
+def unread_names(expected: Sequence[str], response: AgentResponse, sources: Sequence[Source]) -> str:
+    """Return why an answer without an expected source may have one all the same; empty where it has none.
+
+    Its sources may have no name that is read, or an expected name may be in a field that is none.
+
+    Args:
+        expected: Titles, identifiers or addresses; none of them is among the names of the sources.
+        response: The answer.
+        sources: Those of its sources that count.
+    """
+    if response.status is AgentStatus.ERROR:
+        return ""
+    wanted = _Wanted(expected)
+    for index, source in enumerate(sources[:_MOST_FIELDS]):
+        if (field := _field_with(wanted, source.metadata)) is not None:
+            return f"an expected source is in {field[:_MOST_FIELD_CHARS]!r} of source {index + 1}, {_NOT_READ}"
+    held = {name: item for name, item in response.metadata.items() if isinstance(item, dict | list)}
+    if not sources and (field := _field_with(wanted, held)) is not None:
+        return f"an expected source is in {field[:_MOST_FIELD_CHARS]!r} of the answer: name the field 'sources'"
+    nameless = [source for source in sources if not (source.title or source.uri or source.id)]
+    if all(source == Source() for source in nameless):
+        return ""
+    fields = ", ".join(dict.fromkeys(name for source in nameless for name in _fields(source)))[:_MOST_FIELD_CHARS]
+    return f"{len(nameless)} of {len(sources)} sources have no name (fields: {fields}), {_NOT_READ}"
+
+
+def _fields(source: Source) -> Iterator[str]:
+    yield from ("content",) if source.content else ()
+    yield from ("score",) if source.score is not None else ()
+    yield from source.metadata
+
+
+def _field_with(wanted: _Wanted, data: Mapping[str, Any]) -> str | None:
+    """Return the path of the first field that is an expected name, among the first `_MOST_FIELDS`."""
+    pending: deque[tuple[str, Any]] = deque(data.items())
+    for _ in range(_MOST_FIELDS):
+        if not pending:
+            break
+        path, value = pending.popleft()
+        if isinstance(value, dict):
+            pending += [(f"{path}.{name}", item) for name, item in itertools.islice(value.items(), _MOST_FIELDS)]
+        elif isinstance(value, list):
+            pending += [(f"{path}[{index}]", item) for index, item in enumerate(value[:_MOST_FIELDS])]
+        elif isinstance(value, str) and len(value) <= _LONGEST_REMEMBERED and wanted.has(_key(value)):
+            return path
+    return None
 
 
 def matching_work(row: Row) -> int:
     """Return how much work matching a row's sources is at most; see `row_work`."""
-    names = [name for source in row.response.sources for name in (source.title, source.uri, source.id) if name]
+    sources = ranked_sources(row.response)
+    names = [name for source in sources for name in (source.title, source.uri, source.id) if name]
     names += row.case.turns[-1].expected_sources
     return _WORK_PER_NAME * len(names) + WORK_PER_CHARACTER * sum(map(len, names))
 
