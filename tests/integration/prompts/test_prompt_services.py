@@ -131,7 +131,7 @@ async def test_prices_make_the_cost_of_each_answer(
         (None, None),
         ({"prompt_tokens": 7}, None),
         ({"completion_tokens": 7}, None),
-        ({"prompt_tokens": 0, "completion_tokens": 0}, 0.0),
+        ({"prompt_tokens": 0, "completion_tokens": 0}, None),
         ({"prompt_tokens": 101, "completion_tokens": 0}, 0.000202),
     ],
 )
