@@ -266,10 +266,13 @@ def test_a_missing_price_is_found_before_the_run(judged: tuple[Cli, ScriptedProv
     assert "prices[0].output: is missing" in wrong.stderr
     elsewhere = cli.run("validate", "assay.yaml", "--prices", "prices.yaml", "--server", "127.0.0.1:1", status=2)
     assert "--prices: is for a judge that is started here" in elsewhere.stderr
-    assert cli.run("validate", "assay.yaml", "--prices", "prices.yaml").stdout.endswith("valid\n")
+    valid = cli.run("validate", "assay.yaml", "--prices", "prices.yaml").stdout
+    allowed = "spend cap $1 (a verdict on 2 KB of text may cost up to $0.0202, at least 49 like that)"
+    assert f"judge    openai:judge-1@{provider.openai_url}, {allowed}\n" in valid
     spec(cli, provider, spend_cap=1.0, prices={"input": 1, "output": 5})
     done = cli.run("run", "assay.yaml")
     assert "$0.0390" in done.stdout
+    assert allowed in done.stderr
 
 
 def test_services_that_are_killed_in_the_midst(judged: tuple[Cli, ScriptedProvider]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -86,6 +87,7 @@ def validate(
     """
     from assay.client.variants import name_of
     from assay.local.stack import environment_for
+    from assay.reports.judging_text import judge_line
     from assay.spec.loader import find_spec_file, load_spec
     from assay.spec.variants import has_variants, load_variants
 
@@ -113,6 +115,10 @@ def validate(
     if len(specs) > 1:
         found.lines.append(f"variants {', '.join(map(name_of, specs))}")
     _check_cases(found, specs, selection, spec, local=server is None)
+    checks = found.info.checks if found.info is not None else ()
+    judges = [one.settings.judge for one in specs if one.settings.judge is not None and one.needs_judge(checks)]
+    lines = [judge_line(judge, os.environ if server is None else None).partition("  ") for judge in judges]
+    found.lines += [f"{kind:<9}{who}" for kind, _, who in dict.fromkeys(lines)]
     agents: dict[tuple[str, str], list[Spec]] = {}
     for one in specs:
         agents.setdefault((one.settings.agent.adapter, one.settings.agent.target), []).append(one)

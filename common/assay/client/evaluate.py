@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import functools
 import inspect
+import os
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -221,6 +222,8 @@ class Following:
         """
         watched = WatchedRows(run.counts.total, is_bounded=False)  # all rows are returned
         with make_progress(run, hidden=not self.shown) as progress:
+            if self.server is None:
+                progress.judge_environ = os.environ
 
             def take(event: Run | StateChange | CaseResult) -> None:
                 progress.take(event)

@@ -15,7 +15,7 @@ from assay.text.screen import can_redraw, columns_of
 from assay.text.unsafe_text import clean, without_commands
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from types import TracebackType
     from typing import Self
 
@@ -37,6 +37,9 @@ class StartProgress(Protocol):
 
 class Progress(StartProgress, Protocol):
     """Takes what happens in a run."""
+
+    judge_environ: Mapping[str, str] | None
+    """The environment of the run's judge service, to say what a spend cap allows; None where it is not known."""
 
     def take(self, event: Run | StateChange | CaseResult) -> None:
         """Take one snapshot or event."""
@@ -76,6 +79,7 @@ class _Hidden:
     every_s = float("inf")
 
     def __init__(self, run: Run, clock: Callable[[], float] = time.monotonic) -> None:
+        self.judge_environ: Mapping[str, str] | None = None
         self._run = run
         self._clock = clock
         self._total = run.counts.total
@@ -181,7 +185,7 @@ class _Hidden:
         """Show who judges, where a metric needs that, and for how much at most."""
         settings = self._run.settings
         if settings.judge is not None and wants_verdicts(settings.metrics, checks_of(settings)):
-            self.say(judge_line(settings.judge))
+            self.say(judge_line(settings.judge, self.judge_environ))
 
 
 class PlainProgress(_Hidden):

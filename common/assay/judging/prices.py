@@ -1,7 +1,9 @@
-"""Which judges of a run have no price."""
+"""What verdicts of a run may cost, and which of its judges have no price."""
 
 from __future__ import annotations
 
+import math
+from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,10 +12,17 @@ from assay.providers.own_services import OWN_URLS
 from assay.providers.prices import find_price, read_prices
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from assay.model.model_price import ModelPrice
     from assay.model.run import JudgeSettings
+
+_PROMPT_BYTES = 4_000
+"""More than what the judge is sent around the material, by a rubric that comes with Assay."""
+_TEXT_BYTES = 2_000
+"""Question, answer, reference and contexts for which the least number of verdicts is said."""
+_FRAME_TOKENS = 2_000
+"""What the judge service allows for the protocol's own part of a request."""
 
 VARIABLE = "ASSAY_JUDGE_PRICES"
 """The environment variable of a judge service with its file of prices."""
@@ -57,6 +66,55 @@ def no_price(model: str, base_url: str, *, is_capped: bool = False) -> str:
     return f"{model} has no price{where}, so that a spend cap cannot hold: {what}"
 
 
+def cap_text(judge: JudgeSettings, environ: Mapping[str, str] | None) -> str:
+    """Return how many verdicts a spend cap allows at least; empty without a cap, or where a price is not known.
+
+    Before each call the most that it can cost is reserved: a token for each byte of the request, and `max_tokens`. A
+    verdict usually costs far less, so that more are asked for.
+
+    Args:
+        judge: Who judges; without problems of its own.
+        environ: The environment of the judge service; None where it is another machine's, with a table of its own.
+    """
+    if environ is None or judge.spend_cap_usd is None:
+        return ""
+    found = [_most_usd(one, prices) for one, prices in zip(judge.judges, _counting(judge, environ), strict=True)]
+    if not all(found):  # replays cost nothing
+        return ""
+    most = sum(found)
+    count = math.floor(Fraction(repr(judge.spend_cap_usd)) / most)
+    what = "by all of the jury" if judge.others else "like that"
+    said = f"at least {count:,} {what}" if count else "it may allow none"
+    return f"a verdict on {_TEXT_BYTES // 1000} KB of text may cost up to ${float(most):.4f}, {said}"
+
+
+def _counting(judge: JudgeSettings, environ: Mapping[str, str]) -> list[tuple[ModelPrice, ...]]:
+    """Return for each judge of a run the prices of which a call costs the highest.
+
+    Raises:
+        InvalidInputError: All that is wrong with the judge service's table.
+    """
+    own = environ.get(VARIABLE)
+    entries = read_prices(Path(own) if own else None)
+    return [
+        prices_that_count(
+            find_price(entries, one, is_own_file=bool(own)), one.prices, is_capped=bool(environ.get(CAP_VARIABLE))
+        )
+        for one in judge.judges
+    ]
+
+
+def _most_usd(judge: JudgeSettings, prices: Sequence[ModelPrice]) -> Fraction:
+    read = _PROMPT_BYTES + len(judge.rubric_yaml.encode()) + _TEXT_BYTES + _FRAME_TOKENS
+    return max(
+        (
+            price.dollars(read, judge.max_tokens, cache_write=read if price.cache_write > 1 else 0, batched=judge.batch)
+            for price in prices
+        ),
+        default=Fraction(),
+    )
+
+
 def price_problems(judge: JudgeSettings, environ: Mapping[str, str]) -> list[Problem]:
     """Return which judges of a run have no price though there is a spend cap, or what is wrong with the prices.
 
@@ -68,7 +126,7 @@ def price_problems(judge: JudgeSettings, environ: Mapping[str, str]) -> list[Pro
     if not own and judge.spend_cap_usd is None:
         return []
     try:
-        entries = read_prices(Path(own) if own else None)
+        counting = _counting(judge, environ)
     except InvalidInputError as error:
         return error.problems
     if judge.spend_cap_usd is None:
@@ -78,7 +136,6 @@ def price_problems(judge: JudgeSettings, environ: Mapping[str, str]) -> list[Pro
             no_price(one.model, one.base_url, is_capped=is_capped),
             f"judge.jury[{place}].model" if judge.others else "judge.model",
         )
-        for place, one in enumerate(judge.judges)
-        if one.provider in OWN_URLS
-        and not prices_that_count(find_price(entries, one, is_own_file=bool(own)), one.prices, is_capped=is_capped)
+        for place, (one, prices) in enumerate(zip(judge.judges, counting, strict=True))
+        if one.provider in OWN_URLS and not prices
     ]

@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from assay.judging.canaries import DETAIL
+from assay.judging.prices import cap_text
 from assay.metrics.core.score import JURY
 from assay.metrics.core.turn_scores import TURNS, turn_details
 from assay.text.unsafe_text import shorten
@@ -19,9 +20,16 @@ if TYPE_CHECKING:
 _LEAST_SHOWN_USD = 0.00005
 
 
-def judge_line(judge: JudgeSettings) -> str:
-    """Return who judges a run, and for how much at most."""
+def judge_line(judge: JudgeSettings, environ: Mapping[str, str] | None = None) -> str:
+    """Return who judges a run, and for how much at most.
+
+    Args:
+        judge: Who judges.
+        environ: The judge service's environment, to say how many verdicts a cap allows; None where it is not known.
+    """
     cap = f", spend cap ${judge.spend_cap_usd:g}" if judge.spend_cap_usd is not None else ""
+    if allowed := cap_text(judge, environ):
+        cap += f" ({allowed})"
     rubric = f", rubric {shorten(judge.rubric, 40)}" if judge.rubric else ""
     if judge.recorded_file:
         return f"judge  none is asked: verdicts {_recorded_in(judge)}{rubric}"

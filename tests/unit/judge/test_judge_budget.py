@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import random
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -10,7 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.errors import InvalidInputError, SetupError, StorageError
+from assay.judging.prices import cap_text
 from assay.model.model_price import ModelPrice
+from assay.model.run import JudgeSettings
 from assay.model.scope import LOCAL, Scope
 from assay.testing.virtual_time import run_in_virtual_time
 from assay_judge.calls.prices import Price, PriceTable, nano_from_usd, usd_from_nano
@@ -25,6 +29,8 @@ from assay_judge.verdicts.rubric_registry import BUILT_IN
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from assay.judging.rubric import Rubric
 
 RUN = RunKey("local", "run")
 
@@ -463,6 +469,40 @@ def test_a_request_cannot_lower_a_price(model: str, named: ModelPrice | None, is
     if price is not None:
         most = price.most_nano(Prompt("s", "c", "u", "id"), 1_000_000)
         assert most >= price.nano(Tokens(2_000, 1_000_000))
+
+
+@pytest.mark.parametrize("rubric", [rubric for rubric in BUILT_IN.values() if not rubric.compares])
+@pytest.mark.parametrize("name", ["quality", "own"])
+@pytest.mark.parametrize("price", [ModelPrice(3, 15), ModelPrice(3, 15, cache_write=0.5)])
+@pytest.mark.parametrize("batched", [False, True])
+def test_a_cap_allows_as_many_verdicts_as_is_said(rubric: Rubric, name: str, price: ModelPrice, batched: bool) -> None:
+    """What is said before a run is at most what calls on as much text may cost, by any rubric."""
+    own = "" if name == "quality" else "name: own\n" + 3_000 * "#"
+    judge = JudgeSettings("openai", "m", prices=price, rubric_yaml=own, spend_cap_usd=2.0, batch=batched)
+    material = Material("é" * 250, "a" * 500, None, "r" * 500, ("c" * 500,))
+    if own:
+        rubric = dataclasses.replace(rubric, description=rubric.description + "#" * 3_000)
+    prompt = build_prompt(rubric, material, problem="the reply holds more than one object")
+    found = PriceTable().find(JudgeChoice("openai", "m", prices=price))
+    assert found is not None
+    said = re.search(r"up to \$([0-9.]+), at least ([0-9,]+) like that", cap_text(judge, {}))
+    assert said is not None
+    most = usd_from_nano(found.most_nano(prompt, judge.max_tokens, batched=batched))
+    assert most - 0.0001 <= float(said[1]) < 1.5 * most
+    assert int(said[2].replace(",", "")) <= 2.0 / most
+
+
+def test_what_a_cap_allows_is_said_where_prices_are_known() -> None:
+    """A jury pays for each of its judges; nothing is said without a cap, without a price, or for another machine."""
+    price = ModelPrice(1, 0)
+    judge = JudgeSettings("openai", "m", spend_cap_usd=0.05, prices=price)
+    assert cap_text(judge, {}) == "a verdict on 2 KB of text may cost up to $0.0100, at least 5 like that"
+    jury = dataclasses.replace(judge, others=(JudgeSettings("openai", "n", prices=price),))
+    assert cap_text(jury, {}) == "a verdict on 2 KB of text may cost up to $0.0200, at least 2 by all of the jury"
+    assert cap_text(dataclasses.replace(judge, spend_cap_usd=0.001), {}).endswith("$0.0100, it may allow none")
+    for silent in ({"spend_cap_usd": None}, {"prices": None}):
+        assert cap_text(dataclasses.replace(judge, **silent), {}) == ""  # type: ignore[arg-type]  # of two types
+    assert cap_text(judge, None) == ""
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from dataclasses import field, replace
 from functools import partial
@@ -159,6 +160,8 @@ async def _drive(
     quiet = options.no_progress or options.form is Form.VERDICT
     hidden = quiet or (options.form is not Form.TEXT and not sys.stderr.isatty())
     shown = VerboseProgress(run, options.out) if options.verbose else make_progress(run, hidden=hidden)
+    if is_own and options.server is None:  # another command's judge may have other prices
+        shown.judge_environ = os.environ
     watched = WatchedRows(run.counts.total, prepared=_preparation(run, options))
     # Lines of events are printed as they come, without answers.
     with_answers = options.verbose or (
