@@ -250,6 +250,7 @@ def test_numbers_and_arrays_are_answers_and_references(answer: object, reference
     [
         ({"a": 1}, "reference: must be a string or a number, or a list of these, not an object"),
         (b"5", "not bytes"),
+        ([10**5000], "not a number"),
         (float("nan"), "not nan: leave it out where there is none"),
         ([["5"]], "reference[0]: must be a string or a number"),
         ([None], "reference[0]:"),

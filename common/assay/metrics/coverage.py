@@ -23,6 +23,7 @@ from assay.metrics.retrieval_accuracy import is_out_of_scope
 from assay.model.agent_response import AgentStatus
 from assay.model.run import Score, ScoreStatus
 from assay.statistics.intervals import wilson
+from assay.text.equality import is_blank
 from assay.text.folding import containment_work, fold
 
 if TYPE_CHECKING:
@@ -105,7 +106,7 @@ class Coverage:
         if not row.response.retrieved:
             return "nothing_retrieved"
         answer = fold(row.response.text)
-        if not answer:
+        if not answer or is_blank(row.response.text):
             return "empty_output"
         return "fallback_phrase" if any(phrase in answer for phrase in self._phrases) else ""
 

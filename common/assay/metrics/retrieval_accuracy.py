@@ -23,6 +23,7 @@ from assay.metrics.core.explanations import listed, quoted
 from assay.metrics.core.info import MetricInfo, Parameter
 from assay.metrics.core.score import scored
 from assay.model.agent_response import AgentStatus
+from assay.text.equality import composed
 from assay.text.folding import containment_work
 
 if TYPE_CHECKING:
@@ -50,15 +51,26 @@ INFO = MetricInfo(
 
 _SELECT = re.compile(r"\bselect\b")
 _QUOTES = re.compile(r'["`\[\]]')
-# A comment of MySQL has a space behind its #, or it would be a temporary table of SQL Server.
-_PIECES = re.compile(
-    r"""(?P<comment>--[^\n]*|\#[ \t][^\n]*|/\*(?:.*?\*/|.*))"""
-    r"""|(?P<literal>'[^']*(?:'|\Z)|(?<![\w$])\$(\w*)\$(?:.*?\$\3\$|.*))"""
-    r"""|"[^"\n]*"|`[^`\n]*`|\[[^\[\]\n]*\]""",
-    re.DOTALL,
-)
+# A comment of MySQL has a space behind its #, or it would be a temporary table of SQL Server. Comments of PostgreSQL
+# and SQL Server have comments in them; where those do not end, the first end counts, as in MySQL.
+_COMMENT = r"--[^\n]*|\#[ \t][^\n]*|/\*(?:(?!/\*|\*/).|/\*(?:(?!/\*|\*/).)*\*/)*\*/|/\*(?:.*?\*/|.*)"
+_LITERAL, _ESCAPING_LITERAL = r"'[^']*(?:'|\Z)", r"'(?:[^'\\]|\\.)*(?:'|\Z)"
+
+
+def _pieces(literal: str) -> re.Pattern[str]:
+    return re.compile(
+        rf"(?P<comment>{_COMMENT})"
+        rf"|(?P<literal>(?<=\be){_ESCAPING_LITERAL}|{literal}|(?<![\w$])\$(\w*)\$(?:.*?\$\3\$|.*))"
+        r"""|"[^"\n]*"|`[^`\n]*`|\[[^\[\]\n]*\]""",
+        re.DOTALL,
+    )
+
+
+_PIECES, _ESCAPING_PIECES = _pieces(_LITERAL), _pieces(_ESCAPING_LITERAL)
 _BEFORE_FILE = re.compile(r"(?<!distinct)\s(?:from|join)\s+\Z")
 """What stands before a literal that is a table: DuckDB reads files by their names."""
+_IN_FUNCTION = re.compile(r"\((?![^()]*\bselect\b)[^()]*\sfrom\s+\Z")
+"""What stands before the text that `substring` or `trim` takes a part from."""
 _POINTS_NEEDED = 2
 
 
@@ -84,7 +96,7 @@ class RetrievalAccuracy:
 
     def score(self, row: Row) -> Score:
         """Return 1 or 0."""
-        sql = (row.response.sql or "").lower()
+        sql = composed(row.response.sql or "").lower()
         detail: dict[str, Any] = {
             "version": self.version,
             "points": None,
@@ -162,9 +174,12 @@ def _names_any(sql: str, tables: list[str]) -> bool:
 def _read_sql(sql: str) -> tuple[str, str]:
     """Return the SQL without quotes, comments and literals, and a text of the same length: "q" for what was quoted."""
     texts, marks, end = [], [], 0
-    for found in _PIECES.finditer(sql):
+    pieces = list(_PIECES.finditer(sql))
+    if "\\'" in sql and any(map(_is_unclosed, pieces)):
+        pieces = list(_ESCAPING_PIECES.finditer(sql))  # of MySQL and BigQuery
+    for found in pieces:
         before, text = _QUOTES.sub("", sql[end : found.start()]), " "
-        is_file = found["literal"] is not None and _BEFORE_FILE.search(sql[max(0, found.start() - 40) : found.start()])
+        is_file = found["literal"] is not None and _is_file(sql[max(0, found.start() - 40) : found.start()])
         if is_file or (found["comment"] is None and found["literal"] is None):
             text = _QUOTES.sub("", found[0].strip("'"))
         texts += [before, text]
@@ -175,6 +190,16 @@ def _read_sql(sql: str) -> tuple[str, str]:
     return "".join(texts), "".join([*marks, " " * len(texts[-1])])
 
 
+def _is_unclosed(piece: re.Match[str]) -> bool:
+    literal = piece["literal"] or ""
+    return literal.startswith("'") and (len(literal) == 1 or not literal.endswith("'"))
+
+
+def _is_file(before: str) -> bool:
+    """Return whether a literal is the name of a file, by what stands before it."""
+    return _BEFORE_FILE.search(before) is not None and _IN_FUNCTION.search(before) is None
+
+
 def _is_inside(quoted: str, position: int) -> bool:
     """Return whether a position is between two characters of one quoted name."""
     return quoted[max(0, position - 1) : position + 1] == "qq"
@@ -182,7 +207,7 @@ def _is_inside(quoted: str, position: int) -> bool:
 
 @lru_cache(maxsize=512)
 def _plain(name: str) -> str:
-    return _QUOTES.sub("", name).strip().lower()
+    return _QUOTES.sub("", composed(name)).strip().lower()
 
 
 @lru_cache(maxsize=512)

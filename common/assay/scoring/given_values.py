@@ -63,8 +63,11 @@ def _text(value: object) -> str | None:
     """Return a text, or a number or truth value as a text, as datasets read it; None for anything else."""
     if isinstance(value, str):
         return value
-    if isinstance(value, int | float | Decimal) and math.isfinite(value):
-        return str(value)
+    try:
+        if isinstance(value, int | float | Decimal) and (isinstance(value, int) or math.isfinite(value)):
+            return str(value)
+    except ValueError:
+        pass  # more digits than Python writes
     return None
 
 

@@ -25,6 +25,7 @@ _IGNORABLE_RANGES = (
 )  # fmt: skip
 _IGNORABLE = frozenset(code for first, last in _IGNORABLE_RANGES for code in range(first, last + 1))
 # The tags at the end of 🏴 are what tells one region's flag from another's.
+_BLANKS = _IGNORABLE | {0x2800}  # a letter of Braille without dots
 _AT_ENDS = "".join(map(chr, sorted(_IGNORABLE - frozenset(_TAGS))))
 _WHITE_SPACE = "".join(char for char in map(chr, range(0x3001)) if char.isspace())
 _PLAIN_ENDS = _AT_ENDS + _WHITE_SPACE
@@ -54,7 +55,7 @@ def folded_case(text: str) -> str:
 
 def is_blank(text: str) -> bool:
     """Return whether a text shows nothing: white space, controls and invisible characters."""
-    return all(char.isspace() or ord(char) in _IGNORABLE or unicodedata.category(char) == "Cc" for char in text)
+    return all(char.isspace() or ord(char) in _BLANKS or unicodedata.category(char) == "Cc" for char in text)
 
 
 def number_in(text: str) -> tuple[Decimal, str] | None:
@@ -115,7 +116,9 @@ def _kept_of(run: str, before: str, after: str) -> str:
     if precedes and (others or not before[-1:].isalnum()):
         point = run[-1] if run[-1] in ".," and run[-2:-1] not in (".", ",") else ""
         head = run[: len(run) - len(point)].rstrip(others)  # of currencies and the like
-        return (head[-1:] if head[-1:] in _SIGNS else "") + others + point
+        return (head[-1:] if head[-1:] in _SIGNS + _PERCENTS else "") + others + point
+    if precedes and run in _SIGNS and before[:1].isdecimal() and before[1:] in ("e", "E"):
+        return run
     return others
 
 

@@ -8,18 +8,41 @@ from __future__ import annotations
 
 import re
 from itertools import islice
+from typing import TYPE_CHECKING
 
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_TAGS = (
+    "think", "thinking", "thought", "thoughts", "reasoning", "reasoning_content", "scratchpad", "inner_monologue",
+    "antthinking", "seed:think", "longcat_think",
+)  # fmt: skip
 _ENDS = {
-    **{f"<{tag}>": f"</{tag}>" for tag in ("think", "thinking", "thought", "thoughts", "reasoning", "seed:think")},
+    **{f"<{tag}>": f"</{tag}>" for tag in _TAGS},
     "[think]": "[/think]",  # Mistral
     "◁think▷": "◁/think▷",  # Kimi
     "<|start_thinking|>": "<|end_thinking|>",  # Cohere
     "<|begin_of_thought|>": "<|end_of_thought|>",
     "<|channel>thought": "<channel|>",  # Gemma
+    "<unused94>thought": "<unused95>",  # MedGemma
 }
 """How a block of thoughts begins and ends, in lower case."""
-_OPENING = re.compile("|".join(map(re.escape, _ENDS)), re.IGNORECASE)
-_CLOSING = re.compile("|".join(map(re.escape, _ENDS.values())), re.IGNORECASE)
+
+
+def _tolerant(marks: Iterable[str]) -> str:
+    """Return the pattern of any of some marks; a tag may have spaces before its end, and an opening one attributes."""
+    tag_end = r"(?:\s[^<>]{0,200})?>"
+    return "|".join(re.escape(mark[:-1]) + tag_end if mark.strip("</>") in _TAGS else re.escape(mark) for mark in marks)
+
+
+_OPENING = re.compile(_tolerant(_ENDS), re.IGNORECASE)
+_CLOSING = re.compile(_tolerant(_ENDS.values()), re.IGNORECASE)
+_CLOSING_OF = {begin: re.compile(_tolerant([end]), re.IGNORECASE) for begin, end in _ENDS.items()}
+_TAG_REST = re.compile(r"\s[^<>]*>$")
+_TURN = re.compile(r"<\|im_start\|>assistant\s*")
+_RESPONSE = re.compile(r"<\|(?:start_response|begin_of_solution)\|>", re.IGNORECASE)
+_RESPONSE_END = re.compile(r"<\|(?:end_response|end_of_solution)\|>\s*\Z", re.IGNORECASE)
+"""What Cohere's models and those of the OpenThoughts family write around the answer behind their thoughts."""
 _QUOTES = tuple("`'\"“”‘’«»")
 _NO_THOUGHTS = re.compile(r"[{\[]|```|<(?!/)")
 """Beginnings of JSON, markup and code: a tag in them is a part of it."""
@@ -42,13 +65,17 @@ def split_thoughts(text: str) -> tuple[str, str]:
     Args:
         text: What a model wrote.
     """
-    begun = text.lstrip("\ufeff \t\r\n")
-    thoughts, rest = _channels(begun)
+    begun = text.lstrip("\ufeff\u200b\u2060\xa0 \t\r\n")
+    thoughts, rest = _channels(begun.removeprefix(turn[0]) if (turn := _TURN.match(begun)) else begun)
     while (block := _block(rest)) is not None:
         thoughts.append(block[0])
         rest = block[1].lstrip()
-    if not thoughts and (block := _unopened_block(rest)) is not None:
-        thoughts, rest = [block[0]], block[1].lstrip()
+    # The ending of a block inside a block ends the thoughts only where no further ending follows.
+    is_open = not thoughts or _OPENING.search(thoughts[-1]) is not None
+    if is_open and (block := _unopened_block(rest)) is not None:
+        thoughts, rest = [*thoughts, block[0]], block[1].lstrip()
+    if thoughts and (mark := _RESPONSE.match(rest)) is not None:
+        rest = _RESPONSE_END.sub("", rest[mark.end() :])
     return ("\n".join(filter(None, map(str.strip, thoughts))), rest) if thoughts else ("", text)
 
 
@@ -57,7 +84,8 @@ def _block(text: str) -> tuple[str, str] | None:
     begins = _OPENING.match(text)
     if begins is None:
         return None
-    ends = re.compile(re.escape(_ENDS[begins[0].lower()]), re.IGNORECASE).search(text, begins.end())
+    mark = _TAG_REST.sub(">", begins[0]).lower()
+    ends = _CLOSING_OF[mark].search(text, begins.end()) or _CLOSING.search(text, begins.end())
     if ends is None:
         return text[begins.end() :], ""
     return text[begins.end() : ends.start()], text[ends.end() :]

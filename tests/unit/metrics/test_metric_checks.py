@@ -359,7 +359,10 @@ def test_a_cost_that_is_not_read_is_named(metric: Callable[..., Metric]) -> None
     [
         ({"usage": {"input_tokens": 0, "output_tokens": 0, "cost_usd": 0}}, "usage says 0"),
         ({"prompt_tokens": 4, "completion_tokens": 2}, "the counts are in 'prompt_tokens'"),
-        ({"response_metadata": {"tokenUsage": {"promptTokens": 4, "completionTokens": 2}}}, "tokenUsage'"),
+        (
+            {"response_metadata": {"tokenUsage": {"promptTokens": 4, "completionTokens": 2}}},
+            "the counts are in 'response_metadata",
+        ),
         ({"prompt_eval_count": 4, "eval_count": 2}, "the counts are in 'prompt_eval_count'"),
     ],
 )

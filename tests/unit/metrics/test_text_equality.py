@@ -10,7 +10,7 @@ import assay
 from assay.text.equality import composed_json, is_blank, json_equal, same_text, without_punctuation
 
 COMPOSED, APART = "caf\u00e9", "cafe\u0301"
-BLANKS = ["", " ", "\u200b", "\ufeff", "\u2060\n", "\u00ad", "\u3164", "\u200e\u3000", "\x07"]
+BLANKS = ["", " ", "\u200b", "\ufeff", "\u2060\n", "\u00ad", "\u3164", "\u200e\u3000", "\x07", "\u2800"]
 
 METRICS: dict[str, dict[str, Any]] = {
     "exact_match": {},
@@ -114,6 +114,7 @@ def test_numbers_are_the_same_by_value(answer: str, expected: Any, same: bool) -
         ("(42).", "42"), ("**42**", "42"), ("42!", "42"), ("- 42", "42"), ("#42", "42"), ("(-5)", "-5"),
         ("50%.", "50%"), ("\u201860%\u2019", "60%"), ("...5", "5"), ("5, 3", "5 3"), ("don't", "dont"),
         ("covid-19", "covid19"), ("\u00abParis\u00bb!", "Paris"), ("?!", ""), ("x=-5", "x-=5"),
+        ("%60", "%60"), ("1e-3", "1e-3"), ("2 e-mails", "2 emails"),
     ],
 )  # fmt: skip
 def test_punctuation_stays_where_it_belongs_to_a_number(text: str, left: str) -> None:
