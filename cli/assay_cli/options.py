@@ -81,7 +81,7 @@ debug_option = click.option(
 bad_case_option = click.option(
     "--on-bad-case",
     type=click.Choice(ON_BAD_CASE),
-    help="Refuse a dataset with wrong records, or skip and list them; default: refuse, unless the spec says skip.",
+    help="Refuse a dataset with bad records, or skip and list them; default: refuse, unless the spec says skip.",
 )
 
 format_option = click.option(

@@ -21,7 +21,7 @@ def test_wrong_records_are_left_out_only_when_asked(shared_project: Cli) -> None
     assert "qa.jsonl:22: record 22: is not valid JSON" in done.stderr
     assert (
         done.stdout.splitlines()[-1]
-        == "verdict  INCOMPLETE  2 wrong records of the dataset left out  pass rate 100.0% (20 of 20)  "
+        == "verdict  INCOMPLETE  2 bad records of the dataset left out  pass rate 100.0% (20 of 20)  "
         "20 of 22 cases: 2 bad records left out  exit status 3"
     )
     report = json.loads(Path(shared_project.folder, "out", "results.json").read_text(encoding="utf-8"))
@@ -30,7 +30,7 @@ def test_wrong_records_are_left_out_only_when_asked(shared_project: Cli) -> None
     failing = ("--on-bad-case", "skip", "--set", 'gates=["pass_rate > 1"]')
     shared_project.run("run", "assay.yaml", *failing, status=1)
     checked = shared_project.run("validate", "assay.yaml", "--on-bad-case", "skip", status=3)
-    assert "a run would leave out the wrong records" in checked.stderr
+    assert "a run would leave out the bad records" in checked.stderr
 
 
 def test_what_no_metric_reads_is_a_warning(shared_project: Cli) -> None:

@@ -81,7 +81,7 @@ def test_evaluate_cannot_pass_where_wrong_cases_were_left_out(shared_cli: Cli) -
         [sys.executable, "-c", program], cwd=shared_cli.folder, env=shared_cli.env, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout) == [False, 3, ["1 wrong record of the dataset left out"], "records"]
+    assert json.loads(done.stdout) == [False, 3, ["1 bad record of the dataset left out"], "records"]
 
 
 def test_evaluate_refuses_wrong_input_before_anything_starts(cli: Cli) -> None:

@@ -215,6 +215,15 @@ def test_a_metric_that_fails_on_too_many_rows(gates: list[str], optional: bool) 
         assert sum(said in reason for reason in verdict.reasons) == 1
 
 
+def test_a_threshold_beside_gates_says_that_it_was_not_computed() -> None:
+    """It decides nothing, and a reader of the verdict must know that it was never measured."""
+    chosen = metrics("exact_match", "judge_score")
+    verdict = run_verdict(summarise([row(RIGHT, chosen, 0)], chosen, ["exact_match >= 0.5"]))
+    assert (verdict.status, verdict.notes) == ("PASS", ("judge_score not computed: no judge",))
+    gated = run_verdict(summarise([row(RIGHT, chosen, 0)], chosen, ["judge_score > 0.75"]))
+    assert (gated.status, gated.notes) == ("INCOMPLETE", ())
+
+
 def left_to_others(result: CaseResult, optional: frozenset[str]) -> CaseResult:
     """The row as a run with these optional metrics stores it."""
     scores = made_advisory(result.scores, optional)
@@ -308,7 +317,7 @@ def test_a_target_never_decides() -> None:
 def test_records_that_were_left_out_make_a_run_incomplete() -> None:
     """A dataset of which a part could not be read gives no pass; a failure is a failure all the same."""
     found = verdict_of([RIGHT], metrics("exact_match"), left_out=2)
-    assert (found.status, found.reasons) == (VerdictStatus.INCOMPLETE, ("2 wrong records of the dataset left out",))
+    assert (found.status, found.reasons) == (VerdictStatus.INCOMPLETE, ("2 bad records of the dataset left out",))
     assert verdict_of([WRONG], metrics("exact_match"), left_out=2).status is VerdictStatus.FAIL
 
 

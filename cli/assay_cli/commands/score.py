@@ -244,7 +244,7 @@ def _score_file(scorer: Scorer, dataset: Dataset, *, gated: bool, as_json: bool)
     found = _print_json(scorer, dataset, info.left_out_count) if as_json else _print_rows(scorer, dataset, gated=gated)
     status = _status(scorer, found, gated=gated)
     if info.left_out_count and not status:
-        click.echo("incomplete: wrong records of the file were left out, see above", err=True)
+        click.echo("incomplete: bad records of the file were left out, see above", err=True)
         status = EXIT_INFRASTRUCTURE
     return _ended(scorer, status, is_said=gated and not as_json)
 

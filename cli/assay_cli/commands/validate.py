@@ -334,7 +334,7 @@ def _finish(found: _Findings, as_json: bool) -> int:
             click.echo(without_commands(clean(found.agent_traceback, keep_lines=True)), err=True)
         return 2
     if found.left_out:
-        click.echo("incomplete: a run would leave out the wrong records that are listed above", err=True)
+        click.echo("incomplete: a run would leave out the bad records that are listed above", err=True)
         return EXIT_INFRASTRUCTURE
     click.echo("valid")
     return 0

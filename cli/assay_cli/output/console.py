@@ -143,7 +143,7 @@ class ConsoleSummary:
             mark = {True: reached, False: missed, None: without}[metric.meets_threshold]
             parts.append(f"{sign} {metric.threshold:g} {mark}")
         if metric.target is not None:
-            mark = {True: "reached", False: "missed", None: "no data"}[metric.meets_target]
+            mark = {True: "reached", False: "missed", None: "not computed"}[metric.meets_target]
             parts.append(f"target {sign} {metric.target:g} {mark}")
         return ", ".join(parts) or "-"
 

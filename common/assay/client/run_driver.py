@@ -321,7 +321,7 @@ def settings_of_run(spec: Spec, info: DatasetInfo) -> RunSettings:
 def _reading(info: DatasetInfo) -> DatasetReading:
     """Return what a run keeps about the file, or the objects, that its cases came from; long texts cut.
 
-    The verdict needs it: a run whose wrong records were left out cannot pass.
+    The verdict needs it: a run whose bad records were left out cannot pass.
     """
     return DatasetReading(
         file=info.name[-_MAX_FIELD_CHARS:],

@@ -241,7 +241,8 @@ class SpecReader:
             apply_override(data, override, self._problems)
         self._vary()
         lines = self._lines_by_name()
-        standard = bool(preset) and data.get("metrics") == preset_metrics(preset)
+        if standard := bool(preset) and data.get("metrics") == preset_metrics(preset):
+            data["metrics"] = preset_metrics(preset, judged=bool(data.get("judge")))
         left_out = select_metrics(data, metrics) if metrics is not None else []
         fields = self._fields
         fields.unknown(_KEYS)

@@ -33,7 +33,7 @@ class Preset:
     reports: tuple[ReportSettings, ...] = DEFAULT_REPORTS
 
 
-_OPTIONAL = {"optional": True}  # without a judge the verdict leaves it out
+_OPTIONAL = {"optional": True}
 
 PRESETS: Mapping[str, Preset] = {
     preset.name: preset
@@ -81,9 +81,18 @@ PRESETS: Mapping[str, Preset] = {
 }
 
 
-def preset_metrics(name: str) -> list[dict[str, dict[str, Any]]]:
-    """Return the metrics of a preset as a spec lists them."""
-    return [{metric: dict(given)} for metric, given in PRESETS[name].metrics.items()]
+def preset_metrics(name: str, *, judged: bool = False) -> list[dict[str, dict[str, Any]]]:
+    """Return the metrics of a preset as a spec lists them.
+
+    Args:
+        name: The preset.
+        judged: Whether the spec names a judge. Without one the judged metrics are optional; of a judge that is named
+            they are asked for, so that a judge that fails leaves the run incomplete.
+    """
+    return [
+        {metric: {} if judged and METRICS[metric].info.needs_judge else dict(given)}
+        for metric, given in PRESETS[name].metrics.items()
+    ]
 
 
 def preset_reports(name: str) -> tuple[ReportSettings, ...]:

@@ -33,6 +33,8 @@ _REASONS = {
     "no_reference": "no references",
     "judge_not_configured": "no judge",
     "no_assertions": "no case has checks",
+    "no_verdict": "no judge verdict",
+    "invalid_verdict": "no valid judge verdict",
     "agent_error": "the agent failed",
 }
 _NO_CRITERIA = "no gate and no threshold decides: add `gates` to the spec, e.g. gates: ['pass_rate >= 0.85']"
@@ -257,7 +259,7 @@ def _gaps(summary: RunSummary) -> Iterator[str]:
     if canaries := failed_canaries(summary):
         yield canaries
     if summary.left_out:
-        yield f"{_counted(summary.left_out, 'wrong record')} of the dataset left out"
+        yield f"{_counted(summary.left_out, 'bad record')} of the dataset left out"
     yield from _unmade(summary)
 
 
@@ -299,7 +301,7 @@ def _notes(summary: RunSummary, criteria: Sequence[GateResult]) -> Iterator[str]
         if one.note:
             yield f"{one.expression}: {one.note}"
     for metric in summary.metrics:
-        if metric.is_optional and metric.value is None:
+        if metric.value is None and (metric.is_optional or _is_passed_over(metric, summary)):
             reason = _missing_reason(metric)
             yield f"{metric.metric} not computed{f': {reason}' if reason else ''}"
         elif metric.is_optional and (gap := metric_error_gap(metric, summary)):
@@ -308,6 +310,13 @@ def _notes(summary: RunSummary, criteria: Sequence[GateResult]) -> Iterator[str]
         yield summary.judging.canaries.warning
     for missed in missed_thresholds(summary):
         yield f"threshold missed, but no gate asks for it: {missed}"
+
+
+def _is_passed_over(metric: MetricSummary, summary: RunSummary) -> bool:
+    """Return whether a threshold was computed on no row and nothing else says so, because gates alone decide."""
+    if not summary.gates or metric.threshold is None or metric_error_gap(metric, summary) or agent_error_gap(summary):
+        return False
+    return all(uncomputed_text(metric) not in gate.reason for gate in summary.gates)
 
 
 def _held(count: int, what: str) -> str:

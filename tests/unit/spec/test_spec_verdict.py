@@ -46,6 +46,17 @@ def test_every_preset_brings_gates(preset: str) -> None:
     assert not {"quality", "judge_score"} & {gate.split()[0] for gate in found.gates}
 
 
+@pytest.mark.parametrize(("preset", "metric"), [("prompt-quality", "quality"), ("research-agent", "judge_score")])
+def test_judged_metrics_of_a_preset_are_optional_without_a_judge_alone(preset: str, metric: str) -> None:
+    """A judge that is named and fails leaves the run incomplete, with gates of the spec's own too."""
+
+    def optional(**keys: object) -> bool:
+        return next(one.is_optional for one in settings(preset=preset, **keys).metrics if one.name == metric)
+
+    assert [optional(), optional(gates=["pass_rate >= 0"])] == [True, True]
+    assert [optional(judge=JUDGE), optional(judge=JUDGE, gates=["pass_rate >= 0"])] == [False, False]
+
+
 def test_gates_of_a_preset_give_way() -> None:
     """A spec's own gates replace them, an empty list removes them, and other metrics leave a gate on the pass rate."""
     assert settings(preset="sql-agent", gates=["pass_rate >= 0.5"]).gates == ("pass_rate >= 0.5",)
