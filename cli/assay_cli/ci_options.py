@@ -18,31 +18,36 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 def ci_options(command: F) -> F:
     """Add the options; the command gets them as `ci`, checked: every file can be written. None where it has none."""
 
-    @click.option("--junit", type=_FILE, metavar="FILE", help="JUnit file for CI, is replaced; default: none.")
+    @click.option(
+        "--junit",
+        type=_FILE,
+        metavar="FILE",
+        help="Write a JUnit file for CI; an existing one is replaced; default: none.",
+    )
     @click.option(
         "--summary",
         type=_FILE,
         metavar="FILE",
-        help='File to add a Markdown summary to, such as "$GITHUB_STEP_SUMMARY"; default: none.',
+        help='Add a Markdown summary to this file, for example "$GITHUB_STEP_SUMMARY"; default: none.',
     )
     @click.option(
         "--comment-file",
         type=_FILE,
         metavar="FILE",
-        help="File for the Markdown text of a comment, is replaced; default: none.",
+        help="Write the Markdown text of a comment; an existing file is replaced; default: none.",
     )
     @click.option(
         "--comment-key",
         metavar="KEY",
         default="default",
-        help="Name of the comment, of which a pull request has one per spec and key; default: default.",
+        help="Key of the comment: a pull request has one comment per spec and key; default: default.",
     )
     @click.option("--annotations", is_flag=True, help="Print what failed as annotations of a GitHub job.")
     @click.option(
         "--annotations-file",
         type=_FILE,
         metavar="FILE",
-        help="File for these annotations, to be printed later; is replaced; default: none.",
+        help="Write these annotations to a file, to be printed later; an existing file is replaced; default: none.",
     )
     @functools.wraps(command)
     def with_ci(

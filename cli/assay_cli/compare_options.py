@@ -81,6 +81,13 @@ _OPTIONS = (
 )
 
 
+against_option = click.option(
+    "--against",
+    metavar="BASELINE",
+    default="",
+    help="Compare the run with this one when it ends, and fail on a regression: `baseline` for that of the "
+    "spec, the name of a baseline, a run or a results.json; default: no comparison.",
+)
 _NAMES = frozenset(
     ("primary", "margin", "cluster", "adjust", "alpha", "seed", "fail_on", "max_drop", "strict", "allow_mismatch")
 )

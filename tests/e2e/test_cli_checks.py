@@ -254,15 +254,19 @@ def test_a_label_of_checks_is_a_gate_a_column_and_a_figure(shared_cli: Cli) -> N
     shared_cli.write("assay.yaml", {**spec, "gates": gates})
     done = shared_cli.run("run", "--no-progress", "--report", "csv", "--output-dir", "labels", status=3).stdout
     assert re.search("PASS +assertions.label.tone >= 50% +actual 0.5", done)
-    assert "1 checks with the label 'manners' were not made" in done
+    assert "1 check with the label 'manners' was not made" in done
     assert "no check has the label 'none'" in done
     (path,) = (shared_cli.folder / "labels").glob("evaluation_results_*.csv")
     rows = list(csv.DictReader(path.read_text("utf-8").splitlines()))
     assert [row["tone"] for row in rows] == ["1", "0"]
     listed = shared_cli.run(
-        "runs", "list", "--name", "labels", "--columns", "verdict,assertions.label.tone,cost"
-    ).stdout
-    head, values = (line.split() for line in listed.splitlines()[:2])
+        "runs", "list", "--name", "labels", "--columns", "verdict,assertions.label.tone,cost,assertion"
+    )
+    assert listed.stderr.splitlines()[-2:] == [
+        "note: unknown figure 'cost'; known: verdict, pass_rate, agent_errors, latency.p50, latency.p95, assertions",
+        "note: unknown figure 'assertion'; did you mean 'assertions'?",
+    ]
+    head, values = (line.split() for line in listed.stdout.splitlines()[:2])
     figures = dict(zip(head, values, strict=False))
     assert [figures[name] for name in ("verdict", "assertions.label.tone", "cost")] == ["INCOMPLETE", "0.5", "-"]
     (found,) = json.loads(shared_cli.run("runs", "list", "--name", "labels", "--limit", "1", "--json").stdout)

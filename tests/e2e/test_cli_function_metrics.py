@@ -88,6 +88,11 @@ def test_a_corrected_function_scores_stored_answers(shared_project: Cli) -> None
     assert (shared_project.folder / "asked.txt").read_text("utf-8") == asked
     others = ("--metrics", "rouge", "--set", "gates=['rouge >= 0.9']", "--quiet")
     assert "PASS" in shared_project.run("rescore", "latest", *others).stdout
+    # A rescored run is compared with a baseline as any run is.
+    compared = shared_project.run(*shlex.split(printed)[1:], "--against", report_of(shared_project)["run"]["run_id"])
+    assert "against the baseline is inconclusive" in compared.stdout
+    refused = shared_project.run("rescore", "latest", "--primary", "x", status=2)
+    assert "--primary says how a run is compared" in refused.stderr
 
 
 def test_an_error_of_a_function_is_shown_with_its_reason(shared_project: Cli) -> None:

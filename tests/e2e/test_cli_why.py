@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
 import subprocess
 from typing import TYPE_CHECKING, Any
 
@@ -81,12 +82,16 @@ def rows_of(cli: Cli) -> dict[str, Any]:
 
 
 def test_failing_rows_show_answer_and_reference(ran: tuple[Cli, str, str]) -> None:
-    """Below the question stand what came and what was wanted, whole: nothing is cut in a pipe."""
-    _, text, _ = ran
+    """Below the question stand what came and what was wanted, in a pipe cut after 240 characters; one row has all."""
+    cli, text, run_id = ran
     entry = text[text.index("  case-4: exact_match") :].splitlines()
     assert entry[1] == "    asked: question 4"
-    assert entry[2] == "    got:   " + "wrong " * 60 + "END"
+    assert re.fullmatch("    got:   (wrong )+[wrong]*…", entry[2])
+    assert len(entry[2]) == 240
     assert entry[3] == "    want:  right"
+    hint = f"  texts that end in … are whole in the reports and in `assay runs show {run_id} --case case-4`"
+    assert hint in text.splitlines()
+    assert "got:    " + "wrong " * 60 + "END" in cli.run("runs", "show", run_id, "--case", "case-4").stdout
 
 
 def test_identical_errors_are_one_entry_with_the_first_traceback(ran: tuple[Cli, str, str]) -> None:
@@ -167,7 +172,7 @@ def test_every_failing_row(ran: tuple[Cli, str, str]) -> None:
     """`runs show --failed` has the entries of the summary, and names every row of a group."""
     cli, text, run_id = ran
     shown = cli.run("runs", "show", run_id, "--failed").stdout
-    entry = text[text.index("  case-4: exact_match") : text.index("recommendations:")].strip("\n")
+    entry = text[text.index("  case-4: exact_match") : text.index("  texts that end in")].strip("\n")
     assert entry in shown
     assert "    rows: case-5, case-6, case-7, case-8, case-9, case-10, case-11\n" in shown
     assert shown.endswith("9 failing rows\n")

@@ -10,6 +10,8 @@ import pandas as pd
 import pytest
 
 from assay import Evaluation
+from assay.client.frames import data_frame
+from assay.client.stored import Runs
 from assay.errors import SetupError
 from assay.model.agent_response import AgentError, AgentErrorKind, AgentResponse, AgentStatus, Source, Usage
 from assay.model.run import (
@@ -132,11 +134,33 @@ def test_a_frame_holds_what_a_row_holds() -> None:
     assert (first["input_tokens"], first["total_tokens"], first["cost_usd"]) == (7, 9, 0.01)
     assert (first["started_at"], first["duration_ms"]) == ("2026-03-31T09:00:00.000Z", 20.0)
     assert (first["latency_ms"], first["m0"], first["score.status"]) == (12.5, 1.0, 0.5)
-    assert pd.isna(first["error"])
+    assert first["error"] is None
     assert second["error"] == "KeyError: 'x'"
     assert second["status"] == "error"
     assert pd.isna(second["score.status"])
     assert pd.isna(second["input_tokens"])
+
+
+@pytest.mark.parametrize("gap", [0, 1])
+def test_absent_texts_of_frames_are_none(gap: int) -> None:
+    """Whatever stands beside it: pandas has a type for texts in which None becomes NaN."""
+    reasons = ["because", "because"]
+    rows: list[dict[str, object]] = [{"reason": reason, "value": 1.0} for reason in reasons]
+    rows[gap] = {"reason": None, "value": None}
+    frame = data_frame(rows)
+    assert frame["reason"][gap] is None
+    assert frame["reason"][1 - gap] == "because"
+    assert frame["value"].dtype == "float64"
+    assert data_frame([{"reason": None}])["reason"][0] is None
+
+
+def test_the_text_of_stored_runs_is_a_line_a_run() -> None:
+    """A page of dataclasses is no answer to `assay.runs()` in a shell."""
+    found = evaluation()
+    shown = repr(Runs([found.run, found.run])).splitlines()
+    assert shown[0] == "<2 runs>"
+    assert shown[1] == shown[2]
+    assert shown[1].split() == [found.run.run_id, "succeeded", found.summary.overall_status, "75.0%", "passed"]
 
 
 def test_a_frame_without_pandas_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 import pytest
+from click.testing import CliRunner
 
 from assay_cli.commands import assay
 
@@ -47,3 +48,22 @@ def test_all_options_are_found() -> None:
     """The walk reaches the groups."""
     assert len(FOUND) > 100
     assert {"assay runs resume", "assay judge drift", "assay dataset inspect"} <= {path for path, _ in FOUND}
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("version", "did you mean `assay --version`?"),
+        ("view", "did you mean `assay runs show latest`?"),
+        ("prune", "did you mean `assay runs prune`?"),
+        ("inspect", "did you mean `assay dataset inspect`?"),
+        ("list", "did you mean `assay runs list` or `assay metrics list` or `assay baseline list`?"),
+        ("rnu", "did you mean 'run'?"),
+        ("frobnicate", "known: run, rescore,"),
+    ],
+)
+def test_an_unknown_command_names_the_one_that_is_meant(name: str, said: str) -> None:
+    """What other tools call a command, or a command whose group was left out."""
+    done = CliRunner().invoke(assay, [name])
+    assert done.exit_code == 2
+    assert f"unknown command {name!r}; {said}" in done.stderr

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from assay.comparison.row_pace import Pace
 from assay.statistics.power import (
     cases_for_rates,
     cases_for_scores,
@@ -140,3 +141,22 @@ def test_the_probability_of_being_best() -> None:
     rows = [(1, 1, 0), (1, 0, 0), (1, 1, 1), (1, 1, 0), (0, 0, 0), (1, 1, 0), (1, 0, 0), (1, 1, 1)]
     assert best_probabilities(rows) == pytest.approx((0.949, 0.051, 0.0), abs=0.02)
     assert best_probabilities([(1, 1), (0, 0)]) == [0.5, 0.5]
+
+
+def test_the_pace_of_a_run_leaves_out_what_its_first_rows_waited_for() -> None:
+    """A model that loads for 20 s costs a run of 300 rows no more than one of 2; an error at once does not count."""
+    pace = Pace()
+    pace.take("2026-11-27T10:00:00.000Z", 10.0, 5.0)
+    for index in range(12):
+        pace.take("2026-11-27T10:00:00.000Z", 20_000.0 + 100 * index, 40.0)
+    assert pace.row_s(4) == pytest.approx(0.1, rel=0.1)
+    assert Pace().row_s(4) is None
+
+
+def test_the_agent_takes_its_share_of_the_time() -> None:
+    """Rows that end together still ask the agent, as many at once as it may have."""
+    pace = Pace()
+    for _ in range(4):
+        pace.take("2026-11-27T10:00:00.000Z", 20_000.0, 2_000.0)
+    pace.take(None, None, 2_000.0)
+    assert pace.row_s(4) == pytest.approx(0.5)

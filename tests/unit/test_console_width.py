@@ -10,7 +10,7 @@ import pytest
 from tests.unit.test_report_document import finished
 
 from assay.model.agent_response import AgentError, AgentErrorKind, AgentResponse, AgentStatus
-from assay.model.run import CaseResult
+from assay.model.run import CaseResult, Score, ScoreStatus
 from assay_cli.output.case_view import case_view
 from assay_cli.output.console import ConsoleSummary
 from assay_cli.output.failing_rows import FailingCounts
@@ -80,6 +80,16 @@ def test_long_texts_are_cut_and_the_whole_is_named(
     hints = [line.strip() for line in lines if "whole" in line]
     assert hints == ["texts that end in … are whole in the reports and in `assay runs show r1 --case 'a case'`"]
     assert LONG.strip() in case_view(finished(), row, [])
+
+
+def test_a_row_shows_its_values_before_what_produced_them() -> None:
+    """Versions, models and revisions are in one line, after what the score is made of; what is absent is left out."""
+    detail = {"version": "1", "revision": "a" * 64, "position": None, "rouge1": 0.5, "model": "m"}
+    score = Score("rouge", ScoreStatus.SCORED, 0.5, None, "", detail)
+    shown = case_view(finished(), dataclasses.replace(failing("answer"), scores=(score,)), [])
+    block = shown.partition("scores:\n")[2].splitlines()[1:3]
+    assert block == ["    rouge1: 0.5", f"    made by: version 1, model m, revision {'a' * 64}"]
+    assert "position" not in shown
 
 
 def test_short_texts_need_no_hint() -> None:

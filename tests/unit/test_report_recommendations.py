@@ -131,6 +131,14 @@ def test_each_sentence_rests_on_a_number(run: Run, said: str | None) -> None:
         assert said in found[0]
 
 
+@pytest.mark.parametrize("kind", ["python", "semantic_similarity"])
+def test_recommended_commands_name_the_server(kind: str) -> None:
+    """A run of a server is not found by a command for the local stack."""
+    run = run_with(MetricSummary("own", 0.9, 90, 0, 10, n_own_error=1), kinds={"own": kind})
+    (said,) = recommendations(run, Path("s.yaml"), "evals.example:443")
+    assert said.endswith("--server evals.example:443`.")
+
+
 def row(case: int, repeat: int, value: float | None) -> CaseResult:
     """A row with a rating, or with one that could not be had."""
     status = ScoreStatus.ERROR if value is None else ScoreStatus.SCORED

@@ -358,3 +358,22 @@ def test_an_answer_without_a_text_is_wrong_input() -> None:
     """It is refused with the names of its fields, never scored as an empty answer."""
     with pytest.raises(InvalidInputError, match="no text found; its fields are 'reply'"):
         assay.score("exact_match", {"reply": "x"}, "x")
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("accuracy", "did you mean 'exact_match'?"),
+        ("BLEU", "did you mean 'rouge'?"),
+        ("bert-score", "did you mean 'semantic_similarity'?"),
+        ("faithfulness", "judge_score with a rubric that asks for it does that"),
+        ("Answer Relevancy", "judge_score with a rubric that asks for it does that"),
+        ("exact_mach", "did you mean 'exact_match'?"),
+    ],
+)
+def test_names_of_other_tools_lead_to_a_metric(name: str, said: str) -> None:
+    """By `assay score` and in a spec; `accuracy` is no misspelt `retrieval_accuracy`."""
+    with pytest.raises(SpecError, match=f"unknown metric '{name}'; {re.escape(said)}"):
+        metric_kind(name)
+    with pytest.raises(SpecError, match=re.escape(said)):
+        complete_parameters(name, {}, where="metrics[0]")

@@ -32,8 +32,16 @@ class Group(click.Group):
                 ctx.exit()
             args = [*named, "--help"]
         if args[0] not in known and not args[0].startswith("-"):
+            if meant := self.meant(ctx, args[0]):
+                said = " or ".join(f"`{each}`" for each in meant)
+                raise click.UsageError(f"unknown command {args[0]!r}; did you mean {said}?", ctx)
             raise click.UsageError(unknown_name("command", args[0], known), ctx)
         return super().resolve_command(ctx, args)
+
+    def meant(self, ctx: click.Context, name: str) -> list[str]:
+        """Return the commands that a name which is none of the group's probably means; none where nothing is close."""
+        del ctx, name
+        return []
 
     def summary(self, ctx: click.Context, name: str) -> str:
         """Return the first sentence of a command's help."""
@@ -65,6 +73,13 @@ class LazyGroup(Group):
         module, name = self._lazy[cmd_name][0].split(":")
         command: click.Command = getattr(importlib.import_module(module), name)
         return command
+
+    def meant(self, ctx: click.Context, name: str) -> list[str]:
+        """Return what other tools call by a name, or the commands of a group below this one with that name."""
+        if name in _OTHER_NAMES:
+            return [_OTHER_NAMES[name]]
+        below = ((group, self.get_command(ctx, group)) for group in _GROUPS)
+        return [f"assay {group} {name}" for group, command in below if name in getattr(command, "commands", ())]
 
     def summary(self, ctx: click.Context, name: str) -> str:
         """Return the sentence of a command, which is not imported for it."""
@@ -99,6 +114,20 @@ _COMMANDS = {
     "logout": ("assay_cli.commands.login:logout", "Remove the stored token of a server."),
     "admin": ("assay_cli.commands.admin:admin", "Manage the teams and tokens of a shared server; read its audit."),
     "doctor": ("assay_cli.commands.doctor:doctor", "Check this machine: what works, what is missing."),
+}
+
+_GROUPS = ("runs", "dataset", "metrics", "baseline", "judge")
+"""Groups whose commands may be meant where their group is left out; `admin` is for operators."""
+_OTHER_NAMES = {
+    "version": "assay --version",
+    "view": "assay runs show latest",
+    "eval": "assay run",
+    "evaluate": "assay run",
+    "test": "assay run",
+    "start": "assay up",
+    "stop": "assay down",
+    "new": "assay init",
+    "diff": "assay compare",
 }
 
 

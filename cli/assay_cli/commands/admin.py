@@ -224,6 +224,8 @@ def list_tokens(team: str, as_json: bool, server: str | None) -> int:
     else:
         head = ("token", "team", "role", "name", "created", "last used", "state")
         click.echo(table([head, *map(_row, found)]))
+        if not team:
+            click.echo("these are the tokens of your own team: --team TEAM lists those of another", err=True)
     return 0
 
 
@@ -266,5 +268,6 @@ def _row(token: TokenInfo) -> tuple[str, ...]:
         state = f"expired {token.expires_at}"
     if token.revoked_at:
         state = f"revoked {token.revoked_at}"
-    used = token.last_used_at or "never"
+    # Stored to the hour, which may begin before the token was made.
+    used = f"within the hour from {token.last_used_at}" if token.last_used_at else "never"
     return (token.token_id, clean(token.team), token.role, clean(token.name), token.created_at, used, state)

@@ -123,32 +123,29 @@ def _values(report: Report, metric: str) -> Iterator[tuple[str, float | None]]:
 
 
 def _cost(report: Report) -> RowCost:
-    from datetime import datetime
-
     from assay.comparison.planning import RowCost
+    from assay.comparison.row_pace import Pace
     from assay.reports.comparison.compared_run import values_of
 
-    run, judging = report.head["run"], report.head["summary"].get("judging") or {}
+    judging = report.head["summary"].get("judging") or {}
     tokens: list[float] = []
     money: list[float] = []
     calls = 0
+    pace = Pace()
     for row in report.rows():
         known = values_of(row, ["tokens", "cost"])
         tokens += [known["tokens"]] if known["tokens"] is not None else []
         money += [known["cost"]] if known["cost"] is not None else []
         calls += max(1, len(row.get("turns") or ()))
+        pace.take(row["started_at"], row["duration_ms"], row["latency_ms"])
     rows = max(1, report.row_count)
     prices = [each for each in (math.fsum(money) if money else None, judging.get("cost_usd")) if each is not None]
-    begun, ended = run.get("started_at"), run.get("ended_at")
-    took_s = (
-        (datetime.fromisoformat(ended) - datetime.fromisoformat(begun)).total_seconds() if begun and ended else None
-    )
     return RowCost(
         agent_calls=calls / rows,
         judge_calls=(judging.get("asked") or 0) / rows,
         tokens=math.fsum(tokens) / len(tokens) if tokens else None,
         cost_usd=math.fsum(prices) / rows if prices else None,
-        time_s=None if took_s is None else took_s / rows,
+        time_s=pace.row_s(report.head["config"]["agent"].get("concurrency") or 1),
     )
 
 

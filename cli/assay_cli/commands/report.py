@@ -92,4 +92,4 @@ async def _of_run(
             if ci is not None:
                 ci.write(report, sys.stdout, attempts=attempts)
 
-        return await write_reports(run, rows, wanted, place, ci=write_ci)
+        return await write_reports(run, rows, wanted, place, ci=write_ci, server=server)

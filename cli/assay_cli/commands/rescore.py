@@ -10,6 +10,7 @@ import click
 
 from assay.text.unsafe_text import clean
 from assay_cli.ci_options import ci_options
+from assay_cli.compare_options import CompareOptions, against_option, against_options, check_against
 from assay_cli.options import (
     connect,
     debug_option,
@@ -54,6 +55,8 @@ _REPORTS = Path("assay-reports")
 )
 @report_option("--report", default="the spec's, else json and html")
 @ci_options
+@against_option
+@against_options
 @click.option("--no-progress", is_flag=True, help="Show no progress.")
 @click.option("--quiet", is_flag=True, help="Print the verdict alone, and no progress.")
 @prices_option
@@ -69,6 +72,8 @@ def rescore(
     output_dir: Path | None,
     report_names: tuple[str, ...],
     ci: CiOutputs | None,
+    against: str,
+    options: CompareOptions,
     no_progress: bool,
     quiet: bool,
     prices: Path | None,
@@ -84,12 +89,18 @@ def rescore(
     from assay_cli.commands.run import form_of, listed_names
 
     form = form_of(as_json=as_json, quiet=quiet, verbose=False, annotations=ci is not None and ci.annotations)
+    check_against(click.get_current_context(), against)
     use_prices(prices, server)
     check_folder(output_dir or _REPORTS)
+    if against:
+        from assay.client.comparing import check_packages
+
+        check_packages()
 
     async def main() -> int:
         from assay.client.rescoring import rescoring_spec
         from assay.client.starting import start_services_of
+        from assay_cli.against import read_baseline
         from assay_cli.agent_process.user_agent import load_user_code
         from assay_cli.commands.runs.follow import OutputOptions, follow_to_end
 
@@ -110,16 +121,20 @@ def rescore(
             code = load_user_code(found.settings, found.base_dir)
             if stack is not None:
                 start_services_of(stack, found)
-            started = await client.create_run(found.settings, source.dataset.dataset_id)
-            options = OutputOptions(
-                server,
-                output_dir or _REPORTS / started.run_id,
-                form,
-                no_progress=no_progress,
-                spec=found,
-                reports=chosen_reports(report_names, found.reports),
-                ci=ci,
-            )
-            return await follow_to_end(client, started, options, code=code, stack=stack)
+            async with read_baseline(client, against, options, found.settings.baseline_name) as baseline:
+                if baseline is not None:
+                    baseline.server = server or ""
+                started = await client.create_run(found.settings, source.dataset.dataset_id)
+                output = OutputOptions(
+                    server,
+                    output_dir or _REPORTS / started.run_id,
+                    form,
+                    no_progress=no_progress,
+                    spec=found,
+                    reports=chosen_reports(report_names, found.reports),
+                    ci=ci,
+                    against=baseline,
+                )
+                return await follow_to_end(client, started, output, code=code, stack=stack)
 
     return run_async(main())

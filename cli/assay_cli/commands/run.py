@@ -15,7 +15,7 @@ from assay.text.unsafe_text import clean
 from assay_cli.ci_options import ci_options
 from assay_cli.command_again import command_again
 from assay_cli.command_traces import traced_command
-from assay_cli.compare_options import CompareOptions, against_options, check_against
+from assay_cli.compare_options import CompareOptions, against_option, against_options, check_against
 from assay_cli.exit_status import EXIT_INTERRUPTED
 from assay_cli.option_groups import GroupedCommand
 from assay_cli.options import (
@@ -101,13 +101,7 @@ _GROUPS = {
 )
 @marks_options
 @click.option("--resume", "resume_id", metavar="RUN", help="Run to continue; default: start a new one.")
-@click.option(
-    "--against",
-    metavar="BASELINE",
-    default="",
-    help="Compare the run with this one when it ends, and fail on a regression: `baseline` for that of the "
-    "spec, the name of a baseline, a run or a results.json; default: no comparison.",
-)
+@against_option
 @against_options
 @format_option
 @map_option
@@ -116,13 +110,15 @@ _GROUPS = {
     "--record-verdicts",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
-    help="File for the judge's verdicts, for `judge: {replay: FILE}` in a spec; is replaced; default: none.",
+    help="Write the judge's verdicts, for `judge: {replay: FILE}` in a spec; an existing file is replaced; default: "
+    "none.",
 )
 @click.option(
     "--record",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
-    help="File for every answer, as a dataset for `adapter: replay`: FILE.jsonl; is replaced; default: none.",
+    help="Write every answer, as a dataset for `adapter: replay`: FILE.jsonl; an existing file is replaced; default: "
+    "none.",
 )
 @click.option("--no-progress", is_flag=True, help="Show no progress.")
 @click.option("--quiet", is_flag=True, help="Print the verdict alone, and no progress.")

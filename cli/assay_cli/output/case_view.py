@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 _SHOWN = (TURNS, "message")
 """What of a score's detail stands elsewhere: with its turns, and beside its value."""
+_MADE_BY = ("version", "function", "model", "revision", "precision", "engine", "vectors", "prompt_hash")
+"""What of a score's detail says what produced it: one line, after what the score is made of."""
 
 
 def case_view(run: Run, row: CaseResult, earlier: Sequence[RowAttempt]) -> str:
@@ -98,9 +100,12 @@ def _scores(run: Run, scores: Sequence[Score]) -> list[str]:
     lines = []
     for score, line in zip(scores, table(score_rows(run, scores)).split("\n") if scores else (), strict=True):
         lines.append(line)
-        lines += [
-            f"  {shorten(name, None)}: {_value(value)}" for name, value in score.detail.items() if name not in _SHOWN
-        ]
+        detail = {
+            name: _value(value) for name, value in score.detail.items() if name not in _SHOWN and value is not None
+        }
+        lines += [f"  {shorten(name, None)}: {value}" for name, value in detail.items() if name not in _MADE_BY]
+        made_by = ", ".join(f"{name} {detail[name]}" for name in _MADE_BY if name in detail)
+        lines += [f"  made by: {made_by}"] if made_by else []
     return lines
 
 

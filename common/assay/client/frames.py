@@ -103,12 +103,19 @@ def run_record(run: Run) -> dict[str, Any]:
 
 
 def data_frame(records: Sequence[Mapping[str, Any]]) -> Any:
-    """Return records as a pandas DataFrame.
+    """Return records as a pandas DataFrame; an absent text is None, an absent number NaN.
 
     Raises:
         SetupError: pandas is not installed.
     """
-    return _package("pandas", "a data frame", "pandas").DataFrame(list(records))
+    pandas = _package("pandas", "a data frame", "pandas")
+    frame = pandas.DataFrame(list(records))
+    for name in frame.columns:
+        values = [record.get(name) for record in records]
+        # Columns of texts with a gap are of type `str` in pandas 3, where None becomes NaN, and objects otherwise.
+        if None in values and all(value is None or isinstance(value, str) for value in values):
+            frame[name] = pandas.Series(values, dtype=object, index=frame.index)
+    return frame
 
 
 def arrow_table(records: Sequence[Mapping[str, Any]]) -> Any:

@@ -11,6 +11,7 @@ from assay.client.loop_thread import run_to_end
 from assay.client.run_references import find_run_id
 from assay.errors import WrongStateError
 from assay.model.run import Run
+from assay.reports.metric_text import count_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,6 +21,15 @@ class Runs(tuple[Run, ...]):
     """Stored runs, newest first."""
 
     __slots__ = ()
+
+    def __repr__(self) -> str:
+        """Return a line for each run: its id, state, verdict and pass rate."""
+        lines = [f"<{count_text(len(self), 'run')}>"]
+        for one in self:
+            rate = one.summary.pass_rate if one.summary is not None else None
+            found = [one.run_id, one.state.value, one.summary.overall_status if one.summary is not None else ""]
+            lines.append("  ".join(filter(None, [*found, f"{rate:.1%} passed" if rate is not None else ""])))
+        return "\n ".join(lines)
 
     def to_pandas(self) -> Any:
         """Return them as a pandas DataFrame: one line per run, one column per metric.

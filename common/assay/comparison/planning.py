@@ -42,7 +42,7 @@ class RowCost:
         judge_calls: Calls of the judge; verdicts from the cache are not among them.
         tokens: Of the agent; None where they were not counted.
         cost_usd: Of agent and judge; None where neither has a price.
-        time_s: Wall time of the run; None where it is not known.
+        time_s: Wall time of a further row, in seconds, without the loading of models; None where it is not known.
     """
 
     agent_calls: float
@@ -116,7 +116,7 @@ class PlannedSize:
         judge_calls: Of both variants.
         tokens: Of the agents; None where unknown.
         cost_usd: None where unknown.
-        time_s: If the runs are as fast as the earlier one; None where unknown.
+        time_s: If the rows are as fast as those of the earlier run, models loaded; None where unknown.
     """
 
     repeats: int

@@ -40,6 +40,31 @@ ALIASES_OF_METRICS: Mapping[str, str] = {
 }
 """Short names of metrics, where no metric has that name itself."""
 
+_NAMES_ELSEWHERE: Mapping[str, str] = {
+    "accuracy": "exact_match",
+    "em": "exact_match",
+    "equals": "exact_match",
+    "bleu": "rouge",
+    "meteor": "rouge",
+    "rouge_l": "rouge",
+    "rougel": "rouge",
+    "bertscore": "semantic_similarity",
+    "bert_score": "semantic_similarity",
+    "cosine_similarity": "semantic_similarity",
+    "cosine": "semantic_similarity",
+    "recall_at_k": "hit_rate",
+    "tool_correctness": "tool_calls",
+    "is_json": "json_schema",
+}
+"""Names that other tools have for a metric, and the nearest metric of these."""
+_RUBRIC_NAMES = frozenset((
+    "faithfulness", "answer_relevancy", "answer_relevance", "relevance", "relevancy", "context_relevance",
+    "context_relevancy", "context_precision", "context_recall", "groundedness", "hallucination", "correctness",
+    "answer_correctness", "helpfulness", "coherence", "fluency", "toxicity", "bias", "conciseness",
+    "completeness", "tone", "g_eval", "geval", "llm_rubric", "llm_judge", "factuality",
+))  # fmt: skip
+"""What other tools have a metric for, and a judge's rubric says here."""
+
 _CLASSES = {
     "semantic_similarity": "SemanticSimilarity",
     "rouge": "Rouge",
@@ -120,7 +145,17 @@ def metric_kind(name: str) -> str:
     """
     if kind := known_kind(name):
         return kind
-    raise SpecError([Problem(unknown_name("metric", name, METRICS))])
+    raise SpecError([Problem(_unknown_metric(name))])
+
+
+def _unknown_metric(name: str) -> str:
+    """Return the sentence for a name that no metric has: what another tool means by it, or the nearest name."""
+    folded = name.strip().lower().replace("-", "_").replace(" ", "_")
+    if folded in _RUBRIC_NAMES:
+        return f"unknown metric {name!r}; judge_score with a rubric that asks for it does that (docs/judges.md)"
+    if folded in _NAMES_ELSEWHERE:
+        return f"unknown metric {name!r}; did you mean {_NAMES_ELSEWHERE[folded]!r}?"
+    return unknown_name("metric", name, METRICS)
 
 
 def build_metric(settings: MetricSettings) -> Metric:
@@ -142,7 +177,7 @@ def complete_parameters(kind: str, given: Mapping[str, Any], *, where: str) -> d
         SpecError: The metric or a parameter is unknown, or a value is wrong; holds every problem.
     """
     if kind not in METRICS:
-        raise SpecError([Problem(unknown_name("metric", kind, METRICS), where)])
+        raise SpecError([Problem(_unknown_metric(kind), where)])
     known = {parameter.name: parameter for parameter in METRICS[kind].info.parameters}
     problems = [
         Problem(unknown_name(f"parameter of {kind}", key, known), f"{where}.{key}") for key in given if key not in known

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from assay.metrics import METRICS
@@ -15,7 +16,7 @@ from assay.verdict.gates import actual_text, read_gate
 from assay.verdict.run_verdict import agent_error_gap, threshold_expression
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from assay.model.run import GroupSummary, MetricSummary, Run, RunSummary
@@ -24,19 +25,20 @@ _REPORTED = ("cost", "latency")
 _SIGNS = {"at_least": "at least", "more_than": "more than", "at_most": "at most"}
 
 
-def recommendations(run: Run, spec: Path | None = None) -> list[str]:
+def recommendations(run: Run, spec: Path | None = None, server: str | None = None) -> list[str]:
     """Return the sentences for a run with a summary, the most urgent first; none where there is nothing to say.
 
     Args:
         run: The run.
         spec: The file of its spec, for commands that need it; None where only the run is known.
+        server: The server that stores the run, where the user named one.
     """
     summary = run.summary
     if summary is None:
         return []
     found = [
         *_of_agent(run),
-        *_of_own_errors(run, summary, spec),
+        *_of_own_errors(run, summary, partial(_remedy, run, spec, server)),
         *(_of_missed(metric, summary) for metric in summary.metrics if metric.meets_threshold is False),
         *_of_missing(run, summary),
         *_of_certainty(run, summary),
@@ -62,7 +64,7 @@ def _of_agent(run: Run) -> Iterator[str]:
         )
 
 
-def _of_own_errors(run: Run, summary: RunSummary, spec: Path | None) -> Iterator[str]:
+def _of_own_errors(run: Run, summary: RunSummary, remedy_of: Callable[[str], str]) -> Iterator[str]:
     for metric in summary.metrics:
         invalid = metric.detail.get("invalid_answers", 0)
         if invalid:
@@ -78,16 +80,17 @@ def _of_own_errors(run: Run, summary: RunSummary, spec: Path | None) -> Iterator
             if run.settings.judge is not None and run.settings.judge.recorded_file and _is_judged(run, metric.metric):
                 yield f"{failed}: add the missing verdicts to the recorded file, or run with a judge."
             else:
-                yield f"{failed}: the rows say why{_remedy(run, metric.metric, spec)}."
+                yield f"{failed}: the rows say why{remedy_of(metric.metric)}."
 
 
-def _remedy(run: Run, name: str, spec: Path | None) -> str:
+def _remedy(run: Run, spec: Path | None, server: str | None, name: str) -> str:
     """Return what to do about a metric that failed: what is computed alike each time is not worth another try."""
     kind = next((metric.kind for metric in run.settings.metrics if metric.name == name), "")
     if kind == FUNCTION_METRIC:
-        return f"; correct the function, then score the stored answers with `{rescore_command(run, spec=spec)}`"
+        command = rescore_command(run, spec=spec, server=server)
+        return f"; correct the function, then score the stored answers with `{command}`"
     if kind in METRICS and (METRICS[kind].info.needs_judge or METRICS[kind].info.needs_embedder):
-        return f"; once that has passed: `{resume_command(run, retry_errors=True, spec=spec)}`"
+        return f"; once that has passed: `{resume_command(run, retry_errors=True, spec=spec, server=server)}`"
     return ""
 
 

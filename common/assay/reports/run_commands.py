@@ -39,6 +39,7 @@ def case_command(run_id: str, case_id: str) -> str:
     return shlex.join(["assay", "runs", "show", run_id, "--case", shorten(case_id, None)])
 
 
-def rescore_command(run: Run, *, spec: Path | None = None) -> str:
+def rescore_command(run: Run, *, spec: Path | None = None, server: str | None = None) -> str:
     """Return the command that scores the stored answers of a run with the metrics of its spec."""
-    return shlex.join(["assay", "rescore", run.run_id, "--spec", str(spec or SPEC)])
+    words = ["assay", "rescore", run.run_id, "--spec", str(spec or SPEC)]
+    return shlex.join([*words, *(["--server", server] if server else [])])

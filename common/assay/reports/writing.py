@@ -13,6 +13,7 @@ from assay.records import dataclass
 from assay.reports.folder import ReportFolder
 from assay.reports.formats.json_report import write_document
 from assay.reports.prepared_rows import PreparedRows
+from assay.reports.recommendations import recommendations
 from assay.reports.report import report_of_run
 
 if TYPE_CHECKING:
@@ -138,6 +139,7 @@ async def write_reports(
     ci: Callable[[Report, Attempts], None] | None = None,
     option: str = "--output-dir",
     prepared: PreparedRows | None = None,
+    server: str | None = None,
 ) -> ReportFolder:
     """Write the reports of a run, in a thread, from one reading of its rows; return where they are.
 
@@ -152,6 +154,7 @@ async def write_reports(
         ci: Writes what a CI server takes, in the thread as well; None for nothing.
         option: The option that names the folder, for messages.
         prepared: Has parts of rows that were made before; None for none.
+        server: The server that stores the run, where the user named one, for commands that the reports recommend.
 
     Raises:
         SetupError: Nothing can be written, or a package is missing.
@@ -159,6 +162,9 @@ async def write_reports(
     check_formats(wanted)
     found = ReportFolder(folder, run.run_id, option=option)
     async with report_of_run(run, spec, rows, folder, also, prepared) as report:
+        if server:
+            source = spec.source if spec is not None else None
+            report.head["summary"]["recommendations"] = recommendations(run, source, server)
         await asyncio.to_thread(write_formats, report, wanted, found)
         if ci is not None:
             await asyncio.to_thread(ci, report, found.attempts)

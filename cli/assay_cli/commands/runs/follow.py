@@ -242,6 +242,7 @@ async def conclude(
                 document=out if form is Form.REPORT else None,
                 ci=partial(_compare_and_write, options),
                 prepared=watched.prepared if watched is not None else None,
+                server=options.server,
             )
     except SetupError as error:  # a file cannot be written
         show_error(error)

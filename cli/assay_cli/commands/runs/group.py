@@ -103,7 +103,7 @@ def list_runs(
         assay runs list --where "dataset:faq.json since:2026-11-01" --sort -pass_rate
     """
     from assay.filters.run_filter import EVERY_RUN, RunFilter, parse_run_filter, parse_run_order
-    from assay_cli.commands.runs.run_columns import figure_cells, figures_document
+    from assay_cli.commands.runs.run_columns import figure_cells, figures_document, unknown_figures
 
     figures = [name.strip() for name in columns.split(",") if name.strip()]
 
@@ -139,6 +139,8 @@ def list_runs(
                 for run in found
             ]
             click.echo(table(rows))
+            for unknown in unknown_figures(found, figures):
+                click.echo(f"note: {unknown}", err=True)
         return 0
 
     return run_async(main())

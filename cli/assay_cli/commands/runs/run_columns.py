@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
+from assay.parsing.names import unknown_name
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -42,6 +44,18 @@ def _of_metric(metric: MetricSummary, stat: str) -> float | None:
     labels = metric.detail.get("metrics") or {}
     value = labels.get(stat.removeprefix("label.")) if stat.startswith("label.") else None
     return float(value) if value is not None else None
+
+
+def unknown_figures(runs: Sequence[Run], names: Sequence[str]) -> list[str]:
+    """Return a sentence for each name that no run has a figure of, among runs of which one has ended."""
+    ended = [run for run in runs if run.summary is not None]
+    metrics = {metric.metric: None for run in ended if run.summary is not None for metric in run.summary.metrics}
+    known = ["verdict", "pass_rate", "agent_errors", "latency.p50", "latency.p95", *metrics]
+    return [
+        unknown_name("figure", name, known)
+        for name in names
+        if ended and name not in known and all(figure(run, name) is None for run in ended)
+    ]
 
 
 def figure_cells(run: Run, names: Sequence[str]) -> tuple[str, ...]:

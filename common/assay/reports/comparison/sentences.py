@@ -241,8 +241,11 @@ def _cautions(report: ComparisonReport, pair: PairComparison) -> Iterator[str]:
 def detectable_sentence(report: ComparisonReport, one: MetricComparison) -> str:
     """Return the smallest difference of a metric that the cases of two runs could show."""
     power = f"{100 * report.comparison.settings.power:.4g}%"
-    start = f"smallest {one.metric} difference detectable at {power} power with these cases"
-    return f"{start}: {figures_of(report, one.metric).value(one.detectable) if one.detectable is not None else 'none'}"
+    cases = count_text(one.n_pairs, "case")
+    if one.detectable is None:
+        return f"{cases} are too few to find any difference of {one.metric} with {power} power"
+    found = figures_of(report, one.metric).value(one.detectable)
+    return f"with {cases}, only differences of {one.metric} above {found} are found with {power} power"
 
 
 def floor_sentence(report: ComparisonReport, one: MetricComparison) -> str:

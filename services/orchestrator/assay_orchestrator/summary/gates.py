@@ -130,7 +130,8 @@ def _of_metric(gate: Gate, summary: RunSummary) -> tuple[float | None, str]:
 def _of_label(metric: MetricSummary, label: str) -> tuple[float | None, str]:
     """Return the mean of the checks with a label, and why there is none: those that were not made may decide it."""
     if unmade := (metric.detail.get("unmade_labels") or {}).get(label, 0):
-        return None, f"{unmade:,} checks with the label {label!r} were not made"
+        checks = "1 check" if unmade == 1 else f"{unmade:,} checks"
+        return None, f"{checks} with the label {label!r} {'was' if unmade == 1 else 'were'} not made"
     value = (metric.detail.get("metrics") or {}).get(label)
     return value, "" if value is not None else f"no check has the label {label!r}"
 
