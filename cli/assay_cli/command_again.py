@@ -41,20 +41,23 @@ def command_again(context: click.Context, *, without: str) -> str:
     return shlex.join(words)
 
 
-def pasted(text: str, argv: Sequence[str] | None = None) -> str:
+def pasted(text: str, argv: Sequence[str] | None = None, root: click.Command | None = None) -> str:
     """Return a text whose commands in backquotes name the server that this command named with --server.
 
     Args:
         text: The text.
         argv: The words of this command; None for those of the process.
+        root: The command `assay`; None for that of the command that runs.
     """
     server = _server_in(sys.argv if argv is None else argv)
-    if not server or "`assay " not in text:
+    if root is None and (context := click.get_current_context(silent=True)) is not None:
+        root = context.find_root().command
+    if root is None or not server or "`assay " not in text:
         return text
 
     def with_server(found: re.Match[str]) -> str:
         words = found[1]
-        return f"`assay {words} --server {shlex.quote(server)}`" if _takes_server(words.split()) else found[0]
+        return f"`assay {words} --server {shlex.quote(server)}`" if _takes_server(root, words.split()) else found[0]
 
     return _PRINTED.sub(with_server, text)
 
@@ -66,18 +69,16 @@ def _server_in(argv: Sequence[str]) -> str:
     return ""
 
 
-def _takes_server(words: Sequence[str]) -> bool:
+def _takes_server(root: click.Command, words: Sequence[str]) -> bool:
     """Return whether a command of some words takes --server and does not name one; it may be none at all."""
-    command, _ = find_command(words)
+    command, _ = find_command(root, words)
     options = [option for parameter in command.params for option in parameter.opts]
     return "--server" in options and "--server" not in words
 
 
-def find_command(words: Sequence[str]) -> tuple[click.Command, list[str]]:
-    """Return the command that words begin with, after `assay`, and what follows its name."""
-    from assay_cli.commands import assay
-
-    command: click.Command = assay
+def find_command(root: click.Command, words: Sequence[str]) -> tuple[click.Command, list[str]]:
+    """Return the command below `root` that words begin with, and what follows its name."""
+    command = root
     rest = list(words)
     while rest and isinstance(command, click.Group):
         found = command.get_command(click.Context(command), rest[0])

@@ -39,7 +39,7 @@ def exit_status(command: click.Command, start: EarlyStart | None = None) -> int:
         click.echo("interrupted", err=True)
         return EXIT_INTERRUPTED
     except AssayError as error:
-        show_error(error)
+        show_error(error, command)
         return EXIT_USAGE if isinstance(error, _USERS_FAULT) else EXIT_INFRASTRUCTURE
     except KeyboardInterrupt:
         click.echo("interrupted", err=True)
@@ -60,14 +60,18 @@ def exit_status(command: click.Command, start: EarlyStart | None = None) -> int:
     return status if isinstance(status, int) else 0
 
 
-def show_error(error: AssayError) -> None:
-    """Print an error as a sentence on stderr, with its traceback where --debug is given."""
-    _show(error)
+def show_error(error: AssayError, command: click.Command | None = None) -> None:
+    """Print an error as a sentence on stderr, with its traceback where --debug is given.
+
+    Args:
+        command: The command `assay`; None within a command that runs.
+    """
+    _show(error, command)
     if "--debug" in sys.argv:
         traceback.print_exception(error)
 
 
-def _show(error: AssayError) -> None:
+def _show(error: AssayError, command: click.Command | None) -> None:
     from assay.agent_host.loader import AgentImportError
     from assay_cli.command_again import pasted
 
@@ -75,8 +79,8 @@ def _show(error: AssayError) -> None:
     if len(problems) > 1:
         click.echo(f"{count_problems(problems):,} problems:", err=True)
         for problem in problems:
-            click.echo(without_commands(f"  {pasted(clean(str(problem)))}"), err=True)
+            click.echo(without_commands(f"  {pasted(clean(str(problem)), root=command)}"), err=True)
     else:
-        click.echo(without_commands(f"error: {pasted(clean(error.message, keep_lines=True))}"), err=True)
+        click.echo(without_commands(f"error: {pasted(clean(error.message, keep_lines=True), root=command)}"), err=True)
     if isinstance(error, AgentImportError):
         click.echo(without_commands(clean(error.user_traceback, keep_lines=True)), err=True)

@@ -12,6 +12,7 @@ import click
 import pytest
 
 from assay_cli.command_again import find_command, pasted
+from assay_cli.commands import assay
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -51,7 +52,7 @@ def problem(words: str) -> str:
     """Return why a command cannot be given like that; empty where it can, or where a command is only spoken of."""
     if " | " in words:  # several commands in one: the heading of a module
         return ""
-    command, given = find_command(shlex.split(words.partition(" < FILE")[0]))
+    command, given = find_command(assay, shlex.split(words.partition(" < FILE")[0]))
     if not given or command.name == "serve":
         return "" if command.name != "assay" else "there is no such command"
     if isinstance(command, click.Group):
@@ -100,4 +101,4 @@ def test_a_wrong_command_is_seen(words: str) -> None:
 )
 def test_commands_name_the_server(argv: list[str], shown: str) -> None:
     """What was given with --server is pasted with it, where the command takes one."""
-    assert pasted("`assay runs list`, `assay metrics list`, `assay runs`", argv) == shown
+    assert pasted("`assay runs list`, `assay metrics list`, `assay runs`", argv, assay) == shown

@@ -6,8 +6,8 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from assay.datasets.field_names import folded
 from assay.datasets.fields import is_blank, is_passage, is_reference_name
-from assay.datasets.json_reader import folded
 from assay.datasets.records import shown
 from assay.errors import DatasetError, Problem, further_problems
 

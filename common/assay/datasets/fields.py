@@ -8,7 +8,7 @@ from dataclasses import field
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from assay.datasets.json_reader import folded
+from assay.datasets.field_names import folded
 from assay.datasets.languages import foreign_names
 from assay.datasets.records import shown
 from assay.parsing.names import nearest, unknown_name

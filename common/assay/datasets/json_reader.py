@@ -5,10 +5,11 @@ from __future__ import annotations
 import itertools
 import json
 import re
-import unicodedata
 from typing import TYPE_CHECKING, Any, TextIO
 
+from assay.datasets.field_names import folded
 from assay.datasets.records import MAX_RAW_CHARS, BadFileError, JsonText, Record, json_trouble, shown
+from assay.datasets.trace_exports import trace_export
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -17,24 +18,10 @@ CONTAINER_KEYS = ("eval_cases", "examples", "tests", "cases", "data", "test_case
 """Keys under which a JSON or YAML object may hold the list of cases."""
 
 _SQUEEZED_KEYS = frozenset(key.replace("_", "") for key in CONTAINER_KEYS)
-_HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
-_ENDS = " \t\r\n:*.?؟\ufeff\u200b\u200e\u200f"  # marks that people and tools put around a column's name
 _CHUNK_CHARS = 128 * 1024
 _SPACE = re.compile(r"[ \t\r\n]*")
 _LONGEST_WORD = 16  # an error this close to the end of what was read may only mean that more is to come
 _INCOMPLETE = ("Unterminated string", "Invalid \\")
-
-
-def folded(name: str) -> str:
-    """Return a field name as it is compared: `Expected-Answer`, `expectedAnswer` and `expected answer:` are one.
-
-    Letters count without case and accents, in every script.
-    """
-    plain = _HUMP.sub("_", name).lower()
-    if not plain.isascii():
-        letters = unicodedata.normalize("NFKD", plain).casefold().replace("ı", "i")
-        plain = "".join(letter for letter in letters if not unicodedata.combining(letter))
-    return plain.strip(_ENDS).replace("-", "_").replace(" ", "_")
 
 
 def is_container_key(name: str) -> bool:
@@ -119,8 +106,6 @@ def two_lists(first: str, second: str, line: int | None) -> BadFileError:
 
 def no_list(top: Mapping[str, Any], line: int | None) -> BadFileError:
     """Return the error for an object that is neither a case nor holds a list of cases."""
-    from assay.datasets.trace_exports import trace_export  # imported here: it compares names as this module does
-
     if traces := trace_export(top):
         return BadFileError(traces, line)
     elsewhere = next((key for key, value in top.items() if is_container_key(key) and isinstance(value, str)), None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING
 
-from assay.datasets.json_reader import folded
+from assay.datasets.field_names import folded
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+from assay.datasets.field_names import folded
 from assay.datasets.fields import ALIASES, is_reference_name, looks_like_answer, names_of
-from assay.datasets.json_reader import folded
 from assay.datasets.languages import LANGUAGES
 from assay.datasets.records import shown
 from assay.parsing.names import nearest

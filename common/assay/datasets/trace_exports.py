@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from assay.datasets.field_names import folded
 from assay.datasets.fields import names_of
-from assay.datasets.json_reader import folded
 
 _OTLP = frozenset({"resource_spans", "scope_spans", "resource_logs", "resource_metrics"})
 _SPAN_IDS = frozenset({"context.span_id", "context.trace_id"})

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from assay.datasets.cells import json_in_cell
 from assay.datasets.dataset import Dataset
+from assay.datasets.field_names import folded
 from assay.datasets.fields import names_of
 from assay.datasets.foreign import is_foreign
-from assay.datasets.json_reader import folded
 from assay.datasets.sources import FileSource, ObjectSource
 from assay.datasets.unused_fields import unscored_turns
 from assay.errors import DatasetError, Problem

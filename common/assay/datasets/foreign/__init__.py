@@ -7,6 +7,7 @@ from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from assay.datasets.cells import opened
+from assay.datasets.field_names import folded
 from assay.datasets.foreign import (
     adk,
     assay_results,
@@ -22,7 +23,6 @@ from assay.datasets.foreign import (
     ragas,
 )
 from assay.datasets.foreign.mapped import with_mapping
-from assay.datasets.json_reader import folded
 from assay.datasets.records import BadFileError
 from assay.datasets.trace_exports import trace_export
 from assay.records import dataclass

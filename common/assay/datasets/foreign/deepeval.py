@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from assay.datasets.cells import value_in_cell
+from assay.datasets.field_names import folded
 from assay.datasets.fields import ALIASES, is_blank
 from assay.datasets.foreign.answers import answer_of, retrieved_items
 from assay.datasets.foreign.calls import called_tool
 from assay.datasets.foreign.parts import Parts, listed, text_of
-from assay.datasets.json_reader import folded
 from assay.datasets.records import BadRecordError, shown
 
 NAME = "deepeval"

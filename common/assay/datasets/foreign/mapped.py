@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from assay.datasets.field_names import folded
 from assay.datasets.fields import ALIASES
 from assay.datasets.foreign.answers import recorded_in
-from assay.datasets.json_reader import folded
 
 Convert = Callable[[Mapping[str, Any]], dict[str, Any]]
 

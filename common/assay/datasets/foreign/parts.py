@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from assay.datasets.cells import value_in_cell
+from assay.datasets.field_names import folded
 from assay.datasets.fields import ALIASES, gives_away, is_blank
 from assay.datasets.foreign.calls import expected_tool
-from assay.datasets.json_reader import folded
 from assay.datasets.message_parts import parts_text
 from assay.datasets.records import BadRecordError, shown
 from assay.model.response_names import CALL_FIELDS

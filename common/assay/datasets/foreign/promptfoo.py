@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from assay.datasets.field_names import folded
 from assay.datasets.fields import ALIASES, is_blank, names_of
 from assay.datasets.foreign.promptfoo_checks import (
     check_of_cell,
@@ -17,7 +18,6 @@ from assay.datasets.foreign.promptfoo_checks import (
     render,
     schema_in,
 )
-from assay.datasets.json_reader import folded
 from assay.datasets.records import BadFileError, BadRecordError, shown
 from assay.parsing.names import nearest
 
