@@ -76,7 +76,7 @@ def test_an_agent_of_the_spec_that_is_no_mapping_is_a_problem_of_the_spec() -> N
 @pytest.mark.parametrize(
     ("metrics", "problem"),
     [
-        ([len], "metrics: must be a mapping of names to functions, such as {'helpfulness': helpfulness}, not list"),
+        ([len], "metrics: must be a mapping of names to functions, such as {'off_by': {'metric': off_by, "),
         ({"two words": answer}, "metrics: a metric's name has letters, digits and _, and starts with a letter, not"),
         ({3: answer}, "metrics: a metric's name has letters, digits and _, and starts with a letter, not 3"),
         ({"m": lambda zzz: 1}, "metrics.m: has the parameter 'zzz', and a metric receives answer, text"),

@@ -88,7 +88,8 @@ def test_a_count_of_a_provider_that_cannot_be_is_not_known() -> None:
 )
 def test_tokens_that_were_not_counted_are_skipped(usage: dict[str, Any], tokens: Any, cost: Any) -> None:
     """They are never free, and the message says what the usage has instead."""
-    for metric, prices, due in (("tokens", {}, tokens), ("cost", {"input_price": 3, "output_price": 15}, cost)):
+    costs: dict[str, Any] = {"input_price": 3, "output_price": 15}
+    for metric, prices, due in (("tokens", {}, tokens), ("cost", costs, cost)):
         score = assay.score(metric, {"text": "x", "usage": usage}, **prices)
         if isinstance(due, str):
             assert (score.value, score.reason) == (None, "no_tokens")

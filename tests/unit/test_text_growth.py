@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import time
 from contextlib import suppress
+from html import escape
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,7 +13,6 @@ import pytest
 import assay
 from assay.datasets import open_dataset
 from assay.metrics.checks.json_values import json_in, json_values
-from assay.reports.notebook import escape
 from assay.text.csv_text import csv_text
 from assay.text.equality import same_text, without_punctuation
 from assay.text.folding import contains_word, fold

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import math
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from assay.datasets.cells import texts_in_cell, value_in_cell
 from assay.datasets.fields import is_blank
 from assay.datasets.message_parts import parts_text
 from assay.datasets.records import shown
+from assay.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

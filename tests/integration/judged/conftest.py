@@ -81,7 +81,7 @@ class Stage:
         self.replies[:] = replies
 
     @asynccontextmanager
-    async def judge(self, *, environment: Mapping[str, str] | None = None, **settings: Any) -> AsyncIterator[None]:
+    async def judge(self, environment: Mapping[str, str] | None = None, /, **settings: Any) -> AsyncIterator[None]:
         """Serve the judge service, always at the same address and with the same books."""
         (self.folder / "prices.yaml").write_text(PRICES)
         folders = {"prices": self.folder / "prices.yaml", "state_dir": self.folder / "judge"}

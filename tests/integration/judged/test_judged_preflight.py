@@ -45,7 +45,7 @@ async def test_a_judge_that_refuses_every_call_is_found_before_the_agent_is_aske
     others = tuple(stage.who(model=f"judge-{number + 2}", key_variable=key) for number in range(jurors))
     settings = stage.settings(judge=stage.who(canary_rate=0.0, others=others, **changes))
     environment = {"PATH": "sk-0123456789-abcdefghij"}
-    async with stage.judge(environment=environment), stage.orchestrator() as client:
+    async with stage.judge(environment), stage.orchestrator() as client:
         run = await stage.follow(client, await stage.create(client, settings, [case_of(n) for n in range(9)]))
         assert (run.state, run.pause_cause) == (RunState.PAUSED, PauseCause.JUDGE)
         assert run.state_reason.startswith("no case was asked, 9 rows await a verdict: ")

@@ -109,9 +109,14 @@ def of_client(method: Callable[[RunManager, Scope, str], Awaitable[object]]) -> 
     return lambda manager, run_id: method(manager, LOCAL, run_id)
 
 
+def delete(manager: RunManager, scope: Scope, run_id: str) -> Awaitable[object]:
+    """Delete a run that no baseline points to."""
+    return manager.delete(scope, run_id, only_check=False, with_baselines=False)
+
+
 OPERATIONS: dict[str, Operation] = {
     "pause": of_client(RunManager.pause), "resume": of_client(RunManager.resume), "retry": retry, "cap": cap,
-    "cancel": of_client(RunManager.cancel), "delete": of_client(RunManager.delete),
+    "cancel": of_client(RunManager.cancel), "delete": of_client(delete),
     "conclude": RunManager.conclude_run, "fail": fail,
 }  # fmt: skip
 STARTS = ("running", "busy", "pausing", "all done", "paused", "succeeded", "clean", "failed", "cancelled")
