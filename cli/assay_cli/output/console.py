@@ -10,7 +10,15 @@ from assay.metrics.latency import RANGES
 from assay.model.run import GateOutcome
 from assay.reports.document import pass_rate_interval
 from assay.reports.judging_text import canary_line, judging_line, jury_lines
-from assay.reports.metric_text import Uncomputed, count_text, partial_text, seconds_text, units_of, value_text
+from assay.reports.metric_text import (
+    Uncomputed,
+    bound_text,
+    count_text,
+    partial_text,
+    seconds_text,
+    units_of,
+    value_text,
+)
 from assay.reports.recommendations import recommendations
 from assay.reports.row_notes import row_notes
 from assay.reports.run_description import selection_line
@@ -141,10 +149,10 @@ class ConsoleSummary:
             reached, missed = ("PASS", "FAIL") if decides else ("reached", "missed (no gate)")
             without = "not computed" if metric.value is None else "no verdict"
             mark = {True: reached, False: missed, None: without}[metric.meets_threshold]
-            parts.append(f"{sign} {metric.threshold:g} {mark}")
+            parts.append(f"{sign} {bound_text(self._units[metric.metric], metric.threshold)} {mark}")
         if metric.target is not None:
             mark = {True: "reached", False: "missed", None: "not computed"}[metric.meets_target]
-            parts.append(f"target {sign} {metric.target:g} {mark}")
+            parts.append(f"target {sign} {bound_text(self._units[metric.metric], metric.target)} {mark}")
         return ", ".join(parts) or "-"
 
     def _groups(self, heading: str, groups: Sequence[GroupSummary]) -> str:

@@ -54,6 +54,9 @@
 
   // -- finding cases
 
+  // Without an order that a reader chose, cases to look at come first, each group in dataset order.
+  const worstFirst = ["failed", "agent_error", "no_verdict", "passed"];
+
   // Returns the cases of which a row meets the filter, in their order, or null where another rendering has begun.
   async function find(state, own) {
     const {filter, problems} = assayFilter.parse(state.filter, metricNames);
@@ -71,7 +74,8 @@
     if (valueOf === null) {
       return {cases: [], matches, problems: [{position: 0, message: `'${state.sort}' is no order of cases`}]};
     }
-    const ordered = order.key === "dataset" ? (order.descending ? matched.toReversed() : matched)
+    const ordered = !state.sort ? assayFilter.sorted(matched, (one) => worstFirst.indexOf(one.outcome), false)
+      : order.key === "dataset" ? (order.descending ? matched.toReversed() : matched)
       : assayFilter.sorted(matched, valueOf, order.descending);
     const counts = new Map(setup.outcomes.map((outcome) => [outcome, 0]));
     for (const one of ordered) {

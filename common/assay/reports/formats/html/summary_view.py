@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from assay.metrics import METRICS
+from assay.reports.charts.scales import time_text
 from assay.reports.code_text import code_text
 from assay.reports.formats.html.svg import histogram, interval_bar, shares_bar
 from assay.reports.metric_text import bound_text, count_text, partial_text, seconds_text, value_text
@@ -140,7 +141,7 @@ class SummaryView:
         names = (("mean", "mean_s"), ("P50", "p50_s"), ("P95", "p95_s"), ("longest", "max_s"))
         return [
             ("answers", f"{latency['count']:,}"),
-            *((name, seconds_text(latency[key])) for name, key in names),
+            *((name, time_text(latency[key], latency["max_s"] or 0.0)) for name, key in names),
             *([("timeouts", f"{latency['timeouts']:,}")] if latency.get("timeouts") else []),
         ]
 
@@ -148,7 +149,7 @@ class SummaryView:
         """Return the histogram of the latencies; the empty text where there are none."""
         latency, bins = self.summary["latency"], self._figures.latency_bins
         marks = [
-            (f"{name} {seconds_text(latency[key])}", latency[key])
+            (f"{name} {time_text(latency[key], latency['max_s'] or 0.0)}", latency[key])
             for name, key in (("P50", "p50_s"), ("P95", "p95_s"))
             if latency[key] is not None
         ]
