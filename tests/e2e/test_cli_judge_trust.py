@@ -143,8 +143,10 @@ def test_a_run_whose_judge_likes_everything_is_marked(judged_project: Cli) -> No
             "name": "judged", "dataset": "qa.jsonl", "agent": {"adapter": "python", "target": "agent:answer"},
             "metrics": ["quality"], "judge": who,
         })  # fmt: skip
-        done = cli.run("run", "assay.yaml", "--output-dir", "out")
-    assert "canaries  10: UNTRUSTED  do not trust these verdicts: 6 of 8 answers that must fail passed" in done.stdout
+        done = cli.run("run", "assay.yaml", "--output-dir", "out", status=3)
+    said = "do not trust these verdicts: the judge passed 6 of 8 planted wrong answers"
+    assert f"canaries  10: UNTRUSTED  {said}" in done.stdout
+    assert f"verdict  INCOMPLETE  {said}" in done.stdout
     summary = json.loads((cli.folder / "out" / "results.json").read_text())["summary"]
     assert summary["judging"]["canaries"]["untrusted"] is True
     assert summary["judging"]["canaries"]["false_pass"]["rate"] == 0.75

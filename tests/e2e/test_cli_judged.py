@@ -90,7 +90,10 @@ def test_a_judged_run(shared_judged: tuple[Cli, ScriptedProvider]) -> None:
 
 
 def test_the_console_says_why_the_judge_failed_an_answer(shared_judged: tuple[Cli, ScriptedProvider]) -> None:
-    """Each failing row has the judge's reason, or the sentence of an invalid verdict, without escapes of a terminal."""
+    """Each failing row has the judge's reason, or the sentence of an invalid verdict, without escapes of a terminal.
+
+    It is said once, in the row's reason, as long as the line has room; a single row shows all of it.
+    """
     project, _ = shared_judged
     project.write("qa.jsonl", "\n".join(json.dumps({"id": f"c{n}", "question": f"q{n}"}) for n in range(2)))
     reason = "It names\n\x1b[31mLyon\x1b]52;c;eA==\x07, not \u202eParis. " + "Really. " * 100
@@ -103,12 +106,13 @@ def test_the_console_says_why_the_judge_failed_an_answer(shared_judged: tuple[Cl
         done = project.run("run", "assay.yaml", status=None)
     assert "spend cap $5" in done.stderr
     for text in (done.stdout, project.run("runs", "show", "latest").stdout):
-        assert "judge on quality: It names" in text
-        assert "Lyon" in text
-        assert "judge on quality: the judge gave no valid verdict in 2 turns: the reply is not exactly one" in text
+        assert "c0: quality: 2 is below the threshold of 4: It names" in text
+        assert text.count("Lyon") == 1
+        assert 0 < text.count("Really.") < 100
+        assert "c1: quality could not be computed: the judge gave no valid verdict in 2 turns: the reply is not" in text
         assert "\x1b" not in text
         assert "\u202e" not in text
-        assert text.count("Really.") == 100
+    assert project.run("runs", "show", "latest", "--case", "c0").stdout.count("Really.") >= 100
 
 
 def test_a_judge_that_is_down_and_comes_back(judged: tuple[Cli, ScriptedProvider]) -> None:

@@ -41,14 +41,24 @@ ROWS = [
     row(verdict("a"), verdict("b", fingerprint="f0", cost_usd=0.2)),
     row(verdict("a"), verdict("a")),
     row(cached("c", 0.3), cached("d", None)),
-    row(verdict("e", status="invalid", attempts=2, cost_usd=0.4, flags=["addresses_judge"])),
+    row(
+        verdict(
+            "e",
+            status="invalid",
+            attempts=2,
+            cost_usd=0.4,
+            flags=["addresses_judge"],
+            refused_parameters=["temperature", "schema"],
+        )
+    ),
     row(verdict("f", by_rule=True, attempts=0, input_tokens=None, output_tokens=None, cost_usd=None)),
-    row(verdict("g", cost_usd=None, flags=["punctuation_only", "addresses_judge"])),
+    row(verdict("g", cost_usd=None, flags=["punctuation_only", "addresses_judge"], refused_parameters=["temperature"])),
     row(),
 ]
 FOUND = JudgingSummary(
     verdicts=8, asked=5, cached=2, by_rule=1, failed=1, input_tokens=5000, output_tokens=500, cost_usd=0.8,
     saved_usd=0.3, unpriced=1, fingerprints=("f0", "f1"), flags={"addresses_judge": 2, "punctuation_only": 1},
+    refused_parameters={"schema": 1, "temperature": 2},
 )  # fmt: skip
 
 
@@ -105,7 +115,8 @@ def test_a_line_for_people() -> None:
     """What was asked, what the cache gave, what it cost and saved; nothing is said of what there is none of."""
     assert judging_line(FOUND) == (
         "verdicts  8: 5 asked, 2 from the cache (28.6%), 1 by rule, 1 not valid  5,500 tokens  $0.8000  "
-        "1 without a price  the cache saved $0.3000  flagged: 2 addresses_judge, 1 punctuation_only"
+        "1 without a price  the cache saved $0.3000  flagged: 2 addresses_judge, 1 punctuation_only  "
+        "asked without what the model refuses: schema (1), temperature (2)"
     )
     assert (
         judging_line(JudgingSummary(verdicts=1, cached=1))

@@ -395,6 +395,8 @@ class JudgingSummary:
         account_usd: All that the judge's account of the run says was spent: canaries, rows that were tried again and
             lost calls too. None where it is not known.
         unknown_usd: What of it was set aside for calls whose outcome is unknown: the bill may have less.
+        refused_parameters: Verdicts that were asked for without a parameter because the model refuses it, by that
+            parameter, sorted by name, e.g. {"temperature": 40}.
     """
 
     verdicts: int = 0
@@ -416,6 +418,7 @@ class JudgingSummary:
     recorded: int = 0
     account_usd: float | None = None
     unknown_usd: float = 0.0
+    refused_parameters: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def hit_rate(self) -> float | None:

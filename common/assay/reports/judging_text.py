@@ -69,7 +69,17 @@ def judging_line(judging: JudgingSummary, judge: JudgeSettings | None = None) ->
         money += f"  the cache saved ${judging.saved_usd:.4f}"
     money += _account_text(judging)
     flags = ", ".join(f"{count} {shorten(flag, 40)}" for flag, count in judging.flags.items())
-    return f"verdicts  {judging.verdicts}: {', '.join(parts)}  {money}" + (f"  flagged: {flags}" if flags else "")
+    return (
+        f"verdicts  {judging.verdicts}: {', '.join(parts)}  {money}"
+        + (f"  flagged: {flags}" if flags else "")
+        + _refused_text(judging)
+    )
+
+
+def _refused_text(judging: JudgingSummary) -> str:
+    """Return which parameters were left out because the model refuses them; empty where all were sent."""
+    refused = ", ".join(f"{shorten(name, 40)} ({count})" for name, count in judging.refused_parameters.items())
+    return f"  asked without what the model refuses: {refused}" if refused else ""
 
 
 def _account_text(judging: JudgingSummary) -> str:

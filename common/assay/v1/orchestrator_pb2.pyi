@@ -2028,6 +2028,26 @@ class JudgingSummary(_message.Message):
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 
+    @_typing.final
+    class RefusedParameterCountsEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.int
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
     VERDICT_COUNT_FIELD_NUMBER: _builtins.int
     ASKED_COUNT_FIELD_NUMBER: _builtins.int
     CACHED_COUNT_FIELD_NUMBER: _builtins.int
@@ -2047,6 +2067,7 @@ class JudgingSummary(_message.Message):
     RECORDED_COUNT_FIELD_NUMBER: _builtins.int
     ACCOUNT_USD_FIELD_NUMBER: _builtins.int
     UNKNOWN_USD_FIELD_NUMBER: _builtins.int
+    REFUSED_PARAMETER_COUNTS_FIELD_NUMBER: _builtins.int
     verdict_count: _builtins.int
     """All of them, those that are not valid among them."""
     asked_count: _builtins.int
@@ -2101,6 +2122,12 @@ class JudgingSummary(_message.Message):
         left out. A verdict with several flags counts under each. Verdict.flags in judge.proto says what they mean.
         """
 
+    @_builtins.property
+    def refused_parameter_counts(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
+        """Verdicts that were asked for without a parameter because the model refuses it, by that parameter: temperature,
+        schema (see Verdict.refused_parameters in judge.proto). Empty where all were sent.
+        """
+
     def __init__(
         self,
         *,
@@ -2123,10 +2150,11 @@ class JudgingSummary(_message.Message):
         recorded_count: _builtins.int = ...,
         account_usd: _builtins.float | None = ...,
         unknown_usd: _builtins.float = ...,
+        refused_parameter_counts: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_account_usd", b"_account_usd", "_cost_usd", b"_cost_usd", "_saved_usd", b"_saved_usd", "account_usd", b"account_usd", "canaries", b"canaries", "cost_usd", b"cost_usd", "saved_usd", b"saved_usd"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_account_usd", b"_account_usd", "_cost_usd", b"_cost_usd", "_saved_usd", b"_saved_usd", "account_usd", b"account_usd", "agreement", b"agreement", "asked_count", b"asked_count", "batched_count", b"batched_count", "by_rule_count", b"by_rule_count", "cached_count", b"cached_count", "canaries", b"canaries", "cost_usd", b"cost_usd", "failed_count", b"failed_count", "fingerprints", b"fingerprints", "flag_counts", b"flag_counts", "input_tokens", b"input_tokens", "jurors", b"jurors", "output_tokens", b"output_tokens", "recorded_count", b"recorded_count", "saved_usd", b"saved_usd", "unknown_usd", b"unknown_usd", "unpriced_count", b"unpriced_count", "verdict_count", b"verdict_count"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_account_usd", b"_account_usd", "_cost_usd", b"_cost_usd", "_saved_usd", b"_saved_usd", "account_usd", b"account_usd", "agreement", b"agreement", "asked_count", b"asked_count", "batched_count", b"batched_count", "by_rule_count", b"by_rule_count", "cached_count", b"cached_count", "canaries", b"canaries", "cost_usd", b"cost_usd", "failed_count", b"failed_count", "fingerprints", b"fingerprints", "flag_counts", b"flag_counts", "input_tokens", b"input_tokens", "jurors", b"jurors", "output_tokens", b"output_tokens", "recorded_count", b"recorded_count", "refused_parameter_counts", b"refused_parameter_counts", "saved_usd", b"saved_usd", "unknown_usd", b"unknown_usd", "unpriced_count", b"unpriced_count", "verdict_count", b"verdict_count"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__account_usd: _TypeAlias = _typing.Literal["account_usd"]  # noqa: Y015
     _WhichOneofArgType__account_usd: _TypeAlias = _typing.Literal["_account_usd", b"_account_usd"]  # noqa: Y015

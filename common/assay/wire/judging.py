@@ -14,7 +14,11 @@ SPEND_CAP = Converter(SpendCap, pb.SpendCap)
 JUDGING = Converter(
     JudgingSummary,
     pb.JudgingSummary,
-    renamed={"verdicts": "verdict_count", "flags": "flag_counts"},
+    renamed={
+        "verdicts": "verdict_count",
+        "flags": "flag_counts",
+        "refused_parameters": "refused_parameter_counts",
+    },
     parts={
         "canaries": Converter(CanarySummary, pb.CanarySummary, parts={"kinds": Converter(CanaryTally, pb.CanaryTally)}),
         "jurors": Converter(JurorSummary, pb.JurorSummary, renamed={"verdicts": "verdict_count"}),

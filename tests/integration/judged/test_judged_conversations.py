@@ -36,7 +36,7 @@ async def test_every_turn_with_a_reference_is_judged(set_up: SetUp) -> None:
     (score,) = row.scores
     assert (score.value, score.passed) == (3.5, False)
     assert [(turn["turn_index"], turn["value"]) for turn in score.detail["turns"]] == [(0, 2.0), (2, 5.0)]
-    assert row.reason == "quality 3.5 < 4 (turn 1)"
+    assert row.reason == "quality: mean of 2 turns: 3.5 is below the threshold of 4 (turn 1)"
     first, last = sorted(map(user_of, stage.provider.requests), key=len)
     assert "qfirst" in first
     assert "qsecond" not in first

@@ -93,6 +93,22 @@ async def test_what_judging_cost_and_what_the_cache_saved(set_up: SetUp, case_of
     assert len(stage.provider.requests) == 12
 
 
+async def test_what_a_model_refuses_is_in_the_summary(set_up: SetUp, case_of: CaseOf) -> None:
+    """Verdicts that were asked for without a parameter are counted by it; such a judge is another one than it seems."""
+
+    def script(request: ProviderRequest) -> Reply:
+        if "temperature" in request.body:
+            return Reply("`temperature` is deprecated for this model", status=400)
+        return says(GOOD)(request)
+
+    stage = set_up(script)
+    run, rows = await stage.done(stage.settings(), [case_of(n) for n in range(3)])
+    assert run.summary is not None
+    assert run.summary.judging is not None
+    assert run.summary.judging.refused_parameters == {"temperature": 3}
+    assert score_of(rows[0], "quality").detail["verdict"]["refused_parameters"] == ["temperature"]
+
+
 async def test_what_is_no_verdict_is_an_error_of_its_row(set_up: SetUp, case_of: CaseOf) -> None:
     """Never 0, never a pass; the others stand, and a gate on the metric cannot be decided."""
 
@@ -108,7 +124,7 @@ async def test_what_is_no_verdict_is_an_error_of_its_row(set_up: SetUp, case_of:
     verdict = wrong.detail["verdict"]
     assert (verdict["attempts"], verdict["estimated"]) == (2, True)  # this reply names no usage
     assert rows[2].passed is None
-    assert "invalid_verdict" in rows[2].reason
+    assert rows[2].reason.startswith("quality could not be computed: the judge gave no valid verdict in 2 turns")
     assert [row.passed for row in rows[:2] + rows[3:]] == [True] * 4
     assert run.summary is not None
     assert run.summary.gates[0].outcome is GateOutcome.INCOMPLETE

@@ -207,6 +207,8 @@ def _provenance(verdict: judge_pb2.Verdict, judge: JudgeSettings, use: RubricUse
         found["batched"] = True
     if verdict.usage.estimated:
         found["estimated"] = True
+    if verdict.refused_parameters:
+        found["refused_parameters"] = list(verdict.refused_parameters)
     if verdict.tries:
         found["tries"] = [_attempt(one) for one in verdict.tries]
     if verdict.cached:

@@ -61,6 +61,7 @@ class JudgingFold:
         self._money = {"cost_usd": ExactSum(), "saved_usd": ExactSum()}
         self._fingerprints: set[str] = set()
         self._flags: Counter[str] = Counter()
+        self._refused: Counter[str] = Counter()
         self._canaries = CanaryFold(canary_limit, accepts_canaries)
         self._jurors: dict[int, _Juror] = {}
         self._agreement: dict[str, AgreementFold] = {}
@@ -96,6 +97,7 @@ class JudgingFold:
             jurors=tuple(self._jurors[place].result() for place in sorted(self._jurors)),
             agreement=tuple(fold.result() for _, fold in sorted(self._agreement.items())),
             flags=dict(sorted(self._flags.items())),
+            refused_parameters=dict(sorted(self._refused.items())),
         )
 
     def _add_canary(self, document: object) -> None:
@@ -135,6 +137,7 @@ class JudgingFold:
             if verdict.get(name) is not None and (asked or name == "saved_usd"):
                 total.add(verdict[name])
         self._flags.update(verdict.get("flags") or ())
+        self._refused.update(verdict.get("refused_parameters") or ())
         if verdict["fingerprint"]:
             self._fingerprints.add(verdict["fingerprint"])
 

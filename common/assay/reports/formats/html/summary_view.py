@@ -206,6 +206,8 @@ class SummaryView:
         if judging.get("unknown_usd"):
             pairs.append(("of it for calls whose outcome is unknown", f"${judging['unknown_usd']:.4f}"))
         pairs += [(f"flagged {flag}", f"{count:,}") for flag, count in (judging.get("flags") or {}).items()]
+        refused = (judging.get("refused_parameters") or {}).items()
+        pairs += [(f"asked without {name}, which the model refuses", f"{count:,}") for name, count in refused]
         for juror in judging.get("jurors") or ():
             means = "".join(f", {name} {mean:.3f}" for name, mean in juror.get("means", {}).items())
             pairs.append((f"juror {juror['judge']}", f"{count_text(juror['verdicts'], 'verdict')}{means}"))
