@@ -126,7 +126,10 @@ def test_a_team_works_at_a_shared_server(installation: tuple[Cli, str, str]) -> 
     assert "needs the right 'operate'" in cli.run("admin", "teams", "list", status=3).stderr
     made = json.loads(cli.run("admin", "tokens", "create", "ci", "--expires", "12h", "--json").stdout)
     assert (made["team"], made["role"]) == ("search", "runner")
-    listed = cli.run("admin", "tokens", "list").stdout
+    done = cli.run("admin", "tokens", "list")
+    listed = done.stdout
+    assert "these are the tokens of your own team; operators list those of another with --team TEAM" in done.stderr
+    assert "within the hour from" in listed
     assert "Ana" in listed
     assert made["token_id"] in listed
     assert made["text"].split("_")[2] not in listed

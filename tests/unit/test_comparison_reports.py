@@ -48,7 +48,7 @@ from assay.text.unsafe_text import UNSAFE, json_text
 from assay_cli.commands.runs.group import show
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from assay.reports.comparison.comparison_report import ComparisonReport
@@ -452,16 +452,38 @@ def test_every_report_takes_the_largest_comparison(of_three: ComparisonReport) -
     assert any("18 runs in the radar" in text for text in texts(sheet))
 
 
-def test_a_metric_without_a_value_is_no_axis_of_the_radar(of_two: ComparisonReport) -> None:
+def drawn(report: ComparisonReport) -> list[str]:
+    """The texts of the sheet of a comparison, which has no faults of layout."""
+    sheet = plots.draw(report, Fonts(plots.drawn_text(report)))
+    assert layout_problems(sheet) == []
+    return texts(sheet)
+
+
+def with_values(report: ComparisonReport, name: str, values: Sequence[float | None]) -> ComparisonReport:
+    """The comparison with other values of a metric."""
+    variants = tuple(
+        replace(one, metrics={**one.metrics, name: replace(one.metrics[name], value=value)})
+        for one, value in zip(report.comparison.variants, values, strict=True)
+    )
+    return replace(report, comparison=replace(report.comparison, variants=variants))
+
+
+def test_the_radar_has_no_metric_twice_and_leaves_no_hole(of_two: ComparisonReport) -> None:
+    """The pass rate of runs that one metric decides is that metric; of two axes, the differences take the place."""
+    heading = "Metrics with a bounded scale"
+    distinct = with_values(of_two, "pass_rate", [0.5, 0.6])
+    assert heading in drawn(distinct)
+    assert heading not in drawn(with_values(of_two, "pass_rate", [
+        one.metrics["accuracy"].value for one in of_two.comparison.variants
+    ]))  # fmt: skip
+
+
+def test_a_metric_without_a_value_is_no_axis_of_the_radar(of_three: ComparisonReport) -> None:
     """Where one of the runs has no value, a point would say that it is 0."""
-    fonts = Fonts(plots.drawn_text(of_two))
-    whole = texts(plots.draw(of_two, fonts))
-    first, second = of_two.comparison.variants
-    name = next(each for each in first.metrics if whole.count(each) > 1)
-    metrics = {**second.metrics, name: replace(second.metrics[name], value=None)}
-    comparison = replace(of_two.comparison, variants=(first, replace(second, metrics=metrics)))
-    without = texts(plots.draw(replace(of_two, comparison=comparison), fonts))
-    assert without.count(name) == whole.count(name) - 1
+    whole = drawn(with_values(of_three, "pass_rate", [0.5, 0.6, 0.7]))
+    without = drawn(with_values(of_three, "pass_rate", [0.5, None, 0.7]))
+    assert "Metrics with a bounded scale" in whole
+    assert "Metrics with a bounded scale" not in without
 
 
 # -- pictures

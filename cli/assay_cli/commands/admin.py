@@ -225,7 +225,9 @@ def list_tokens(team: str, as_json: bool, server: str | None) -> int:
         head = ("token", "team", "role", "name", "created", "last used", "state")
         click.echo(table([head, *map(_row, found)]))
         if not team:
-            click.echo("these are the tokens of your own team: --team TEAM lists those of another", err=True)
+            click.echo(
+                "these are the tokens of your own team; operators list those of another with --team TEAM", err=True
+            )
     return 0
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from assay.comparison.model import PASS_RATE
 from assay.reports.charts.fonts import Fonts
-from assay.reports.charts.frame import CONTENT, LEFT, RIGHT, draw_heading, draw_message
+from assay.reports.charts.frame import CONTENT, LEFT, RIGHT, draw_heading
 from assay.reports.charts.palette import BAD, GOOD, GRID, INK, MUTED, PLAIN, SERIES, TRACK, VERMILION, Fill
 from assay.reports.charts.scales import Scale, axis_end
 from assay.reports.charts.sheet import LARGE, NORMAL, SMALL, TITLE, Area, Sheet
@@ -25,7 +26,9 @@ _MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 _LINE = 20.0
 """From one line of text to the next."""
 _MOST_METRICS = 5
-_MOST_AXES = 8
+_LEAST_AXES, _MOST_AXES = 3, 8
+_VALUE_ROOM = 220.0
+"""Of a value with its interval, such as 0.02156 [0.02126, 0.02187]."""
 _MOST_DIFFERENCES = 10
 _MIDDLE = 600.0
 _SPLIT = 360.0
@@ -62,11 +65,16 @@ def draw(report: ComparisonReport, fonts: Fonts) -> Sheet:
     """
     sheet = Sheet(fonts)
     notes = [*_frame(sheet, report)]
-    below = _SPLIT + 30
+    axes = _axes(report)
     heading = f"Value and {level_text(report.comparison.settings.alpha)} interval over all cases of each run"
     notes += _bars(sheet, draw_heading(sheet, Area(LEFT, CONTENT.top, _MIDDLE - 40, CONTENT.bottom), heading), report)
-    notes += _radar(sheet, Area(_MIDDLE, CONTENT.top, 960, _SPLIT), report)
-    notes += _legend(sheet, Area(1000, CONTENT.top + 10, RIGHT, _SPLIT), report)
+    if len(axes) >= _LEAST_AXES:
+        notes += _radar(sheet, Area(_MIDDLE, CONTENT.top, 960, _SPLIT), report, axes)
+        notes += _legend(sheet, Area(1000, CONTENT.top + 10, RIGHT, _SPLIT), report)
+        below = _SPLIT + 30
+    else:  # the differences take the place of the radar
+        notes += _legend(sheet, Area(_MIDDLE, CONTENT.top - 18, RIGHT, _SPLIT), report)
+        below = CONTENT.top + 30 + _LINE * len(report.comparison.variants[: len(SERIES)])
     notes += _differences(sheet, Area(_MIDDLE, below, RIGHT, CONTENT.bottom), report)
     if notes:
         sheet.text((LEFT, 664), f"not shown: {'; '.join(notes)}", size=SMALL, colour=MUTED, width=RIGHT - LEFT)
@@ -108,19 +116,19 @@ def _bars(sheet: Sheet, area: Area, report: ComparisonReport) -> list[str]:
 def _metric_bars(sheet: Sheet, area: Area, report: ComparisonReport, name: str, estimates: Sequence[Estimate]) -> None:
     figures, threshold = figures_of(report, name), _threshold(report, name)
     low, high = _range(report, name, estimates, threshold)
-    scale = Scale(low, high, area.left + 28, area.right - 190)
+    scale = Scale(low, high, area.left + 28, area.right - _VALUE_ROOM - 10)
     title = metric_text(report, name) + (" *" if name == report.comparison.primary else "")
     ends = f"{figures.value(low)} to {figures.value(high)}"
-    taken = sheet.text((area.right - 190, area.top), ends, colour=MUTED, align="right", width=200)
-    sheet.text((area.left, area.top), title, bold=True, width=area.width - 200 - taken)
+    taken = sheet.text((area.right - _VALUE_ROOM - 10, area.top), ends, colour=MUTED, align="right", width=200)
+    sheet.text((area.left, area.top), title, bold=True, width=area.width - _VALUE_ROOM - 20 - taken)
     if threshold is not None:
         said = f"| threshold {figures.value(threshold)}"
-        sheet.text((area.right - 180, area.top), said, colour=MUTED, width=180)
+        sheet.text((area.right - _VALUE_ROOM, area.top), said, colour=MUTED, width=_VALUE_ROOM)
     for index, (variant, one) in enumerate(zip(report.comparison.variants, estimates, strict=True)):
         middle = area.top + _LINE * (index + 1)
         sheet.text((area.left, middle), variant.label, bold=True, width=24)
         _bar(sheet, scale, middle, one, SERIES[index % len(SERIES)])
-        sheet.text((area.right - 180, middle), figures.estimate(one), width=180)
+        sheet.text((area.right - _VALUE_ROOM, middle), figures.estimate(one), width=_VALUE_ROOM)
     if threshold is not None:
         place = scale.at(threshold)
         bottom = area.top + _LINE * (len(estimates) + 0.4)
@@ -175,23 +183,28 @@ def _bounds(report: ComparisonReport, name: str) -> tuple[float, float] | None:
     return (0.0 if facts.scale[0] == -1 else facts.scale[0]), facts.scale[1]
 
 
-def _radar(sheet: Sheet, area: Area, report: ComparisonReport) -> list[str]:
-    """Draw the bounded metrics that every run has as axes, each from its least to its greatest value.
-
-    Returns:
-        What has no room.
-    """
+def _axes(report: ComparisonReport) -> list[str]:
+    """Return the bounded metrics that every run has; the pass rate only where it is not another metric's value."""
     variants = report.comparison.variants[: len(SERIES)]
     bounded = [
         one.metric for one in report.shown(report.comparison.pairs[0]) if _bounds(report, one.metric) is not None
     ]
     # Without a value in one of the runs, a metric has no point there: 0 would be one.
     names = [name for name in bounded if all(variant.metrics[name].value is not None for variant in variants)]
+    values = {name: [variant.metrics[name].value for variant in variants] for name in names}
+    others = [found for name, found in values.items() if name != PASS_RATE]
+    return [name for name in names if name != PASS_RATE or values[name] not in others]
+
+
+def _radar(sheet: Sheet, area: Area, report: ComparisonReport, names: Sequence[str]) -> list[str]:
+    """Draw metrics as axes, each from its least to its greatest value.
+
+    Returns:
+        What has no room.
+    """
+    variants = report.comparison.variants[: len(SERIES)]
     shown = names[:_MOST_AXES]
     inner = draw_heading(sheet, area, "Metrics with a bounded scale")
-    if len(shown) < 3:
-        draw_message(sheet, inner, "A radar needs three such metrics.")
-        return []
     across, down = (inner.left + inner.right) / 2, (inner.top + inner.bottom) / 2 + 6
     radius = min(inner.width / 2 - 60, inner.height / 2 - 26)
     angles = [2 * math.pi * index / len(shown) for index in range(len(shown))]
@@ -270,9 +283,9 @@ def _difference(
     one: MetricComparison,
     reach: float,
 ) -> None:
-    figures, start = figures_of(report, one.metric), area.left + 120
-    scale = Scale(-reach, reach, start, start + 170)
-    sheet.text((area.left, middle), name, bold=one.is_primary, width=112)
+    figures, start = figures_of(report, one.metric), area.left + 158
+    scale = Scale(-reach, reach, start, start + 110)
+    sheet.text((area.left, middle), name, bold=one.is_primary, width=150)
     sheet.rectangle(Area(scale.start, middle - 7, scale.end, middle + 7), Fill(TRACK))
     margin = report.comparison.settings.margin
     if margin is not None and one.is_primary:
