@@ -54,7 +54,7 @@ def plain() -> dict[str, Any]:
         overall_status="FAIL",
         exit_status=1,
         reasons=["similarity >= 0.75 does not hold"],
-        recommendations=["similarity is 0.4925 where at least 0.75 is asked for; 3 rows failed by it."],
+        recommendations=["similarity misses its threshold: it is 0.4925, not at least 0.75; 3 rows failed it."],
         gates=[gate("pass_rate >= 0.3"), gate("similarity >= 0.75", "fail", actual=0.4925)],
         pass_rate_interval=None,
     )

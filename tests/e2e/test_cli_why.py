@@ -89,7 +89,7 @@ def test_failing_rows_show_answer_and_reference(ran: tuple[Cli, str, str]) -> No
     assert re.fullmatch("    got:   (wrong )+[wrong]*…", entry[2])
     assert len(entry[2]) == 240
     assert entry[3] == "    want:  right"
-    hint = f"  texts that end in … are whole in the reports and in `assay runs show {run_id} --case case-4`"
+    hint = f"  texts that end in … are cut: see the reports or `assay runs show {run_id} --case case-4`"
     assert hint in text.splitlines()
     assert "got:    " + "wrong " * 60 + "END" in cli.run("runs", "show", run_id, "--case", "case-4").stdout
 

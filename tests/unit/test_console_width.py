@@ -77,8 +77,8 @@ def test_long_texts_are_cut_and_the_whole_is_named(
     lines = shown(row, stream()).splitlines()
     assert any("word word" in line for line in lines)
     assert max(map(len, lines)) <= WIDE + 20
-    hints = [line.strip() for line in lines if "whole" in line]
-    assert hints == ["texts that end in … are whole in the reports and in `assay runs show r1 --case 'a case'`"]
+    hints = [line.strip() for line in lines if "are cut" in line]
+    assert hints == ["texts that end in … are cut: see the reports or `assay runs show r1 --case 'a case'`"]
     assert LONG.strip() in case_view(finished(), row, [])
 
 

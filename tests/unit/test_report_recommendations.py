@@ -82,10 +82,10 @@ def test_nothing_to_say() -> None:
 @pytest.mark.parametrize(
     ("run", "said"),
     [
-        (run_with(LOW), "exact_match is 0.5 where at least 0.85 is asked for; 50 rows failed by it."),
-        (run_with(LOW, categories=GROUPS), "furthest off is the category (none) with 0.2 in 40 rows."),
+        (run_with(LOW), "exact_match misses its threshold: it is 0.5, not at least 0.85; 50 rows failed it."),
+        (run_with(LOW, categories=GROUPS), "the worst category is (none) with 0.2 in 40 rows."),
         (run_with(SLOW, categories=GROUPS),
-         "latency is 9 where at most 5 is asked for; 40 rows failed by it; furthest off is the category easy with 11"),
+         "latency misses its threshold: it is 9, not at most 5; 40 rows failed it; the worst category is easy with 11"),
         (run_with(FINE, counts=RunCounts(100, 100, agent_errors=7)), "The agent failed on 7 of 100 rows: look at"),
         (run_with(MetricSummary("semantic_similarity", 0.9, 90, 0, 10, n_own_error=1)),
          "no fault of the agent: the rows say why; once that has passed: `assay runs resume r1 --retry-errors`."),

@@ -215,6 +215,15 @@ def test_a_metric_that_fails_on_too_many_rows(gates: list[str], optional: bool) 
         assert sum(said in reason for reason in verdict.reasons) == 1
 
 
+def test_the_verdict_says_nothing_twice() -> None:
+    """Failed calls that are a reason are no note as well; all missed thresholds share a note."""
+    chosen = metrics("exact_match", "rouge", rouge={"threshold": 0.9})
+    rows = [row(FAILED if index < 2 else "wrong", chosen, index) for index in range(20)]
+    verdict = run_verdict(summarise(rows, chosen, ["pass_rate >= 0"]))
+    assert verdict.reasons == ("the agent failed on 2 of 20 rows, more than max_agent_errors (5%)",)
+    assert verdict.notes == ("thresholds missed, but no gate asks for them: exact_match 0 < 0.85, rouge 0 < 0.9",)
+
+
 def test_a_threshold_beside_gates_says_that_it_was_not_computed() -> None:
     """It decides nothing, and a reader of the verdict must know that it was never measured."""
     chosen = metrics("exact_match", "judge_score")

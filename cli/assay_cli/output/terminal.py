@@ -38,7 +38,7 @@ def whole_text_hint(lines: Sequence[str], run_id: str, case_id: str) -> str:
     """
     if not any(CUT in line for line in lines):
         return ""
-    return pasted(f"texts that end in {CUT} are whole in the reports and in `{case_command(run_id, case_id)}`")
+    return pasted(f"texts that end in {CUT} are cut: see the reports or `{case_command(run_id, case_id)}`")
 
 
 def forces_colour() -> bool:

@@ -96,11 +96,11 @@ def _remedy(run: Run, spec: Path | None, server: str | None, name: str) -> str:
 
 def _of_missed(metric: MetricSummary, summary: RunSummary) -> str:
     actual = actual_text(threshold_expression(metric), metric.value)
-    said = f"{metric.metric} is {actual} where {_SIGNS[metric.rule]} {metric.threshold:g} is asked for"
+    said = f"{metric.metric} misses its threshold: it is {actual}, not {_SIGNS[metric.rule]} {metric.threshold:g}"
     if metric.failed:
-        said += f"; {_rows(metric.failed)} failed by it"
+        said += f"; {_rows(metric.failed)} failed it"
     worst = _worst(metric, summary.categories)
-    return f"{said}; furthest off is the category {worst}." if worst else f"{said}."
+    return f"{said}; the worst category is {worst}." if worst else f"{said}."
 
 
 def _worst(metric: MetricSummary, groups: Sequence[GroupSummary]) -> str:

@@ -80,9 +80,10 @@ def run_verdict(summary: RunSummary) -> RunVerdict:
         if one.outcome == "fail"
     ]
     gaps = list(dict.fromkeys(_gaps(summary)))
-    notes = tuple(dict.fromkeys(_notes(summary, criteria)))
+    gap = agent_error_gap(summary)
+    notes = tuple(note for note in dict.fromkeys(_notes(summary, criteria)) if not (gap and gap.startswith(note)))
     if failed and not summary.partial:
-        failed += [gap] if (gap := agent_error_gap(summary)) else []
+        failed += [gap] if gap else []
         failed += _unmade(summary)
         notes += tuple(_uncomputed(summary, criteria))
         return RunVerdict(VerdictStatus.FAIL, tuple(failed), notes)
@@ -308,8 +309,9 @@ def _notes(summary: RunSummary, criteria: Sequence[GateResult]) -> Iterator[str]
             yield f"{gap} (optional)"
     if summary.judging is not None and summary.judging.canaries is not None and summary.judging.canaries.warning:
         yield summary.judging.canaries.warning
-    for missed in missed_thresholds(summary):
-        yield f"threshold missed, but no gate asks for it: {missed}"
+    if missed := missed_thresholds(summary):
+        words = ("threshold", "it") if len(missed) == 1 else ("thresholds", "them")
+        yield f"{words[0]} missed, but no gate asks for {words[1]}: {', '.join(missed)}"
 
 
 def _is_passed_over(metric: MetricSummary, summary: RunSummary) -> bool:
