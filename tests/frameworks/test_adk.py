@@ -73,7 +73,8 @@ def evaluate(
 
     def run(cases: list[dict[str, Any]], **options: Any) -> dict[str, list[AgentResponse]]:
         agent = {"adapter": "adk", "target": "adk_agents:agent", "retries": 1, **options}
-        spec = {"metrics": ["tool_calls", "tokens"], "repeats": 2, "agent": agent}
+        metrics = ["tokens", *(["tool_calls"] if any("expected_tools" in case for case in cases) else [])]
+        spec = {"metrics": metrics, "repeats": 2, "agent": agent}
         found: dict[str, list[AgentResponse]] = {}
         for row in assay.evaluate(spec, dataset=cases, progress=False).rows:
             assert row.response is not None
