@@ -17,6 +17,11 @@ from assay.datasets.records import find_unusable
 
 _MAX_LITERAL_CHARS = 64 * 1024
 _MAX_BRACKETS = 2000
+_BRACKETS = ("[]", "{}", "()")
+_WRAPPERS = ("array(", "Index(", "set(", "frozenset(")
+_WRAPPED = re.compile(r"\w+\(\s*(\[.*\]|\{.*\})\s*(?:,\s*dtype=[^()]*)?\)", re.DOTALL)
+_NUMPY = re.compile(r"\bnp\.\w+\(([^()]*)\)|(?<=[\[,\s])nan(?=\s*[,\]])")
+"""Scalars in a list as numpy writes them, and a missing value."""
 _SIDE_BY_SIDE = re.compile(r"""['"]\s+['"]""")
 _SPACE_TOKENS = (tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)
 
@@ -29,12 +34,20 @@ def opened(row: Mapping[str, Any]) -> dict[str, Any]:
 def value_in_cell(cell: str) -> Any:
     """Return the list or object that a cell holds, or the cell."""
     text = cell.strip()
-    if not (text.startswith("[") and text.endswith("]")) and not (text.startswith("{") and text.endswith("}")):
+    if not may_list(text):
         return cell
+    if (wrapped := _WRAPPED.fullmatch(text)) is not None:
+        text = wrapped[1]
     value = json_in_cell(text)
     if isinstance(value, str):
         value = _literal(text)
     return value if isinstance(value, list | dict) else cell
+
+
+def may_list(cell: str) -> bool:
+    """Return whether a cell has the brackets of a list or an object, as JSON, Python or numpy write them."""
+    text = cell.strip()
+    return text[:1] + text[-1:] in _BRACKETS or (text.endswith(")") and text.startswith(_WRAPPERS))
 
 
 def texts_in_cell(cell: str) -> list[str] | None:
@@ -73,13 +86,24 @@ def _literal(text: str) -> Any:
     # The parser of literals is no match for texts that are made to exhaust it.
     if len(text) > _MAX_LITERAL_CHARS or sum(map(text.count, "[{(")) > _MAX_BRACKETS or _is_deep(text):
         return text
+    value = _evaluated(text)
+    if value is None:
+        value = _evaluated(_NUMPY.sub(lambda found: found[1] or "None", text))
+    if isinstance(value, set):
+        value = tuple(sorted(value, key=lambda item: text.find(repr(item))))
+    if isinstance(value, tuple) and value and all(isinstance(item, str) for item in value):
+        return list(value)
+    return text if find_unusable(value) or not _is_json(value) else value
+
+
+def _evaluated(text: str) -> Any:
+    """Return the value of a literal of Python; None where it is none."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about escapes in texts that are not ours
-            value = ast.literal_eval(_with_commas(text))
+            return ast.literal_eval(_with_commas(text))
     except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError, tokenize.TokenError):
-        return text
-    return text if find_unusable(value) or not _is_json(value) else value
+        return None
 
 
 def _with_commas(text: str) -> str:

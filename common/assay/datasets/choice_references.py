@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
+from assay.datasets.fields import OPTION_NAMES
 from assay.datasets.records import shown
 
 if TYPE_CHECKING:
@@ -12,6 +14,8 @@ if TYPE_CHECKING:
     from assay.datasets.values import Fields
 
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+_LETTER = re.compile(r"\(?([A-Za-z])[).:]?")
+_WHOLE = re.compile(r"\d+\.0")
 
 
 def with_choice(fields: Fields, references: tuple[str, ...], choices: Sequence[str]) -> tuple[str, ...]:
@@ -22,15 +26,43 @@ def with_choice(fields: Fields, references: tuple[str, ...], choices: Sequence[s
         references: The case's.
         choices: The case's, in order.
     """
-    if len(references) != 1 or not choices:
+    if len(references) != 1:
         return references
-    reference = references[0].strip()
     source, _ = fields.find("references")
+    reference = _bare(references[0], choices)
+    if not choices:
+        _warn_of_options(fields, source, reference)
+        return references
     if reference in _LETTERS[: len(choices)] and len(reference) == 1:
-        return (reference, *_by_letter(fields, source, reference, choices))
+        return tuple(dict.fromkeys((*references, reference))) + tuple(_by_letter(fields, source, reference, choices))
     if reference.isdecimal() and reference.isascii() and reference not in choices:
         return _by_number(fields, source, int(reference), choices) or references
     return references
+
+
+def _bare(reference: str, choices: Sequence[str]) -> str:
+    """Return "B" of "(b)" and "1" of "1.0" where no choice is written so."""
+    text = reference.strip()
+    if text in choices:
+        return text
+    if (letter := _LETTER.fullmatch(text)) is not None:
+        return letter[1].upper()
+    return text.removesuffix(".0") if _WHOLE.fullmatch(text) else text
+
+
+def _warn_of_options(fields: Fields, source: str, reference: str) -> None:
+    """Warn where the reference may name one of the choices in a field that is not read."""
+    if not (len(reference) == 1 and reference in _LETTERS) and not reference.isdecimal():
+        return
+    for name in fields.layout.rest:
+        options = fields.record[name]
+        if name.lower() in OPTION_NAMES and isinstance(options, list | dict) and len(options) > 1:
+            fields.warn(
+                "options",
+                source,
+                f"may name one of the choices in {shown(name)}, which are not read: set `map: {{choices: {name}}}`",
+            )
+            return
 
 
 def _by_letter(fields: Fields, source: str, letter: str, choices: Sequence[str]) -> tuple[str, ...]:

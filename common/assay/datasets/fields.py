@@ -51,9 +51,15 @@ _LOOSE_REFERENCES = frozenset(ALIASES["references"][ALIASES["references"].index(
 _TRUTH = frozenset({"truth", "groundtruth", "gt", "gold", "golden"})
 _RIGHT = frozenset({"true", "correct", "right", "ideal", "best", "expected", "reference", "ref", "target", "official"})
 _ANSWER_NOUNS = frozenset({"answer", "answers", "response", "responses", "reply", "output", "completion"})
+_RIGHT_NAMES = frozenset({"y_true", "ans_true", "oracle", "expectation", "want", "should_be", "chosen", "label_text"})
+_DOUBTFUL_NAMES = frozenset({"label", "y"})
+OPTION_NAMES = frozenset({"options", "endings", "answer_choices", "alternatives", "candidates"})
+"""Fields that are not read and may hold the choices of a question."""
 _UNNAMED = re.compile(r"unnamed:_\d+(\.\d+|_level_\d+)?|__index_level_\d+__|level_\d+")
 _MAX_LAYOUTS = 1000
 _PASSAGE_CHARS = 200
+_SENTENCE = re.compile(r"\S\s+\S+\s+[^\W\d_A-Z]{3,}[.。؟।]\s*\Z")
+"""The end of a sentence: a title ends without a full stop, or with an abbreviation."""
 
 
 @cache
@@ -75,7 +81,7 @@ def is_passage(text: object) -> bool:
     """Return whether a text is a passage rather than the name of a source."""
     if not isinstance(text, str) or not any(map(str.isspace, text.strip())):
         return False
-    return len(text) > _PASSAGE_CHARS or "\n" in text.strip()
+    return len(text) > _PASSAGE_CHARS or "\n" in text.strip() or _SENTENCE.search(text) is not None
 
 
 def is_plural(name: str) -> bool:
@@ -213,9 +219,10 @@ class FieldMap:
         for record in records:
             choices = record.get(names[0])
             answer = next((record[name] for name in (names[1], *self._known["references"]) if name in record), None)
-            if isinstance(choices, list) and str(answer).isdecimal():
-                numbers.add(int(str(answer)))
-                last = last or int(str(answer)) == len(choices)
+            number = str(answer).removesuffix(".0")
+            if isinstance(choices, list) and number.isdecimal():
+                numbers.add(int(number))
+                last = last or int(number) == len(choices)
         if 0 in numbers:
             return None if last else 0
         return 1 if last else None
@@ -272,7 +279,8 @@ class FieldMap:
         hidden = tuple(key for key in rest if gives_away(folded(key)))
         choices = tuple(name for name, found in sources.items() if self._is_choice(name, found, sources))
         doubtful = tuple(key for key in rest if self._is_doubtful(folded(key))) if "recorded" not in sources else ()
-        plain = None if hidden or doubtful else PlainFields.of(sources)
+        has_options = any(key.lower() in OPTION_NAMES for key in rest)
+        plain = None if hidden or doubtful or has_options else PlainFields.of(sources)
         rest = tuple(key for key in rest if key not in hidden)
         return Layout(
             sources,
@@ -287,7 +295,9 @@ class FieldMap:
         )
 
     def _is_doubtful(self, name: str) -> bool:
-        return looks_like_answer(name) or name in foreign_names()["references"] or name in foreign_names()["answer"]
+        if looks_like_answer(name) or name in _DOUBTFUL_NAMES:
+            return True
+        return name in foreign_names()["references"] or name in foreign_names()["answer"]
 
     def _is_choice(self, name: str, found: tuple[str, ...], sources: Mapping[str, tuple[str, ...]]) -> bool:
         if name in ("input", "references"):
@@ -329,9 +339,10 @@ def gives_away(name: str) -> bool:
 def is_reference_name(name: str) -> bool:
     """Return whether a folded name that is not known speaks of a right answer, as `gold_text` does."""
     words = name.split("_")
-    if not _TRUTH.isdisjoint(words):
+    if name in _RIGHT_NAMES or not _TRUTH.isdisjoint(words):
         return True
-    return words[-1] in _ANSWER_NOUNS and not _RIGHT.isdisjoint(words)
+    is_text = words[-1] == "text" or not _ANSWER_NOUNS.isdisjoint(words)
+    return is_text and not _RIGHT.isdisjoint(words)
 
 
 def looks_like_answer(name: str) -> bool:

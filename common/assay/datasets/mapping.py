@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from assay.datasets.case_rules import case_problems, excess
 from assay.datasets.case_turns import read_turns, recorded_answers
-from assay.datasets.cells import value_in_cell
+from assay.datasets.cells import may_list, value_in_cell
 from assay.datasets.choice_references import with_choice
 from assay.datasets.expectations import assertions, labels, thresholds, weight
 from assay.datasets.fields import is_blank, is_plural
@@ -113,7 +113,7 @@ def plain_texts(record: Record, layout: Layout, *, from_cells: bool) -> tuple[st
     reference = "" if names.reference is None else data[names.reference]
     if not (type(text) is type(case_id) is type(category) is type(reference) is str) or text.isspace() or not text:
         return None
-    if from_cells and reference.startswith("["):
+    if from_cells and (reference.startswith("[") or may_list(reference)):
         return None
     if not (case_id.isascii() and case_id.isprintable() and len(case_id) <= MAX_CASE_ID_CHARS):
         return None

@@ -7,7 +7,7 @@ import math
 from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
-from assay.datasets.cells import texts_in_cell, value_in_cell
+from assay.datasets.cells import may_list, texts_in_cell, value_in_cell
 from assay.datasets.fields import is_blank
 from assay.datasets.message_parts import parts_text
 from assay.datasets.records import shown
@@ -84,11 +84,11 @@ class Fields:
         source, value = self.find(name)
         if is_blank(value):
             return ()
-        if isinstance(value, str) and value.lstrip().startswith("["):
+        if isinstance(value, str) and (value.lstrip().startswith("[") or may_list(value)):
             items = texts_in_cell(value)
             if lists_in_cells and items is not None:
                 value = items
-            elif self.from_cells and (items or (lists_in_cells and value.rstrip().endswith("]"))):
+            elif self.from_cells and (items or (lists_in_cells and _is_in_brackets(value))):
                 self._warn_of_list(source)
         if isinstance(value, list) and parts_text(value) is None:
             return tuple(self.as_text(f"{source}[{i}]", item) for i, item in enumerate(value) if item is not None)
@@ -110,7 +110,7 @@ class Fields:
             split: Returns the names in a text, and what is doubtful about them.
         """
         source, value = self.find(name)
-        if not isinstance(value, str) or value.lstrip().startswith("["):
+        if not isinstance(value, str) or value.lstrip().startswith("[") or texts_in_cell(value) is not None:
             return self.texts(name)
         names, doubt = split(value)
         if doubt:
@@ -155,3 +155,7 @@ class Fields:
         if isinstance(value, str):
             value = value_in_cell(value)
         return source, value if isinstance(value, list) else [value]
+
+
+def _is_in_brackets(text: str) -> bool:
+    return text.lstrip()[:1] == "[" and text.rstrip()[-1:] == "]"

@@ -32,7 +32,10 @@ def csv_of(**cells: str) -> str:
     return ",".join(["question", *cells]) + "\nQ," + ",".join(quoted) + "\n"
 
 
-@pytest.mark.parametrize("listed", ["['a', 'b']", '["a", "b"]', " ['a',\n 'b'] ", "['a' 'b']"])
+@pytest.mark.parametrize("listed", [
+    "['a', 'b']", '["a", "b"]', " ['a',\n 'b'] ", "['a' 'b']", "('a', 'b')", "{'a', 'b'}",
+    "array(['a', 'b'], dtype=object)", "[np.str_('a'), np.str_('b')]",
+])  # fmt: skip
 @pytest.mark.parametrize("field", ["references", "expected_sources", "expected_tools", "contexts", "choices", "tags"])
 def test_lists_in_cells(write: Write, read: Read, listed: str, field: str) -> None:
     """A cell that lists texts, as JSON, Python or numpy write them, is the list."""
@@ -96,6 +99,12 @@ def test_a_list_in_a_column_of_one_answer_is_warned_of(write: Write, read: Read)
         ("https://x/a, https://x/b https://x/c", ["https://x/a", "https://x/b", "https://x/c"], False),
         ("https://x/a;faq.pdf", ["https://x/a;faq.pdf"], True),
         ("hall.pdf", ["hall.pdf"], False),
+        ("a.pdf；b.pdf", ["a.pdf", "b.pdf"], False),
+        ("a.pdf، b.pdf", ["a.pdf", "b.pdf"], False),
+        ("- a.pdf\n- b.pdf", ["a.pdf", "b.pdf"], False),
+        ("a.pdf<br>b.pdf", ["a.pdf", "b.pdf"], False),
+        ('"a.pdf";"b.pdf"', ["a.pdf", "b.pdf"], False),
+        ("a.pdf and b.pdf", ["a.pdf and b.pdf"], True),
     ],
 )
 def test_sources_in_one_text(text: str, names: list[str], is_doubtful: bool) -> None:
@@ -111,6 +120,8 @@ def test_sources_in_one_text(text: str, names: list[str], is_doubtful: bool) -> 
         ("find, book", ["find", "book"], False),
         ("find|book\npay", ["find", "book", "pay"], False),
         ("find", ["find"], False),
+        ("find、book", ["find", "book"], False),
+        ("1. find\n2. book", ["find", "book"], False),
         ("find book", ["find book"], True),
         ("find(q='a, b')", ["find(q='a, b')"], True),
     ],
@@ -226,6 +237,10 @@ def test_a_right_answer_beside_answer(write: Write, read: Read, other: str) -> N
         ({"answer": "A", "answer_2": "B"}, "answer_2: is not read, and may be an answer that an agent gave"),
         ({"ground_truth": "A", "modelAnswer": "B"}, 'set `map: {recorded: "modelAnswer"}`'),
         ({"Modellantwort": "B"}, 'no field is read as it: set `map: {reference: "Modellantwort"}`'),
+        ({"answer": "A", "y_true": "B"}, 'y_true: is not read, and may be the right answer, which is read from "a'),
+        ({"answer": "A", "output_expected": "B"}, "output_expected: is not read, and may be the right answer"),
+        ({"answer": "A", "label": "B"}, "label: is not read"),
+        ({"answer": "B", "options": ["a", "b"]}, "answer: may name one of the choices in"),
         ({"answer": "A", "answer_2": 2}, ""),
         ({"answer": "A", "answer_type": "short", "correct": "yes"}, ""),
     ],
@@ -316,6 +331,8 @@ def test_passages_are_no_names_of_sources(write: Write, read: Read) -> None:
     passage = "The kiosk opens at seven every day but Friday. " * 6
     (case,) = read(write("x.jsonl", [{"question": "Q", "reference_contexts": [passage]}]))
     assert (case.turns[0].expected_sources, case.expected) == ((), {"reference_contexts": [passage]})
+    (case,) = read(write("x.jsonl", [{"question": "Q", "reference_contexts": ["Short passage here."]}]))
+    assert case.turns[0].expected_sources == ()
     (case,) = read(write("y.jsonl", [{"question": "Q", "reference_contexts": ["faq.pdf"]}]))
     assert case.turns[0].expected_sources == ("faq.pdf",)
     (warning,) = warnings_of(write("z.jsonl", [{"question": q, "expected_sources": [passage]} for q in "QR"]))
@@ -356,6 +373,11 @@ def test_messages_in_parts(write: Write, read: Read) -> None:
     assert [message.content for message in case.turns[0].history] == ["Hello", "", "Hel"]
     (warning,) = warnings_of(name)
     assert "messages: holds messages with tool calls: the agent is given their texts, not the calls" in warning
+    history = [{"role": "user", "parts": [{"text": "Hello"}]}, {"role": "model", "content": ["Hel", "lo"]}]
+    (case,) = read(write("z.jsonl", [{"question": "Q", "history": history}]))
+    assert [message.content for message in case.turns[0].history] == ["Hello", "Hello"]
+    with pytest.raises(DatasetError, match="must be a message with role and content"):
+        read(write("z.jsonl", [{"question": "Q", "history": [{"role": "user", "utterance": "Hello"}]}]))
     (warning,) = warnings_of(write("y.jsonl", [{"input": [*talk, {"role": "user", "content": "Q"}], "ideal": "A"}]))
     assert "holds messages with tool calls" in warning
 
@@ -367,6 +389,8 @@ def test_messages_in_parts(write: Write, read: Read) -> None:
         ([1, 3], [("two", "A"), ("nine", "C")], "1 is read as the number of a choice, counted from 1"),
         ([1, 2], [("1",), ("2",)], "1 is compared as text, though it may be the number of a choice"),
         (["B", "A"], [("B", "three"), ("A", "two")], ""),
+        (["(B)", "a."], [("(B)", "B", "three"), ("a.", "A", "two")], ""),
+        ([0.0, 2.0], [("two", "A"), ("nine", "C")], "0 is read as the number of a choice, counted from 0"),
         (["two", "nine"], [("two",), ("nine",)], ""),
     ],
 )

@@ -14,6 +14,8 @@ _ROLES = {
     "system": "system", "developer": "system", "user": "user", "human": "user", "assistant": "assistant",
     "ai": "assistant", "model": "assistant", "agent": "assistant", "tool": "tool", "function": "tool",
 }  # fmt: skip
+_FIELDS = frozenset({"role", "type", "from", "name", "id", "tool_call_id", "content", "value", "data", "parts"})
+"""What a message without a text may have; under another name its text would be lost."""
 _CALL_PARTS = ("tool_use", "tool_call", "function_call")
 
 
@@ -45,6 +47,8 @@ def _message(item: object, field: str) -> dict[str, Any]:
     calls += [call for key in ("tool_calls", "function_call") for call in listed(item.get(key))]
     if calls:
         message["tool_calls"] = calls
+    elif content is None and any(value and name not in _FIELDS for name, value in item.items()):
+        raise BadRecordError(f"must be a message with role and content, not {shown(item)}", field)
     return message
 
 
@@ -61,7 +65,14 @@ def _content(message: Mapping[str, Any]) -> Any:
     inner = message.get("data")
     if isinstance(inner, Mapping) and "content" not in message:
         return inner.get("content")
-    return message.get("content", message.get("value"))
+    content = message.get("content", message.get("value", message.get("parts")))
+    if isinstance(content, Mapping):
+        content = [content]
+    return [{"text": part} if isinstance(part, str) else part for part in content] if _is_parts(content) else content
+
+
+def _is_parts(content: object) -> bool:
+    return isinstance(content, list) and any(isinstance(part, str) for part in content)
 
 
 def conversation(value: object, field: str) -> dict[str, Any]:
