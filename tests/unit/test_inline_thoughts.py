@@ -39,7 +39,6 @@ GPT_OSS = "<|channel|>analysis<|message|>Lima?<|end|><|start|>assistant<|channel
         ("<think >Lima?</think>Quito", "Lima?", "Quito"),
         ('<think type="deep">Lima?</think>Quito', "Lima?", "Quito"),
         ("<think>Lima? <think>No.</think> Well.</think>Quito", "Lima? <think>No.\nWell.", "Quito"),
-        ("<think>Lima?</thinking>Quito", "Lima?", "Quito"),
         ("\u200b\u00a0<antThinking>Lima?</antThinking>Quito", "Lima?", "Quito"),
         ("<scratchpad>Lima?</scratchpad>Quito", "Lima?", "Quito"),
         ("<|im_start|>assistant\n<think>Lima?</think>Quito", "Lima?", "Quito"),

@@ -85,7 +85,7 @@ def _block(text: str) -> tuple[str, str] | None:
     if begins is None:
         return None
     mark = _TAG_REST.sub(">", begins[0]).lower()
-    ends = _CLOSING_OF[mark].search(text, begins.end()) or _CLOSING.search(text, begins.end())
+    ends = _CLOSING_OF[mark].search(text, begins.end())
     if ends is None:
         return text[begins.end() :], ""
     return text[begins.end() : ends.start()], text[ends.end() :]
