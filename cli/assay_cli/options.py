@@ -33,9 +33,6 @@ _FIELD = re.compile(r"\w[\w -]*")
 T = TypeVar("T")
 F = TypeVar("F", bound="Callable[..., Any]")
 
-_HOST_AND_PORT = re.compile(r"(\[[0-9A-Fa-f:.%\w]+\]|[^\s:/\[\]@]+):(\d{1,5})")
-_OTHER_ADDRESSES = ("unix:", "dns:///", "ipv4:", "ipv6:")
-
 
 def _origin(ctx: click.Context, param: click.Parameter) -> str:
     """Return what gave a parameter its value, as users name it: the variable, or the option."""
@@ -48,21 +45,14 @@ def check_address(ctx: click.Context, param: click.Parameter, value: str | None)
     """Return an address of a service that can be dialled; the callback of an option.
 
     Raises:
-        InvalidInputError: It is a URL, or has no port; names the variable or the option.
+        InvalidInputError: It is a URL, has no port, or no host that can be dialled; names the variable or the option.
     """
-    if not value or value.startswith(_OTHER_ADDRESSES):
+    if not value:
         return value
-    origin = _origin(ctx, param)
-    if "://" in value:
-        from urllib.parse import urlsplit
+    from assay.http.addresses import service_address_problem  # imported here: few commands are given an address
 
-        place = urlsplit(value).netloc.rpartition("@")[2]  # without a password
-        example = place if _HOST_AND_PORT.fullmatch(place) else f"{place or '127.0.0.1'}:7070"
-        raise InvalidInputError([Problem(f"is a URL: write host:port, such as {example}", origin)])
-    found = _HOST_AND_PORT.fullmatch(value)
-    if found is None or not 0 < int(found[2]) < 65536:
-        shown = f", not {value!r:.80}" if "@" not in value else ""
-        raise InvalidInputError([Problem(f"must be host:port, such as 127.0.0.1:7070{shown}", origin)])
+    if problem := service_address_problem(value):
+        raise InvalidInputError([Problem(problem, _origin(ctx, param))])
     return value
 
 

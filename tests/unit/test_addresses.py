@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import click
 import httpx2
 import pytest
 
+from assay.errors import InvalidInputError
 from assay.http.addresses import dial_problem, host_problem
 from assay.model.run import AgentSettings, JudgeSettings
 from assay.spec.agents import check_agent
 from assay.spec.judging import check_judge
+from assay_cli.options import check_address
 from assay_judge.judges import JudgeChoice
+from assay_orchestrator.settings import Settings as OrchestratorSettings
 
 UNUSABLE = [
     "http://256.1.1.1:9/v1", "http://0177.0.0.1/v1", "http://1.2.3.4.5/v1", "http://256.1.1/", "http://h.0x/",
@@ -35,6 +39,40 @@ def test_an_address_that_no_client_can_dial_is_refused(url: str) -> None:
         assert {problem.field for problem in check_agent(AgentSettings(adapter, url))} >= {"agent.target"}
     options = {"base_url": url}
     assert [each.field for each in check_agent(AgentSettings("openai", "m", options=options))] == ["agent.base_url"]
+
+
+@pytest.mark.parametrize(
+    ("address", "said"),
+    [
+        ("256.1.1.1:7070", "no IPv4 address"),
+        ("a..b:7070", "which is no name"),
+        ("[::g]:7070", "no IPv6 address"),
+        ("dns:///256.1.1.1:7070", "no IPv4 address"),
+        ("ipv4:10.0.0.1:7070,256.1.1.1:7070", "no IPv4 address"),
+        ("ipv6:[::g]", "no IPv6 address"),
+        ("h:0", "must be host:port"),
+        ("h", "must be host:port"),
+        ("h:99999", "must be host:port"),
+        ("http://h:1", "is a URL: write host:port, such as h:1"),
+        *((usable, "") for usable in (
+            "h:1", "10.0.0.1:7070", "[::1]:7070", "[fe80::1%eth0]:7070", "my_judge:7071", "unix:/run/j.sock",
+            "dns:///judge.svc:7071", "dns:///judge.svc", "ipv4:10.0.0.1,10.0.0.2:7070", "ipv6:[::1]:7070", "",
+        )),
+    ],
+)  # fmt: skip
+def test_an_address_of_a_service_that_cannot_be_dialled_is_refused(address: str, said: str) -> None:
+    """By each option with a service's address, and in the settings of the orchestrator."""
+    context, option = click.Context(click.Command("c")), click.Option(["--server"])
+    for read in (
+        lambda: check_address(context, option, address),
+        lambda: OrchestratorSettings.read(["--judge", address], {}).judge,
+        lambda: OrchestratorSettings.read(["--embedder", address], {}).embedder,
+    ):
+        if not said:
+            assert read() == address
+            continue
+        with pytest.raises(InvalidInputError, match=said):
+            read()
 
 
 @pytest.mark.parametrize("url", USABLE)

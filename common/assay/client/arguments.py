@@ -10,6 +10,7 @@ from assay.agent_host.entry import callable_problem
 from assay.agent_host.metric_arguments import bind
 from assay.datasets.python_values import is_table
 from assay.errors import InvalidInputError, Problem
+from assay.http.addresses import service_address_problem
 from assay.model.run import CaseSelection
 from assay.parsing.names import metric_name_problem
 
@@ -41,7 +42,7 @@ def check_arguments(
         *_of_metrics(metrics),
         *_of_dataset(dataset),
         *_of_selection(select),
-        *_unless(server is None or isinstance(server, str), "server", "an orchestrator's address, a text", server),
+        *_of_server(server),
         *_unless(on_event is None or callable(on_event), "on_event", "a function of one event", on_event),
         *_unless(progress is None or isinstance(progress, bool), "progress", "True or False", progress),
         *_unless(output_dir is None or _is_path(output_dir), "output_dir", "a folder's name", output_dir),
@@ -49,6 +50,12 @@ def check_arguments(
     ]
     if problems:
         raise InvalidInputError(problems, reason="INVALID_ARGUMENT")
+
+
+def _of_server(server: object) -> Iterator[Problem]:
+    yield from _unless(server is None or isinstance(server, str), "server", "an orchestrator's address, a text", server)
+    if isinstance(server, str) and server and (problem := service_address_problem(server)):
+        yield Problem(problem, "server")
 
 
 def _of_spec(spec: object) -> Iterator[Problem]:

@@ -17,6 +17,8 @@ _PATTERN = re.compile(
 )
 _DOTTED = re.compile(r"[0-9]+(?:\.[0-9]+){3}", re.ASCII)
 _ENDS_IN_NUMBER = re.compile(r"(?:.*\.)?(?:[0-9]+|0x[0-9a-f]*)\.?", re.ASCII | re.IGNORECASE)
+_SERVICE_FORMS = ("dns:///", "ipv4:", "ipv6:")
+_SERVICE_PLACE = re.compile(r"(\[[0-9A-Fa-f:.%\w]+\]|[^\s:/\[\]@]+):(\d{1,5})")
 _MAX_LABEL_CHARS = 63
 _MAX_NAME_CHARS = 253
 
@@ -75,6 +77,41 @@ def dial_problem(url: str) -> str:
     if parts.netloc.rpartition("@")[2].startswith("["):
         return _ipv6_problem(host)
     return host_problem(host)
+
+
+def service_address_problem(address: str) -> str:
+    """Return why no client can dial the address of a gRPC service; empty where one may.
+
+    Args:
+        address: host:port, unix:PATH, or another of gRPC's forms (dns:///, ipv4:, ipv6:), whose port may be left out.
+    """
+    if address.startswith("unix:"):
+        return ""
+    form = next((form for form in _SERVICE_FORMS if address.startswith(form)), "")
+    if not form and "://" in address:
+        place = urlsplit(address).netloc.rpartition("@")[2]  # without a password
+        example = place if _SERVICE_PLACE.fullmatch(place) else f"{place or '127.0.0.1'}:7070"
+        return f"is a URL: write host:port, such as {example}"
+    place = address.removeprefix(form)
+    for each in place.split(",") if form else [place]:
+        found = _SERVICE_PLACE.fullmatch(each if ":" in each.rpartition("]")[2] or not form else f"{each}:443")
+        if found is None or not 0 < int(found[2]) < 65536:
+            shown = f", not {address!r:.80}" if "@" not in address else ""
+            return f"must be host:port, such as 127.0.0.1:7070{shown}"
+        if problem := host_problem(found[1].strip("[]")):
+            return problem
+    return ""
+
+
+def read_service_address(text: str) -> str:
+    """Return the address of a gRPC service, as a setting has it; empty for none.
+
+    Raises:
+        ValueError: No client can dial it.
+    """
+    if text and (problem := service_address_problem(text)):
+        raise ValueError(problem)
+    return text
 
 
 def host_problem(host: str) -> str:

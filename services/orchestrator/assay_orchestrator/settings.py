@@ -7,6 +7,7 @@ from dataclasses import MISSING
 from typing import TYPE_CHECKING
 
 from assay.errors import Problem
+from assay.http.addresses import read_service_address
 from assay.http.egress import Egress, IPNetwork, own_networks, read_networks, read_proxy
 from assay.model.run_limits import MAX_RUN_WEIGHT, MIN_RUN_WEIGHT
 from assay.records import dataclass
@@ -96,9 +97,9 @@ class Settings(ServiceSettings):
         "for as long as for an unreachable one",
         choices=("apply", "wait"),
     )
-    embedder: str = setting("", "address of the embedder; empty for none")
+    embedder: str = setting("", "address of the embedder; empty for none", read=read_service_address)
     embedder_patience_s: float = setting(60.0, "seconds to retry an unreachable embedder", least=0)
-    judge: str = setting("", "address of the judge; empty for none")
+    judge: str = setting("", "address of the judge; empty for none", read=read_service_address)
     judge_patience_s: float = setting(60.0, "seconds to retry an unreachable judge before judging stops", least=0)
     recover: str = setting(
         "auto",
