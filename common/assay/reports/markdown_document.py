@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from assay.comparison.decision import NO_REGRESSION
 from assay.metrics.core.embedding import vectors_text
 from assay.reports.case_outcomes import CaseOutcome, Outcome, case_outcomes, worst_first
-from assay.reports.metric_text import count_text, partial_text, value_text
+from assay.reports.metric_text import count_text, partial_text, threshold_text, value_text
 from assay.reports.run_times import run_time_s
 from assay.reports.selected_cases import selection_sentence
 from assay.text.markdown_text import markdown_code, markdown_prose
@@ -36,7 +36,6 @@ _MOST_ERROR_KINDS = 1_000  # that are counted
 _SENTENCE_CHARS = 400
 _TEXT_CHARS = 160
 _NAME_CHARS = 80
-_SIGNS = {"at_least": "≥", "more_than": ">", "at_most": "≤"}
 _URGENCY = ("fail", "incomplete", "pass")
 
 
@@ -163,7 +162,7 @@ def _metrics(head: Head) -> list[str]:
             markdown_code(name, _NAME_CHARS),
             value_text(unit, metric["value"]),
             known,
-            _threshold(metric),
+            threshold_text(metric).replace("missed", "**missed**") or "–",
             f"{metric['n_scored']:,}",
             f"{metric['n_skipped']:,}",
             f"{metric['n_error']:,}",
@@ -173,13 +172,6 @@ def _metrics(head: Head) -> list[str]:
         lines.append(f"| {' | '.join(cells)} |")
     heading = "| metric | value | 95 % interval | threshold | scored | skipped | errors | passed | failed |"
     return _table(heading, "|---|---:|---|---|---:|---:|---:|---:|---:|", lines, len(head["results"]), "metrics")
-
-
-def _threshold(metric: Mapping[str, Any]) -> str:
-    if metric["threshold"] is None:
-        return "–"
-    mark = {True: "reached", False: "**missed**", None: "no verdict"}[metric["meets_threshold"]]
-    return f"{_SIGNS[metric['rule']]} {metric['threshold']:g} {mark}"
 
 
 def _table(heading: str, line: str, rows: Sequence[str], total: int, things: str) -> list[str]:

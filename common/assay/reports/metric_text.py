@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from assay.metrics import METRICS
 from assay.metrics.core.explanations import message_of
@@ -12,11 +12,12 @@ from assay.statistics.thresholds import TOLERANCE
 from assay.text.unsafe_text import clean, shorten
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from assay.model.run import CaseResult, MetricSummary, RunSettings, Score
 
 _SMALL, _LARGE = 0.00005, 1e9  # values between have four decimals
+_RULES = {"at_least": "≥", "more_than": ">", "at_most": "≤"}
 _MOST_REASONS = 3  # of a metric that was not computed; the rows hold all
 _MOST_KEPT = 100
 _MOST_REASON_CHARS = 300
@@ -55,6 +56,15 @@ def bound_text(unit: str, bound: float) -> str:
     """Return a threshold or a target in its metric's unit, with every digit that it has."""
     share = unit == "%"
     return f"{bound * 100 if share else bound:.10g}{'%' if share else ' s' if unit == 's' else ''}"
+
+
+def threshold_text(result: Mapping[str, Any]) -> str:
+    """Return the threshold of a metric in a report's head, and whether it is met; empty where it has none."""
+    if result["threshold"] is None:
+        return ""
+    without = "not computed" if result["value"] is None else "no verdict"
+    met = {True: "reached", False: "missed", None: without}[result["meets_threshold"]]
+    return f"{_RULES[result['rule']]} {bound_text(result.get('unit', ''), result['threshold'])} {met}"
 
 
 def seconds_text(value: float | None) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from assay.reports.metric_text import count_text, partial_text, seconds_text, value_text
+from assay.reports.metric_text import count_text, partial_text, seconds_text, threshold_text, value_text
 from assay.reports.selected_cases import selection_sentence
 from assay.text.unsafe_text import clean, shorten
 from assay.verdict.gates import actual_text
@@ -19,7 +19,6 @@ _TEXT_CHARS = 200
 _TRACEBACK_CHARS = 4_000
 _COLOURS = {"PASS": "#1a7f37", "FAIL": "#b42318", "INCOMPLETE": "#9a6700"}
 _CELL = "padding:2px 10px 2px 0;text-align:left;vertical-align:top"
-_SIGNS = {"at_least": "≥", "more_than": ">", "at_most": "≤"}
 
 
 def run_html(head: Mapping[str, Any], errors: Sequence[FirstError] = ()) -> str:
@@ -35,7 +34,7 @@ def run_html(head: Mapping[str, Any], errors: Sequence[FirstError] = ()) -> str:
     passed = "no row has a verdict" if rate is None else f"pass rate {rate:.1%}"
     partial = partial_text(summary["finished"], summary["total"]) + ". " if summary.get("partial") else ""
     rows = [
-        (name, _value(metric), _interval(metric), str(metric["n_scored"]), _threshold(metric))
+        (name, _value(metric), _interval(metric), str(metric["n_scored"]), threshold_text(metric) or "-")
         for name, metric in head["results"].items()
     ]
     gates = [
@@ -115,10 +114,3 @@ def _value(metric: Mapping[str, Any]) -> str:
 def _interval(metric: Mapping[str, Any]) -> str:
     found, unit = metric.get("interval"), metric.get("unit", "")
     return f"{value_text(unit, found[0])} to {value_text(unit, found[1])}" if found else "-"
-
-
-def _threshold(metric: Mapping[str, Any]) -> str:
-    if metric["threshold"] is None:
-        return "-"
-    met = {True: "reached", False: "missed", None: "not computed"}[metric["meets_threshold"]]
-    return f"{_SIGNS[metric['rule']]} {metric['threshold']:g} {met}"

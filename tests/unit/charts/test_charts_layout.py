@@ -123,6 +123,13 @@ def test_an_unfinished_run_says_so_in_the_first_line(tmp_path: Path) -> None:
         assert "PARTIAL: 12 of 40 rows" in texts(sheet)[:4]
 
 
+def test_a_selection_stands_beside_the_verdict(tmp_path: Path) -> None:
+    """A chart is shown without its report: each says over which part of the dataset the run is."""
+    selection = {"selected": 10, "total": 40, "sentence": "10 of 40 cases: only the first 10"}
+    for sheet in drawn_document(tmp_path, summed(rows_of(10), selection=selection)).values():
+        assert selection["sentence"] in texts(sheet)[:4]
+
+
 def test_a_thousand_categories_become_the_worst_twenty(tmp_path: Path) -> None:
     """The chart says how many there are beside them, and how they did."""
     rows = [(failed if index < 5 else row)(f"c{index}", category=f"k{index:04}") for index in range(1000)]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from assay.reports.charts.palette import BLUE, GRID, INK, MUTED, VERMILION, Fill
 from assay.reports.charts.sheet import LARGE, NORMAL, SMALL, TITLE, WIDTH, Area
 from assay.reports.metric_text import count_text, partial_text
+from assay.reports.selected_cases import selection_sentence
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -33,9 +34,9 @@ def draw_frame(sheet: Sheet, head: Mapping[str, Any], title: str, subtitle: str,
     summary = head["summary"]
     right = _verdict(sheet, summary)
     width = sheet.text((LEFT, 34), title, size=TITLE, bold=True)
-    if summary.get("partial"):
-        said = partial_text(summary.get("finished", 0), summary["total"])
-        sheet.text((LEFT + width + 16, 34), said, size=TITLE, bold=True, colour=VERMILION, width=right - width - 72)
+    partial = partial_text(summary.get("finished", 0), summary["total"]) if summary.get("partial") else ""
+    if said := ", ".join(filter(None, (partial, selection_sentence(head)))):
+        sheet.text((LEFT + width + 16, 34), said, size=LARGE, bold=True, colour=VERMILION, width=right - width - 72)
     sheet.text((LEFT, 66), subtitle, size=NORMAL, colour=MUTED, width=RIGHT - LEFT)
     if note:
         sheet.text((LEFT, 664), note, size=SMALL, colour=MUTED, width=RIGHT - LEFT)

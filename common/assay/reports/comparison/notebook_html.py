@@ -13,6 +13,7 @@ from assay.reports.comparison.tables import (
     metrics_of_pair,
     metrics_of_runs,
 )
+from assay.reports.metric_text import count_text
 from assay.reports.notebook import html_table, html_text
 
 if TYPE_CHECKING:
@@ -61,6 +62,7 @@ def _cases(report: ComparisonReport, pair: PairComparison) -> Iterator[str]:
     for case in flipped_cases(report, pair)[:_MOST_CASES]:
         case_id, category, metric, *values = flipped_row(report, pair, case)
         rows.append((case_id, case.question or category, metric, *values))
-    said = f"{b} lost {pair.n_lost:,} and won {pair.n_won:,} cases; the first of {count:,}, the worst first:"
+    first = f"; {len(rows)} of {count:,}" if count > len(rows) else ""
+    said = f"{b} lost {count_text(pair.n_lost, 'case')} and won {pair.n_won:,}{first}, the worst first:"
     yield f'<p style="margin:0 0 4px">{html_text(said)}</p>'
     yield html_table(("case", "question", "differs in", a, b), rows)

@@ -265,7 +265,7 @@ class SummaryView:
             ("dataset", f"{self.head['test_cases_path']} ({dataset['format']}, {size}{skipped})"),
             ("dataset id", dataset["dataset_id"]),
             ("dataset SHA-256", dataset["sha256"]),
-            ("selection", _json(self.run.get("selection"))),
+            ("selection", self.selection()),
             ("warnings of the dataset", "\n".join(dataset.get("warnings") or ())),
             ("agent", f"{agent['adapter']} {agent['target']}".strip()),
             ("model", model),
