@@ -16,6 +16,7 @@ from assay.metrics import build_metric
 from assay.model.run import CaseResult, Run, RunState, StateChange
 from assay_orchestrator.store import results, runs, schema
 from assay_orchestrator.store.settings_json import settings_from_json, summary_to_json
+from assay_orchestrator.summary.rules import SummaryRules
 from assay_orchestrator.summary.run_summary import summarise
 
 if TYPE_CHECKING:
@@ -163,7 +164,9 @@ def _check_sequence(
 def _check_summary(verdict: Verdict, connection: sa.Connection, run: runs.RunRecord) -> None:
     settings = settings_from_json(run.spec)
     metrics = [build_metric(metric) for metric in settings.metrics]
-    folded = summary_to_json(summarise(results.read_all(connection, run.run_id), metrics, settings.gates))
+    rules = SummaryRules.of(settings)
+    rows = results.read_all(connection, run.run_id)
+    folded = summary_to_json(summarise(rows, metrics, settings.gates, rules=rules))
     stored = dict(run.summary or {})
     if json.dumps(stored, sort_keys=True) != json.dumps(folded, sort_keys=True):
         verdict.problems.append("the stored summary is not that of the stored rows")
