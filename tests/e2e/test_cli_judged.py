@@ -124,6 +124,8 @@ def test_a_judge_that_is_down_and_comes_back(judged: tuple[Cli, ScriptedProvider
         spec(cli, broken)
         paused = cli.run("run", "assay.yaml", status=3)
     assert "every answer is stored, 20 rows await a verdict" in paused.stderr
+    last = paused.stderr.splitlines()[-1]
+    assert last == "verdict  INCOMPLETE  rows are missing: the run is paused, and no row has a result  exit status 3"
     assert "The service says: no such key" in paused.stderr
     assert calls(cli) == 20
     (run,) = json.loads(cli.run("runs", "list", "--json").stdout)

@@ -218,7 +218,8 @@ async def conclude(
             click.echo(f"run {run.run_id} {run.state.value}{why}", err=True)
         if not run.finished:
             click.echo(options.how_to_continue(run), err=True)
-        click.echo(with_status("verdict  NO_DATA  no row has a result", EXIT_INFRASTRUCTURE), err=True)
+        said = f"verdict  INCOMPLETE  rows are missing: the run is {run.state.value}, and no row has a result"
+        click.echo(with_status(said, EXIT_INFRASTRUCTURE), err=True)
         return EXIT_INFRASTRUCTURE
     console = ConsoleSummary(run, out, spec=options.spec_file)
     if options.output_dir is None:
