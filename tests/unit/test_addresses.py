@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 import httpx2
 import pytest
@@ -14,6 +16,9 @@ from assay.spec.judging import check_judge
 from assay_cli.options import check_address
 from assay_judge.judges import JudgeChoice
 from assay_orchestrator.settings import Settings as OrchestratorSettings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 UNUSABLE = [
     "http://256.1.1.1:9/v1", "http://0177.0.0.1/v1", "http://1.2.3.4.5/v1", "http://256.1.1/", "http://h.0x/",
@@ -63,11 +68,12 @@ def test_an_address_that_no_client_can_dial_is_refused(url: str) -> None:
 def test_an_address_of_a_service_that_cannot_be_dialled_is_refused(address: str, said: str) -> None:
     """By each option with a service's address, and in the settings of the orchestrator."""
     context, option = click.Context(click.Command("c")), click.Option(["--server"])
-    for read in (
+    reads: tuple[Callable[[], object], ...] = (
         lambda: check_address(context, option, address),
         lambda: OrchestratorSettings.read(["--judge", address], {}).judge,
         lambda: OrchestratorSettings.read(["--embedder", address], {}).embedder,
-    ):
+    )
+    for read in reads:
         if not said:
             assert read() == address
             continue

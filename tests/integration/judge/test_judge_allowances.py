@@ -12,6 +12,7 @@ from tests.waiting import until
 from assay.testing.judges import says
 from assay.testing.providers import Reply, Tokens
 from assay.v1 import judge_pb2 as pb
+from assay.v1.agent_pb2 import ModelPrice
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -60,7 +61,7 @@ async def test_prices_of_a_request_weaken_no_limit_and_change_no_verdict(start: 
     def asked(judge: Any, price: float) -> pb.JudgeModel:
         return pb.JudgeModel(
             provider="openai", model="judge-1", base_url=judge.provider.openai_url, key_variable="JUDGE_KEY",
-            prices={"input": price, "output": price},
+            prices=ModelPrice(input=price, output=price),
         )  # fmt: skip
 
     listed = await start()
