@@ -54,6 +54,7 @@ class SharedInstallation:
         clock: By which it remembers tokens, and counts for the audit.
         audit: Stores the audit's entries.
         manager: Its runs.
+        patience_s: Of clients that are made from now on.
     """
 
     address: str
@@ -63,6 +64,7 @@ class SharedInstallation:
     stack: AsyncExitStack
     manager: RunManager
     teams: set[str] = field(default_factory=set)
+    patience_s: float = 60.0
 
     async def token(self, team: str, role: Role = Role.RUNNER, *, expires_at: str | None = None) -> str:
         """Return a new token of a team, which is made where it is missing."""
@@ -80,7 +82,9 @@ class SharedInstallation:
 
     async def client(self, token: str, **options: Any) -> Client:
         """Return a client with a token, closed with the installation."""
-        return await self.stack.enter_async_context(Client(self.address, token=token, patience_s=60.0, **options))
+        return await self.stack.enter_async_context(
+            Client(self.address, token=token, patience_s=self.patience_s, **options)
+        )
 
     async def member(self, team: str, role: Role = Role.RUNNER) -> Client:
         """Return a client with a new token of a team."""

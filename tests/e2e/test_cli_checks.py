@@ -219,7 +219,9 @@ def test_a_spend_cap_pauses_checks_as_it_pauses_metrics(cli: Cli) -> None:
         assert (cli.home / "logs" / "embedder.log").exists()
         (run,) = json.loads(cli.run("runs", "list", "--json").stdout)
         assert (run["state"], run["finished"]) == ("paused", 0)
-        done = cli.run("runs", "resume", run["run_id"], "--spend-cap", "1").stdout
+        resume = ("runs", "resume", run["run_id"], "--spend-cap", "1")
+        assert "name the spec that started the run" in cli.run(*resume, status=2).stderr  # no case was asked
+        done = cli.run(*resume, "--spec", "assay.yaml").stdout
         assert "verdict  PASS" in done
 
 

@@ -196,9 +196,10 @@ def run(
             recorded=_recording(checked, cases, info, record_verdicts, record),
             ci=ci,
         )
+        baseline = _Baseline.of(against, options)  # before the agent is imported, which may change the folder
         with agent_stdout():  # what the agent prints: stdout is for results
             code = _load_code(checked, info)
-            work = _Work(checked, cases, info, resumption, _Baseline.of(against, options), code, start.stack)
+            work = _Work(checked, cases, info, resumption, baseline, code, start.stack)
             with traced_command("assay run"):
                 return run_async(_run(work, output))
     finally:

@@ -549,6 +549,15 @@ class Run:
         return self.state in FINISHED_STATES
 
     @property
+    def awaits_verdicts_alone(self) -> bool:
+        """Whether it is paused with answers that only a judge has to see: no agent and no metric of a client is needed.
+
+        A run that its judge's preflight check paused has no answer yet.
+        """
+        is_judged_next = self.pause_cause is PauseCause.JUDGE and not self.settings.functions
+        return is_judged_next and self.counts.finished + self.counts.answered > 0
+
+    @property
     def waits_for_storage(self) -> bool:
         """Whether it is shown as paused while its rows cannot be stored: it resumes by itself."""
         return self.state is RunState.PAUSED and self.pause_cause is PauseCause.STORAGE

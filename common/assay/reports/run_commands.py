@@ -5,7 +5,6 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING
 
-from assay.model.run import PauseCause
 from assay.text.unsafe_text import shorten
 
 if TYPE_CHECKING:
@@ -26,7 +25,7 @@ def resume_command(run: Run, *, retry_errors: bool = False, spec: Path | None = 
         spec: The spec that started it; None where only the run is known.
         server: The server, where the user named one.
     """
-    awaits_verdicts = run.pause_cause is PauseCause.JUDGE and not run.settings.functions and not retry_errors
+    awaits_verdicts = run.awaits_verdicts_alone and not retry_errors
     words = ["assay", "runs", "resume", run.run_id]
     words += ["--retry-errors"] if retry_errors else []
     words += ["--spec", str(spec or SPEC)] if run.settings.needs_host and not awaits_verdicts else []

@@ -335,8 +335,10 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
             # A client that does not read takes no status either; gRPC keeps it for later.
             async with asyncio.timeout(self._options.status_stall_s):
                 await context.abort(sent.code, sent.message, trailing_metadata=sent.trailers)
-        except (TimeoutError, grpc.aio.InternalError):
-            pass  # it reads later, or its connection is gone: gRPC itself would log a traceback for each such call
+        except (TimeoutError, grpc.aio.InternalError, grpc.aio.UsageError):
+            # It reads later, its connection is gone, or it was ended in vain before: gRPC itself would log a traceback
+            # for each such call.
+            pass
         except grpc.aio.AbortError as ended:
             # gRPC keeps it with the call, which its traceback would keep in turn: until they are collected as garbage,
             # the call would count among those that its connection may have open.

@@ -31,10 +31,12 @@ async def test_a_run_is_counted_in_every_service(installed: Callable[..., Any]) 
     assert found["assay_agent_tokens_total"] == {("http", "input", "local"): 70, ("http", "output", "local"): 20}
     assert found["assay_agent_duration_seconds_count"] == {("http", "local"): 10}
     assert found["assay_judge_cache_requests_total"] == {("hit",): 5, ("miss",): 5}
-    assert found["assay_judge_calls_total"] == {("judge-1", "replied", "direct"): 5}
-    assert found["assay_judge_tokens_total"] == {("input", "judge-1"): 6_000, ("output", "judge-1"): 750}
+    # One call more is the preflight check of the first run, by which the second knows that it would pass.
+    assert found["assay_judge_calls_total"] == {("judge-1", "replied", "direct"): 6}
+    assert found["assay_judge_tokens_total"] == {("input", "judge-1"): 6_008, ("output", "judge-1"): 751}
     cost = 5 * (1_200 * 1 + 150 * 5) / 1_000_000
-    assert found["assay_judge_cost_dollars_total"]["judge-1",] == pytest.approx(cost)
+    preflight = (8 * 1 + 1 * 5) / 1_000_000
+    assert found["assay_judge_cost_dollars_total"]["judge-1",] == pytest.approx(cost + preflight)
     assert found["assay_verdict_cost_dollars_total"]["local",] == pytest.approx(cost)
     assert found["assay_verdict_tokens_total"] == {("input", "local"): 6_000, ("output", "local"): 750}
     assert found["assay_judge_verdicts_total"] == {("", "valid"): 10}

@@ -44,7 +44,7 @@ async def test_a_run_is_one_connected_trace(installed: Callable[..., Any], colle
     assert [one.name for one in spans if one.parent_id not in known] == ["assay run"]
     found = collector.by_name()
     assert Counter({name: len(found[name]) for name in ("case", "agent call", "judge call")}) == Counter(
-        {"case": 3, "agent call": 3, "judge call": 3}
+        {"case": 3, "agent call": 3, "judge call": 4}  # the run's preflight call is one
     )
     (created,) = found["RunService/CreateRun"]
     assert {one.parent_id for one in found["case"]} == {created.span_id}
@@ -53,7 +53,9 @@ async def test_a_run_is_one_connected_trace(installed: Callable[..., Any], colle
     # The preflight check asks the judge, too.
     assert {one.parent_id for one in found["JudgeService/Grade"]} == {*cases, created.span_id}
     graded = {one.span_id for one in found["JudgeService/Grade"] if one.parent_id in cases}
-    assert {one.parent_id for one in found["judge call"]} == graded
+    assert (
+        graded < {one.parent_id for one in found["judge call"]} <= {one.span_id for one in found["JudgeService/Grade"]}
+    )
     assert {one.parent_id for one in found["EmbedderService/SimilarityStream"]} <= cases
     # What the agent got is the span of its own call, sampled.
     assert sorted(headers) == sorted(f"00-{expected}-{one.span_id}-01" for one in found["agent call"])
@@ -73,9 +75,11 @@ async def test_a_share_of_the_cases_is_traced(installed: Callable[..., Any], col
                 await installation.run(2)
             headers = {one["traceparent"] for one in installation.agent.headers}
     found = collector.by_name()
-    assert {"case", "agent call", "judge call", "EmbedderService/SimilarityStream"} & set(found) == set()
+    assert {"case", "agent call", "EmbedderService/SimilarityStream"} & set(found) == set()
     (created,) = found["RunService/CreateRun"]
-    assert [one.parent_id for one in found["JudgeService/Grade"]] == [created.span_id]  # of the preflight check
+    # Those of the preflight check, which asks for one token.
+    assert {one.parent_id for one in found["JudgeService/Grade"]} == {created.span_id}
+    assert len(found["judge call"]) == 1
     assert all(one.startswith(f"00-{expected}-") and one.endswith("-00") for one in headers)
 
 

@@ -157,6 +157,7 @@ async def test_every_change_is_recorded_in_its_transaction(
     changing = {name for service in SERVED for name, rule in METHODS[service].items() if rule.audit is Audit.CHANGE}
     assert set(CALLS) == changing, "say how a new method is called, and record its change with `audit.recorded`"
     async with shared_installation(tmp_path) as shared:
+        shared.patience_s = 0.0  # what the database refuses is not waited for
         found = await world(shared, settings_of())
         actors = {"search": found.member, "ops": found.operator}
         for name, (call, resource, team) in CALLS.items():

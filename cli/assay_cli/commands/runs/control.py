@@ -193,7 +193,7 @@ def resume(
     async def main() -> int:
         async with connect(server) as (client, stack):
             run = await client.get_run(await find_run(client, run_id), partial=False)
-            asks = retry_errors or not (run.finished or _awaits_verdicts(run))
+            asks = retry_errors or not (run.finished or run.awaits_verdicts_alone)
             code = code_of(run, spec, target) if asks or spec or target else None
             if stack is not None:
                 _start_services(stack, run)
@@ -211,12 +211,6 @@ def _print(run: Run, as_json: bool) -> None:
         print_document(full(run))
     else:
         click.echo(say_state(run))
-
-
-def _awaits_verdicts(run: Run) -> bool:
-    from assay.model.run import PauseCause
-
-    return run.pause_cause is PauseCause.JUDGE and not run.settings.functions
 
 
 def _spend_cap(text: str | None) -> SpendCap | None:

@@ -19,7 +19,7 @@ import asyncio
 import contextlib
 import logging
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import grpc
@@ -110,12 +110,14 @@ class RunAccount:
         scope: By which name the judge knows its team; empty without identities.
         budget: What may be spent of the team's money.
         needs_spec: Whether a client that resumes the run must name its spec, for metrics in Python code.
+        is_hosted: Whether it must do so, too, as long as the agent has to be asked.
     """
 
     run_id: str
     scope: str = ""
     budget: RunBudget = field(default_factory=RunBudget)
     needs_spec: bool = False
+    is_hosted: bool = False
 
 
 class RunJudge:
@@ -181,14 +183,14 @@ class RunJudge:
             verdict = (await self._graded(request, _PREFLIGHT_S + _SPARE_S)).verdict
         except InvalidInputError as problem:
             if any(each.field.startswith("judge") for each in problem.problems):
-                self._stopped(problem.message)
+                self._stopped(problem.message, nothing_asked=True)
         except (SetupError, WrongStateError) as problem:
-            self._stopped(problem.message)
+            self._stopped(problem.message, nothing_asked=True)
         except (_NotJudgedError, _FailedError):
             return
         else:
             if verdict.reason in _OF_THE_RUN:
-                self._stopped(verdict.message, verdict.reason)
+                self._stopped(verdict.message, verdict.reason, nothing_asked=True)
 
     async def order(self, row: JudgedRow, response: AgentResponse, rubric: str) -> NotYetError | None:
         """Order a verdict of a batch; return when to ask for it, or None where that can be done at once."""
@@ -399,13 +401,17 @@ class RunJudge:
             async with asyncio.timeout(seconds):
                 await self._pausing.wait()
 
-    def _stopped(self, message: str, reason: str = "", *, for_all: bool = True) -> _NotJudgedError:
+    def _stopped(
+        self, message: str, reason: str = "", *, for_all: bool = True, nothing_asked: bool = False
+    ) -> _NotJudgedError:
         """Note why no verdict of the run can be had, or not this one; the first reason is kept."""
         status = self._status
         status.stops |= for_all
         if not status.trouble:
             message = clean_text(message).replace("\n", "; ")[:_MAX_MESSAGE_CHARS].rstrip(".")
-            status.trouble = _sentence(message, reason, self._judge, self._account)
+            account = self._account
+            account = replace(account, needs_spec=account.needs_spec or (nothing_asked and account.is_hosted))
+            status.trouble = _sentence(message, reason, self._judge, account)
             _log.warning("judging stopped: run=%s: %s", self._account.run_id, status.trouble)
         return _NotJudgedError()
 

@@ -214,7 +214,8 @@ class Planner:
         from assay_orchestrator.evidence.jury import RunJury
 
         patience_s = self._settings.judge_patience_s
-        account, named = RunAccount(run.run_id, scope, budget, bool(run.settings.functions)), with_team(judge, team)
+        needs = {"needs_spec": bool(run.settings.functions), "is_hosted": run.settings.needs_host}
+        account, named = RunAccount(run.run_id, scope, budget, **needs), with_team(judge, team)
         return RunJury(service, named, account, ask_round=pause_count, patience_s=patience_s, pausing=pausing)
 
     def _embedders(
