@@ -1,4 +1,4 @@
-"""The HTTP client under the providers' packages: no redirects, proxies or cookies, no endless or compressed replies.
+"""The HTTP client under the providers' packages: no redirects, proxies or cookies, no endless replies.
 
 It needs httpx2, which the extras of the services that ask providers bring; only the clients of providers import it.
 """
@@ -6,6 +6,7 @@ It needs httpx2, which the extras of the services that ask providers bring; only
 from __future__ import annotations
 
 import logging
+import zlib
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -34,6 +35,9 @@ if TYPE_CHECKING:
 _TALKATIVE = ("openai", "anthropic", "httpx2", "httpcore2")
 _MAX_BODY_BYTES = 4 * 1024 * 1024
 _STREAM_FACTOR = 16
+_UNPACKED = frozenset({"gzip", "x-gzip", "deflate"})
+_GZIP_OR_ZLIB = zlib.MAX_WBITS | 32  # zlib tells them apart by the first bytes
+_PIECE_BYTES = 1 << 16
 """A stream is that much longer than the reply that it carries: each piece comes with a frame of 200 bytes or more."""
 _NOTHING_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.UnsupportedProtocol)
 _NOT_YET = (202, 203, 206)
@@ -174,18 +178,48 @@ class _BoundedTransport(httpx2.AsyncBaseTransport):
                 del request.headers[name]
         reply = await self._inner.handle_async_request(request)
         encoding = reply.headers.get("content-encoding", "identity").strip().lower()
-        if encoding not in ("identity", ""):
+        if encoding not in ("identity", "") and (reply.status_code >= 300 or encoding not in _UNPACKED):
             await reply.aclose()
             if reply.status_code >= 300:
                 # The status says enough, and decides whether to ask again.
                 del reply.headers["content-encoding"]
                 return httpx2.Response(reply.status_code, headers=reply.headers, request=request)
-            # A few bytes of it may unfold to gigabytes.
             raise MalformedReplyError(f"the reply is compressed as {encoding[:40]!r}, which was not asked for")
         assert isinstance(reply.stream, httpx2.AsyncByteStream)
+        if encoding in _UNPACKED:
+            for name in ("content-encoding", "content-length"):
+                reply.headers.pop(name, None)
+            reply.stream = _UnpackedStream(reply.stream)
         is_stream = EVENT_STREAM in reply.headers.get("content-type", "")
         reply.stream = _BoundedStream(reply.stream, self._max_body_bytes * (_STREAM_FACTOR if is_stream else 1))
         return reply
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+
+class _UnpackedStream(httpx2.AsyncByteStream):
+    """The bytes of a body that gateways compress unasked, unpacked in pieces: a few may unfold to gigabytes."""
+
+    def __init__(self, inner: httpx2.AsyncByteStream) -> None:
+        self._inner = inner
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        unpacking = zlib.decompressobj(_GZIP_OR_ZLIB)
+        try:
+            async for chunk in self._inner:
+                packed = chunk
+                while not unpacking.eof:
+                    piece = unpacking.decompress(packed, _PIECE_BYTES)
+                    packed = unpacking.unconsumed_tail
+                    if piece:
+                        yield piece
+                    elif not packed:
+                        break
+        except zlib.error as problem:
+            raise MalformedReplyError(f"the reply cannot be unpacked: {problem}") from None
+        if not unpacking.eof or unpacking.unused_data:
+            raise MalformedReplyError("the reply cannot be unpacked: it does not end where its compression does")
 
     async def aclose(self) -> None:
         await self._inner.aclose()

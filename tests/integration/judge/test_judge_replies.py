@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import zlib
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -49,6 +51,42 @@ async def test_a_verdict_in_a_fence_or_after_thoughts_needs_no_repair(start: Sta
     verdict = (await judge.grade()).verdict
     assert (verdict.status, dict(verdict.scores)) == (pb.VERDICT_STATUS_VALID, {"score": 4.0})
     assert len(judge.provider.requests) == 1
+
+
+@pytest.mark.parametrize(
+    ("encoding", "packed"),
+    [("gzip", gzip.compress), ("x-gzip", gzip.compress), ("deflate", zlib.compress)],
+)
+async def test_a_reply_that_a_gateway_compresses_is_read(
+    start: Start, encoding: str, packed: Callable[[bytes], bytes]
+) -> None:
+    """Though nobody asked for it: the verdict is paid for, and one call is enough."""
+
+    def compressed(request: ProviderRequest) -> Reply:
+        plain = completion_of(text_of(request)).raw or b""
+        return Reply(raw=packed(plain), headers={"content-encoding": encoding})
+
+    judge = await start(compressed)
+    assert dict((await judge.grade()).verdict.scores) == {"score": 4.0}
+    assert len(judge.provider.requests) == 1
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (gzip.compress(b"[" * 50_000_000), "larger than"),
+        (gzip.compress(b'{"a": 1}' * 100)[:-9], "cannot be unpacked"),
+        (gzip.compress(b"{}") + gzip.compress(b"{}"), "cannot be unpacked"),
+        (b"{}", "cannot be unpacked"),
+    ],
+    ids=["bomb", "cut off", "two", "plain"],
+)
+async def test_a_compressed_reply_is_bounded_and_whole(start: Start, body: bytes, said: str) -> None:
+    """It is unpacked in pieces, up to the size that a reply may have."""
+    judge = await start(Reply(raw=body, headers={"content-encoding": "gzip"}), attempts=1)
+    verdict = (await judge.grade()).verdict
+    assert verdict.status == pb.VERDICT_STATUS_UNAVAILABLE
+    assert said in verdict.message
 
 
 async def test_a_comparison_is_read_by_the_same_rule(start: Start) -> None:
