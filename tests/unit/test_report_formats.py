@@ -12,6 +12,7 @@ from tests.report_documents import HOSTILE, agent_error, document, failed, metri
 
 from assay.errors import SetupError
 from assay.model.report_settings import REPORTS, ReportSettings, by_default
+from assay.reports.annotations import annotation_lines
 from assay.reports.folder import ReportFolder
 from assay.reports.formats.html import html_report
 from assay.reports.report import report_of_file
@@ -115,6 +116,29 @@ def test_a_format_that_fails_is_named_and_costs_no_other(
         folder.attempts.warn()
     with pytest.raises(SetupError, match=r"(?s)no report could be written.*the report html"):
         alone.attempts.raise_if_all_failed()
+
+
+@pytest.mark.parametrize("name", ["junit", "markdown", "annotations"])
+def test_a_conversation_is_shown_by_the_turn_that_failed(tmp_path: Path, name: str) -> None:
+    """Not by its last one, which may be right; by the last one where none failed by itself."""
+    turns = [
+        {"turn_index": 0, "question": "first?", "answer": "wrong one", "references": ["right one"], "status": "success",
+         "scores": {"similarity": score(0.1, passed=False)}},
+        {"turn_index": 1, "question": "last?", "answer": "fine", "references": ["fine"], "status": "success",
+         "scores": {"similarity": score(0.9)}},
+    ]  # fmt: skip
+    last = {"question": "last?", "answer": "fine", "references": ["fine"]}
+    found = document([failed("c1", turns=turns, **last), failed("c2", turns=turns[1:], **last)], exit_status=1)
+    if name == "annotations":
+        source = tmp_path / "source.json"
+        source.write_text(json.dumps(found), encoding="utf-8")
+        with report_of_file(source) as report:
+            text = "\n".join(annotation_lines(report, {}))
+    else:
+        (path,) = written(tmp_path, found, name)
+        text = path.read_text(encoding="utf-8")
+    assert "wrong one" in text
+    assert text.count("last?") == 1
 
 
 @pytest.mark.parametrize("name", ["html", "junit", "markdown"])

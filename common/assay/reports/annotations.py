@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from assay.reports.case_outcomes import Outcome, case_outcomes, gate_outcome, worst_first
+from assay.reports.case_outcomes import Outcome, case_outcomes, gate_outcome, shown_exchange, worst_first
 from assay.reports.run_commands import case_command
 from assay.reports.selected_cases import selection_sentence
 from assay.text.unsafe_text import CUT, clean, shorten
@@ -74,10 +74,11 @@ def _cases(report: Report, count: int, environ: Mapping[str, str]) -> Iterator[s
         return
     failed = (case for case in case_outcomes(report.rows()) if case.outcome is Outcome.FAILED)
     for case in worst_first(failed, count):
+        shown = shown_exchange(case.row)
         texts = [
             shorten(case.reason, _REASON_CHARS),
-            f"question: {shorten(case.row['question'], _TEXT_CHARS)}",
-            f"answer: {shorten(case.row['answer'] or '', _TEXT_CHARS)}",
+            f"question: {shorten(shown['question'], _TEXT_CHARS)}",
+            f"answer: {shorten(shown['answer'] or '', _TEXT_CHARS)}",
         ]
         if any(CUT in text for text in texts):
             texts.append(f"whole: {case_command(report.head['run']['run_id'], case.row['case_id'])}")

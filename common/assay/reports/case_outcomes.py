@@ -54,6 +54,17 @@ class CaseOutcome:
         return f"{self.passed} of {self.runs} runs passed" + (f": {reason}" if reason else "")
 
 
+def shown_exchange(row: Row) -> Mapping[str, Any]:
+    """Return whose question, answer and references people are shown: of a conversation the first turn that failed.
+
+    Where none failed by itself that is the row, which has those of the last turn.
+    """
+    for turn in row.get("turns") or ():
+        if turn["status"] == "error" or any(score["passed"] is False for score in turn["scores"].values()):
+            return turn
+    return row
+
+
 def outcome_of_row(row: Row) -> Outcome:
     """Return what came of one row."""
     if row["status"] == "error":

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import IO, TYPE_CHECKING, Any
 
-from assay.reports.case_outcomes import CaseOutcome, Outcome, case_outcomes, gate_outcome
+from assay.reports.case_outcomes import CaseOutcome, Outcome, case_outcomes, gate_outcome, shown_exchange
 from assay.reports.expected_text import expected_parts
 from assay.reports.metric_text import count_text, partial_text
 from assay.reports.run_times import run_time_s
@@ -194,12 +194,12 @@ def _complaint(outcome: Outcome, message: str, text: str) -> str:
 
 
 def _texts(case: CaseOutcome) -> str:
-    row = case.row
+    shown = shown_exchange(case.row)
     parts = (
-        ("question", row["question"]),
-        ("answer", row["answer"] or ""),
-        ("reference", "\n".join(row["references"])),
-        *expected_parts(row.get("expected") or {}),
+        ("question", shown["question"]),
+        ("answer", shown["answer"] or ""),
+        ("reference", "\n".join(shown["references"])),
+        *expected_parts(shown.get("expected") or {}),
     )
     found = "\n".join(f"{name}: {_cut(text, _TEXT_CHARS)}" for name, text in parts if text)
     return found.replace("[[", "[\u200b[")  # GitLab takes [[ATTACHMENT|path]] for a file of the job

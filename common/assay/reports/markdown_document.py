@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from assay.comparison.decision import NO_REGRESSION
 from assay.metrics.core.embedding import vectors_text
-from assay.reports.case_outcomes import CaseOutcome, Outcome, case_outcomes, worst_first
+from assay.reports.case_outcomes import CaseOutcome, Outcome, case_outcomes, shown_exchange, worst_first
 from assay.reports.metric_text import count_text, partial_text, threshold_text, value_text
 from assay.reports.run_times import run_time_s
 from assay.reports.selected_cases import selection_sentence
@@ -193,7 +193,8 @@ def _worst(cases: Sequence[CaseOutcome], failed: int) -> list[str]:
 
 
 def _cells(case: CaseOutcome) -> tuple[str, str, str, str]:
-    return case.row["case_id"], case.reason, case.row["question"], case.row["answer"] or ""
+    shown = shown_exchange(case.row)
+    return case.row["case_id"], case.reason, shown["question"], shown["answer"] or ""
 
 
 def _errors(findings: _Findings) -> list[str]:
