@@ -59,7 +59,8 @@ def shown_exchange(row: Row) -> Mapping[str, Any]:
 
     Where none failed by itself that is the row, which has those of the last turn.
     """
-    for turn in row.get("turns") or ():
+    turns: Sequence[Mapping[str, Any]] = row.get("turns") or ()
+    for turn in turns:
         if turn["status"] == "error" or any(score["passed"] is False for score in turn["scores"].values()):
             return turn
     return row
