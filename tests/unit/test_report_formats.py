@@ -127,7 +127,7 @@ def test_a_conversation_is_shown_by_the_turn_that_failed(tmp_path: Path, name: s
         {"turn_index": 1, "question": "last?", "answer": "fine", "references": ["fine"], "status": "success",
          "scores": {"similarity": score(0.9)}},
     ]  # fmt: skip
-    last = {"question": "last?", "answer": "fine", "references": ["fine"]}
+    last: dict[str, Any] = {"question": "last?", "answer": "fine", "references": ["fine"]}
     found = document([failed("c1", turns=turns, **last), failed("c2", turns=turns[1:], **last)], exit_status=1)
     if name == "annotations":
         source = tmp_path / "source.json"
