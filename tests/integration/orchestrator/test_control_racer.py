@@ -61,8 +61,8 @@ def assert_whole(connection: sa.Connection, run_id: str, *, is_done: bool) -> No
         sum(row.passed is False for row in rows),
         sum(row.status == "error" for row in rows),
     )
-    counted = results.recounted(connection, run)
-    assert run == dataclasses.replace(counted, answered_count=0)  # which only looks at a paused run count
+    recounted = results.recounted(connection, run)
+    assert run == dataclasses.replace(recounted, answered_count=0)  # which only looks at a paused run count
     found: dict[tuple[int, int], list[int]] = {}
     for row in connection.execute(
         sa.select(history).where(history.c.run_id == run_id).order_by(history.c.attempt_index)
