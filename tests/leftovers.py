@@ -47,7 +47,7 @@ def _carries(folder: Path, mark: str) -> bool:
     try:
         return f"{MARK}={mark}".encode() in (folder / "environ").read_bytes().split(b"\0")
     except OSError:
-        return False  # it has ended, or belongs to somebody else
+        return False  # it has ended, or belongs to another user
 
 
 def _kill_after(guarded: int, mark: str) -> None:

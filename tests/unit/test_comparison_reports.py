@@ -309,7 +309,7 @@ def test_a_notebook_shows_tables(of_two: ComparisonReport) -> None:
 
 
 def test_two_runs_of_one_name_are_called_by_their_ids(tmp_path: Path) -> None:
-    """Nobody knows otherwise which of them is the baseline."""
+    """Without their names a reader could not tell which of them is the baseline."""
     documents = [run_document("one", A), run_document("two", B)]
     for document, run_id in zip(documents, ("manual-1", "manual-2"), strict=True):
         document["prompt_path"] = "prompt.md"

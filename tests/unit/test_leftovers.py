@@ -48,7 +48,7 @@ def pytest_run(folder: Path, *options: str) -> subprocess.Popen[str]:
 
 
 def test_a_worker_that_dies_ends_the_run_with_its_reason(tmp_path: Path) -> None:
-    """The others are not waited for until somebody ends the command by hand."""
+    """The command does not wait for ever for the tests that the dead worker had."""
     (tmp_path / "test_dying.py").write_text(DYING)
     for number in range(4):
         (tmp_path / f"test_{number}.py").write_text("def test_passes(): pass\n")

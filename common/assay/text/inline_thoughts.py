@@ -102,7 +102,7 @@ def _unopened_block(text: str) -> tuple[str, str] | None:
         is_in_code ^= text.count("```", place, ends.start()) % 2 == 1
         place = ends.start()
         is_quoted = before.endswith(_QUOTES) or after in _QUOTES
-        # A sentence that mentions the tag has a space before it and goes on in the same line.
+        # A sentence that mentions the tag has a space before it and more text in the same line.
         is_apart = not before[-1:].isspace() or before.rstrip(" \t").endswith("\n") or after in ("\n", "\r")
         if is_apart and not is_quoted and not is_in_code:
             return before, text[ends.end() :]

@@ -60,7 +60,7 @@ async def test_a_verdict_in_a_fence_or_after_thoughts_needs_no_repair(start: Sta
 async def test_a_reply_that_a_gateway_compresses_is_read(
     start: Start, encoding: str, packed: Callable[[bytes], bytes]
 ) -> None:
-    """Though nobody asked for it: the verdict is paid for, and one call is enough."""
+    """The request asked for no compression; the verdict is paid for, and one call is enough."""
 
     def compressed(request: ProviderRequest) -> Reply:
         plain = completion_of(text_of(request)).raw or b""

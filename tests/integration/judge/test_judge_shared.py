@@ -313,7 +313,7 @@ async def test_a_claim_is_one_replicas_until_its_lease_ends(open_store: Open) ->
 
 
 async def test_what_lost_calls_cost_is_bounded_over_replicas(open_store: Open) -> None:
-    """Be their time up or not: whoever answers for their verdict has the claim to it."""
+    """Expired or not: the claim belongs to the request that answers for its verdict."""
     store = await open_store()
     try:
         await store.reserve(RUN, "killed", 700, None, LONG_S, key="k")
