@@ -18,7 +18,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from assay.metrics.core.fold import MeanFold
-from assay.metrics.core.info import MetricInfo, Parameter
+from assay.metrics.core.info import SHARE, MetricInfo, Parameter
 from assay.metrics.core.score import not_computed, scored
 from assay.metrics.core.source_matching import first_match, matching_work, usable_sources
 from assay.metrics.core.turn_scores import turn_details
@@ -62,6 +62,7 @@ INFO = MetricInfo(
         "avg_hit_rate",
         "avg_judge_score",
     ),
+    score_stats=dict.fromkeys(("avg_hit_rate", "avg_judge_score"), SHARE),
 )
 
 

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from assay.metrics.core.embedder_record import EmbedderRecord
 from assay.metrics.core.embedding import EMBEDDING, EmbeddingSettings
 from assay.metrics.core.fold import MeanFold
-from assay.metrics.core.info import MetricInfo, Parameter
+from assay.metrics.core.info import SHARE, MetricInfo, Parameter
 from assay.metrics.core.score import not_computed
 from assay.metrics.core.similarity import language_warnings
 from assay.model.agent_response import AgentStatus
@@ -50,6 +50,7 @@ INFO = MetricInfo(
     decides="never",
     values="-1 to 1",
     stats=("total_comparisons", "agreement_rate"),
+    score_stats={"agreement_rate": SHARE},
 )
 _PER_RUN = "aggregate_only"
 _NOTES = {

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from assay.metrics.core.declining import DECLINE_PHRASES, Declining, decline_phrases
 from assay.metrics.core.explanations import message_of, quoted
 from assay.metrics.core.fold import MeanFold
-from assay.metrics.core.info import MetricInfo, Parameter
+from assay.metrics.core.info import SHARE, MetricInfo, Parameter
 from assay.metrics.core.score import scored
 from assay.metrics.retrieval_accuracy import is_out_of_scope
 from assay.model.agent_response import AgentStatus
@@ -58,6 +58,7 @@ INFO = MetricInfo(
         "declined",
         "declined_rate",
     ),
+    score_stats={"declined_rate": SHARE},
 )
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from assay.metrics.core.explanations import answer_sentence
 from assay.metrics.core.fold import MeanFold
-from assay.metrics.core.info import MetricInfo, Parameter
+from assay.metrics.core.info import SHARE, MetricInfo, Parameter
 from assay.metrics.core.score import scored, usable_references
 from assay.model.agent_response import AgentStatus
 from assay.model.run import Score, ScoreStatus
@@ -50,6 +50,7 @@ INFO = MetricInfo(
         "correct",
         "total",
     ),
+    score_stats={"accuracy": SHARE},
 )
 
 

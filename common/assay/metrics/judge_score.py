@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from assay.metrics.core.explanations import threshold_sentence, with_reasoning
 from assay.metrics.core.fold import MeanFold
-from assay.metrics.core.info import MetricInfo, Parameter
+from assay.metrics.core.info import SHARE, MetricInfo, Parameter
 from assay.metrics.core.score import judged, not_computed, scored_by_threshold
 from assay.metrics.core.turn_scores import turn_details
 from assay.metrics.jury.structured_verdict import PARTS, read_structured
@@ -52,6 +52,7 @@ INFO = MetricInfo(
         "derived",
         "incoherent",
     ),
+    score_stats=dict.fromkeys(("avg_judge_score", "avg_accuracy", "avg_completeness", "avg_relevance"), SHARE),
 )
 
 

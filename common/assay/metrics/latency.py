@@ -17,7 +17,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from assay.metrics.core.fold import MeanFold
-from assay.metrics.core.info import MetricInfo, Parameter
+from assay.metrics.core.info import SHARE, MetricInfo, Parameter
 from assay.metrics.core.row_verdict import timed_out
 from assay.metrics.core.score import not_computed, scored_by_threshold
 from assay.model.agent_response import AgentStatus
@@ -50,6 +50,7 @@ INFO = MetricInfo(
         "max",
         "mean_score",
     ),
+    score_stats={"mean_score": SHARE},
 )
 
 RANGES = {"Excellent": "below 2 s", "Good": "of 2 to 5 s", "Acceptable": "of 5 to 10 s", "Poor": "above 10 s"}

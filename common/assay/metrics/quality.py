@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from assay.metrics.core.explanations import threshold_sentence, with_reasoning
 from assay.metrics.core.fold import MeanFold
-from assay.metrics.core.info import MetricInfo, Parameter
+from assay.metrics.core.info import SHARE, MetricInfo, Parameter
 from assay.metrics.core.score import judged, not_computed, scored_by_threshold
 from assay.metrics.jury.structured_verdict import objects_in
 from assay.model.run import Score
@@ -41,6 +41,7 @@ INFO = MetricInfo(
         "normalised",
         "total_evaluated",
     ),
+    score_stats={"average_quality": (1.0, 5.0), "normalised": SHARE},
 )
 _DENOMINATOR = re.compile(r"(?<=\d)\s*(?:/\s*5|\bout\s+of\s+5|\bof\s+5)(?!\w|\.\d)", re.IGNORECASE)
 _NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?(?!\w)")

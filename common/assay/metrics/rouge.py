@@ -20,7 +20,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from assay.metrics.core.fold import MeanFold
-from assay.metrics.core.info import MetricInfo, Parameter
+from assay.metrics.core.info import SHARE, MetricInfo, Parameter
 from assay.metrics.core.score import not_computed, scored_by_threshold
 from assay.model.agent_response import AgentStatus
 from assay.model.run import Score, ScoreStatus
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from assay.model.run import CaseResult
 
 _MEASURES = ("rouge1", "rouge2", "rougeL")
+_FIGURES = (*_MEASURES, *(f"{part}.{name}" for part in ("precision", "recall") for name in _MEASURES))
 
 INFO = MetricInfo(
     "rouge",
@@ -50,17 +51,8 @@ INFO = MetricInfo(
     reads=("answer", "references"),
     needs="references",
     values="0 to 1",
-    stats=(
-        "rouge1",
-        "rouge2",
-        "rougeL",
-        "precision.rouge1",
-        "precision.rouge2",
-        "precision.rougeL",
-        "recall.rouge1",
-        "recall.rouge2",
-        "recall.rougeL",
-    ),
+    stats=_FIGURES,
+    score_stats=dict.fromkeys(_FIGURES, SHARE),
 )
 
 _MOST_WORK = 4_000_000_000  # word pairs; half a second

@@ -47,7 +47,7 @@ from assay.metrics.core.call_matching import (
 )
 from assay.metrics.core.explanations import MAX_MESSAGE_CHARS
 from assay.metrics.core.fold import MeanFold
-from assay.metrics.core.info import MetricInfo, Parameter
+from assay.metrics.core.info import SHARE, MetricInfo, Parameter
 from assay.metrics.core.score import scored
 from assay.model.agent_response import AgentStatus
 from assay.model.case import TOOL_MATCHES
@@ -93,6 +93,7 @@ INFO = MetricInfo(
     values="0 to 1",
     unit="%",
     stats=(*_FIGURES, "unreported"),
+    score_stats=dict.fromkeys(_FIGURES, SHARE),
 )
 
 

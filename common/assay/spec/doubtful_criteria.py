@@ -6,7 +6,8 @@ import math
 from typing import TYPE_CHECKING
 
 from assay.metrics import build_metric, decides_rows
-from assay.verdict.gates import Gate, read_gate
+from assay.metrics.core.info import SHARE
+from assay.verdict.gates import LABEL, Gate, read_gate
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterator, Mapping
@@ -93,15 +94,17 @@ def _subject(gate: Gate) -> str:
 
 
 def _bounds(gate: Gate, info: MetricInfo | None) -> tuple[float, float]:
-    if info is None:
-        return 0.0, 1.0
-    return info.bounds if gate.stat == "value" else (0.0, math.inf)
+    if info is None or gate.stat.startswith(LABEL):
+        return SHARE
+    return info.bounds if gate.stat == "value" else info.score_stats.get(gate.stat, (0.0, math.inf))
 
 
 def _direction(gate: Gate, info: MetricInfo | None) -> int:
     """Return 1 where more is better, -1 where less is, 0 where neither is known."""
     if info is None:
         return -1 if gate.name == "agent_errors" else 1
+    if gate.stat in info.score_stats or gate.stat.startswith(LABEL):
+        return 1
     if info.rule == "at_most":
         return -1
     return 0 if gate.stat != "value" or info.name in _UNDIRECTED else 1

@@ -78,16 +78,21 @@ def judge_warnings(*metrics: Any) -> list[str]:
         ("semantic_similarity >= -1", "cannot fail"), ("latency >= 0", "cannot fail"), ("latency < 0", "cannot hold"),
         ("latency.p95 > 4", "lower is better"), ("category.easy.pass_rate >= 0", "cannot fail"),
         ("category.none.pass_rate >= 0.5", "no case has the category"), ("tag.no.rouge >= 0.5", "no case has the tag"),
+        ("rouge.rougeL <= 1", "cannot fail"), ("rouge.precision.rouge1 > 1", "cannot hold"),
+        ("rouge.recall.rouge2 < 0.5", "higher is better"), ("quality.average_quality >= 1", "cannot fail"),
+        ("quality.normalised <= 0.5", "higher is better"), ("latency.mean_score <= 0.8", "higher is better"),
+        ("assertions.label.tone >= 0", "cannot fail"), ("assertions.label.tone <= 0.5", "higher is better"),
         ("off >= 0.5", "lower is better"), ("exact_match.pass_rate <= 0.1", "higher is better"),
         ("pass_rate >= 0.5", ""), ("quality >= 4", ""), ("latency.p95 < 4", ""), ("pass_rate == 1", ""),
         ("agent_errors <= 0", ""), ("own <= 3", ""), ("category.easy.pass_rate >= 0.5", ""),
         ("tag.t1.rouge >= 0.5", ""), ("consistency >= 0.8", ""), ("exact_match.correct >= 3", ""),
+        ("latency.mean_score >= 0.8", ""), ("rouge.rougeL >= 0.4", ""), ("quality.average_quality >= 4", ""),
     ],
 )  # fmt: skip
 def test_a_gate_that_decides_nothing_is_a_warning(gate: str, said: str) -> None:
     """It cannot fail, cannot hold, or asks for the worse; all others are left alone."""
     metrics = [
-        "exact_match", "rouge", "quality", "semantic_similarity", "consistency", "latency",
+        "exact_match", "rouge", "quality", "semantic_similarity", "consistency", "latency", "assertions",
         {"own": {"formula": "answer_words"}}, {"off": {"metric": "m:f", "higher_is_better": False}},
     ]  # fmt: skip
     found = [each for each in warned(FULL, metrics, gates=[gate], judge=JUDGE) if each.startswith("gates[0]")]

@@ -15,7 +15,9 @@ DEFAULT_MODEL = "all-MiniLM-L6-v2"
 _MAX_TEXT_CHARS = 10_000
 _MAX_TEXTS = 1_000
 _MAX_LIST_CHARS = 100_000
-_SCALES = {"0 to 1": (0.0, 1.0), "0 or 1": (0.0, 1.0), "1 to 5": (1.0, 5.0), "-1 to 1": (-1.0, 1.0)}
+SHARE = (0.0, 1.0)
+"""The bounds of a share."""
+_SCALES = {"0 to 1": SHARE, "0 or 1": SHARE, "1 to 5": (1.0, 5.0), "-1 to 1": (-1.0, 1.0)}
 """The bounds of values, by how their description starts."""
 
 
@@ -100,6 +102,7 @@ class MetricInfo:
         needs: The field of cases without which no row has a value, as `UNFED` names them; empty where it needs none.
         stats: Numbers of its aggregate's detail that a gate may compare; "precision.rouge1" is one inside another,
             and names of seconds stand without their "_s".
+        score_stats: The least and greatest value of those `stats` that are scores, of which higher is better.
     """
 
     name: str
@@ -114,6 +117,7 @@ class MetricInfo:
     decides: str = "threshold"
     needs: str = ""
     stats: tuple[str, ...] = ()
+    score_stats: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
     @property
     def needs_embedder(self) -> bool:
