@@ -468,14 +468,20 @@ def with_values(report: ComparisonReport, name: str, values: Sequence[float | No
     return replace(report, comparison=replace(report.comparison, variants=variants))
 
 
-def test_the_radar_has_no_metric_twice_and_leaves_no_hole(of_two: ComparisonReport) -> None:
+def test_no_metric_is_drawn_twice_and_the_radar_leaves_no_hole(of_two: ComparisonReport) -> None:
     """The pass rate of runs that one metric decides is that metric; of two axes, the differences take the place."""
     heading = "Metrics with a bounded scale"
-    distinct = with_values(of_two, "pass_rate", [0.5, 0.6])
-    assert heading in drawn(distinct)
-    assert heading not in drawn(with_values(of_two, "pass_rate", [
-        one.metrics["accuracy"].value for one in of_two.comparison.variants
-    ]))  # fmt: skip
+    distinct = drawn(with_values(of_two, "pass_rate", [0.5, 0.6]))
+    assert heading in distinct
+    assert distinct.count("pass_rate") == 3
+    variants = tuple(
+        replace(one, metrics={**one.metrics, "pass_rate": one.metrics["accuracy"]})
+        for one in of_two.comparison.variants
+    )
+    repeated = replace(of_two, comparison=replace(of_two.comparison, variants=variants))
+    assert heading not in drawn(repeated)
+    assert "pass_rate" not in drawn(repeated)
+    assert not any(line.startswith("  pass_rate") for line in short_lines(repeated))
 
 
 def test_a_metric_without_a_value_is_no_axis_of_the_radar(of_three: ComparisonReport) -> None:

@@ -10,6 +10,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 from assay.comparison.facts import facts_of
+from assay.comparison.model import PASS_RATE
 from assay.comparison.run_names import run_names
 from assay.reports.comparison.compared_cases import ReportedCases
 from assay.text.unsafe_text import json_text
@@ -87,6 +88,14 @@ class ComparisonReport:
             for one in pair.metrics
             if one.metric not in self.implied or any(each.metrics[one.metric].n for each in variants)
         ]
+
+    def distinct(self, pair: PairComparison) -> Sequence[MetricComparison]:
+        """Return the metrics of two runs that are shown, without a pass rate that only repeats another metric."""
+        variants, shown = self.comparison.variants, self.shown(pair)
+        estimates = {one.metric: [each.metrics[one.metric] for each in variants] for one in shown}
+        rate = estimates.pop(PASS_RATE, None)
+        is_repeated = rate in estimates.values() and self.comparison.primary != PASS_RATE
+        return [one for one in shown if one.metric != PASS_RATE or not is_repeated]
 
     def place(self, label: str) -> int:
         """Return which run a label stands for, from 0."""

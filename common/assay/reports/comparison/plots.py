@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from assay.comparison.model import PASS_RATE
 from assay.reports.charts.fonts import Fonts
 from assay.reports.charts.frame import CONTENT, LEFT, RIGHT, draw_heading
 from assay.reports.charts.palette import BAD, GOOD, GRID, INK, MUTED, PLAIN, SERIES, TRACK, VERMILION, Fill
@@ -101,7 +100,7 @@ def _frame(sheet: Sheet, report: ComparisonReport) -> Sequence[str]:
 def _bars(sheet: Sheet, area: Area, report: ComparisonReport) -> list[str]:
     """Draw the values of each metric, a bar a run, with thresholds as lines; return what has no room."""
     variants = report.comparison.variants
-    names = [one.metric for one in report.shown(report.comparison.pairs[0])]
+    names = [one.metric for one in report.distinct(report.comparison.pairs[0])]
     fits = max(int(area.height / (_LINE * (len(variants) + 1.4))), 1)
     shown = names[: min(fits, _MOST_METRICS)]
     top = area.top
@@ -184,16 +183,13 @@ def _bounds(report: ComparisonReport, name: str) -> tuple[float, float] | None:
 
 
 def _axes(report: ComparisonReport) -> list[str]:
-    """Return the bounded metrics that every run has; the pass rate only where it is not another metric's value."""
+    """Return the bounded metrics that every run has."""
     variants = report.comparison.variants[: len(SERIES)]
     bounded = [
-        one.metric for one in report.shown(report.comparison.pairs[0]) if _bounds(report, one.metric) is not None
+        one.metric for one in report.distinct(report.comparison.pairs[0]) if _bounds(report, one.metric) is not None
     ]
     # Without a value in one of the runs, a metric has no point there: 0 would be one.
-    names = [name for name in bounded if all(variant.metrics[name].value is not None for variant in variants)]
-    values = {name: [variant.metrics[name].value for variant in variants] for name in names}
-    others = [found for name, found in values.items() if name != PASS_RATE]
-    return [name for name in names if name != PASS_RATE or values[name] not in others]
+    return [name for name in bounded if all(variant.metrics[name].value is not None for variant in variants)]
 
 
 def _radar(sheet: Sheet, area: Area, report: ComparisonReport, names: Sequence[str]) -> list[str]:
@@ -251,7 +247,7 @@ def _differences(sheet: Sheet, area: Area, report: ComparisonReport) -> list[str
     """Draw differences: of two runs each metric on a scale of its own, of more the primary one from the first run."""
     pairs, primary = report.baseline_pairs, report.comparison.primary
     if len(pairs) == 1:
-        rows = [(metric_text(report, one.metric), pairs[0], one) for one in report.shown(pairs[0])]
+        rows = [(metric_text(report, one.metric), pairs[0], one) for one in report.distinct(pairs[0])]
         said = "Differences B - A, each on its own scale"
         ranges = [_reach([one]) for _, _, one in rows]
     else:

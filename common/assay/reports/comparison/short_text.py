@@ -14,7 +14,7 @@ from assay.text.unsafe_text import clean, shorten
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from assay.comparison.model import FlippedCase, MetricComparison, PairComparison
+    from assay.comparison.model import FlippedCase, PairComparison
     from assay.reports.comparison.comparison_report import ComparisonReport
 
 _MOST_METRICS = 3
@@ -45,19 +45,9 @@ def short_lines(report: ComparisonReport) -> list[str]:
     return [*lines, shorten(decision_sentence(report), _SENTENCE_CHARS)]
 
 
-def first_metrics(report: ComparisonReport, pair: PairComparison) -> list[MetricComparison]:
-    """Return the metrics of two runs that are shown first, without one that repeats another's figures."""
-    found: list[MetricComparison] = []
-    for one in report.shown(pair):
-        is_repeated = one.metric == PASS_RATE and any((one.a, one.b) == (each.a, each.b) for each in found)
-        if len(found) < _MOST_METRICS and not is_repeated:
-            found.append(one)
-    return found
-
-
 def _metrics(report: ComparisonReport, pair: PairComparison) -> list[str]:
     rows = []
-    for one in first_metrics(report, pair):
+    for one in report.distinct(pair)[:_MOST_METRICS]:
         figures = figures_of(report, one.metric)
         values = " -> ".join(figures.value(each.value if each is not None else None) for each in (one.a, one.b))
         rows.append((f"  {metric_text(report, one.metric)}", values, figures.change(one), _WORDS[one.verdict]))
@@ -66,7 +56,7 @@ def _metrics(report: ComparisonReport, pair: PairComparison) -> list[str]:
 
 def _runs(report: ComparisonReport) -> list[str]:
     comparison = report.comparison
-    metrics = [one.metric for one in first_metrics(report, comparison.pairs[0])]
+    metrics = [one.metric for one in report.distinct(comparison.pairs[0])[:_MOST_METRICS]]
     rows = [("  ", *(metric_text(report, name) for name in metrics))]
     for variant in comparison.variants[:_MOST_RUNS]:
         values = (figures_of(report, name).estimate(variant.metrics[name]) for name in metrics)
