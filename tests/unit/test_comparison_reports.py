@@ -39,10 +39,11 @@ from assay.reports.comparison.figures import Figures
 from assay.reports.comparison.markdown import comparison_markdown
 from assay.reports.comparison.notebook_html import comparison_html
 from assay.reports.comparison.sentences import banners, cautions, verdict_sentence
-from assay.reports.comparison.short_text import short_lines, show_command
+from assay.reports.comparison.short_text import short_lines
 from assay.reports.comparison.text import comparison_lines
 from assay.reports.comparison.writing import write_comparison
 from assay.reports.folder import ReportFolder
+from assay.reports.run_commands import case_command
 from assay.reports.schema import comparison_schema
 from assay.text.unsafe_text import UNSAFE, json_text
 from assay_cli.commands.runs.group import show
@@ -288,16 +289,28 @@ def _off_by(declared: bool | None) -> dict[str, Any]:
     return {"name": "off_by", "metric": "python", "parameters": {"function": "m:f", "higher_is_better": declared}}
 
 
-@pytest.mark.parametrize("case_id", ["16", "a b", "-1", "it's", "$HOME", "ä", 'q"x'])
-def test_the_command_that_shows_a_case_works_when_pasted(of_two: ComparisonReport, case_id: str) -> None:
-    """A shell makes of it the words that were meant, whatever the id is; there is none for runs in files."""
-    words = shlex.split(show_command(replace(of_two, server="host:1"), "run-1", case_id))
+@pytest.mark.parametrize("case_id", ["16", "a b", "a  b", "-1", "it's", "$HOME", "ä", 'q"x'])
+def test_the_command_that_shows_a_case_works_when_pasted(case_id: str) -> None:
+    """A shell makes of it the words that were meant, whatever the id is."""
+    words = shlex.split(case_command("run-1", case_id, server="host:1"))
     context = click.Context(show)
     parameters = show.make_parser(context).parse_args(words[3:])[0]
     assert (words[:3], parameters["run_id"], parameters["case_id"]) == (["assay", "runs", "show"], "run-1", case_id)
     assert parameters["server"] == "host:1"
-    assert show_command(of_two, "run-1", case_id) == ""
-    assert show_command(replace(of_two, server=""), "run-1", "a\x1b[1m") == ""
+
+
+def test_lost_cases_come_with_the_command_that_shows_one(of_two: ComparisonReport) -> None:
+    """Of the first case whose id a terminal takes; there is none for runs in files."""
+    key = "A_vs_B"
+    first, second = of_two.comparison.flipped[key][:2]
+    assert not any("assay runs show" in line for line in short_lines(of_two))
+    for case_id, shown in ((first.case_id, first.case_id), ("a\x1b[1m", second.case_id)):
+        flipped = {key: (replace(first, case_id=case_id, a=1, b=0), replace(second, a=1, b=0))}
+        pairs = tuple(replace(pair, n_lost=2) for pair in of_two.comparison.pairs)
+        comparison = replace(of_two.comparison, flipped=flipped, pairs=pairs)
+        (lost,) = [line for line in short_lines(replace(of_two, comparison=comparison, server="h:1")) if "lost" in line]
+        run_id = of_two.comparison.variants[1].run_id
+        assert lost.endswith(f"; assay runs show {run_id} --case {shown} --server h:1")
 
 
 def test_a_notebook_shows_tables(of_two: ComparisonReport) -> None:

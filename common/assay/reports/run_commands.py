@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING
 
-from assay.text.unsafe_text import shorten
+from assay.text.unsafe_text import clean
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,16 +29,18 @@ def resume_command(run: Run, *, retry_errors: bool = False, spec: Path | None = 
     words = ["assay", "runs", "resume", run.run_id]
     words += ["--retry-errors"] if retry_errors else []
     words += ["--spec", str(spec or SPEC)] if run.settings.needs_host and not awaits_verdicts else []
-    words += ["--server", server] if server else []
-    return shlex.join(words)
+    return shlex.join([*words, *_on(server)])
 
 
-def case_command(run_id: str, case_id: str) -> str:
+def case_command(run_id: str, case_id: str, *, server: str | None = None) -> str:
     """Return the command that shows everything about the rows of a case, whose id is untrusted."""
-    return shlex.join(["assay", "runs", "show", run_id, "--case", shorten(case_id, None)])
+    return shlex.join(["assay", "runs", "show", run_id, "--case", clean(case_id), *_on(server)])
 
 
 def rescore_command(run: Run, *, spec: Path | None = None, server: str | None = None) -> str:
     """Return the command that scores the stored answers of a run with the metrics of its spec."""
-    words = ["assay", "rescore", run.run_id, "--spec", str(spec or SPEC)]
-    return shlex.join([*words, *(["--server", server] if server else [])])
+    return shlex.join(["assay", "rescore", run.run_id, "--spec", str(spec or SPEC), *_on(server)])
+
+
+def _on(server: str | None) -> list[str]:
+    return ["--server", server] if server else []

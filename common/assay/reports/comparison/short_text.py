@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import shlex
 from typing import TYPE_CHECKING
 
 from assay.comparison.model import PASS_RATE, Verdict
 from assay.reports.comparison.figures import figures_of, metric_text
 from assay.reports.comparison.sentences import Naming, banners, decision_sentence, notices, verdict_sentence
 from assay.reports.comparison.tables import changes_sentence, columns, flipped_cases
+from assay.reports.run_commands import case_command
 from assay.text.unsafe_text import clean, shorten
 
 if TYPE_CHECKING:
@@ -89,20 +89,18 @@ def _named(report: ComparisonReport, pair: PairComparison, cases: Sequence[Flipp
         return ""
     said = ", ".join(_case(case) for case in shown)
     more = f" and {count - len(shown):,} more" if count > len(shown) else ""
-    run_id = report.comparison.variant(pair.b).run_id
-    command = next((one for case in shown if (one := show_command(report, run_id, case.case_id_b or case.case_id))), "")
-    return f": {said}{more}" + (f"; {command}" if command else "")
+    return f": {said}{more}{_command(report, pair, shown)}"
+
+
+def _command(report: ComparisonReport, pair: PairComparison, cases: Sequence[FlippedCase]) -> str:
+    """Return the command that shows one of some cases; empty where the runs are files, or no terminal takes an id."""
+    ids = (case.case_id_b or case.case_id for case in cases)
+    usable = next((case_id for case_id in ids if clean(case_id) == case_id), None)
+    if report.server is None or usable is None:
+        return ""
+    return f"; {case_command(report.comparison.variant(pair.b).run_id, usable, server=report.server)}"
 
 
 def _case(case: FlippedCase) -> str:
     case_id = shorten(case.case_id_b or case.case_id, _ID_CHARS)
     return f'{case_id} "{shorten(case.question, _QUESTION_CHARS)}"' if case.question else case_id
-
-
-def show_command(report: ComparisonReport, run_id: str, case_id: str) -> str:
-    """Return the command that shows a case of a run; empty where the run is a file, or no terminal takes the id."""
-    if report.server is None or clean(case_id) != case_id:
-        return ""
-    words = ["assay", "runs", "show", run_id]
-    words += [f"--case={case_id}"] if case_id.startswith("-") else ["--case", case_id]
-    return shlex.join([*words, *(["--server", report.server] if report.server else [])])
