@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from assay.metrics import build_metric
 from assay.model.run import CaseResult, Run, RunState, StateChange
-from assay_orchestrator.store import results, runs, schema
-from assay_orchestrator.store.settings_json import settings_from_json, summary_to_json
-from assay_orchestrator.summary.rules import SummaryRules
-from assay_orchestrator.summary.run_summary import summarise
+from assay_orchestrator.runs.catalogue import readable_run
+from assay_orchestrator.store import datasets, results, runs, schema
+from assay_orchestrator.store.settings_json import summary_to_json
+from assay_orchestrator.summary.partial import fold
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -162,11 +161,9 @@ def _check_sequence(
 
 
 def _check_summary(verdict: Verdict, connection: sa.Connection, run: runs.RunRecord) -> None:
-    settings = settings_from_json(run.spec)
-    metrics = [build_metric(metric) for metric in settings.metrics]
-    rules = SummaryRules.of(settings)
-    rows = results.read_all(connection, run.run_id)
-    folded = summary_to_json(summarise(rows, metrics, settings.gates, rules=rules))
+    dataset = datasets.get_dataset(connection, run.team, run.dataset_id)
+    assert dataset is not None, "a foreign key holds the dataset"
+    folded = summary_to_json(fold(connection, readable_run(run, dataset)))
     stored = dict(run.summary or {})
     if json.dumps(stored, sort_keys=True) != json.dumps(folded, sort_keys=True):
         verdict.problems.append("the stored summary is not that of the stored rows")
