@@ -247,8 +247,7 @@ def stored(connection: sa.Connection, run_id: str) -> tuple[str, bool, bool, flo
     run = runs.load_run(connection, run_id)
     if run is None:
         return None
-    counted = results.recounted(connection, dataclasses.replace(run, finished_count=-1))
-    assert run == dataclasses.replace(counted, answered_count=0)  # which only looks at a paused run count
+    assert run == results.recounted(connection, dataclasses.replace(run, finished_count=-1))
     retrying = sa.select(sa.func.count()).where(schema.shards.c.run_id == run_id, schema.shards.c.retry_errors)
     is_pausing = run.state in lifecycle.ACTIVE_STATES and run.pause_cause is PauseCause.OWNER
     return run.state.value, is_pausing, bool(connection.execute(retrying).scalar()), run.spec["judge"]["spend_cap_usd"]

@@ -177,7 +177,7 @@ def _shown(connection: sa.Connection, records: Sequence[RunRecord], *, with_figu
         dataset = known[record.team, record.dataset_id]
         assert dataset is not None, "a foreign key holds the dataset"
         kept = results.recounted(connection, record if with_figures else dataclasses.replace(record, summary=None))
-        run = readable_run(kept, dataset)
+        run = readable_run(results.with_answered(connection, kept), dataset)
         found.append(run if run.summary is None else dataclasses.replace(run, summary=_figures(run.summary)))
     return found
 

@@ -181,13 +181,10 @@ def remove_orphaned_values(connection: sa.Connection, run_id: str) -> None:
 
 
 def recounted(connection: sa.Connection, record: RunRecord) -> RunRecord:
-    """Return a run with the counts of its stored rows in place of counts that cannot be, and of a paused run's answers.
+    """Return a run with the counts of its stored rows in place of counts that cannot be.
 
-    Earlier versions subtracted rows twice that two processes set aside at once. An interrupted run may have answers
-    without a result, whose scores still waited for a model.
+    Earlier versions subtracted rows twice that two processes set aside at once.
     """
-    if record.state is RunState.PAUSED:
-        record = dataclasses.replace(record, answered_count=_count_answered(connection, record.run_id))
     parts = (record.passed_count, record.failed_count, record.agent_error_count)
     decided = record.passed_count + record.failed_count
     if min(parts) >= 0 and max(decided, record.agent_error_count) <= record.finished_count <= record.total_count:
@@ -269,11 +266,16 @@ def count_finished(connection: sa.Connection, run_id: str) -> int:
     return connection.execute(query).scalar_one()
 
 
-def _count_answered(connection: sa.Connection, run_id: str) -> int:
-    """Count the rows of a run that have a stored answer."""
+def with_answered(connection: sa.Connection, record: RunRecord) -> RunRecord:
+    """Return a run with the number of its rows that have a stored answer, which is counted only while it is paused.
+
+    A pause may come between an answer and its scores, so that more rows have an answer than a result.
+    """
+    if record.state is not RunState.PAUSED:
+        return record
     table = schema.answers.c
-    rows = sa.select(table.case_index, table.repeat_index).where(table.run_id == run_id).distinct().subquery()
-    return connection.execute(sa.select(sa.func.count()).select_from(rows)).scalar_one()
+    first = sa.select(sa.func.count()).where(table.run_id == record.run_id, table.turn_index == 0)
+    return dataclasses.replace(record, answered_count=connection.execute(first).scalar_one())
 
 
 def read_sequence(connection: sa.Connection, run_id: str, after: int, count: int) -> list[CaseResult]:

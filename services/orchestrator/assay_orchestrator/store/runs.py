@@ -32,7 +32,7 @@ class RunRecord:
 
     Args:
         team: The team that it belongs to, with its dataset and its request id.
-        answered_count: Rows that have a stored answer; counted by `results.recounted` for a paused run alone.
+        answered_count: Rows that have a stored answer; `results.with_answered` counts them while the run is paused.
         fair_share: The name in its spec's `team`, under which it shares the workers.
         group_id: The group of its team with whose runs it advances alike; empty for none.
         traceparent: The span of the call that made it; empty where none was recorded.
