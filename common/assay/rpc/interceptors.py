@@ -306,11 +306,10 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
             causes = _causes(error)
             if all(isinstance(cause, grpc.aio.AbortError) for cause in causes):
                 raise causes[0] from None  # the handler has ended its call itself
-            if all(isinstance(cause, grpc.aio.InternalError) for cause in causes):
-                logger.debug("client gone: method=%s", method)  # what was sent has no connection any more
-                await self._abort(context, self._status_of(UnavailableError("the connection of the call is gone")))
-                return
-            await self._abort(context, self._status_of(presentable(error, method)))
+            # gRPC raises it for what is sent over a connection that is gone: no fault of the server's, so not logged.
+            is_client_gone = all(isinstance(cause, grpc.aio.InternalError) for cause in causes)
+            gone = UnavailableError("the connection of the call is gone")
+            await self._abort(context, self._status_of(gone if is_client_gone else presentable(error, method)))
         else:
             raise error
         error.__traceback__ = None  # its frames hold the call, and some of them the error
@@ -336,8 +335,8 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
             async with asyncio.timeout(self._options.status_stall_s):
                 await context.abort(sent.code, sent.message, trailing_metadata=sent.trailers)
         except (TimeoutError, grpc.aio.InternalError, grpc.aio.UsageError):
-            # It reads later, its connection is gone, or it was ended in vain before: gRPC itself would log a traceback
-            # for each such call.
+            # The client reads later, its connection is gone, or an earlier abort failed: gRPC itself would log a
+            # traceback for each such call.
             pass
         except grpc.aio.AbortError as ended:
             # gRPC keeps it with the call, which its traceback would keep in turn: until they are collected as garbage,
