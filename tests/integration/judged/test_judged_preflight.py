@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -71,10 +72,14 @@ async def test_a_failure_that_may_pass_is_left_to_the_run(set_up: SetUp, case_of
     assert (run.state, run.counts.passed) == (RunState.SUCCEEDED, 3)
 
 
-async def test_report_and_account_agree_or_say_why(set_up: SetUp, case_of: CaseOf) -> None:
-    """The account has the preflight call too, and what is set aside for a call whose outcome is unknown."""
+@pytest.mark.parametrize("team", ["", "search"])
+async def test_report_and_account_agree_or_say_why(set_up: SetUp, case_of: CaseOf, team: str) -> None:
+    """The account has the preflight call too, and what is set aside for a call whose outcome is unknown.
+
+    Without identities, a team that a spec names shares the workers under that name and has no account of its own.
+    """
     stage = set_up(Reply("{}", cut=True), says(GOOD))
-    run, _ = await stage.done(stage.settings(), [case_of(1)])
+    run, _ = await stage.done(dataclasses.replace(stage.settings(), team=team), [case_of(1)])
     assert run.summary is not None
     judging = run.summary.judging
     assert judging is not None

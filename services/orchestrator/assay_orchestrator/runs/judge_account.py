@@ -11,38 +11,37 @@ from assay.v1 import judge_pb2
 from assay_orchestrator.evidence.verdict_wire import judge_model
 
 if TYPE_CHECKING:
-    from assay.model.run import Run, RunSummary
+    from assay.model.run import JudgeSettings, JudgingSummary
     from assay.v1.judge_pb2_grpc import JudgeServiceAsyncStub
 
 _TIMEOUT_S = 2.0
 
 
-async def with_judge_account(stub: JudgeServiceAsyncStub, run: Run, scope: str, summary: RunSummary) -> RunSummary:
-    """Return the summary of a run with what its judge's account says; unchanged where the judge cannot be asked.
+async def with_account(
+    stub: JudgeServiceAsyncStub, judging: JudgingSummary, *, judge: JudgeSettings, run_id: str, scope: str
+) -> JudgingSummary:
+    """Return what judging came to with what the judge's account says; unchanged where the judge cannot be asked.
 
     The rows know their own verdicts only: calls that a killed process had in flight are in the account alone. At the
-    end of a run nothing of it is in flight, so that what is still reserved is for lost calls too.
+    end of a run none of its calls are in flight, so that what is still reserved is for lost calls too.
 
     Args:
         stub: The judge service.
-        run: The run, whose shards are done.
+        judging: What the verdicts of the run's rows came to; the run's shards are done.
+        judge: Who judged, as the judge service is asked for it.
+        run_id: The run.
         scope: By which name the judge knows its team; empty without identities.
-        summary: Its summary.
     """
-    judge = run.settings.judge
-    if judge is None or judge.recorded_file or summary.judging is None:
-        return summary
     request = judge_pb2.GradeRequest(
-        rubric="quality", question="?", answer="!", run_id=run.run_id, scope=scope, judge=judge_model(judge),
+        rubric="quality", question="?", answer="!", run_id=run_id, scope=scope, judge=judge_model(judge),
         validate_only=True,
     )  # fmt: skip
     try:
         spending = (await stub.Grade(request, timeout=_TIMEOUT_S)).spending
     except grpc.aio.AioRpcError:
-        return summary
-    judging = dataclasses.replace(
-        summary.judging,
+        return judging
+    return dataclasses.replace(
+        judging,
         account_usd=spending.spent_usd + spending.reserved_usd,
         unknown_usd=spending.unknown_usd + spending.reserved_usd,
     )
-    return dataclasses.replace(summary, judging=judging)

@@ -41,7 +41,6 @@ from assay_orchestrator.store import (
     deletions,
     lifecycle,
     quotas,
-    results,
     runs,
     shards,
     stops,
@@ -59,7 +58,7 @@ from assay_orchestrator.store.lifecycle import (
     require_transition,
 )
 from assay_orchestrator.store.settings_json import summary_to_json
-from assay_orchestrator.summary.partial import PartialSummaries, fold
+from assay_orchestrator.summary.partial import PartialSummaries, fold_done
 from assay_orchestrator.watch.notifier import Notifier
 
 if TYPE_CHECKING:
@@ -471,16 +470,14 @@ class RunManager:
             run = await self._catalogue.load(run_id)
         except NotFoundError:
             return None  # it was deleted
-
-        def load(connection: sa.Connection) -> tuple[int, RunSummary | None] | None:
-            record = runs.load_run(connection, run_id)
-            if record is None or record.state not in ACTIVE_STATES or not shards.all_done(connection, run_id):
-                return None
-            is_complete = results.count_finished(connection, run_id) == record.total_count
-            return record.last_sequence, fold(connection, run) if is_complete else None
-
-        found = await self._database.read(load)
-        return found and (found[0], await self._planner.with_judge_account(run, self._service_scopes, found[1]))
+        found = await self._database.read(lambda c: fold_done(c, run))
+        if found is None:
+            return None
+        record, summary = found
+        if summary is not None and summary.judging is not None:
+            access, scope = await self.access.of(record.team), await self._service_scopes.of(record.team)
+            summary = await self._planner.with_judge_account(run, summary, team=access.team, scope=scope)
+        return record.last_sequence, summary
 
     async def fail_run(self, run_id: str, problem: Exception) -> None:
         """End a run as failed, which cannot continue."""

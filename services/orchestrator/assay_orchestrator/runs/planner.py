@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 from weakref import WeakValueDictionary
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
     from assay_orchestrator.budgets.run_budget import RunBudget
     from assay_orchestrator.evidence.embedding_client import EmbeddingClient
     from assay_orchestrator.evidence.jury import RunJury
-    from assay_orchestrator.identity.service_scopes import ServiceScopes
     from assay_orchestrator.settings import Settings
 
 
@@ -187,16 +187,16 @@ class Planner:
         problems = judge_key_problems(judge, access)
         return problems or await judge_problems(self._judge, with_team(judge, access.team))
 
-    async def with_judge_account(
-        self, run: Run, scopes: ServiceScopes, summary: RunSummary | None
-    ) -> RunSummary | None:
-        """Return the summary of a run with what its judge's account says, as far as the judge can be asked."""
-        if self._judge is None or summary is None or summary.judging is None:
+    async def with_judge_account(self, run: Run, summary: RunSummary, *, team: str, scope: str) -> RunSummary:
+        """Return the summary of a judged run with what its judge's account says, as far as the judge can be asked."""
+        judge, judging = run.settings.judge, summary.judging
+        if self._judge is None or judge is None or judge.recorded_file or judging is None:
             return summary
-        from assay_orchestrator.runs.judge_account import with_judge_account  # imported here: most runs are not judged
+        from assay_orchestrator.runs.judge_account import with_account  # imported here: most runs are not judged
 
-        scope = await scopes.of(run.settings.team or LOCAL.team)
-        return await with_judge_account(self._judge, run, scope, summary)
+        asked = with_team(judge, team)
+        judging = await with_account(self._judge, judging, judge=asked, run_id=run.run_id, scope=scope)
+        return dataclasses.replace(summary, judging=judging)
 
     def _run_judge(
         self, run: Run, team: str, pausing: asyncio.Event, scope: str, pause_count: int, budget: RunBudget

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from assay.metrics import build_metric
 from assay.records import dataclass
-from assay_orchestrator.store import attempts, results
+from assay_orchestrator.store import attempts, results, runs, shards
+from assay_orchestrator.store.lifecycle import ACTIVE_STATES
 from assay_orchestrator.summary.rules import SummaryRules
 from assay_orchestrator.summary.run_summary import summarise, with_verdict
 from assay_orchestrator.summary.stopped_early import stopped_early
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
     from assay.model.run import Run, RunSummary
     from assay.storage.database import Database
+    from assay_orchestrator.store.runs import RunRecord
 
 _MOST_RUNS = 200
 _LEAST_AGE_S = 1.0
@@ -40,6 +42,19 @@ def fold(connection: sa.Connection, run: Run) -> RunSummary:
         asked_again=asked_again,
         scored_again=scored_again,
     )
+
+
+def fold_done(connection: sa.Connection, run: Run) -> tuple[RunRecord, RunSummary | None] | None:
+    """Return a run as it is stored and its final summary, None where rows are missing.
+
+    Returns:
+        None where the run has ended, is paused, or has shards that are not done.
+    """
+    record = runs.load_run(connection, run.run_id)
+    if record is None or record.state not in ACTIVE_STATES or not shards.all_done(connection, run.run_id):
+        return None
+    is_complete = results.count_finished(connection, run.run_id) == record.total_count
+    return record, fold(connection, run) if is_complete else None
 
 
 @dataclass(frozen=True, slots=True)
