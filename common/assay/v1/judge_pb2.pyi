@@ -185,8 +185,8 @@ class GradeRequest(_message.Message):
     refused. Servers of earlier versions grade instead, so send a question that costs little. Default: graded.
     """
     criterion: _builtins.str
-    """What the answer is judged by beside the rubric, in the words of a test's author; absent where there is nothing. The
-    judge is shown it as a part of its own, before the reference. Servers of earlier versions ignore it.
+    """What the answer is judged by beside the rubric, in the words of a test's author; absent for none. The judge reads it
+    as a part of its own, before the reference. Servers of earlier versions ignore it.
     """
     @_builtins.property
     def contexts(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:

@@ -1081,9 +1081,7 @@ class RunSpec(_message.Message):
 
     @_builtins.property
     def code(self) -> Global___CodeIdentity:
-        """Which code the agent is, as the client sees it; absent where it knows nothing of it. Kept for people: nothing
-        depends on it.
-        """
+        """The code of the agent, as the client sees it; absent where the client does not know it. Only people read it."""
 
     def __init__(
         self,
@@ -1131,7 +1129,7 @@ Global___RunSpec: _TypeAlias = RunSpec  # noqa: Y015
 
 @_typing.final
 class CodeIdentity(_message.Message):
-    """CodeIdentity says which code the agent of a run is."""
+    """CodeIdentity identifies the code of the agent of a run."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1742,7 +1740,9 @@ Global___RunCounts: _TypeAlias = RunCounts  # noqa: Y015
 
 @_typing.final
 class RunSummary(_message.Message):
-    """RunSummary is a pure fold over the run's stored rows."""
+    """RunSummary is a pure fold over the run's stored rows; of judging, account_usd and unknown_usd are of the judge's
+    account when the run ended.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -5340,7 +5340,9 @@ class FlippedCases(_message.Message):
     """The pair, such as "A_vs_B"."""
     @_builtins.property
     def cases(self) -> _containers.RepeatedCompositeFieldContainer[Global___FlippedCase]:
-        """The cases, worst for the second run first; at most 50: of more, most are the worst and the others the best."""
+        """The cases, worst for the second run first; at most 50. Of more cases these are mostly the worst, and some of the
+        best.
+        """
 
     def __init__(
         self,
