@@ -168,3 +168,22 @@ def test_dir_holds_the_public_names_alone() -> None:
     code = "import assay\nfound = dir(assay)\nassay.score\nprint(found == dir(assay) == sorted(assay.__all__))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "True"
+
+
+@pytest.mark.parametrize(
+    ("argument", "sentence"),
+    [
+        ({"metrics": "rouge"}, "metrics: must be a list of names, such as ['rouge']"),
+        ({"server": "http://h:1"}, "server: is a URL: write host:port, such as h:1"),
+        ({"reports": ["json"]}, "reports: are written to output_dir: name a folder there, or leave them out"),
+        (
+            {"spec": ["rouge"]},
+            "spec: must be a file's name, or a mapping such as {'metrics': ['exact_match']}, not list",
+        ),
+    ],
+)
+def test_arguments_of_rescore_are_refused_alike(argument: dict[str, Any], sentence: str) -> None:
+    """What no run can be scored with is named before a server is asked."""
+    with pytest.raises(assay.AssayError) as found:
+        assay.rescore("latest", **argument)
+    assert str(found.value) == sentence

@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 def check_arguments(
     spec: object,
-    agent: object,
+    agent: object = None,
     *,
-    metrics: object,
-    dataset: object,
-    select: object,
+    metrics: object = None,
+    dataset: object = None,
+    select: object = None,
     server: object,
     on_event: object,
     progress: object,

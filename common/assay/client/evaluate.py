@@ -159,7 +159,7 @@ def _checked(
         functions = _functions(metrics or {})
         checked = _spec(spec, agent, metrics, dataset, environs)
         if reports is not None:
-            checked = replace(checked, reports=_reports(reports))
+            checked = replace(checked, reports=named_reports(reports))
         start.start_embedder(checked.embedding_models(()))
         shown = on_event is None if progress is None else progress
 
@@ -378,7 +378,12 @@ def _check_named(spec: Spec, metrics: Mapping[str, object]) -> None:
         raise SpecError(problems)
 
 
-def _reports(names: Sequence[str]) -> tuple[ReportSettings, ...]:
+def named_reports(names: Sequence[str]) -> tuple[ReportSettings, ...]:
+    """Return reports by the names of their formats.
+
+    Raises:
+        InvalidInputError: A name is unknown, or given twice.
+    """
     problems: list[Problem] = []
     found = read_reports(list(names), problems)
     if problems:

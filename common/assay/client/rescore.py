@@ -8,21 +8,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from assay.agent_host.opening import open_user_code
-from assay.client.evaluate import Following, connected
+from assay.client.arguments import check_arguments
+from assay.client.evaluate import Following, connected, named_reports
 from assay.client.loop_thread import run_to_end
 from assay.client.rescoring import rescoring_spec
 from assay.client.run_references import find_run_id
 from assay.client.starting import start_services_of, wait_for_downloads
-from assay.errors import InvalidInputError
+from assay.errors import InvalidInputError, Problem
 from assay.reports.atomic import check_folder
 from assay.reports.writing import check_formats
-from assay.spec.reports import read_reports
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from assay.client.evaluation import Evaluation
-    from assay.errors import Problem
     from assay.model.run import CaseResult, Run, StateChange
 
 
@@ -60,6 +59,16 @@ def rescore(
     Example:
         >>> rescore("latest", metrics=["exact_match", "rouge"]).summary.pass_rate  # doctest: +SKIP
     """
+    check_arguments(
+        {} if spec is None else spec,
+        server=server,
+        on_event=on_event,
+        progress=progress,
+        output_dir=output_dir,
+        reports=reports,
+    )
+    if isinstance(metrics, str):
+        raise InvalidInputError([Problem(f"must be a list of names, such as [{metrics!r}]", "metrics")])
     file = Path(spec) if isinstance(spec, str | Path) else spec
     folder = Path(output_dir).absolute() if output_dir is not None else None
     if folder is not None:
@@ -70,10 +79,7 @@ def rescore(
             source = await client.get_run(await find_run_id(client, run), partial=False)
             found, _ = rescoring_spec(source, file, metrics=metrics, judge_environ=None if server else os.environ)
             if reports is not None:
-                problems: list[Problem] = []
-                found = dataclasses.replace(found, reports=read_reports(list(reports), problems))
-                if problems:
-                    raise InvalidInputError(problems)
+                found = dataclasses.replace(found, reports=named_reports(reports))
             if folder is not None:
                 check_formats(found.reports)
             code = open_user_code(found.settings, found.base_dir)

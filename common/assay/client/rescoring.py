@@ -42,9 +42,8 @@ def rescoring_spec(
     Raises:
         SpecError: Something is wrong; holds every problem.
     """
-    left_out: tuple[str, ...] = ()
-    if spec is None:
-        data, left_out = _mapping_of(source, metrics)
+    data, left_out = _mapping_of(source, metrics) if spec is None else (spec, ())
+    if isinstance(data, Mapping):
         found = spec_from_mapping(
             data,
             overrides=overrides,
@@ -53,19 +52,10 @@ def rescoring_spec(
             needs_agent=False,
             judge_environ=judge_environ,
         )
-        if found.settings.judge is None:
-            found = _with(found, judge=source.settings.judge)
-    elif isinstance(spec, Mapping):
-        found = spec_from_mapping(
-            spec,
-            overrides=overrides,
-            metrics=metrics,
-            needs_dataset=False,
-            needs_agent=False,
-            judge_environ=judge_environ,
-        )
     else:
-        found = load_spec(spec, overrides=overrides, metrics=metrics, judge_environ=judge_environ)
+        found = load_spec(data, overrides=overrides, metrics=metrics, judge_environ=judge_environ)
+    if spec is None and found.settings.judge is None:
+        found = _with(found, judge=source.settings.judge)
     return _of_source(found, source), left_out
 
 
