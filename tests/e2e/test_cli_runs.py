@@ -98,7 +98,10 @@ def test_old_runs_are_pruned(own_stack: Cli) -> None:
     planned = json.loads(own_stack.run("runs", "prune", "--keep", "1", "--dry-run", "--json").stdout)
     assert [run["run_id"] for run in planned] == runs[1:]
     assert json.loads(own_stack.run("runs", "prune", "--keep", "0", "--state", "failed", "--json").stdout) == []
+    everything = own_stack.run("runs", "prune", "--older-than", "0m", "--dry-run").stdout
+    assert "to be deleted: 3 runs with 60 rows and 1 dataset that no other run uses: about" in everything
     done = own_stack.run("runs", "prune", "--older-than", "0m", "--keep", "2", "--yes")
+    assert "to be deleted: 1 run with 20 rows: about" in done.stdout
     assert "deleted 1 run with 20 rows: about" in done.stdout
     assert [run["run_id"] for run in json.loads(own_stack.run("runs", "list", "--json").stdout)] == runs[:2]
 

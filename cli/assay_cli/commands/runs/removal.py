@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -83,6 +83,8 @@ def delete(run_ids: tuple[str, ...], yes: bool, with_baselines: bool, server: st
             named = [await find_run(client, run_id) for run_id in run_ids]
             wanted = [await client.get_run(run_id, partial=False) for run_id in dict.fromkeys(named)]
             found = [_Found(run, await client.delete_run(run.run_id, only_check=True)) for run in wanted]
+            if len(found) > 1:
+                found = _with_shared_datasets(found, await client.list_runs(_MOST_RUNS))
             click.echo(_shown(found), err=as_json)
             for line in _named_by_baselines(found, "it is deleted, too"):
                 click.echo(line, err=as_json)
@@ -140,11 +142,12 @@ def prune(
 
     async def main() -> int:
         async with connect(server) as (client, _):
-            chosen = _chosen(await client.list_runs(_MOST_RUNS), older_than, keep, states)
+            stored = await client.list_runs(_MOST_RUNS)
+            chosen = _chosen(stored, older_than, keep, states)
             checked: list[_Found] = []
             for run in chosen:
                 checked += await _unless_changed(run, client.delete_run(run.run_id, only_check=True))
-            found = [each for each in checked if not each.deletion.baselines]
+            found = _with_shared_datasets([each for each in checked if not each.deletion.baselines], stored)
             click.echo(_shown(found) if found or not checked else "no run is to be deleted", err=as_json)
             for line in _named_by_baselines(checked, "it is kept"):
                 click.echo(line, err=as_json)
@@ -172,6 +175,22 @@ def _chosen(
         return chosen
     limit = datetime.now(UTC) - older_than
     return [run for run in chosen if datetime.fromisoformat(run.ended_at or run.created_at) < limit]
+
+
+def _with_shared_datasets(found: Sequence[_Found], stored: Sequence[Run]) -> list[_Found]:
+    """Return the runs that are to go, with the datasets that only several of them together use.
+
+    The server checks each run alone, while the others still use its dataset.
+    """
+    going = {each.run.run_id for each in found}
+    kept = {run.dataset.dataset_id for run in stored if run.run_id not in going}
+    last_users = {each.run.dataset.dataset_id: each.run.run_id for each in found}
+    return [
+        replace(each, deletion=replace(each.deletion, dataset_removed=True))
+        if each.run.dataset.dataset_id not in kept and last_users[each.run.dataset.dataset_id] == each.run.run_id
+        else each
+        for each in found
+    ]
 
 
 async def _unless_changed(run: Run, deleting: Awaitable[Deletion]) -> list[_Found]:
@@ -221,8 +240,7 @@ def _shown(found: Sequence[_Found]) -> str:
         )
         for each in found
     ]
-    shared = "; a dataset is deleted with the last run that uses it" if len(found) > 1 else ""
-    return f"{table(rows)}\nto be deleted: {_summed(found)}{shared}; reports that were written stay"
+    return f"{table(rows)}\nto be deleted: {_summed(found)}; reports that were written stay"
 
 
 def _named_by_baselines(found: Sequence[_Found], fate: str) -> Iterator[str]:
