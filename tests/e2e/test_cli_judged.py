@@ -127,6 +127,8 @@ def test_a_judge_that_is_down_and_comes_back(judged: tuple[Cli, ScriptedProvider
     last = paused.stderr.splitlines()[-1]
     assert last == "verdict  INCOMPLETE  rows are missing: the run is paused, and no row has a result  exit status 3"
     assert "The service says: no such key" in paused.stderr
+    assert paused.stderr.count("--resume ") == 1
+    assert "runs resume" not in paused.stderr
     assert calls(cli) == 20
     (run,) = json.loads(cli.run("runs", "list", "--json").stdout)
     assert (run["state"], run["pause_cause"], run["finished"]) == ("paused", "judge", 0)
@@ -223,6 +225,7 @@ def test_a_spend_cap_is_raised(shared_judged: tuple[Cli, ScriptedProvider]) -> N
     spec(cli, provider, spend_cap=0.03)
     paused = cli.run("run", "assay.yaml", status=3)
     assert "the spend cap of 0.03 dollars is reached" in paused.stderr
+    assert "--resume" not in paused.stderr, "without a higher cap the run pauses again"
     run = json.loads(cli.run("runs", "show", "latest", "--json").stdout)
     assert f"assay runs resume {run['run_id']} --spend-cap USD" in run["state_reason"]
     assert "spend cap $0.03" in cli.run("runs", "show", run["run_id"]).stdout

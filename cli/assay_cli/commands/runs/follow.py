@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
+import shlex
 import sys
 from dataclasses import field, replace
 from functools import partial
@@ -14,10 +16,12 @@ import click
 
 from assay.errors import AssayError, SetupError
 from assay.model.report_settings import DEFAULT_REPORTS, ReportSettings
+from assay.model.run import RunState
 from assay.records import dataclass
 from assay.reports.metric_text import count_text
 from assay.reports.run_commands import resume_command
 from assay.text.unsafe_text import clean, shorten, without_commands
+from assay_cli.command_again import pasted
 from assay_cli.exit_status import EXIT_INFRASTRUCTURE, EXIT_INTERRUPTED, with_status
 from assay_cli.options import print_document, print_line
 from assay_cli.output.form import Form
@@ -44,6 +48,10 @@ if TYPE_CHECKING:
     from assay_cli.output.console import ConsoleSummary
 
     Recording = Callable[[AsyncIterator[CaseResult], Run], AsyncIterator[CaseResult]]
+
+_RESUME = "`assay runs resume "
+_PLAIN_RESUME = re.compile(r"`assay runs resume \S+?(?: --spec SPEC)?`")
+"""In the reason of a pause: the orchestrator knows neither the spec's file nor the command that started the run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,9 +92,21 @@ class OutputOptions:
 
     def how_to_continue(self, run: Run) -> str:
         """Return the sentence that says how a run is continued."""
+        return f"Continue with: {self._continuing(run)}"
+
+    def why_paused(self, run: Run) -> str:
+        """Return why a run is paused; the command that the reason names is as this command's user gives it."""
+        if _RESUME not in run.state_reason:
+            return clean(run.state_reason)
+        reason = _PLAIN_RESUME.sub(lambda _: f"`{self._continuing(run)}`", clean(run.state_reason))
+        if self.spec_file is not None:
+            reason = reason.replace(" --spec SPEC ", f" --spec {shlex.quote(str(self.spec_file))} ")
+        return pasted(reason)
+
+    def _continuing(self, run: Run) -> str:
         if self.again:
-            return f"Continue with: {self.again} --resume {run.run_id}"
-        return f"Continue with: {resume_command(run, spec=self.spec_file, server=self.server)}"
+            return f"{self.again} --resume {run.run_id}"
+        return resume_command(run, spec=self.spec_file, server=self.server)
 
     @property
     def spec_file(self) -> Path | None:
@@ -130,8 +150,9 @@ async def follow_to_end(
         if not is_own:
             raise
         raise type(error)(f"{error.message}\n{options.how_to_continue(run)}", reason=error.reason) from error
-    if options.form is Form.TEXT and not options.again:
-        click.echo(say_state(run), file=options.out)
+    # The summary says that a run has succeeded.
+    if options.form is Form.TEXT and not options.again and run.state is not RunState.SUCCEEDED:
+        click.echo(say_state(run, options.why_paused(run)), file=options.out)
     return await conclude(client, run, options, stack, watched)
 
 
@@ -214,11 +235,13 @@ async def conclude(
         print_document(full(run), out)
     if run.summary is None:
         if options.again:
-            why = f": {clean(run.state_reason)}" if run.state_reason else ""
+            why = f": {options.why_paused(run)}" if run.state_reason else ""
             click.echo(f"run {run.run_id} {run.state.value}{why}", err=True)
-        if not run.finished:
+        if not run.finished and _RESUME not in run.state_reason:
             click.echo(options.how_to_continue(run), err=True)
-        said = f"verdict  INCOMPLETE  rows are missing: the run is {run.state.value}, and no row has a result"
+        done = run.counts.finished
+        results = f" with {done:,} of {run.counts.total:,} rows done" if done else ", and no row has a result"
+        said = f"verdict  INCOMPLETE  rows are missing: the run is {run.state.value}{results}"
         click.echo(with_status(said, EXIT_INFRASTRUCTURE), err=True)
         return EXIT_INFRASTRUCTURE
     console = ConsoleSummary(run, out, spec=options.spec_file)
@@ -402,10 +425,11 @@ def agent_text(run: Run) -> str:
     return f"agent {shorten(run.settings.agent.target, 60) or 'replay'}"
 
 
-def say_state(run: Run) -> str:
-    """Return one line on where a run stands."""
+def say_state(run: Run, reason: str | None = None) -> str:
+    """Return one line on where a run stands; `reason` replaces the sentence that is stored."""
     counts = run.counts
-    reason = f" ({clean(run.state_reason)})" if run.state_reason else ""
+    said = clean(run.state_reason) if reason is None else reason
+    reason = f" ({said})" if said else ""
     unscored = counts.answered - counts.finished
     answered = f"{count_text(unscored, 'further answer')} stored, " if unscored > 0 else ""
     return (
