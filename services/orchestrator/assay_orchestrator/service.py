@@ -44,9 +44,8 @@ from assay.wire.run import ATTEMPT, BASELINE, DATASET, DELETION, RUN, SETTINGS, 
 from assay_orchestrator.agent_streams import AgentStreams
 from assay_orchestrator.identity.scopes import call_scope
 from assay_orchestrator.queries.row_pages import PageRequest, RowPages
-from assay_orchestrator.runs.admission import check_settings
+from assay_orchestrator.runs.admission import check_settings, check_source
 from assay_orchestrator.runs.run_lists import RunPosition, RunQuery
-from assay_orchestrator.runs.source_runs import check_same_dataset, check_source
 from assay_orchestrator.store import audit, baselines, datasets, history, quotas, runs, tokens
 from assay_orchestrator.store.page_tokens import PageTokens
 from assay_orchestrator.watch.message_cache import WatchMessageCache
@@ -141,9 +140,8 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
         access = await self._manager.access.of(scope.team)
         # In a thread: a schema of 64 kB takes half a second to check.
         settings = await asyncio.to_thread(check_settings, asked, self._settings, access)
-        source = await self._manager.get(scope, settings.source_run_id) if settings.source_run_id else None
-        if source is not None:
-            check_source(source, settings)
+        if settings.source_run_id:
+            check_source(await self._manager.get(scope, settings.source_run_id), settings, request.dataset_id)
         await self._manager.preflight(scope, settings, access)
         if request.validate_only:
             return pb.CreateRunResponse()
@@ -154,8 +152,6 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
             raise NotFoundError(
                 f"there is no dataset {request.dataset_id!r}: upload it first", reason="DATASET_NOT_FOUND"
             )
-        if source is not None:
-            check_same_dataset(source, dataset)
         run = await self._manager.create(scope, request.request_id, settings, dataset, asked)
         return pb.CreateRunResponse(run=self._to_wire(run))
 

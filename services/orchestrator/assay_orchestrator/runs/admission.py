@@ -7,7 +7,7 @@ import json
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from assay.errors import InvalidInputError, Problem, SpecError
+from assay.errors import InvalidInputError, Problem, SpecError, WrongStateError
 from assay.metrics import METRICS, complete_parameters, count_problem
 from assay.metrics.rows.order import check_metrics
 from assay.model.case_limits import MAX_REPEATS
@@ -21,9 +21,10 @@ from assay.spec.model import checks_of, wants_verdicts
 from assay.verdict.gates import parse_gate
 from assay_orchestrator.agents.access import AgentAccess
 from assay_orchestrator.agents.http_hosts import check_host
+from assay_orchestrator.store.lifecycle import ACTIVE_STATES
 
 if TYPE_CHECKING:
-    from assay.model.run import CaseSelection, DatasetReading, MetricSettings, RunSettings
+    from assay.model.run import CaseSelection, DatasetReading, MetricSettings, Run, RunSettings
     from assay_orchestrator.settings import Settings
 
 _MAX_DIGEST_CHARS = 64
@@ -69,6 +70,32 @@ def check_settings(settings: RunSettings, limits: Settings, access: AgentAccess 
     if problems:
         raise SpecError(problems)
     return dataclasses.replace(settings, metrics=tuple(metrics))
+
+
+def check_source(source: Run, settings: RunSettings, dataset_id: str) -> None:
+    """Raise unless the answers of a run can be scored with other settings.
+
+    Args:
+        source: The run.
+        settings: Checked settings of the run that scores them.
+        dataset_id: Its dataset; empty where it is not known yet.
+
+    Raises:
+        WrongStateError: The source is active, so that answers may still come.
+        SpecError: It has another dataset, or another number of repeats.
+    """
+    if source.state in ACTIVE_STATES:
+        raise WrongStateError(
+            f"run {source.run_id} is {source.state.value}: its answers can be scored when it has ended or is paused",
+            reason="RUN_ACTIVE",
+        )
+    problems = []
+    if source.settings.repeats != settings.repeats:
+        problems.append(Problem(f"must be {source.settings.repeats}, as in run {source.run_id}", "repeats"))
+    if dataset_id and dataset_id != source.dataset.dataset_id:
+        problems.append(Problem(f"must be that of run {source.run_id}, whose answers are scored", "dataset_id"))
+    if problems:
+        raise SpecError(problems)
 
 
 def _check_stopping(settings: RunSettings) -> list[Problem]:
