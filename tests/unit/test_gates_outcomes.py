@@ -19,8 +19,7 @@ from assay.model.case import Case, Turn
 from assay.model.run import CaseResult, GateOutcome, GateResult, MetricSettings, RunSummary
 from assay_orchestrator.store.settings_json import summary_from_json, summary_to_json
 from assay_orchestrator.summary.groups import MAX_GROUPS
-from assay_orchestrator.summary.rules import SummaryRules
-from assay_orchestrator.summary.run_summary import summarise
+from assay_orchestrator.summary.run_summary import SummaryRules, summarise
 
 RIGHT, WRONG, FAILED, UNKNOWN = "right", "wrong", "failed", "unknown"
 """How a row fares: `unknown` cannot be decided, because similarity could not be computed."""

@@ -20,8 +20,7 @@ from assay.model.case import Assertion, Case, ExpectedTool, Turn
 from assay.model.run import AgentSettings, CaseResult, JudgingSummary, MetricSettings, RunSettings, RunSummary
 from assay.verdict.run_verdict import RunVerdict, VerdictStatus, criteria_of, run_verdict
 from assay_orchestrator.store.settings_json import summary_from_json, summary_to_json
-from assay_orchestrator.summary.rules import SummaryRules
-from assay_orchestrator.summary.run_summary import summarise, with_verdict
+from assay_orchestrator.summary.run_summary import SummaryRules, summarise, with_verdict
 
 RIGHT, WRONG, FAILED, SLOW = "right", "wrong", "failed", "slow"
 """How a row fares: the agent raises, or its time is up."""

@@ -12,8 +12,7 @@ from assay.metrics import build_metric
 from assay.records import dataclass
 from assay_orchestrator.store import attempts, results, runs, shards
 from assay_orchestrator.store.lifecycle import ACTIVE_STATES
-from assay_orchestrator.summary.rules import SummaryRules
-from assay_orchestrator.summary.run_summary import summarise, with_verdict
+from assay_orchestrator.summary.run_summary import SummaryRules, summarise, with_verdict
 from assay_orchestrator.summary.stopped_early import stopped_early
 
 if TYPE_CHECKING:
