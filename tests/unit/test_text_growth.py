@@ -8,11 +8,14 @@ from contextlib import suppress
 from html import escape
 from typing import TYPE_CHECKING
 
+import httpx2
 import pytest
 
 import assay
 from assay.datasets import open_dataset
 from assay.metrics.checks.json_values import json_in, json_values
+from assay.providers.http_client import read_reply
+from assay.providers.messages import Reply
 from assay.text.csv_text import csv_text
 from assay.text.equality import same_text, without_punctuation
 from assay.text.folding import contains_word, fold
@@ -111,6 +114,17 @@ def grows_too_fast(work: Callable[[str], object], run: str) -> bool:
 def test_a_text_of_twice_the_length_takes_twice_the_time(name: str) -> None:
     """A pattern that is tried from each place of a run, or a text that is copied for each match, shows here."""
     assert [run for run in RUNS if grows_too_fast(FUNCTIONS[name], run)] == []
+
+
+def test_comments_before_a_reply_are_read_in_linear_time() -> None:
+    """A body of megabytes may hold nothing else."""
+
+    def read(comments: str) -> None:
+        body = httpx2.Response(200, text=comments + "{}")
+        assert read_reply(body, lambda data, headers: Reply("")).text == ""
+
+    short, long = (":\n" * lines for lines in (20_000, 20_000 * 2**DOUBLINGS))
+    assert took_s(read, long, 2) <= GROWTH * took_s(read, short, 3)
 
 
 def test_cells_of_a_table_are_read_in_linear_time(tmp_path: Path) -> None:

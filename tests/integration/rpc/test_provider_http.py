@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+
 import pytest
 
 from assay.providers.client import Service
@@ -9,7 +11,7 @@ from assay.providers.errors import MalformedReplyError, ReplyTooLargeError
 from assay.providers.http_client import connection_to
 from assay.testing.providers import Reply, ScriptedProvider
 
-GZIP = {"content-encoding": "gzip"}
+GZIP, BROTLI = ({"content-encoding": encoding} for encoding in ("gzip", "br"))
 
 
 async def answered(reply: Reply) -> tuple[int, bytes]:
@@ -24,11 +26,12 @@ async def answered(reply: Reply) -> tuple[int, bytes]:
     ("reply", "refusal", "says"),
     [
         (Reply(raw=b"x" * (1024 * 1024 + 1)), ReplyTooLargeError, "larger than 1 MiB"),
-        (Reply(raw=b"\x1f\x8b", headers=GZIP), MalformedReplyError, "compressed as 'gzip'"),
+        (Reply(raw=gzip.compress(b"x" * (1024 * 1024 + 1)), headers=GZIP), ReplyTooLargeError, "larger than 1 MiB"),
+        (Reply(raw=b"\x0b\x00\x80\x03", headers=BROTLI), MalformedReplyError, "compressed as 'br'"),
     ],
 )
 async def test_a_reply_that_may_be_endless_is_not_read(reply: Reply, refusal: type[Exception], says: str) -> None:
-    """It is cut off where it is too long, and not unfolded where it is compressed."""
+    """It is cut off where it is too long, packed or not; what cannot be unpacked in pieces is not read."""
     with pytest.raises(refusal, match=says):
         await answered(reply)
 
