@@ -129,7 +129,7 @@ def _canary(number: int, offset: int, references: Sequence[str], highest: float 
     own = references[offset]
     turn = number % len(KINDS)
     for kind in (*KINDS[turn:], *KINDS[:turn]):
-        if kind == KNOWN_GOOD and own.strip():
+        if kind == KNOWN_GOOD and not is_blank(own):
             return Canary(kind, own)
         if kind == KNOWN_BAD and not is_blank(own) and (other := _other_reference(offset, references)):
             return Canary(kind, other)
@@ -137,7 +137,7 @@ def _canary(number: int, offset: int, references: Sequence[str], highest: float 
             return Canary(kind, _injection(number // len(KINDS), highest))
         if kind == MASTER_KEY:
             return Canary(kind, _MASTER_KEYS[number // len(KINDS) % len(_MASTER_KEYS)])
-        if kind == EMPTY and own.strip():
+        if kind == EMPTY and not is_blank(own):
             return Canary(kind, "")
     return Canary(INJECTION, _injection(number, highest))
 

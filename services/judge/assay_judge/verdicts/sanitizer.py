@@ -47,9 +47,8 @@ _TAGS = re.compile(
 
 # Single brackets that look like < and >. Double ones, such as « and 《, quote in some languages.
 _LIKE_OPEN, _LIKE_SHUT = "<＜﹤‹⟨〈〈❬❰❮˂⧼⦓ᐸᚲ𐊨", ">＞﹥›⟩〉〉❭❱❯˃⧽⦔ᐳ"
-_GAPS = " \u00a0\u2000-\u200a\u202f\u205f\u2800\u3000\u3164\u115f\u1160\uffa0"
-_DOUBLE_OPEN = "⟪«≪⋘《⦅⸨"
 _GAP = "[ \u00a0\u2000-\u200a\u202f\u205f\u2800\u3000\u3164\u115f\u1160\uffa0]{0,3}"
+_DOUBLE_OPEN = "⟪«≪⋘《⦅⸨"
 _ANGLES = re.compile(rf"[{_LIKE_OPEN}](?:{_GAP}[{_LIKE_OPEN}])+|[{_LIKE_SHUT}](?:{_GAP}[{_LIKE_SHUT}])+")
 _PART = "(?:first |second )?(?:question|criterion|reference|answer|passage|turn)"
 # Our own markers in other brackets: double ones only with what a quoted word does not have.
