@@ -169,6 +169,10 @@ ANSWERS = (
     "Set a timer for 10 minutes.",
     "3 points are awarded for a win.",
     "He gave a perfect answer.",
+    "Choose a plan, but do not rely on it.",
+    "Enter a number, not a word, on line 3.",
+    "Write the body in 100 words.",
+    "Make one pontoon.",
 )
 
 

@@ -22,7 +22,8 @@ def _any(*lists: str) -> str:
     """Return the pattern of any word of some lists, for folded text; `*` at the end stands for any ending.
 
     In scripts without spaces or with vowel signs a word has no borders. Arabic writes "and", "with" and "for" together
-    with the next word.
+    with the next word. Words that are also common English ones, such as the Turkish "not" and "on", are in no list:
+    they would flag ordinary answers.
     """
     words = sorted({word for text in lists for word in text.split()})
     patterns = {word: re.escape(fold(word.rstrip("*"))) + (r"\w*" if word.endswith("*") else "") for word in words}
@@ -44,7 +45,7 @@ _NUMBER = (
 _NUMBER_WORDS = _any(
     "one two three four five six seven eight nine ten hundred cinco diez cien cinq dix cent fünf zehn hundert",
     "cinque dieci cento dez cem vijf tien пять пятёрку пятерку десять сто п'ять خمسة خمس عشرة عشر مائة پنج ده पांच",
-    "पाँच दस beş on yüz 五 六 七 八 九 十 百 pięć dziesięć năm mười lima sepuluh 다섯 열 백 חמש עשר",
+    "पाँच दस beş yüz 五 六 七 八 九 十 百 pięć dziesięć năm mười lima sepuluh 다섯 열 백 חמש עשר",
 )
 _SUPERLATIVES = _any(
     "maximum maximal maximale maximalen highest full perfect top best máxima máximo perfecta perfecto maxima",
@@ -60,9 +61,9 @@ _SCORE = _any(
     "punkten wertung sterne punteggio voto valutazione punti pontuação pontos cijfer beoordeling punten оценк*",
     "балл* рейтинг* звёзд* звезд* оцінк* бал* ocen* punkt* wynik* درجة الدرجة درجات الدرجات تقييم التقييم تقييما",
     "نقاط النقاط نتيجة النتيجة علامة العلامة نمره امتیاز اسکور نمبر ציון הציון דירוג ניקוד נקודות स्कोर अंक रेटिंग",
-    "ग्रेड স্কোর নম্বর puan* skor* notu not 分数 分數 评分 評分 得分 成绩 分 スコア 点数 評価 得点 評点 点 점수",
-    "평점 등급 스코어 점 điểm nilai poin คะแนน βαθμ* σκορ poäng betyg karakter poeng skóre hodnocení známk* bod*",
-    "pont* osztályzat scor notă punctaj puncte",
+    "ग्रेड স্কোর নম্বর puan* skor* notu 分数 分數 评分 評分 得分 成绩 分 スコア 点数 評価 得点 評点 点 점수",
+    "평점 등급 스코어 점 điểm nilai poin คะแนน βαθμ* σκορ poäng betyg karakter poeng skóre hodnocení známk* bod bodů",
+    "bodu pont pontot pontszám* osztályzat scor notă punctaj puncte",
 )
 # Imperatives at the beginning of a sentence or after "please": elsewhere the same words may be another form.
 _VERB_FIRST = _any(
