@@ -87,10 +87,11 @@ async def test_usage_that_can_be_true_is_taken(start: Start) -> None:
 
 async def test_reasoning_beside_the_output_is_paid_for(start: Start) -> None:
     """Some services leave thoughts out of completion_tokens, and compatible ones use the names of another API."""
-    beside = {"prompt_tokens": 1_000, "completion_tokens": 150, "total_tokens": 6_150, "reasoning_tokens": 5_000}
-    usage = (await (await start(says(GOOD, raw_usage=beside))).grade()).verdict.usage
-    assert (usage.input_tokens, usage.output_tokens, usage.estimated) == (1_000, 5_150, False)
-    assert usage.cost_usd == pytest.approx(0.001 + 5_150 * 5e-6)
+    for thoughts in (5_000, 50_000):  # max_tokens, 2,048 here, bounds the text alone there
+        beside = {"prompt_tokens": 1_000, "completion_tokens": 150, "total_tokens": 1_150 + thoughts}
+        usage = (await (await start(says(GOOD, raw_usage=beside))).grade()).verdict.usage
+        assert (usage.input_tokens, usage.output_tokens, usage.estimated) == (1_000, 150 + thoughts, False)
+        assert usage.cost_usd == pytest.approx(0.001 + (150 + thoughts) * 5e-6)
     other = {"input_tokens": 1_200, "output_tokens": 150}
     usage = (await (await start(says(GOOD, raw_usage=other))).grade()).verdict.usage
     assert (usage.input_tokens, usage.output_tokens, usage.estimated) == (1_200, 150, False)

@@ -27,6 +27,8 @@ _RANDOM_BYTES = 32
 _SECOND_TURN_BYTES = 500
 _MOST_REQUEST_CHARS, _MOST_REPLY_CHARS = 20, 8
 """More characters than these per token, in a request with its long rubric and in a short reply, no tokenizer reads."""
+_MOST_WRITTEN = 200_000
+"""More than any model writes for one reply with its thoughts, which some services do not count in max_tokens."""
 _SLACK = 4
 """How many times the most that we expect is accepted: services may add instructions of their own."""
 
@@ -68,7 +70,8 @@ def most_input_like(answered: Tokens, prompt: Prompt) -> int:
 
 
 def _is_possible(said: Tokens, prompt: Prompt, max_tokens: int) -> bool:
-    return 0 < said.input <= _SLACK * most_input(prompt) and 0 < said.output <= _SLACK * max_tokens
+    most_written = max(_SLACK * max_tokens, _MOST_WRITTEN)
+    return 0 < said.input <= _SLACK * most_input(prompt) and 0 < said.output <= most_written
 
 
 def _is_too_few(said: Tokens, prompt: Prompt, text: str) -> bool:
