@@ -44,31 +44,27 @@ class SharedClaims:
         self._lease_s = lease_s
 
     @asynccontextmanager
-    async def held(self, team: str, key: str) -> AsyncIterator[bool]:
-        """Hold the claim to a verdict inside the block; wait for it where another replica has it.
-
-        Yields:
-            Whether another replica had it: its verdict may be in the cache now.
-        """
+    async def held(self, team: str, key: str) -> AsyncIterator[None]:
+        """Hold the claim to a verdict inside the block; wait for it where another replica has it."""
         owner = secrets.token_hex(16)
-        has_waited = await self._acquire(team, key, owner)
+        await self._acquire(team, key, owner)
         renewing = asyncio.ensure_future(self._renew(team, key, owner))
         try:
-            yield has_waited
+            yield
         finally:
             renewing.cancel()
             await asyncio.wait([renewing])
             with contextlib.suppress(StorageError):  # it ends with its lease
                 await asyncio.shield(self._release(team, key, owner))
 
-    async def _acquire(self, team: str, key: str, owner: str) -> bool:
-        """Return, once the claim is this owner's, whether that took a wait."""
-        poll_s, has_waited = _FIRST_POLL_S, False
+    async def _acquire(self, team: str, key: str, owner: str) -> None:
+        """Return once the claim is this owner's, or where the database cannot say whose it is."""
+        poll_s = _FIRST_POLL_S
         while True:
             work = asyncio.ensure_future(self._database.write(lambda c: _claim(c, team, key, owner, self._lease_s)))
             try:
                 if await asyncio.shield(work):
-                    return has_waited
+                    return
             except asyncio.CancelledError:
                 with contextlib.suppress(StorageError):
                     if await work:
@@ -76,8 +72,7 @@ class SharedClaims:
                 raise
             except StorageError as problem:
                 logger.warning("cannot claim a verdict, another replica may pay for it too: key=%s: %s", key, problem)
-                return has_waited
-            has_waited = True
+                return
             await asyncio.sleep(poll_s * random.uniform(0.5, 1.0))  # noqa: S311 - spreads replicas, no secret
             poll_s = min(2 * poll_s, _LONGEST_POLL_S)
 
