@@ -106,13 +106,8 @@ def _counting(judge: JudgeSettings, environ: Mapping[str, str]) -> list[tuple[Mo
 
 def _most_usd(judge: JudgeSettings, prices: Sequence[ModelPrice]) -> Fraction:
     read = _PROMPT_BYTES + len(judge.rubric_yaml.encode()) + _TEXT_BYTES + _FRAME_TOKENS
-    return max(
-        (
-            price.dollars(read, judge.max_tokens, cache_write=read if price.cache_write > 1 else 0, batched=judge.batch)
-            for price in prices
-        ),
-        default=Fraction(),
-    )
+    costs = (price.most_dollars(read, judge.max_tokens, batched=judge.batch) for price in prices)
+    return max(costs, default=Fraction())
 
 
 def price_problems(judge: JudgeSettings, environ: Mapping[str, str]) -> list[Problem]:

@@ -52,6 +52,11 @@ class ModelPrice:
         paid = weighted * _exact(self.input) * _exact(of_input) + written * _exact(self.output) * _exact(of_output)
         return paid * (_exact(self.batch) if batched else 1) / 1_000_000
 
+    def most_dollars(self, read: int, written: int, *, batched: bool = False) -> Fraction:
+        """Return the most that a call of so many tokens can cost: all of its request may be written to the cache."""
+        stored = read if self.cache_write > 1 else 0
+        return self.dollars(read, written, cache_write=stored, batched=batched)
+
     def is_long(self, read: int) -> bool:
         """Return whether a request of so many tokens is a long one."""
         return self.long is not None and read > self.long

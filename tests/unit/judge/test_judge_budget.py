@@ -321,7 +321,7 @@ def test_few_lost_calls_are_kept_by_their_verdict() -> None:
 
 def test_a_lost_call_is_no_dearer_than_its_bound() -> None:
     """Another attempt at the same verdict has other random numbers and perhaps a sentence more."""
-    price = Price(1.0, 5.0)
+    price = Price((ModelPrice(1.0, 5.0),))
     answered = build_prompt(BUILT_IN["quality"], Material("q", "a" * 5_000, reference="r"))
     lost = build_prompt(BUILT_IN["quality"], Material("q", "a" * 5_000, reference="r"), problem="a number is missing")
     # By a token a byte, the worst tokeniser there can be, and by one that reads four bytes at a time.
@@ -418,18 +418,21 @@ def test_a_settlement_that_cannot_be_written_is_repeated() -> None:
 )
 def test_worked_examples_of_cost(tokens: Tokens, usd: float) -> None:
     """At 1 and 5 dollars per million tokens, to the last billionth."""
-    assert usd_from_nano(Price(1.0, 5.0).nano(tokens)) == usd
+    assert usd_from_nano(Price((ModelPrice(1.0, 5.0),)).nano(tokens)) == usd
 
 
 def test_the_worked_example_of_a_batch() -> None:
     """The same tokens at half the price."""
-    assert usd_from_nano(Price(1.0, 5.0).nano(Tokens(1_200, 150, cache_read=1_000), batched=True)) == 0.000525
+    assert (
+        usd_from_nano(Price((ModelPrice(1.0, 5.0),)).nano(Tokens(1_200, 150, cache_read=1_000), batched=True))
+        == 0.000525
+    )
 
 
 @given(st.text(max_size=200), st.integers(0, 5_000), st.integers(0, 100))
 def test_what_is_reserved_is_never_less_than_the_cost(text: str, output: int, cached: int) -> None:
     """No token is shorter than a byte, so that a call of at most max_tokens cannot cost more."""
-    price, prompt = Price(3.0, 15.0), Prompt(text, text, text, "id")
+    price, prompt = Price((ModelPrice(3.0, 15.0),)), Prompt(text, text, text, "id")
     size = 3 * len(text.encode())
     tokens = Tokens(size, output, cache_write=min(size, cached))
     assert price.nano(tokens) <= price.most_nano(prompt, output)
@@ -438,15 +441,15 @@ def test_what_is_reserved_is_never_less_than_the_cost(text: str, output: int, ca
 def test_prices_come_from_a_file(tmp_path: Path) -> None:
     """The operator's file replaces ours; the first pattern holds; services of others have no price of ours."""
     ours = PriceTable()
-    assert ours.find(JudgeChoice("openai", "gpt-4o-mini-2024-07-18")) == Price(0.15, 0.6, 0.5, 1)
+    assert ours.find(JudgeChoice("openai", "gpt-4o-mini-2024-07-18")) == Price((ModelPrice(0.15, 0.6, 0.5, 1),))
     assert ours.find(JudgeChoice("openai", "gpt-4o-mini", "http://localhost:1/v1")) is None
     assert ours.find(JudgeChoice("openai", "unheard-of")) is None
     path = tmp_path / "prices.json"
     path.write_text('{"prices": [{"model": "a*", "input": 1, "output": 2}, {"model": "*", "base_url": "http://x*", '
                     '"input": 0, "output": 0}]}')  # fmt: skip
     own = PriceTable(path)
-    assert own.find(JudgeChoice("anthropic", "abc", "http://anywhere")) == Price(1, 2)
-    assert own.find(JudgeChoice("openai", "b", "http://x.y/v1")) == Price(0, 0)
+    assert own.find(JudgeChoice("anthropic", "abc", "http://anywhere")) == Price((ModelPrice(1, 2),))
+    assert own.find(JudgeChoice("openai", "b", "http://x.y/v1")) == Price((ModelPrice(0, 0),))
     assert own.find(JudgeChoice("openai", "b")) is None
 
 
@@ -529,12 +532,12 @@ def test_what_a_cap_allows_is_said_where_prices_are_known() -> None:
 def test_list_prices(provider: str, model: str, price: tuple[float, float] | None) -> None:
     """Each model has its own price, a dated variant too; one that is not listed has none."""
     found = PriceTable().find(JudgeChoice(provider, model))
-    assert ((found.input, found.output) if isinstance(found, Price) else found) == price
+    assert (None if found is None else (found.prices[0].input, found.prices[0].output)) == price
 
 
 def test_a_long_request_has_its_own_price() -> None:
     """All of it is dearer above the limit, and what is set aside counts with that."""
-    price = Price(0.1, 0.5, long=100_000, long_input=5, long_output=5)
+    price = Price((ModelPrice(0.1, 0.5, long=100_000, long_input=5, long_output=5),))
     assert usd_from_nano(price.nano(Tokens(100_000, 1_000))) == 0.0105
     assert usd_from_nano(price.nano(Tokens(100_001, 1_000))) == 0.0525005
     prompt = Prompt("x" * 98_001, "", "", "id")

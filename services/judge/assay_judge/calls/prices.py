@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from assay.judging.prices import no_price, prices_that_count
-from assay.model.model_price import ModelPrice
 from assay.providers.prices import find_price, read_prices
 from assay_judge.calls.token_usage import most_input, most_input_like
-from assay_judge.model import Tokens
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable
     from pathlib import Path
 
+    from assay.model.model_price import ModelPrice
     from assay_judge.judges import JudgeChoice
-    from assay_judge.model import Prompt
+    from assay_judge.model import Prompt, Tokens
 
 NANO = 1_000_000_000
 _MOST_KNOWN = 1_000
@@ -27,51 +26,40 @@ MOST_NANO = 10**18
 """A billion dollars: more is no amount, and sums of it would not fit into a database."""
 
 
-class Price(ModelPrice):
-    """The price of a judge's model, whose calls are counted in billionths."""
+@dataclass(frozen=True, slots=True)
+class Price:
+    """What calls of a judge's model cost, in billionths.
 
-    __slots__ = ()
+    Args:
+        prices: Prices of the model, at least one; each call costs the highest of them.
+    """
+
+    prices: tuple[ModelPrice, ...]
 
     def nano(self, tokens: Tokens, *, batched: bool = False) -> int:
         """Return the cost of a call in billionths of a dollar, rounded up."""
-        dollars = self.dollars(
-            tokens.input, tokens.output, cache_read=tokens.cache_read, cache_write=tokens.cache_write, batched=batched
-        )
-        return min(math.ceil(dollars * NANO), MOST_NANO)
+        return _rounded_up(
+            price.dollars(
+                tokens.input, tokens.output, cache_read=tokens.cache_read, cache_write=tokens.cache_write,
+                batched=batched,
+            )
+            for price in self.prices
+        )  # fmt: skip
 
     def most_nano(self, prompt: Prompt, max_tokens: int, *, batched: bool = False) -> int:
-        """Return the most that a call can cost: no token is shorter than a byte, all may be written to the cache."""
+        """Return the most that a call can cost: no token is shorter than a byte."""
         return self._most(most_input(prompt), max_tokens, batched=batched)
 
     def most_nano_like(self, answered: Tokens, prompt: Prompt, max_tokens: int) -> int:
         """Return the most that a lost call can have cost, of which another attempt was answered."""
         return self._most(most_input_like(answered, prompt), max_tokens)
 
-    def _most(self, read: int, max_tokens: int, *, batched: bool = False) -> int:
-        return self.nano(Tokens(read, max_tokens, cache_write=read if self.cache_write > 1 else 0), batched=batched)
+    def _most(self, read: int, written: int, *, batched: bool = False) -> int:
+        return _rounded_up(price.most_dollars(read, written, batched=batched) for price in self.prices)
 
 
-class HighestPrice:
-    """Several prices of one model, of which each call costs the highest."""
-
-    def __init__(self, prices: Sequence[Price]) -> None:
-        self._prices = prices
-
-    def nano(self, tokens: Tokens, *, batched: bool = False) -> int:
-        """Return the cost of a call, as `Price.nano` does."""
-        return max(price.nano(tokens, batched=batched) for price in self._prices)
-
-    def most_nano(self, prompt: Prompt, max_tokens: int, *, batched: bool = False) -> int:
-        """Return the most that a call can cost, as `Price.most_nano` does."""
-        return max(price.most_nano(prompt, max_tokens, batched=batched) for price in self._prices)
-
-    def most_nano_like(self, answered: Tokens, prompt: Prompt, max_tokens: int) -> int:
-        """Return the most that a lost call can have cost, as `Price.most_nano_like` does."""
-        return max(price.most_nano_like(answered, prompt, max_tokens) for price in self._prices)
-
-
-CallPrice = Price | HighestPrice
-"""What calls of a judge cost."""
+def _rounded_up(dollars: Iterable[Fraction]) -> int:
+    return min(math.ceil(max(dollars) * NANO), MOST_NANO)
 
 
 class PriceTable:
@@ -91,15 +79,14 @@ class PriceTable:
         self._entries = read_prices(path)
         self._known = lru_cache(_MOST_KNOWN)(self._find)  # each call asks
 
-    def find(self, choice: JudgeChoice) -> CallPrice | None:
+    def find(self, choice: JudgeChoice) -> Price | None:
         """Return a judge's price, of the table and of the request; None where there is none."""
         return self._known(choice)
 
-    def _find(self, choice: JudgeChoice) -> CallPrice | None:
+    def _find(self, choice: JudgeChoice) -> Price | None:
         listed = find_price(self._entries, choice, is_own_file=self._is_own_file)
-        counting = prices_that_count(listed, choice.prices, is_capped=self._is_capped)
-        prices = [Price(*dataclasses.astuple(price)) for price in counting]
-        return HighestPrice(prices) if len(prices) > 1 else next(iter(prices), None)
+        prices = prices_that_count(listed, choice.prices, is_capped=self._is_capped)
+        return Price(prices) if prices else None
 
     def no_price(self, choice: JudgeChoice) -> str:
         """Return what is wrong with a spend cap for a judge without a price, and what to do."""

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 
     from assay.providers.messages import Reply
-    from assay_judge.calls.prices import CallPrice, PriceTable
+    from assay_judge.calls.prices import Price, PriceTable
     from assay_judge.calls.rate_limiter import Grant, Limits
     from assay_judge.calls.retry_policy import RetryPolicy
     from assay_judge.calls.usage import CallUsage
@@ -89,7 +89,7 @@ class BudgetHandle:
     allowance: int | None = None
     token_allowance: int | None = None
     key: str = ""
-    price: CallPrice | None = None
+    price: Price | None = None
 
     @property
     def limit(self) -> int | None:
@@ -258,7 +258,7 @@ class ProviderClient:
         """The batch API of the judge's service."""
         return self._provider.batches
 
-    def check_price(self, cap: int | None, price: CallPrice | None) -> None:
+    def check_price(self, cap: int | None, price: Price | None) -> None:
         """Refuse a cap that cannot hold.
 
         Raises:
@@ -426,7 +426,7 @@ class _Turn:
     """One call in flight: its price, cost and tokens, whether the service answered, and whether the cost is known."""
 
     grant: Grant | None = None
-    price: CallPrice | None = None
+    price: Price | None = None
     cost: int = 0
     used: float = 0.0
     tokens: int = 0
