@@ -91,7 +91,7 @@ def compare(
     no server. Without runs, the variants of a spec are run, in turns, and then compared. The primary metric decides, by
     the test that pairs the runs case by case.
     """
-    from assay.client.comparing import check_packages
+    from assay.client.comparing import check_packages, is_file
     from assay.reports.atomic import check_folder
 
     check_packages()
@@ -114,8 +114,6 @@ def compare(
         if specs
         else _reports_of(runs, server)
     )
-    from assay.client.comparing import is_file
-
     at = None if any(map(is_file, runs)) else server or ""
     return run_async(_compare(reading, options, wanted, output_dir, at, as_json=as_json, is_aa=aa))
 

@@ -452,7 +452,7 @@ class RunSummary:
         agent_errors: Rows whose agent failed; None where an older version stored it.
         max_agent_errors: The bound on them, a share of the rows.
         max_metric_errors: The bound on the rows on which a metric fails, a share of those that it should have scored.
-        left_out: Wrong records of the dataset that are no cases of the run.
+        left_out: Bad records of the dataset that are no cases of the run.
         stopped_early: Why and when the run stopped early; None where it asked all cases without a decision.
         asked_again: Rows whose agent failed and was asked again later (`--retry-errors`).
         scored_again: Rows that were scored again later because a metric had failed; their agents were not asked again.

@@ -35,7 +35,7 @@ class SummaryRules:
     Args:
         max_agent_errors: Largest share of the rows whose agent may fail.
         max_metric_errors: Largest share of the rows that a metric should have scored on which it may fail.
-        left_out: Wrong records of the dataset that are no cases.
+        left_out: Bad records of the dataset that are no cases.
         optional: Names of the metrics that the run may end without.
         deciding: Names of the metrics that give rows a verdict.
         canary_limit: Largest rate of wrong verdicts on canaries, from 0 to 1.
