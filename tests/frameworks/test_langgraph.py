@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
+import uuid
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -244,6 +245,44 @@ async def test_documents_of_retrievers_are_sources(tmp_path: Path) -> None:
     found = await ask(opened(tmp_path, "langgraph", runnable("rag")), "q")
     assert found.output == {"question": "q", "answer": "Human: q"}
     assert found.sources == (Source(id="7", content="text", score=0.5), Source(uri="https://o", content="other"))
+
+
+@pytest.mark.parametrize(
+    ("metadata", "source"),
+    [
+        ({"file_name": "a.pdf", "page": 2}, Source(title="a.pdf", content="text", metadata={"page": 2})),
+        ({"document_id": 7, "file_path": "docs/a.pdf"}, Source(id="7", uri="docs/a.pdf", content="text")),
+        (
+            {"source": "a.pdf", "url": "https://a", "similarity": 0.5},
+            Source(uri="a.pdf", content="text", score=0.5, metadata={"url": "https://a"}),
+        ),
+        ({"source": "", "link": "https://a"}, Source(uri="https://a", content="text", metadata={"source": ""})),
+    ],
+)
+def test_documents_have_the_names_that_answers_have(metadata: dict[str, Any], source: Source) -> None:
+    """What answers call a title, an address, an id or a score is one in a document's metadata, too."""
+    from langchain_core.documents import Document
+
+    from assay.agent_host.frameworks.langchain_trace import TraceCallbacks
+
+    assert TraceCallbacks().trace(found=[Document("text", metadata=metadata)]).sources == (source,)
+
+
+def test_usage_is_read_as_answers_have_it() -> None:
+    """Tokens written to a cache for a time are counted, and those of a model that reports them for all generations."""
+    from langchain_core.messages import AIMessage
+    from langchain_core.outputs import ChatGeneration, LLMResult
+
+    from assay.agent_host.frameworks.langchain_trace import TraceCallbacks
+
+    trace = TraceCallbacks()
+    details = {"cache_read": 10, "cache_creation": 0, "ephemeral_5m_input_tokens": 20}
+    usage: Any = {"input_tokens": 40, "output_tokens": 5, "total_tokens": 45, "input_token_details": details}
+    older = {"prompt_tokens": 4, "completion_tokens": 2}
+    for message, output in ((AIMessage("a", usage_metadata=usage), None), (AIMessage("b"), {"token_usage": older})):
+        result = LLMResult(generations=[[ChatGeneration(message=message)]], llm_output=output)
+        trace.on_llm_end(result, run_id=uuid.uuid4())
+    assert trace.trace().usage == Usage(44, 7, 51, cache_read_tokens=10, cache_write_tokens=20, requests=2)
 
 
 @pytest.mark.parametrize(

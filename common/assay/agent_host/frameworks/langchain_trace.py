@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -12,13 +13,12 @@ from langchain_core.messages import AIMessage, ToolMessage
 
 from assay.agent_host.frameworks.answers import json_of, plain
 from assay.model.agent_response import AgentResponse, Source, ToolCall, Usage
+from assay.model.response_names import source_parts
+from assay.model.usage_names import read_counts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from uuid import UUID
-
-_TITLES, _ADDRESSES, _SCORES = ("title", "name"), ("source", "url", "uri", "link"), ("score", "relevance_score")
-"""Where documents have what a source has, in their metadata."""
 
 
 @dataclass(slots=True)
@@ -50,7 +50,8 @@ class TraceCallbacks(BaseCallbackHandler):  # type: ignore[misc]  # LangChain is
             usage = getattr(message, "usage_metadata", None)
             if isinstance(message, AIMessage):
                 self._replies.append(message)
-            self._usages.append(usage or _older_usage(response.llm_output))
+            # Older models report their usage for all of their generations together.
+            self._usages.append(usage or (response.llm_output or {}).get("token_usage"))
 
     def on_tool_start(self, serialized: Any, input_str: str, *, run_id: UUID, **details: Any) -> None:
         """Note the call of a tool."""
@@ -171,51 +172,46 @@ def _sources(documents: Iterable[Document]) -> tuple[Source, ...]:
     """Return documents as sources, each once, in their order."""
     found: dict[tuple[str, str, str], Source] = {}
     for document in documents:
-        rest = dict(plain(document.metadata))
-        score = next((rest.pop(name) for name in _SCORES if isinstance(rest.get(name), int | float)), None)
-        source = Source(
-            id=str(document.id or rest.pop("id", None) or ""),
-            title=_popped(rest, _TITLES),
-            uri=_popped(rest, _ADDRESSES),
-            content=document.page_content,
-            score=None if score is None else float(score),
-            metadata=rest,
-        )
+        source = _source(document)
         found.setdefault((source.id, source.uri, source.content), source)
     return tuple(found.values())
 
 
-def _popped(metadata: dict[str, Any], names: Iterable[str]) -> str:
-    return next((metadata.pop(name) for name in names if isinstance(metadata.get(name), str)), "")
+def _source(document: Document) -> Source:
+    """Return a document as a source; what its metadata has beside the parts of a source stays metadata."""
+    metadata = dict(plain(document.metadata))
+    name = metadata.get("source")
+    if name and isinstance(name, str) and "uri" not in metadata:
+        # LangChain's loaders name a document by `source`, whatever addresses it has beside that.
+        metadata["uri"] = metadata.pop("source")
+    own = {"id": str(document.id)} if document.id else {}
+    parts = source_parts(metadata | own)
+    used = parts.used - own.keys()
+    return Source(
+        id=parts.id,
+        title=parts.title,
+        uri=parts.uri,
+        content=document.page_content,
+        score=parts.score,
+        metadata={key: value for key, value in metadata.items() if key not in used},
+    )
 
 
-def _older_usage(output: Any) -> Mapping[str, Any] | None:
-    """Return the usage of a model that reports it for all of its generations together; None where it does not."""
-    reported = (output or {}).get("token_usage") or {}
-    given, taken = reported.get("prompt_tokens"), reported.get("completion_tokens")
-    if not isinstance(given, int) or not isinstance(taken, int):
+def _counts(usage: Mapping[str, Any] | None) -> dict[str, int] | None:
+    """Return the tokens of one call of a model; None where they are not known."""
+    counts = read_counts(usage or {}, lambda count, _: count if type(count) is int else None)
+    if "input_tokens" not in counts or "output_tokens" not in counts:
         return None
-    return {"input_tokens": given, "output_tokens": taken, "total_tokens": given + taken}
+    return {"total_tokens": counts["input_tokens"] + counts["output_tokens"], **counts}
 
 
 def _usage(usages: Sequence[Mapping[str, Any] | None]) -> Usage | None:
     """Return the sum over the calls of models; without tokens where one of them reported none."""
     if not usages:
         return None
-    if None in usages:
-        return Usage(requests=len(usages))
-    known = [usage for usage in usages if usage is not None]
-    return Usage(
-        input_tokens=sum(usage["input_tokens"] for usage in known),
-        output_tokens=sum(usage["output_tokens"] for usage in known),
-        total_tokens=sum(usage["total_tokens"] for usage in known),
-        cache_read_tokens=_detail(known, "input_token_details", "cache_read"),
-        cache_write_tokens=_detail(known, "input_token_details", "cache_creation"),
-        reasoning_tokens=_detail(known, "output_token_details", "reasoning"),
-        requests=len(known),
-    )
-
-
-def _detail(usages: Iterable[Mapping[str, Any]], group: str, name: str) -> int | None:
-    counts = [usage[group][name] for usage in usages if isinstance(usage.get(group), dict) and name in usage[group]]
-    return sum(count for count in counts if count is not None) if counts else None
+    known = [counts for counts in map(_counts, usages) if counts is not None]
+    sums = Counter[str]()
+    if len(known) == len(usages):
+        for counts in known:
+            sums.update(counts)
+    return Usage(**{**sums, "requests": len(usages)})
