@@ -34,7 +34,7 @@ def with_choice(fields: Fields, references: tuple[str, ...], choices: Sequence[s
         _warn_of_options(fields, source, reference)
         return references
     if reference in _LETTERS[: len(choices)] and len(reference) == 1:
-        return tuple(dict.fromkeys((*references, reference))) + tuple(_by_letter(fields, source, reference, choices))
+        return (*dict.fromkeys((*references, reference)), *_by_letter(fields, source, reference, choices))
     if reference.isdecimal() and reference.isascii() and reference not in choices:
         return _by_number(fields, source, int(reference), choices) or references
     return references

@@ -113,7 +113,7 @@ def plain_texts(record: Record, layout: Layout, *, from_cells: bool) -> tuple[st
     reference = "" if names.reference is None else data[names.reference]
     if not (type(text) is type(case_id) is type(category) is type(reference) is str) or text.isspace() or not text:
         return None
-    if from_cells and (reference.startswith("[") or may_list(reference)):
+    if from_cells and may_list(reference):
         return None
     if not (case_id.isascii() and case_id.isprintable() and len(case_id) <= MAX_CASE_ID_CHARS):
         return None

@@ -84,7 +84,7 @@ class Fields:
         source, value = self.find(name)
         if is_blank(value):
             return ()
-        if isinstance(value, str) and (value.lstrip().startswith("[") or may_list(value)):
+        if isinstance(value, str) and may_list(value):
             items = texts_in_cell(value)
             if lists_in_cells and items is not None:
                 value = items

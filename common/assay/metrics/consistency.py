@@ -29,7 +29,7 @@ from assay.metrics.core.similarity import language_warnings
 from assay.model.agent_response import AgentStatus
 from assay.model.run import MetricSummary, Score, ScoreStatus
 from assay.statistics.exact_sum import ExactSum
-from assay.text.equality import is_blank, plain
+from assay.text.equality import folded_case, is_blank, plain
 
 if TYPE_CHECKING:
     from array import array
@@ -163,7 +163,7 @@ class Consistency:
 
 
 def _key(text: str) -> str:
-    folded = plain(text).casefold()
+    folded = folded_case(plain(text))
     return hashlib.sha256(folded.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 

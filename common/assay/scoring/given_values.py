@@ -60,7 +60,7 @@ def _plain(value: object) -> object:
 
 
 def _text(value: object) -> str | None:
-    """Return a text, or a number or truth value as a text, as datasets read it; None for anything else."""
+    """Return a text, or a number or truth value as a text; None for anything else."""
     if isinstance(value, str):
         return value
     try:
