@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import json
 import re
@@ -10,16 +11,19 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from markdown_it import MarkdownIt
 from tests.report_documents import HOSTILE, document, failed, gate, metric, row
+from tests.unit.test_report_document import ROWS, finished
 
 from assay.comparison.decision import FAILED, NOT_COMPARABLE, UNDECIDED, Decision
 from assay.errors import InvalidInputError, SetupError
+from assay.model.run import CaseResult, GateOutcome, GateResult
 from assay.reports.annotations import MOST_ANNOTATIONS, annotation_lines
 from assay.reports.ci_outputs import MAX_SUMMARY_BYTES, CiOutputs
 from assay.reports.failures import Attempts
-from assay.reports.report import report_of_file
+from assay.reports.report import Report, report_of_file
+from assay.reports.writing import write_reports
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import AsyncIterator, Mapping
     from pathlib import Path
 
 COMMAND = re.compile(r"::error (?P<properties>[^:]*)::(?P<message>.*)")
@@ -83,6 +87,23 @@ def test_an_annotation_of_long_texts_names_the_command_that_shows_them(tmp_path:
     reason, question, answer, whole = annotated(tmp_path, found, {})[1][1].split("\n")
     assert all(len(text) <= 210 and text.endswith("…") for text in (reason, question, answer))
     assert whole == f"whole: assay runs show {found['run']['run_id']} --case 'a case'"
+
+
+async def test_commands_of_reports_name_the_server(tmp_path: Path) -> None:
+    """A run of a server is not found by a command for the local stack."""
+    run, printed = finished(), io.StringIO()
+    assert run.summary is not None
+    summary = dataclasses.replace(run.summary, gates=(GateResult("mrr > 0.9", GateOutcome.FAIL, 0.1),))
+
+    async def rows() -> AsyncIterator[CaseResult]:
+        yield dataclasses.replace(ROWS[0], passed=False, reason="r " * 500)
+
+    def write(report: Report, attempts: Attempts) -> None:
+        CiOutputs(annotations=True).write(report, printed, attempts=attempts)
+
+    run = dataclasses.replace(run, summary=summary)
+    await write_reports(run, rows(), (), tmp_path, ci=write, server="evals.example:443")
+    assert printed.getvalue().endswith("whole: assay runs show r1 --case c0 --server evals.example:443\n")
 
 
 def test_a_run_without_a_missed_gate_says_why_it_did_not_pass(tmp_path: Path) -> None:

@@ -244,7 +244,14 @@ class Following:
         rows: list[CaseResult] = []
         with saying_how_to_report(run, self.server):
             reports = await write_reports(
-                run, stored, self.spec.reports, self.output_dir, spec=self.spec, also=rows.append, option="output_dir"
+                run,
+                stored,
+                self.spec.reports,
+                self.output_dir,
+                spec=self.spec,
+                also=rows.append,
+                option="output_dir",
+                server=self.server,
             )
         reports.attempts.warn()
         return tuple(rows)

@@ -81,7 +81,8 @@ def _cases(report: Report, count: int, environ: Mapping[str, str]) -> Iterator[s
             f"answer: {shorten(shown['answer'] or '', _TEXT_CHARS)}",
         ]
         if any(CUT in text for text in texts):
-            texts.append(f"whole: {case_command(report.head['run']['run_id'], case.row['case_id'])}")
+            command = case_command(report.run_id, case.row["case_id"], server=report.server)
+            texts.append(f"whole: {command}")
         yield _line(report.head["test_cases_path"], None, f"case {case.row['case_id']}", "\n".join(texts), environ)
 
 

@@ -49,6 +49,8 @@ class Report:
         self.row_count = row_count
         self.parts: Mapping[str, Sequence[Any]] = {}
         """By format, what was made of each row for it before, in dataset order; empty where nothing was."""
+        self.server: str | None = None
+        """The server that stores the run, where the user named one, for commands that the reports print."""
         self._file = file
         self._start = start
         self._end = end

@@ -154,7 +154,7 @@ async def write_reports(
         ci: Writes what a CI server takes, in the thread as well; None for nothing.
         option: The option that names the folder, for messages.
         prepared: Has parts of rows that were made before; None for none.
-        server: The server that stores the run, where the user named one, for commands that the reports recommend.
+        server: The server that stores the run, where the user named one, for commands that the reports print.
 
     Raises:
         SetupError: Nothing can be written, or a package is missing.
@@ -162,6 +162,7 @@ async def write_reports(
     check_formats(wanted)
     found = ReportFolder(folder, run.run_id, option=option)
     async with report_of_run(run, spec, rows, folder, also, prepared) as report:
+        report.server = server
         if server:
             source = spec.source if spec is not None else None
             report.head["summary"]["recommendations"] = recommendations(run, source, server)
