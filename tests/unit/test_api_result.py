@@ -29,6 +29,7 @@ from assay.model.run import (
     Score,
     ScoreStatus,
 )
+from assay.reports.first_errors import first_errors
 from assay.wire.run import result_from_wire, result_to_wire
 
 ANSWER = AgentResponse(
@@ -100,6 +101,13 @@ def test_the_first_errors_of_agent_and_metrics_are_shown() -> None:
     assert "line 3, in judge" in html
     assert "<b>" not in html
     assert "\x1b" not in html
+
+
+def test_an_error_of_the_agent_is_shown_before_those_of_many_metrics() -> None:
+    """Also where it comes after theirs; five metrics are shown."""
+    own = tuple(Score(f"m{index}", ScoreStatus.ERROR, reason="not_finite") for index in range(9))
+    found = first_errors([row("a", ANSWER, own), row("b", FAILURE, ())])
+    assert [error.source for error in found] == ["agent", "m0", "m1", "m2", "m3", "m4"]
 
 
 def test_metrics_and_scores_are_found_by_name_and_by_position() -> None:

@@ -21,6 +21,7 @@ _FRAME = re.compile(r'^ *File "(.+)", line (\d+), in (.+)$', re.MULTILINE)
 _MESSAGE_CHARS = 300
 _FRAME_CHARS = 120
 _MOST_METRICS = 5
+_AGENT = "agent"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +49,7 @@ class FirstError:
         file, line, function = frames[-1] if frames else ("", "", "")
         where = f" (in {function}, {shorten(file, _FRAME_CHARS)}:{line})" if frames else ""
         rows = "1 row" if self.count == 1 else f"{self.count:,} rows"
-        source = "agent" if self.source == "agent" else f"metric {shorten(self.source, _FRAME_CHARS)}"
+        source = _AGENT if self.source == _AGENT else f"metric {shorten(self.source, _FRAME_CHARS)}"
         said = shorten(self.message, _MESSAGE_CHARS)
         return f"{source} failed on {rows}, first on case {shorten(self.case_id, _FRAME_CHARS)}: {said}{where}"
 
@@ -60,16 +61,16 @@ def first_errors(rows: Iterable[CaseResult]) -> list[FirstError]:
     for row in rows:
         for source, message, traceback in _errors(row):
             counts[source] = counts.get(source, 0) + 1
-            if source in found or len(found) <= _MOST_METRICS:
-                found.setdefault(source, (row.case_id, message, traceback))
-    ordered = sorted(found, key=lambda source: source != "agent")
-    return [FirstError(source, *found[source], counts[source]) for source in ordered]
+            found.setdefault(source, (row.case_id, message, traceback))
+    shown = [source for source in found if source != _AGENT][:_MOST_METRICS]
+    shown = [_AGENT, *shown] if _AGENT in found else shown
+    return [FirstError(source, *found[source], counts[source]) for source in shown]
 
 
 def _errors(row: CaseResult) -> Iterable[tuple[str, str, str]]:
     if row.status is AgentStatus.ERROR:
         error = row.response.error if row.response is not None else None
-        yield "agent", error.message if error is not None else row.reason, error.traceback if error is not None else ""
+        yield _AGENT, error.message if error is not None else row.reason, error.traceback if error is not None else ""
         return
     for score in row.scores:
         if score.status is ScoreStatus.ERROR:
