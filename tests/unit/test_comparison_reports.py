@@ -10,6 +10,7 @@ import json
 import math
 import shlex
 from dataclasses import replace
+from html import unescape
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -311,6 +312,38 @@ def test_lost_cases_come_with_the_command_that_shows_one(of_two: ComparisonRepor
         (lost,) = [line for line in short_lines(replace(of_two, comparison=comparison, server="h:1")) if "lost" in line]
         run_id = of_two.comparison.variants[1].run_id
         assert lost.endswith(f"; assay runs show {run_id} --case {shown} --server h:1")
+
+
+def _code(commit: str, digest: str, *, dirty: bool = False) -> dict[str, Any]:
+    return {"commit": commit * 40, "dirty": dirty, "agent_sha256": digest * 64}
+
+
+@pytest.mark.parametrize(
+    ("codes", "said"),
+    [
+        ([_code("a", "1"), _code("b", "2", dirty=True)],
+         "the agent's code (commit aaaaaaaaaaaa -> bbbbbbbbbbbb, with uncommitted changes)"),
+        ([_code("", "1"), _code("", "2")], "the agent's code (SHA-256 111111111111 -> 222222222222)"),
+        ([_code("a", "1"), _code("b", "1")], "commit aaaaaaaaaaaa -> bbbbbbbbbbbb; the agent's code is the same"),
+        ([_code("a", ""), _code("b", "")], "commit aaaaaaaaaaaa -> bbbbbbbbbbbb"),
+        ([_code("a", "1"), _code("a", "1")], "no setting, and not the agent's code"),
+        ([None, None], "no setting; the agent's code is not known"),
+    ],
+)  # fmt: skip
+def test_what_changed_names_the_code_of_the_agent(
+    tmp_path: Path, codes: list[dict[str, Any] | None], said: str
+) -> None:
+    """By commit, or by the hash of its files; every form of the output says it, and that nothing changed."""
+    documents = [run_document("baseline", A), run_document("candidate", B)]
+    for found, code in zip(documents, codes, strict=True):
+        found["config"], found["run"]["code"] = documents[0]["config"], code
+    with compared(tmp_path, documents) as report:
+        assert any(line.startswith(f"what changed: {said}") for line in comparison_lines(report))
+        assert said in unescape(comparison_markdown(report).replace("\u200b", ""))
+        (path,) = write_comparison(report, tmp_path / "out", ["html"]).written
+        page = unescape(path.read_text("utf-8"))
+        assert f"{said[:1].upper()}{said[1:]}" in page
+        assert any(said in line for line in short_lines(report)) is not said.startswith("no setting")
 
 
 def test_a_notebook_shows_tables(of_two: ComparisonReport) -> None:

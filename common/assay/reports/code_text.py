@@ -8,7 +8,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 _COMMIT_CHARS, _HASH_CHARS = 12, 12
-_DIRTY = {True: ", with uncommitted changes", False: ""}
 
 
 def code_text(code: Mapping[str, Any] | None) -> str:
@@ -27,8 +26,7 @@ def code_text(code: Mapping[str, Any] | None) -> str:
 
 def commit_text(code: Mapping[str, Any]) -> str:
     """Return a commit in short, and whether files differed from it."""
-    dirty = code.get("dirty")
-    return f"{str(code['commit'])[:_COMMIT_CHARS]}{_DIRTY.get(dirty, '') if dirty is not None else ''}"
+    return str(code["commit"])[:_COMMIT_CHARS] + (", with uncommitted changes" if code.get("dirty") else "")
 
 
 def code_change(codes: Sequence[Mapping[str, Any]]) -> str:
@@ -47,8 +45,3 @@ def code_change(codes: Sequence[Mapping[str, Any]]) -> str:
     if path:
         return f"the agent's code ({path})"
     return f"the agent's code (SHA-256 {' -> '.join(digest[:_HASH_CHARS] for digest in digests)})"
-
-
-def has_known_code(codes: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether the code of every agent is known."""
-    return all(code.get("agent_sha256") for code in codes)

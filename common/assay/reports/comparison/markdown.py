@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from assay.reports.code_text import code_change
 from assay.reports.comparison.sentences import (
     adjustment_text,
     banners,
@@ -23,6 +22,7 @@ from assay.reports.comparison.sentences import (
 )
 from assay.reports.comparison.tables import (
     changed_rows,
+    code_sentence,
     differing_count,
     flipped_cases,
     flipped_row,
@@ -31,7 +31,6 @@ from assay.reports.comparison.tables import (
     metrics_of_runs,
     table_metric,
     two_by_two,
-    unchanged_sentence,
 )
 from assay.reports.markdown_document import MAX_CHARS
 from assay.text.markdown_text import markdown_code, markdown_prose
@@ -183,11 +182,10 @@ def _flipped(row: tuple[str, ...]) -> tuple[str, ...]:
 def _changes(report: ComparisonReport) -> Iterator[str]:
     rows = changed_rows(report)
     yield from ("", "### What changed")
-    if len(rows) == 1:
-        yield from ("", unchanged_sentence(report))
-        return
-    if changed := code_change([facts.code for facts in report.facts]):
+    if changed := code_sentence(report):
         yield from ("", markdown_prose(changed, _SENTENCE_CHARS))
+    if len(rows) == 1:
+        return
     width = max(_TEXT_CHARS // max(1, len(rows[0]) // 3), 20)
     code: Callable[[str], str] = lambda text: markdown_code(text, width)  # noqa: E731 - one width for all cells
     yield from _table([rows[0], *(tuple(map(code, row)) for row in rows[1 : _MOST_CHANGES + 1])])

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from assay.comparison.model import PASS_RATE
 from assay.comparison.what_changed import CODE
-from assay.reports.code_text import code_change, has_known_code
+from assay.reports.code_text import code_change
 from assay.reports.comparison.comparison_report import setting_text
 from assay.reports.comparison.figures import figures_of, level_text, metric_text, p_text, verdict_text
 from assay.text.unsafe_text import shorten
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from assay.comparison.model import FlippedCase, MetricComparison, PairComparison
     from assay.reports.comparison.comparison_report import ComparisonReport
@@ -98,17 +98,21 @@ def changed_rows(report: ComparisonReport) -> list[Row]:
 def changes_sentence(report: ComparisonReport) -> str:
     """Return what differs between the runs in a few words; empty where nothing is known to differ."""
     paths = [one.path for one in report.comparison.changes if not one.path.startswith(f"{CODE}.")]
-    code = code_change([facts.code for facts in report.facts])
+    code = code_change(_codes(report))
     more = f" and {len(paths) - _MOST_PATHS} more" if len(paths) > _MOST_PATHS else ""
     return "; ".join(filter(None, [code, f"{', '.join(paths[:_MOST_PATHS])}{more}"]))
 
 
-def unchanged_sentence(report: ComparisonReport) -> str:
-    """Return that no setting differs, and whether the agent's code is known to be the same."""
-    codes = [facts.code for facts in report.facts]
-    return (
-        "no setting, and not the agent's code" if has_known_code(codes) else "no setting; the agent's code is not known"
-    )
+def code_sentence(report: ComparisonReport) -> str:
+    """Return how the agent's code differs, or that nothing does; empty where settings alone are known to differ."""
+    if report.comparison.changes:
+        return code_change(_codes(report))
+    is_known = all(code.get("agent_sha256") for code in _codes(report))
+    return "no setting, and not the agent's code" if is_known else "no setting; the agent's code is not known"
+
+
+def _codes(report: ComparisonReport) -> list[Mapping[str, Any]]:
+    return [facts.code for facts in report.facts]
 
 
 def columns(rows: Sequence[Row], width: int) -> list[str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import textwrap
 from typing import TYPE_CHECKING
 
-from assay.reports.code_text import code_change
 from assay.reports.comparison.sentences import (
     adjustment_text,
     banners,
@@ -25,6 +24,7 @@ from assay.reports.comparison.sentences import (
 )
 from assay.reports.comparison.tables import (
     changed_rows,
+    code_sentence,
     columns,
     differing_count,
     flipped_cases,
@@ -34,7 +34,6 @@ from assay.reports.comparison.tables import (
     metrics_of_runs,
     table_metric,
     two_by_two,
-    unchanged_sentence,
 )
 from assay.reports.metric_text import count_text
 from assay.text.unsafe_text import shorten
@@ -128,11 +127,8 @@ def _many(report: ComparisonReport) -> Iterator[str]:
 def _end(report: ComparisonReport) -> Iterator[str]:
     yield ""
     changes = changed_rows(report)
-    if len(changes) == 1:
-        yield f"what changed: {unchanged_sentence(report)}"
-    else:
-        code = code_change([facts.code for facts in report.facts])
-        yield shorten(f"what changed: {code}", _SENTENCE_CHARS)
+    yield shorten(f"what changed: {code_sentence(report)}", _SENTENCE_CHARS)
+    if len(changes) > 1:
         shown = [tuple(shorten(cell, _VALUE_CHARS) for cell in row) for row in changes[: _MOST_CHANGES + 1]]
         yield from (f"  {line}" for line in _blocks(shown, 1, _COLUMNS_AT_ONCE))
         if (more := len(changes) - 1 - _MOST_CHANGES) > 0:

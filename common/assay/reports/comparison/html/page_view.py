@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from assay.comparison.model import Verdict
-from assay.reports.code_text import code_change
 from assay.reports.comparison.figures import figures_of, metric_text
 from assay.reports.comparison.sentences import (
     adjustment_text,
@@ -26,6 +25,7 @@ from assay.reports.comparison.sentences import (
 )
 from assay.reports.comparison.tables import (
     changed_rows,
+    code_sentence,
     differing_count,
     flipped_cases,
     flipped_row,
@@ -34,7 +34,6 @@ from assay.reports.comparison.tables import (
     metrics_of_runs,
     table_metric,
     two_by_two,
-    unchanged_sentence,
 )
 from assay.reports.formats.html.summary_view import moment
 from assay.reports.formats.html.svg import difference_bar
@@ -172,11 +171,9 @@ class PageView:
         return changed_rows(self.report)
 
     def changed(self) -> str:
-        """Return whether the agent's code changed, or that nothing did."""
-        if self.comparison.changes:
-            return code_change([facts.code for facts in self.report.facts])
-        said = unchanged_sentence(self.report)
-        return f"{said[:1].upper()}{said[1:]}."
+        """Return how the agent's code changed, or that nothing did."""
+        said = code_sentence(self.report)
+        return f"{said[:1].upper()}{said[1:]}"
 
     def tables(self) -> list[dict[str, object]]:
         """Return for every run after the first its 2 x 2 table, counts, and the cases that came out differently."""
