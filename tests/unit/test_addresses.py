@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 import click
 import httpx2
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from assay.errors import InvalidInputError
 from assay.http.addresses import dial_problem, host_problem
@@ -25,7 +27,7 @@ UNUSABLE = [
     "http://[::g]/v1", "http://[::1/v1", "http://[1.2.3.4]/v1", "http://[v1.x]/v1",
     "http://h:0/v1", "http://h:99999/v1", "http://h:abc/v1", "http://h:-1/v1",
     "http://a..b/v1", "http://.a/v1", "http://./v1", f"http://{'a' * 64}.example/v1", f"http://{'a.' * 127}de/v1",
-    "http://h/v\n1",
+    "http://h/v\n1", "http://é_/v1", "http://b\u00fc cher.de/v1", "http://-\u4e2d.de/v1", "http://\u4e2d-/v1",
 ]  # fmt: skip
 USABLE = [
     "http://127.0.0.1:9/v1", "http://127.1/v1", "http://2130706433/v1", "http://0x7f.0.0.1/v1", "http://[::1]:8/v1",
@@ -88,13 +90,12 @@ def test_an_address_that_is_accepted_is_one_for_the_client(url: str) -> None:
     httpx2.URL(url)
 
 
-@pytest.mark.parametrize("url", UNUSABLE)
-def test_no_address_is_refused_by_the_client_alone(url: str) -> None:
-    """What the client refuses is among what the check refuses."""
-    try:
+@given(st.text(alphabet="019abx.:[]-_%@/?#\\ \u00e9\u4e2d", max_size=12))
+def test_no_address_is_refused_by_the_client_alone(place: str) -> None:
+    """What the check lets through is a URL of the client's, whatever stands between the slashes."""
+    url = f"http://{place}"
+    if not dial_problem(url):
         httpx2.URL(url)
-    except httpx2.InvalidURL:
-        assert dial_problem(url)
 
 
 @pytest.mark.parametrize(("target", "is_usable"), [("256.1.1.1:9", False), ("[::g]:9", False), ("127.0.0.1:9", True)])

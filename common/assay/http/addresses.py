@@ -17,6 +17,7 @@ _PATTERN = re.compile(
 )
 _DOTTED = re.compile(r"[0-9]+(?:\.[0-9]+){3}", re.ASCII)
 _ENDS_IN_NUMBER = re.compile(r"(?:.*\.)?(?:[0-9]+|0x[0-9a-f]*)\.?", re.ASCII | re.IGNORECASE)
+_NOT_INTERNATIONAL = re.compile(r"[^a-z0-9.\u0080-\U0010ffff-]|(?:^|\.)-|-(?:\.|$)", re.IGNORECASE)
 _SERVICE_FORMS = ("dns:///", "ipv4:", "ipv6:")
 _SERVICE_PLACE = re.compile(r"(\[[0-9A-Fa-f:.%\w]+\]|[^\s:/\[\]@]+):(\d{1,5})")
 _MAX_LABEL_CHARS = 63
@@ -59,8 +60,9 @@ def url_address(url: str) -> Address:
 def dial_problem(url: str) -> str:
     """Return why no client can connect to a URL's host and port; empty where one may.
 
-    Refuses at least what the HTTP client's own URL class refuses, so that an address that passes fails only when it is
-    called, as an unreachable one. The client's package need not be installed where specs are validated.
+    Refuses what the HTTP client's own URL class refuses, so that an address that passes fails only when it is called,
+    as an unreachable one. The client's package need not be installed where specs are validated, so symbols in an
+    international name (emoji, for example) are found only when the client connects.
 
     Args:
         url: A URL with a scheme, in any spelling.
@@ -126,6 +128,8 @@ def host_problem(host: str) -> str:
             "" if _is_ipv4(host) else f"names the host {host!r}, which is no IPv4 address (four numbers from 0 to 255)"
         )
     try:
+        if not host.isascii() and _NOT_INTERNATIONAL.search(host):
+            raise UnicodeError
         name = host.removesuffix(".").encode("ascii" if host.isascii() else "idna")
     except UnicodeError:
         return f"names the host {host[:80]!r}, which is no name of a host"
