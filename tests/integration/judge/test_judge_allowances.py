@@ -81,6 +81,20 @@ async def test_prices_of_a_request_weaken_no_limit_and_change_no_verdict(start: 
         await listed.grade(run_id="r", judge=asked(listed, 1e300))
 
 
+async def test_a_judge_that_costs_nothing_is_not_asked_above_the_cap(start: Start, tmp_path: Path) -> None:
+    """Usage may be dearer than what was set aside; the free judge of a jury is then refused like the others."""
+    (tmp_path / "two.yaml").write_text(
+        "prices: [{model: judge-1, input: 1, output: 5}, {model: free, input: 0, output: 0}]"
+    )
+    dear = {"prompt_tokens": 1_200, "completion_tokens": 150_000}
+    judge = await start(says(GOOD, raw_usage=dear), prices=tmp_path / "two.yaml")
+    assert (await judge.grade("a", run_id="r", spend_cap_usd=0.1)).spending.spent_usd == pytest.approx(0.7512)
+    free = pb.JudgeModel(provider="openai", model="free", base_url=judge.provider.openai_url, key_variable="JUDGE_KEY")
+    verdict = (await judge.grade("b", run_id="r", judge=free, spend_cap_usd=0.1)).verdict
+    assert verdict.reason == "spend_cap_reached"
+    assert verdict.message.endswith("0.751200 of the run's spend cap of 0.1 are spent")
+
+
 async def test_the_tokens_of_a_verdict_stay_within_its_allowance(start: Start) -> None:
     """All of its calls count, one without an answer with the most that it may have taken; a cached verdict counts 0."""
     unclear = Reply("It is right.", usage=Tokens(1_200, 150))

@@ -469,9 +469,10 @@ def too_little_left(most: int, budget: BudgetHandle) -> CallFailedError:
     if budget.allowance is not None and (budget.cap is None or budget.account.spent + most <= budget.cap):
         message = f"this call may cost up to {most / NANO:.6f} dollars, more than is left of the run's allowance"
         return CallFailedError("allowance_too_small", message, needed=most)
-    spent, cap = budget.account.spent / NANO, (budget.cap or 0) / NANO
+    cap = budget.cap or 0
+    allows = f", which allows at least {cap // most:,} verdicts like this one" if most else ""  # this one may be free
     return CallFailedError(
         "spend_cap_reached",
-        f"this call may cost up to {most / NANO:.6f} dollars; {spent:.6f} of the run's spend cap of {cap:g} are spent, "
-        f"which allows at least {(budget.cap or 0) // most:,} verdicts like this one",
+        f"this call may cost up to {most / NANO:.6f} dollars; {budget.account.spent / NANO:.6f} of the run's spend cap "
+        f"of {cap / NANO:g} are spent{allows}",
     )
