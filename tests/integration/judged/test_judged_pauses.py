@@ -233,6 +233,8 @@ async def test_a_cap_without_a_price_can_be_taken_off(set_up: SetUp, case_of: Ca
     async with stage.orchestrator() as client:
         settings = stage.settings(judge=stage.who(spend_cap_usd=1.0, canary_rate=0.0))
         created = await stage.create(client, settings, [case_of(1), case_of(2)])
+        async with stage.hosting(client, created):
+            await until(lambda: len(stage.agent.asked) == 2)  # otherwise the preflight check may find the judge
         async with stage.judge(prices=None):
             run = await stage.follow(client, created)
             assert_waits(run, 2, "has no price", "--spend-cap none")
