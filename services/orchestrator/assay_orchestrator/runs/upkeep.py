@@ -13,7 +13,7 @@ from assay.identity.audit import AuditEntry
 from assay.model.scope import Scope
 from assay.runtime.failpoints import failpoint
 from assay_orchestrator.identity.scopes import scope_of
-from assay_orchestrator.store import audit, deletions, erasure, retention
+from assay_orchestrator.store import audit, baselines, deletions, erasure, retention
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Sequence
@@ -166,6 +166,8 @@ class Upkeep:
 
     async def _retire(self, scope: Scope, run_id: str) -> None:
         def begin(connection: sa.Connection) -> deletions.PendingDeletion | None:
+            if baselines.names_of(connection, scope, run_id):
+                return None  # it has become one since the runs were listed
             pending = deletions.begin_deletion(connection, scope, run_id)
             if pending is not None:
                 audit.append(connection, AuditEntry(scope.team, "delete-run", run_id, actor_name="retention"))
