@@ -19,7 +19,7 @@ import asyncio
 import contextlib
 import logging
 import random
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import grpc
@@ -110,7 +110,7 @@ class RunAccount:
         scope: By which name the judge knows its team; empty without identities.
         budget: What may be spent of the team's money.
         needs_spec: Whether a client that resumes the run must name its spec, for metrics in Python code.
-        is_hosted: Whether it must do so, too, as long as the agent has to be asked.
+        is_hosted: Whether it must also name it while the agent has questions left.
     """
 
     run_id: str
@@ -410,8 +410,9 @@ class RunJudge:
         if not status.trouble:
             message = clean_text(message).replace("\n", "; ")[:_MAX_MESSAGE_CHARS].rstrip(".")
             account = self._account
-            account = replace(account, needs_spec=account.needs_spec or (nothing_asked and account.is_hosted))
-            status.trouble = _sentence(message, reason, self._judge, account)
+            needs_spec = account.needs_spec or (nothing_asked and account.is_hosted)
+            command = f"`assay runs resume {account.run_id}{' --spec SPEC' if needs_spec else ''}"
+            status.trouble = _sentence(message, reason, self._judge, command)
             _log.warning("judging stopped: run=%s: %s", self._account.run_id, status.trouble)
         return _NotJudgedError()
 
@@ -485,8 +486,8 @@ def _account_in(answer: judge_pb2.GradeResponse) -> tuple[int, int]:
     return round(answer.spending.spent_usd * _NANO), round(answer.spending.reserved_usd * _NANO)
 
 
-def _sentence(message: str, reason: str, judge: JudgeSettings, account: RunAccount) -> str:
-    command = f"`assay runs resume {account.run_id}{' --spec SPEC' if account.needs_spec else ''}"
+def _sentence(message: str, reason: str, judge: JudgeSettings, command: str) -> str:
+    """Return why the judging stopped, and the command that resumes it; `command` begins it."""
     if reason == "spend_cap_reached":
         cap = judge.spend_cap_usd
         said = (

@@ -214,8 +214,9 @@ class Planner:
         from assay_orchestrator.evidence.jury import RunJury
 
         patience_s = self._settings.judge_patience_s
-        needs = {"needs_spec": bool(run.settings.functions), "is_hosted": run.settings.needs_host}
-        account, named = RunAccount(run.run_id, scope, budget, **needs), with_team(judge, team)
+        needs_spec, is_hosted = bool(run.settings.functions), run.settings.needs_host
+        account = RunAccount(run.run_id, scope, budget, needs_spec=needs_spec, is_hosted=is_hosted)
+        named = with_team(judge, team)
         return RunJury(service, named, account, ask_round=pause_count, patience_s=patience_s, pausing=pausing)
 
     def _embedders(

@@ -130,10 +130,10 @@ def _states(connection: sa.Connection, run_id: str) -> set[str]:
 
 
 def _has_answers(connection: sa.Connection, run_id: str) -> bool:
-    """Return whether the agent answered a question of a run: one whose judge is refused by the preflight asks none."""
+    """Return whether a run has an answer or a result: where the preflight check refuses the judge, no case is asked."""
     tables = (schema.answers, schema.results)
-    return any(connection.execute(sa.select(table.c.run_id).where(table.c.run_id == run_id).limit(1)).first()
-               for table in tables)  # fmt: skip
+    query = sa.select(sa.or_(*(sa.exists().where(table.c.run_id == run_id) for table in tables)))
+    return bool(connection.execute(query).scalar_one())
 
 
 def _rows_wait(run: RunRecord) -> str:
