@@ -209,10 +209,11 @@ class _UnpackedStream(httpx2.AsyncByteStream):
         self._inner = inner
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        unpacking = zlib.decompressobj(_GZIP_OR_ZLIB)
+        unpacking, is_whole = zlib.decompressobj(_GZIP_OR_ZLIB), True
         try:
             async for chunk in self._inner:
                 packed = chunk
+                is_whole &= not (chunk and unpacking.eof)
                 while not unpacking.eof:
                     piece = unpacking.decompress(packed, _PIECE_BYTES)
                     packed = unpacking.unconsumed_tail
@@ -222,7 +223,7 @@ class _UnpackedStream(httpx2.AsyncByteStream):
                         break
         except zlib.error as problem:
             raise MalformedReplyError(f"the reply cannot be unpacked: {problem}") from None
-        if not unpacking.eof or unpacking.unused_data:
+        if not is_whole or not unpacking.eof or unpacking.unused_data:
             raise MalformedReplyError("the reply cannot be unpacked: it does not end where its compression does")
 
     async def aclose(self) -> None:
