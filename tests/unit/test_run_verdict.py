@@ -214,6 +214,17 @@ def test_a_metric_that_fails_on_too_many_rows(gates: list[str], optional: bool) 
         assert sum(said in reason for reason in verdict.reasons) == 1
 
 
+@pytest.mark.parametrize("gates", [[], ["exact_match >= 0.9"], ["exact_match >= 0.9", "judge_score > 0.75"]])
+def test_a_run_that_fails_names_its_gaps_too(gates: list[str]) -> None:
+    """A missed gate does not hide a metric that failed everywhere; it is said once."""
+    chosen = metrics("exact_match", "judge_score")
+    bad = JudgeEvidence(None, text="sorry", error="invalid_verdict")
+    verdict = run_verdict(summarise([row("wrong", chosen, index, bad) for index in range(20)], chosen, gates))
+    said = "judge_score could not be computed on 20 of 20 rows, more than max_metric_errors (5%)"
+    assert verdict.status == "FAIL"
+    assert sum(said in note for note in (*verdict.reasons, *verdict.notes)) == 1
+
+
 def test_the_verdict_says_nothing_twice() -> None:
     """Failed calls that are a reason are no note as well; all missed thresholds share a note."""
     chosen = metrics("exact_match", "rouge", rouge={"threshold": 0.9})

@@ -86,6 +86,7 @@ def run_verdict(summary: RunSummary) -> RunVerdict:
         failed += [gap] if gap else []
         failed += _unmade(summary)
         notes += tuple(_uncomputed(summary, criteria))
+        notes += tuple(gap for gap in gaps if not any(gap in said for said in (*failed, *notes)))
         return RunVerdict(VerdictStatus.FAIL, tuple(failed), notes)
     if gaps:
         return RunVerdict(VerdictStatus.INCOMPLETE, tuple(gaps), tuple(note for note in notes if note not in gaps))
