@@ -26,7 +26,7 @@ _WORDS = {
     Verdict.B_BETTER: "better",
     Verdict.A_BETTER: "worse",
     Verdict.EQUIVALENT: "equivalent",
-    Verdict.INCONCLUSIVE: "undecided",
+    Verdict.INCONCLUSIVE: "inconclusive",
     Verdict.NO_DATA: "no data",
     Verdict.WITHHELD: "no verdict",
 }
