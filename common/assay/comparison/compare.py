@@ -12,28 +12,27 @@ from typing import TYPE_CHECKING
 from assay.comparison.facts import MetricFacts, RunFacts, default_primary
 from assay.comparison.joined import CompleteCases, JoinedRuns, label_of, metric_facts
 from assay.comparison.matching import matched
-from assay.comparison.metric_pairs import FEW_CLUSTERS, PairedValues, cluster_p, compare_values, estimate, has_enough
+from assay.comparison.metric_pairs import NoVerdict, PairedValues, compare_values, estimate
 from assay.comparison.model import (
     PASS_RATE,
-    Adjustment,
     Comparison,
     ComparisonSettings,
     Estimate,
-    MetricComparison,
     Mismatch,
     OmnibusTest,
     PairComparison,
     RankedVariant,
+    Reason,
     Variant,
     VariantRecommendation,
     Verdict,
 )
 from assay.comparison.preconditions import Overlap, mismatches, other_rules_of_rows
 from assay.comparison.stopped import shared_stopping, stopping_outcome
+from assay.comparison.verdicts import decided
 from assay.comparison.what_changed import CODE, changes
 from assay.errors import InvalidInputError
 from assay.parsing.names import unknown_name
-from assay.statistics.adjustment import benjamini_hochberg, holm
 from assay.statistics.independent import cochran_q, friedman
 from assay.statistics.ranking import best_probabilities, ranked, ranking_score, recommend
 from assay.version import __version__
@@ -42,7 +41,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from assay.comparison.cases import CaseScores
-    from assay.comparison.model import StoppingOutcome
 
 MOST_RUNS = 26
 """Most runs of one comparison: each has a letter."""
@@ -50,8 +48,8 @@ QUESTION_CHARS = 200
 """Of the question of a case that came out differently."""
 _MOST_FLIPPED = 50  # of a pair of runs
 _MOST_FLIPPED_OF_ALL = 1_000  # a comparison travels in one message
-_FILTERED = "the cases were chosen by a filter after the run: the figures are exploratory"
-_MISMATCH = "the runs must not be compared"
+_FILTERED = NoVerdict(Reason.FILTERED, "the cases were chosen by a filter after the run: the figures are exploratory")
+_MISMATCH = NoVerdict(Reason.MISMATCH, "the runs must not be compared")
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,15 +89,17 @@ def compare_runs(runs: Sequence[ComparedRun], settings: ComparisonSettings) -> C
     other_rules = other_rules_of_rows(facts, metrics)
     if other_rules and primary == PASS_RATE:
         found_mismatches.append(Mismatch("metric_version", f"{other_rules}; run both with one, or choose --primary"))
-    withheld = _MISMATCH if found_mismatches else _FILTERED if settings.where else ""
+    withheld = _MISMATCH if found_mismatches else _FILTERED if settings.where else None
     names = [primary, *(name for name in (PASS_RATE, *metrics) if name != primary)]
-    reasons = {name: withheld or (other_rules if name == PASS_RATE else "") for name in names}
+    of_rows = NoVerdict(Reason.MISMATCH, other_rules) if other_rules else None
     values = [
-        one.values(metric_facts(name, metrics), name == primary, reasons[name]) for one in joined for name in names
+        one.values(metric_facts(name, metrics), name == primary, withheld or (of_rows if name == PASS_RATE else None))
+        for one in joined
+        for name in names
     ]
     tested = compare_values(values, settings)
     stopping = stopping_outcome(rule, facts, [len(one.case_ids) for one in cases], values[0], settings)
-    tested = _decided(tested, values, settings, stopping)
+    tested = decided(tested, values, settings, stopping)
     flips = [one.flips(primary, metrics) for one in joined]
     pairs = tuple(
         one.comparison(tested[at * len(names) : (at + 1) * len(names)], flips[at]) for at, one in enumerate(joined)
@@ -252,53 +252,6 @@ def _with_values(runs: Sequence[ComparedRun], metrics: Mapping[str, MetricFacts]
 
 def _overlap(joined: JoinedRuns, runs: Sequence[RunFacts]) -> Overlap:
     return Overlap(runs[joined.a].run_id, runs[joined.b].run_id, joined.overlap, joined.n_common, joined.n_changed)
-
-
-def _decided(
-    tested: Sequence[MetricComparison],
-    values: Sequence[PairedValues],
-    settings: ComparisonSettings,
-    stopping: StoppingOutcome | None,
-) -> list[MetricComparison]:
-    """Adjust the p-values, those of the primary metric and all others as two families, and add the verdicts.
-
-    Where runs stop early by a rule, it decides on the primary metric in place of the p-value, which is not adjusted for
-    the looks.
-    """
-    adjust = holm if settings.adjust is Adjustment.HOLM else benjamini_hochberg
-    adjusted: dict[int, float] = {}
-    for is_primary in (True, False):
-        family = [at for at, one in enumerate(tested) if one.is_primary is is_primary and one.p is not None]
-        adjusted |= dict(zip(family, adjust([tested[at].p or 0.0 for at in family]), strict=True))
-    return [
-        _with_verdict(
-            replace(one, p_adjusted=adjusted.get(at)), values[at], settings, stopping if one.is_primary else None
-        )
-        for at, one in enumerate(tested)
-    ]
-
-
-def _with_verdict(
-    one: MetricComparison, values: PairedValues, settings: ComparisonSettings, stopping: StoppingOutcome | None
-) -> MetricComparison:
-    if reason := has_enough(values):
-        return replace(one, verdict=Verdict.NO_DATA, reason=reason)
-    if values.reason:
-        return replace(one, verdict=Verdict.WITHHELD, reason=values.reason)
-    if stopping is not None and stopping.has_decided:
-        return replace(one, verdict=stopping.verdict)
-    is_significant = stopping is None and one.p_adjusted is not None and one.p_adjusted < settings.alpha
-    if is_significant and FEW_CLUSTERS in one.notes and cluster_p(values, settings) >= settings.alpha:
-        reason = "the clusters are too few: signs of their sums, turned at random, differ as much too often"
-        return replace(one, verdict=Verdict.INCONCLUSIVE, reason=reason)
-    if is_significant and one.difference:
-        is_b = (one.difference > 0) is one.higher_is_better
-        return replace(one, verdict=Verdict.B_BETTER if is_b else Verdict.A_BETTER)
-    inner = one.equivalence_interval
-    margin = settings.margin if one.is_primary else None
-    if margin is not None and inner is not None and -margin < inner[0] and inner[1] < margin:
-        return replace(one, verdict=Verdict.EQUIVALENT)
-    return replace(one, verdict=Verdict.INCONCLUSIVE)
 
 
 def _omnibus(runs: Sequence[ComparedRun], names: Sequence[str], complete: CompleteCases) -> dict[str, OmnibusTest]:

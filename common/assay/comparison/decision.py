@@ -110,7 +110,7 @@ def decide(comparison: Comparison, rules: DecisionRules, *, of_run: bool = False
     if worse or unknown:
         return Decision(FAILED, (*worse, *unknown), is_regression=bool(worse))
     missing = [
-        f"{b} and {a} cannot be compared by {one.metric}: {one.reason}"
+        f"{b} and {a} cannot be compared by {one.metric}: {one.message}"
         for b, a, one in primaries
         if one.verdict is Verdict.NO_DATA
     ]

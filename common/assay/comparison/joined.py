@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from assay.comparison.cases import CaseScores
+    from assay.comparison.metric_pairs import NoVerdict
     from assay.comparison.model import ComparisonSettings, MetricComparison
 
 
@@ -68,13 +69,13 @@ class JoinedRuns:
         own = self._one.clusters[here]
         return own if is_shared(own) else self._other.clusters[there]
 
-    def values(self, facts: MetricFacts, is_primary: bool, reason: str) -> PairedValues:
+    def values(self, facts: MetricFacts, is_primary: bool, withheld: NoVerdict | None) -> PairedValues:
         """Return the values of a metric over the cases that are compared.
 
         Args:
             facts: The metric.
             is_primary: Whether it decides.
-            reason: Why there is no verdict; empty where there may be one.
+            withheld: Why there is no verdict; None where there may be one.
         """
         import numpy as np
 
@@ -92,7 +93,7 @@ class JoinedRuns:
             n_dropped=len(a) - int(known.sum()),
             clusters=None if self._clusters is None else list(compress(self._clusters, known)),
             without_errors=None if clean.all() else np.flatnonzero(clean),
-            reason=reason,
+            withheld=withheld,
             is_direction_assumed=facts.is_direction_assumed,
         )
 

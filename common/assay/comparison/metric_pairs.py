@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from statistics import NormalDist
 from typing import TYPE_CHECKING
 
-from assay.comparison.model import ClassicalTest, Estimate, MetricComparison, PassTable, Verdict
+from assay.comparison.model import ClassicalTest, Estimate, MetricComparison, PassTable, Reason, Verdict
 from assay.statistics.independent import chi_square, t_test
 from assay.statistics.paired import (
     McNemar,
@@ -45,6 +45,19 @@ LEAST_CLUSTERS = 10
 _SMALLEST_P = 6  # disagreeing cases below which p < 0.05 is impossible
 
 
+@dataclass(frozen=True, slots=True)
+class NoVerdict:
+    """Why a metric has no verdict, or an inconclusive one.
+
+    Args:
+        reason: In a word.
+        message: As a sentence without its full stop.
+    """
+
+    reason: Reason
+    message: str
+
+
 @dataclass(frozen=True, eq=False, slots=True)
 class PairedValues:
     """The values of a metric in two runs, case by case.
@@ -60,7 +73,7 @@ class PairedValues:
         n_dropped: Common cases without a value on at least one side.
         clusters: What each case shares with others; None without a cluster key.
         without_errors: Places of the cases without an agent error; None where every case is one.
-        reason: Why there is no verdict, whatever the values say; empty where there may be one.
+        withheld: Why there is no verdict, whatever the values say; None where there may be one.
         is_direction_assumed: Whether nothing says that more is better, which is assumed.
     """
 
@@ -74,7 +87,7 @@ class PairedValues:
     n_dropped: int = 0
     clusters: Sequence[str] | None = None
     without_errors: NDArray[np.intp] | None = None
-    reason: str = ""
+    withheld: NoVerdict | None = None
     is_direction_assumed: bool = False
 
     @property
@@ -130,7 +143,6 @@ def _compared(pair: PairedValues, settings: ComparisonSettings, flip: SignFlip |
         is_primary=pair.is_primary,
         higher_is_better=pair.higher_is_better,
         verdict=Verdict.NO_DATA,
-        reason=pair.reason,
         n_pairs=len(pair.a),
         n_dropped=pair.n_dropped,
         a=estimate(pair.a, pair, settings),
@@ -271,16 +283,18 @@ def _classical(pair: PairedValues, settings: ComparisonSettings) -> ClassicalTes
     return ClassicalTest(name, test.statistic, test.p, test.note, test.other_p, winner)
 
 
-def has_enough(pair: PairedValues) -> str:
-    """Return why the pairs are too few for a verdict, or the empty string."""
+def too_few(pair: PairedValues) -> NoVerdict | None:
+    """Return why the pairs are too few for a verdict; None where they are not."""
     common = len(pair.a) + pair.n_dropped
     if not common:
-        return "there is no common case to compare"
+        return NoVerdict(Reason.NO_COMMON_CASES, "there is no common case to compare")
     if len(pair.a) < _LEAST_PAIRS:
-        return f"{len(pair.a)} of {common} common cases have a value in both runs, and a test needs at least 2"
+        said = f"{len(pair.a)} of {common} common cases have a value in both runs, and a test needs at least 2"
+        return NoVerdict(Reason.TOO_FEW_CASES, said)
     if pair.n_dropped > common / 2:
-        return f"{pair.n_dropped:,} of {common:,} common cases have no value in one of the runs"
-    return ""
+        said = f"{pair.n_dropped:,} of {common:,} common cases have no value in one of the runs"
+        return NoVerdict(Reason.TOO_MANY_MISSING, said)
+    return None
 
 
 def cluster_p(pair: PairedValues, settings: ComparisonSettings) -> float:

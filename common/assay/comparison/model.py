@@ -56,6 +56,8 @@ class ComparisonSettings:
         power: Chance to detect a difference that planning figures assume.
         seed: Of all random draws.
         where: A filter expression on rows; figures of such a comparison are exploratory, without a verdict.
+        all_pairs: Whether every pair of runs decides, and not only those with the baseline: p-values are then adjusted
+            over all of them.
     """
 
     primary: str = ""
@@ -66,6 +68,7 @@ class ComparisonSettings:
     power: float = 0.8
     seed: int = 0
     where: str = ""
+    all_pairs: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +176,84 @@ class ClassicalTest:
 
 
 @dataclass(frozen=True, slots=True)
+class ErrorComparison:
+    """The errors of two runs: rows whose agent failed or, of a metric, rows that have no value because of an error.
+
+    Args:
+        a_rows: Rows of A with an error, over the cases that are compared.
+        b_rows: Rows of B with an error.
+        a_cases: Cases with an error of A in any repeat.
+        b_cases: Cases with an error of B.
+        a_only: Cases with an error of A alone.
+        b_only: Cases with an error of B alone.
+        p: Exact McNemar p-value of `a_only` against `b_only`, not adjusted for other tests.
+        worse: Label of the run that errs significantly more often; empty where neither does.
+        differ: Whether the errors may move a difference: p is below the level, or more rows of a run have an error than
+            its `max_agent_errors` allows.
+    """
+
+    a_rows: int
+    b_rows: int
+    a_cases: int
+    b_cases: int
+    a_only: int
+    b_only: int
+    p: float
+    worse: str = ""
+    differ: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class WorstCase:
+    """A metric with a value for each row that has none because of an error: the worst one for the verdict claimed.
+
+    Args:
+        n_pairs: Cases compared.
+        n_replaced: Cases with such a value on at least one side.
+        difference: B - A.
+        interval: Of the difference, of 1 - alpha; None where it has none.
+        p: Raw p-value.
+        holds: Whether the verdict of the complete cases is that of these figures, too; False where they have none.
+    """
+
+    n_pairs: int
+    n_replaced: int
+    difference: float
+    interval: tuple[float, float] | None = None
+    p: float | None = None
+    holds: bool = False
+
+
+class Reason(StrEnum):
+    """Why a metric has no verdict, or an inconclusive one."""
+
+    NO_COMMON_CASES = "no_common_cases"
+    TOO_FEW_CASES = "too_few_cases"
+    """Fewer than two cases have a value in both runs."""
+    TOO_MANY_MISSING = "too_many_missing"
+    """More than half of the common cases have no value in one of the runs."""
+    MISMATCH = "mismatch"
+    """The runs, or their verdicts on rows, are not to be compared."""
+    FILTERED = "filtered"
+    """The cases were chosen by a filter after the run."""
+    TOO_FEW_DIFFERING = "too_few_differing"
+    """Even if all differing cases pointed one way, the p-value would not be below the level."""
+    TOO_FEW_CLUSTERS = "too_few_clusters"
+    """The same of clusters."""
+    AGENT_ERRORS = "agent_errors"
+    """The errors of the runs differ, and with the worst values in their place the verdict would be another one."""
+    NO_SCALE = "no_scale"
+    """A margin is given for a metric without a least and a greatest value."""
+    NOT_SIGNIFICANT = "not_significant"
+    NOT_SIGNIFICANT_ADJUSTED = "not_significant_adjusted"
+    """The raw p-value is below the level, the adjusted one is not."""
+    NOT_ADJUSTED = "not_adjusted"
+    """The pair decides nothing: its p-values are not adjusted."""
+    RULE_UNDECIDED = "rule_undecided"
+    """The rule by which the runs stop early decided nothing."""
+
+
+@dataclass(frozen=True, slots=True)
 class MetricComparison:
     """One metric of two runs over the cases that both have scored.
 
@@ -181,38 +262,52 @@ class MetricComparison:
         is_primary: Whether it decides; all others are exploratory.
         higher_is_better: False for latency, tokens and cost.
         verdict: What the test says.
-        reason: Why there is no verdict; empty where there is one.
-        method: "mcnemar_exact", "sign_flip_exact", "sign_flip_random", "sign_flip_normal_limit" or "clustered_t".
-        n_pairs: Cases compared.
+        reason: A value of `Reason`; empty where a run is better, or both are equivalent.
+        message: The reason as a sentence without its full stop; empty likewise.
+        method: "mcnemar_exact", "sign_flip_exact", "sign_flip_random" or "sign_flip_normal_limit"; with a cluster key
+            the signs are those of the clusters' sums.
+        n_pairs: Cases compared: those with a value in every repeat of both runs.
         n_dropped: Cases in both runs without a value on at least one side.
         a: The value of A over the pairs.
         b: The value of B.
         difference: B - A.
         interval: Of the difference, of 1 - alpha.
+        interval_method: "bonett_price" for rates, "t" for scores, "sign_flip" with a cluster key, "cr2" where clusters
+            are too few for a verdict, "always_valid" or "stagewise" where a rule stops early; empty without one.
         equivalence_interval: Of 1 - 2 alpha, the one that a margin is compared with.
         p: Raw p-value.
-        p_adjusted: After the adjustment for several tests.
+        p_error: Monte-Carlo standard error of p; None where p is exact.
+        p_adjusted: After the adjustment for several tests; None where the pair decides nothing.
+        decides: Whether the pair decides: it is one with the baseline, or all pairs decide. Others have raw p-values.
         wins: Cases in which B is better.
         ties: Cases in which both are equal.
         losses: Cases in which A is better.
         table: For a metric of 0 and 1 with one run a case.
         mid_p: McNemar's mid-p.
         cohens_h: Effect size of rates.
-        min_attainable_p: The smallest p-value that as many disagreeing cases can give.
+        min_attainable_p: The smallest p-value that as many differing cases, or clusters, can give.
         borderline: Whether p-value and interval disagree; the p-value decides.
         t: Paired t statistic.
         t_p: Its p-value.
         d_z: Mean by standard deviation of the differences.
         cliffs_delta: Effect size of scores, -1 to 1.
         standard_error: Of the difference.
-        clusters: How many clusters the cases are in; None without a cluster key.
+        clusters: How many clusters the cases are in, a case without the key being one of its own; None without a key.
+        effective_clusters: As many clusters of equal size have the same uncertainty: (Σn)²/Σn²; None likewise.
+        largest_cluster: What the cases of the largest cluster share; empty likewise, or where it is a single case.
+        largest_cluster_share: Its share of the cases; None likewise.
+        errors: Rows without a value because of an error of agent, judge or metric; None where there are none.
+        worst_case: The figures with the worst values in their place, where `errors.differ`; None otherwise, or for a
+            metric without a least and a greatest value.
         detectable: The smallest difference that these cases detect at 80 % power; None where none is.
         n_needed: Cases that would detect the difference seen; None where there is none.
         classical: The unpaired test.
         without_errors: The difference over the cases without an agent error; None where there is no such error.
         without_errors_p: Its raw p-value.
         noise_floor: The absolute difference that A has from itself, where it was measured.
-        notes: Stable words on what to know, such as "few_clusters".
+        notes: Stable words on what to know: "few_differing" (as `Reason.TOO_FEW_DIFFERING`), "few_clusters" (fewer than
+            ten effective ones), "large_losses" (a few large differences carry the mean), "constant" (all differences
+            are 0: no part of a family), "as_primary" (all values are those of the primary metric: its p-values).
         is_direction_assumed: Whether the metric does not say that higher is better, which is assumed.
     """
 
@@ -221,6 +316,7 @@ class MetricComparison:
     higher_is_better: bool
     verdict: Verdict
     reason: str = ""
+    message: str = ""
     method: str = ""
     n_pairs: int = 0
     n_dropped: int = 0
@@ -228,9 +324,12 @@ class MetricComparison:
     b: Estimate | None = None
     difference: float | None = None
     interval: tuple[float, float] | None = None
+    interval_method: str = ""
     equivalence_interval: tuple[float, float] | None = None
     p: float | None = None
+    p_error: float | None = None
     p_adjusted: float | None = None
+    decides: bool = True
     wins: int = 0
     ties: int = 0
     losses: int = 0
@@ -245,6 +344,11 @@ class MetricComparison:
     cliffs_delta: float | None = None
     standard_error: float | None = None
     clusters: int | None = None
+    effective_clusters: float | None = None
+    largest_cluster: str = ""
+    largest_cluster_share: float | None = None
+    errors: ErrorComparison | None = None
+    worst_case: WorstCase | None = None
     detectable: float | None = None
     n_needed: int | None = None
     classical: ClassicalTest | None = None
@@ -272,6 +376,7 @@ class PairComparison:
         matched_by: By what cases were matched: "id", or "content" for question and references.
         n_lost: Cases that came out worse in B.
         n_won: Cases that came out better in B.
+        errors: Rows whose agent failed; None where none did.
     """
 
     a: str
@@ -286,6 +391,7 @@ class PairComparison:
     matched_by: str = "id"
     n_lost: int = 0
     n_won: int = 0
+    errors: ErrorComparison | None = None
 
     def metric(self, name: str) -> MetricComparison:
         """Return the comparison of one metric."""

@@ -4173,6 +4173,7 @@ class ComparisonSettings(_message.Message):
     POWER_FIELD_NUMBER: _builtins.int
     SEED_FIELD_NUMBER: _builtins.int
     WHERE_FIELD_NUMBER: _builtins.int
+    ALL_PAIRS_FIELD_NUMBER: _builtins.int
     primary: _builtins.str
     """The metric that decides, or "pass_rate"; empty for exact match, else quality, else the first one."""
     margin: _builtins.float
@@ -4189,6 +4190,8 @@ class ComparisonSettings(_message.Message):
     """Of all random draws, less than 2^63."""
     where: _builtins.str
     """A filter of rows as text; a comparison with one is exploratory, without a verdict. Empty for all rows."""
+    all_pairs: _builtins.bool
+    """Whether every pair of runs decides, and not only those with the first run."""
     def __init__(
         self,
         *,
@@ -4200,10 +4203,11 @@ class ComparisonSettings(_message.Message):
         power: _builtins.float = ...,
         seed: _builtins.int = ...,
         where: _builtins.str = ...,
+        all_pairs: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_margin", b"_margin", "margin", b"margin"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_margin", b"_margin", "adjust", b"adjust", "alpha", b"alpha", "cluster", b"cluster", "margin", b"margin", "power", b"power", "primary", b"primary", "seed", b"seed", "where", b"where"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_margin", b"_margin", "adjust", b"adjust", "all_pairs", b"all_pairs", "alpha", b"alpha", "cluster", b"cluster", "margin", b"margin", "power", b"power", "primary", b"primary", "seed", b"seed", "where", b"where"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__margin: _TypeAlias = _typing.Literal["margin"]  # noqa: Y015
     _WhichOneofArgType__margin: _TypeAlias = _typing.Literal["_margin", b"_margin"]  # noqa: Y015
@@ -4777,6 +4781,7 @@ class PairComparison(_message.Message):
     MATCHED_BY_FIELD_NUMBER: _builtins.int
     N_LOST_FIELD_NUMBER: _builtins.int
     N_WON_FIELD_NUMBER: _builtins.int
+    ERRORS_FIELD_NUMBER: _builtins.int
     a: _builtins.str
     """Label of the first."""
     b: _builtins.str
@@ -4803,6 +4808,10 @@ class PairComparison(_message.Message):
     def metrics(self) -> _containers.RepeatedCompositeFieldContainer[Global___MetricComparison]:
         """The primary metric first, then the others in report order."""
 
+    @_builtins.property
+    def errors(self) -> Global___ErrorComparison:
+        """Rows whose agent failed; absent where none did."""
+
     def __init__(
         self,
         *,
@@ -4818,14 +4827,71 @@ class PairComparison(_message.Message):
         matched_by: _builtins.str = ...,
         n_lost: _builtins.int = ...,
         n_won: _builtins.int = ...,
+        errors: Global___ErrorComparison | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["errors", b"errors"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["a", b"a", "b", b"b", "classical_winner", b"classical_winner", "matched_by", b"matched_by", "metrics", b"metrics", "n_changed", b"n_changed", "n_common", b"n_common", "n_lost", b"n_lost", "n_only_a", b"n_only_a", "n_only_b", b"n_only_b", "n_won", b"n_won", "overlap", b"overlap"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["a", b"a", "b", b"b", "classical_winner", b"classical_winner", "errors", b"errors", "matched_by", b"matched_by", "metrics", b"metrics", "n_changed", b"n_changed", "n_common", b"n_common", "n_lost", b"n_lost", "n_only_a", b"n_only_a", "n_only_b", b"n_only_b", "n_won", b"n_won", "overlap", b"overlap"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___PairComparison: _TypeAlias = PairComparison  # noqa: Y015
+
+@_typing.final
+class ErrorComparison(_message.Message):
+    """ErrorComparison is how often two runs err: rows whose agent failed or, of a metric, rows that have no value because of
+    an error.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    A_ROWS_COUNT_FIELD_NUMBER: _builtins.int
+    B_ROWS_COUNT_FIELD_NUMBER: _builtins.int
+    A_CASES_COUNT_FIELD_NUMBER: _builtins.int
+    B_CASES_COUNT_FIELD_NUMBER: _builtins.int
+    A_ONLY_COUNT_FIELD_NUMBER: _builtins.int
+    B_ONLY_COUNT_FIELD_NUMBER: _builtins.int
+    P_FIELD_NUMBER: _builtins.int
+    WORSE_FIELD_NUMBER: _builtins.int
+    DIFFER_FIELD_NUMBER: _builtins.int
+    a_rows_count: _builtins.int
+    """Rows of the first with an error, over the cases that are compared."""
+    b_rows_count: _builtins.int
+    """Rows of the second with an error."""
+    a_cases_count: _builtins.int
+    """Cases with an error of the first in any repeat."""
+    b_cases_count: _builtins.int
+    """Cases with an error of the second."""
+    a_only_count: _builtins.int
+    """Cases with an error of the first alone."""
+    b_only_count: _builtins.int
+    """Cases with an error of the second alone."""
+    p: _builtins.float
+    """Exact McNemar p-value of these, 0 to 1, not adjusted for other tests."""
+    worse: _builtins.str
+    """Label of the run that errs significantly more often; empty where neither does."""
+    differ: _builtins.bool
+    """Whether the errors may move a difference: p is below the level, or more rows of a run have an error than it allows."""
+    def __init__(
+        self,
+        *,
+        a_rows_count: _builtins.int = ...,
+        b_rows_count: _builtins.int = ...,
+        a_cases_count: _builtins.int = ...,
+        b_cases_count: _builtins.int = ...,
+        a_only_count: _builtins.int = ...,
+        b_only_count: _builtins.int = ...,
+        p: _builtins.float = ...,
+        worse: _builtins.str = ...,
+        differ: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["a_cases_count", b"a_cases_count", "a_only_count", b"a_only_count", "a_rows_count", b"a_rows_count", "b_cases_count", b"b_cases_count", "b_only_count", b"b_only_count", "b_rows_count", b"b_rows_count", "differ", b"differ", "p", b"p", "worse", b"worse"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ErrorComparison: _TypeAlias = ErrorComparison  # noqa: Y015
 
 @_typing.final
 class MetricComparison(_message.Message):
@@ -4838,6 +4904,7 @@ class MetricComparison(_message.Message):
     HIGHER_IS_BETTER_FIELD_NUMBER: _builtins.int
     VERDICT_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
+    MESSAGE_FIELD_NUMBER: _builtins.int
     METHOD_FIELD_NUMBER: _builtins.int
     N_PAIRS_FIELD_NUMBER: _builtins.int
     N_DROPPED_FIELD_NUMBER: _builtins.int
@@ -4845,9 +4912,12 @@ class MetricComparison(_message.Message):
     B_FIELD_NUMBER: _builtins.int
     DIFFERENCE_FIELD_NUMBER: _builtins.int
     INTERVAL_FIELD_NUMBER: _builtins.int
+    INTERVAL_METHOD_FIELD_NUMBER: _builtins.int
     EQUIVALENCE_INTERVAL_FIELD_NUMBER: _builtins.int
     P_FIELD_NUMBER: _builtins.int
+    P_ERROR_FIELD_NUMBER: _builtins.int
     P_ADJUSTED_FIELD_NUMBER: _builtins.int
+    DECIDES_FIELD_NUMBER: _builtins.int
     WINS_FIELD_NUMBER: _builtins.int
     TIES_FIELD_NUMBER: _builtins.int
     LOSSES_FIELD_NUMBER: _builtins.int
@@ -4862,6 +4932,11 @@ class MetricComparison(_message.Message):
     CLIFFS_DELTA_FIELD_NUMBER: _builtins.int
     STANDARD_ERROR_FIELD_NUMBER: _builtins.int
     CLUSTERS_COUNT_FIELD_NUMBER: _builtins.int
+    EFFECTIVE_CLUSTERS_FIELD_NUMBER: _builtins.int
+    LARGEST_CLUSTER_FIELD_NUMBER: _builtins.int
+    LARGEST_CLUSTER_SHARE_FIELD_NUMBER: _builtins.int
+    ERRORS_FIELD_NUMBER: _builtins.int
+    WORST_CASE_FIELD_NUMBER: _builtins.int
     DETECTABLE_FIELD_NUMBER: _builtins.int
     N_NEEDED_FIELD_NUMBER: _builtins.int
     CLASSICAL_FIELD_NUMBER: _builtins.int
@@ -4879,19 +4954,29 @@ class MetricComparison(_message.Message):
     verdict: Global___PairVerdict.ValueType
     """What the test says."""
     reason: _builtins.str
-    """Why there is no verdict; empty where there is one."""
+    """Why there is no verdict, or an inconclusive one, as a stable word; empty where a run is better, or both are
+    equivalent.
+    """
+    message: _builtins.str
+    """The reason as a sentence; empty likewise."""
     method: _builtins.str
-    """"mcnemar_exact", "sign_flip_exact", "sign_flip_random", "sign_flip_normal_limit" or "clustered_t"."""
+    """"mcnemar_exact", "sign_flip_exact", "sign_flip_random" or "sign_flip_normal_limit"."""
     n_pairs: _builtins.int
     """Cases compared."""
     n_dropped: _builtins.int
     """Cases in both runs without a value on at least one side."""
     difference: _builtins.float
     """Second less first."""
+    interval_method: _builtins.str
+    """"bonett_price", "t", "sign_flip", "cr2", "always_valid" or "stagewise"; empty without an interval."""
     p: _builtins.float
     """Raw p-value."""
+    p_error: _builtins.float
+    """Monte-Carlo standard error of the raw p-value; absent where it is exact."""
     p_adjusted: _builtins.float
-    """Adjusted p-value."""
+    """Adjusted p-value; absent where the pair decides nothing."""
+    decides: _builtins.bool
+    """Whether the pair decides; others have raw p-values. Absent means true."""
     wins: _builtins.int
     """Cases in which the second is better."""
     ties: _builtins.int
@@ -4903,7 +4988,7 @@ class MetricComparison(_message.Message):
     cohens_h: _builtins.float
     """Effect size of rates."""
     min_attainable_p: _builtins.float
-    """The smallest p-value that as many disagreeing cases can give."""
+    """The smallest p-value that as many differing cases, or clusters, can give."""
     borderline: _builtins.bool
     """Whether p-value and interval disagree at the level."""
     t: _builtins.float
@@ -4918,6 +5003,12 @@ class MetricComparison(_message.Message):
     """Of the difference."""
     clusters_count: _builtins.int
     """How many clusters the cases are in; absent without a cluster key."""
+    effective_clusters: _builtins.float
+    """As many clusters of equal size have the same uncertainty; absent likewise."""
+    largest_cluster: _builtins.str
+    """What the cases of the largest cluster share; empty likewise, or where it is a single case."""
+    largest_cluster_share: _builtins.float
+    """Its share of the cases, 0 to 1; absent likewise."""
     detectable: _builtins.float
     """The smallest difference that these cases detect."""
     n_needed: _builtins.int
@@ -4951,6 +5042,14 @@ class MetricComparison(_message.Message):
         """The 2 x 2 table of a metric that is 0 or 1."""
 
     @_builtins.property
+    def errors(self) -> Global___ErrorComparison:
+        """Rows without a value because of an error of agent, judge or metric; absent where there are none."""
+
+    @_builtins.property
+    def worst_case(self) -> Global___WorstCase:
+        """The figures with the worst values in their place, where errors differ; absent otherwise."""
+
+    @_builtins.property
     def classical(self) -> Global___ClassicalTest:
         """The unpaired test."""
 
@@ -4966,6 +5065,7 @@ class MetricComparison(_message.Message):
         higher_is_better: _builtins.bool = ...,
         verdict: Global___PairVerdict.ValueType = ...,
         reason: _builtins.str = ...,
+        message: _builtins.str = ...,
         method: _builtins.str = ...,
         n_pairs: _builtins.int = ...,
         n_dropped: _builtins.int = ...,
@@ -4973,9 +5073,12 @@ class MetricComparison(_message.Message):
         b: Global___Estimate | None = ...,
         difference: _builtins.float | None = ...,
         interval: Global___Interval | None = ...,
+        interval_method: _builtins.str = ...,
         equivalence_interval: Global___Interval | None = ...,
         p: _builtins.float | None = ...,
+        p_error: _builtins.float | None = ...,
         p_adjusted: _builtins.float | None = ...,
+        decides: _builtins.bool | None = ...,
         wins: _builtins.int = ...,
         ties: _builtins.int = ...,
         losses: _builtins.int = ...,
@@ -4990,6 +5093,11 @@ class MetricComparison(_message.Message):
         cliffs_delta: _builtins.float | None = ...,
         standard_error: _builtins.float | None = ...,
         clusters_count: _builtins.int | None = ...,
+        effective_clusters: _builtins.float | None = ...,
+        largest_cluster: _builtins.str = ...,
+        largest_cluster_share: _builtins.float | None = ...,
+        errors: Global___ErrorComparison | None = ...,
+        worst_case: Global___WorstCase | None = ...,
         detectable: _builtins.float | None = ...,
         n_needed: _builtins.int | None = ...,
         classical: Global___ClassicalTest | None = ...,
@@ -4999,9 +5107,9 @@ class MetricComparison(_message.Message):
         notes: _abc.Iterable[_builtins.str] | None = ...,
         is_direction_assumed: _builtins.bool = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_cliffs_delta", b"_cliffs_delta", "_clusters_count", b"_clusters_count", "_cohens_h", b"_cohens_h", "_d_z", b"_d_z", "_detectable", b"_detectable", "_difference", b"_difference", "_mid_p", b"_mid_p", "_min_attainable_p", b"_min_attainable_p", "_n_needed", b"_n_needed", "_noise_floor", b"_noise_floor", "_p", b"_p", "_p_adjusted", b"_p_adjusted", "_standard_error", b"_standard_error", "_t", b"_t", "_t_p", b"_t_p", "_without_errors", b"_without_errors", "_without_errors_p", b"_without_errors_p", "a", b"a", "b", b"b", "classical", b"classical", "cliffs_delta", b"cliffs_delta", "clusters_count", b"clusters_count", "cohens_h", b"cohens_h", "d_z", b"d_z", "detectable", b"detectable", "difference", b"difference", "equivalence_interval", b"equivalence_interval", "interval", b"interval", "mid_p", b"mid_p", "min_attainable_p", b"min_attainable_p", "n_needed", b"n_needed", "noise_floor", b"noise_floor", "p", b"p", "p_adjusted", b"p_adjusted", "standard_error", b"standard_error", "t", b"t", "t_p", b"t_p", "table", b"table", "without_errors", b"without_errors", "without_errors_p", b"without_errors_p"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_cliffs_delta", b"_cliffs_delta", "_clusters_count", b"_clusters_count", "_cohens_h", b"_cohens_h", "_d_z", b"_d_z", "_decides", b"_decides", "_detectable", b"_detectable", "_difference", b"_difference", "_effective_clusters", b"_effective_clusters", "_largest_cluster_share", b"_largest_cluster_share", "_mid_p", b"_mid_p", "_min_attainable_p", b"_min_attainable_p", "_n_needed", b"_n_needed", "_noise_floor", b"_noise_floor", "_p", b"_p", "_p_adjusted", b"_p_adjusted", "_p_error", b"_p_error", "_standard_error", b"_standard_error", "_t", b"_t", "_t_p", b"_t_p", "_without_errors", b"_without_errors", "_without_errors_p", b"_without_errors_p", "a", b"a", "b", b"b", "classical", b"classical", "cliffs_delta", b"cliffs_delta", "clusters_count", b"clusters_count", "cohens_h", b"cohens_h", "d_z", b"d_z", "decides", b"decides", "detectable", b"detectable", "difference", b"difference", "effective_clusters", b"effective_clusters", "equivalence_interval", b"equivalence_interval", "errors", b"errors", "interval", b"interval", "largest_cluster_share", b"largest_cluster_share", "mid_p", b"mid_p", "min_attainable_p", b"min_attainable_p", "n_needed", b"n_needed", "noise_floor", b"noise_floor", "p", b"p", "p_adjusted", b"p_adjusted", "p_error", b"p_error", "standard_error", b"standard_error", "t", b"t", "t_p", b"t_p", "table", b"table", "without_errors", b"without_errors", "without_errors_p", b"without_errors_p", "worst_case", b"worst_case"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cliffs_delta", b"_cliffs_delta", "_clusters_count", b"_clusters_count", "_cohens_h", b"_cohens_h", "_d_z", b"_d_z", "_detectable", b"_detectable", "_difference", b"_difference", "_mid_p", b"_mid_p", "_min_attainable_p", b"_min_attainable_p", "_n_needed", b"_n_needed", "_noise_floor", b"_noise_floor", "_p", b"_p", "_p_adjusted", b"_p_adjusted", "_standard_error", b"_standard_error", "_t", b"_t", "_t_p", b"_t_p", "_without_errors", b"_without_errors", "_without_errors_p", b"_without_errors_p", "a", b"a", "b", b"b", "borderline", b"borderline", "classical", b"classical", "cliffs_delta", b"cliffs_delta", "clusters_count", b"clusters_count", "cohens_h", b"cohens_h", "d_z", b"d_z", "detectable", b"detectable", "difference", b"difference", "equivalence_interval", b"equivalence_interval", "higher_is_better", b"higher_is_better", "interval", b"interval", "is_direction_assumed", b"is_direction_assumed", "is_primary", b"is_primary", "losses", b"losses", "method", b"method", "metric", b"metric", "mid_p", b"mid_p", "min_attainable_p", b"min_attainable_p", "n_dropped", b"n_dropped", "n_needed", b"n_needed", "n_pairs", b"n_pairs", "noise_floor", b"noise_floor", "notes", b"notes", "p", b"p", "p_adjusted", b"p_adjusted", "reason", b"reason", "standard_error", b"standard_error", "t", b"t", "t_p", b"t_p", "table", b"table", "ties", b"ties", "verdict", b"verdict", "wins", b"wins", "without_errors", b"without_errors", "without_errors_p", b"without_errors_p"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cliffs_delta", b"_cliffs_delta", "_clusters_count", b"_clusters_count", "_cohens_h", b"_cohens_h", "_d_z", b"_d_z", "_decides", b"_decides", "_detectable", b"_detectable", "_difference", b"_difference", "_effective_clusters", b"_effective_clusters", "_largest_cluster_share", b"_largest_cluster_share", "_mid_p", b"_mid_p", "_min_attainable_p", b"_min_attainable_p", "_n_needed", b"_n_needed", "_noise_floor", b"_noise_floor", "_p", b"_p", "_p_adjusted", b"_p_adjusted", "_p_error", b"_p_error", "_standard_error", b"_standard_error", "_t", b"_t", "_t_p", b"_t_p", "_without_errors", b"_without_errors", "_without_errors_p", b"_without_errors_p", "a", b"a", "b", b"b", "borderline", b"borderline", "classical", b"classical", "cliffs_delta", b"cliffs_delta", "clusters_count", b"clusters_count", "cohens_h", b"cohens_h", "d_z", b"d_z", "decides", b"decides", "detectable", b"detectable", "difference", b"difference", "effective_clusters", b"effective_clusters", "equivalence_interval", b"equivalence_interval", "errors", b"errors", "higher_is_better", b"higher_is_better", "interval", b"interval", "interval_method", b"interval_method", "is_direction_assumed", b"is_direction_assumed", "is_primary", b"is_primary", "largest_cluster", b"largest_cluster", "largest_cluster_share", b"largest_cluster_share", "losses", b"losses", "message", b"message", "method", b"method", "metric", b"metric", "mid_p", b"mid_p", "min_attainable_p", b"min_attainable_p", "n_dropped", b"n_dropped", "n_needed", b"n_needed", "n_pairs", b"n_pairs", "noise_floor", b"noise_floor", "notes", b"notes", "p", b"p", "p_adjusted", b"p_adjusted", "p_error", b"p_error", "reason", b"reason", "standard_error", b"standard_error", "t", b"t", "t_p", b"t_p", "table", b"table", "ties", b"ties", "verdict", b"verdict", "wins", b"wins", "without_errors", b"without_errors", "without_errors_p", b"without_errors_p", "worst_case", b"worst_case"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__cliffs_delta: _TypeAlias = _typing.Literal["cliffs_delta"]  # noqa: Y015
     _WhichOneofArgType__cliffs_delta: _TypeAlias = _typing.Literal["_cliffs_delta", b"_cliffs_delta"]  # noqa: Y015
@@ -5011,10 +5119,16 @@ class MetricComparison(_message.Message):
     _WhichOneofArgType__cohens_h: _TypeAlias = _typing.Literal["_cohens_h", b"_cohens_h"]  # noqa: Y015
     _WhichOneofReturnType__d_z: _TypeAlias = _typing.Literal["d_z"]  # noqa: Y015
     _WhichOneofArgType__d_z: _TypeAlias = _typing.Literal["_d_z", b"_d_z"]  # noqa: Y015
+    _WhichOneofReturnType__decides: _TypeAlias = _typing.Literal["decides"]  # noqa: Y015
+    _WhichOneofArgType__decides: _TypeAlias = _typing.Literal["_decides", b"_decides"]  # noqa: Y015
     _WhichOneofReturnType__detectable: _TypeAlias = _typing.Literal["detectable"]  # noqa: Y015
     _WhichOneofArgType__detectable: _TypeAlias = _typing.Literal["_detectable", b"_detectable"]  # noqa: Y015
     _WhichOneofReturnType__difference: _TypeAlias = _typing.Literal["difference"]  # noqa: Y015
     _WhichOneofArgType__difference: _TypeAlias = _typing.Literal["_difference", b"_difference"]  # noqa: Y015
+    _WhichOneofReturnType__effective_clusters: _TypeAlias = _typing.Literal["effective_clusters"]  # noqa: Y015
+    _WhichOneofArgType__effective_clusters: _TypeAlias = _typing.Literal["_effective_clusters", b"_effective_clusters"]  # noqa: Y015
+    _WhichOneofReturnType__largest_cluster_share: _TypeAlias = _typing.Literal["largest_cluster_share"]  # noqa: Y015
+    _WhichOneofArgType__largest_cluster_share: _TypeAlias = _typing.Literal["_largest_cluster_share", b"_largest_cluster_share"]  # noqa: Y015
     _WhichOneofReturnType__mid_p: _TypeAlias = _typing.Literal["mid_p"]  # noqa: Y015
     _WhichOneofArgType__mid_p: _TypeAlias = _typing.Literal["_mid_p", b"_mid_p"]  # noqa: Y015
     _WhichOneofReturnType__min_attainable_p: _TypeAlias = _typing.Literal["min_attainable_p"]  # noqa: Y015
@@ -5027,6 +5141,8 @@ class MetricComparison(_message.Message):
     _WhichOneofArgType__p: _TypeAlias = _typing.Literal["_p", b"_p"]  # noqa: Y015
     _WhichOneofReturnType__p_adjusted: _TypeAlias = _typing.Literal["p_adjusted"]  # noqa: Y015
     _WhichOneofArgType__p_adjusted: _TypeAlias = _typing.Literal["_p_adjusted", b"_p_adjusted"]  # noqa: Y015
+    _WhichOneofReturnType__p_error: _TypeAlias = _typing.Literal["p_error"]  # noqa: Y015
+    _WhichOneofArgType__p_error: _TypeAlias = _typing.Literal["_p_error", b"_p_error"]  # noqa: Y015
     _WhichOneofReturnType__standard_error: _TypeAlias = _typing.Literal["standard_error"]  # noqa: Y015
     _WhichOneofArgType__standard_error: _TypeAlias = _typing.Literal["_standard_error", b"_standard_error"]  # noqa: Y015
     _WhichOneofReturnType__t: _TypeAlias = _typing.Literal["t"]  # noqa: Y015
@@ -5046,9 +5162,15 @@ class MetricComparison(_message.Message):
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__d_z) -> _WhichOneofReturnType__d_z | None: ...
     @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__decides) -> _WhichOneofReturnType__decides | None: ...
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__detectable) -> _WhichOneofReturnType__detectable | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__difference) -> _WhichOneofReturnType__difference | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__effective_clusters) -> _WhichOneofReturnType__effective_clusters | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__largest_cluster_share) -> _WhichOneofReturnType__largest_cluster_share | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__mid_p) -> _WhichOneofReturnType__mid_p | None: ...
     @_typing.overload
@@ -5062,6 +5184,8 @@ class MetricComparison(_message.Message):
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__p_adjusted) -> _WhichOneofReturnType__p_adjusted | None: ...
     @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__p_error) -> _WhichOneofReturnType__p_error | None: ...
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__standard_error) -> _WhichOneofReturnType__standard_error | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__t) -> _WhichOneofReturnType__t | None: ...
@@ -5073,6 +5197,54 @@ class MetricComparison(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__without_errors_p) -> _WhichOneofReturnType__without_errors_p | None: ...
 
 Global___MetricComparison: _TypeAlias = MetricComparison  # noqa: Y015
+
+@_typing.final
+class WorstCase(_message.Message):
+    """WorstCase has the figures of a metric with a value for each row that has none because of an error: the worst one for
+    the verdict claimed.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    N_PAIRS_FIELD_NUMBER: _builtins.int
+    N_REPLACED_FIELD_NUMBER: _builtins.int
+    DIFFERENCE_FIELD_NUMBER: _builtins.int
+    INTERVAL_FIELD_NUMBER: _builtins.int
+    P_FIELD_NUMBER: _builtins.int
+    HOLDS_FIELD_NUMBER: _builtins.int
+    n_pairs: _builtins.int
+    """Cases compared."""
+    n_replaced: _builtins.int
+    """Cases with such a value on at least one side."""
+    difference: _builtins.float
+    """Second less first."""
+    p: _builtins.float
+    """Raw p-value; absent where it could not be made."""
+    holds: _builtins.bool
+    """Whether the verdict of the complete cases is that of these figures, too."""
+    @_builtins.property
+    def interval(self) -> Global___Interval:
+        """Of the difference, of 1 - alpha."""
+
+    def __init__(
+        self,
+        *,
+        n_pairs: _builtins.int = ...,
+        n_replaced: _builtins.int = ...,
+        difference: _builtins.float = ...,
+        interval: Global___Interval | None = ...,
+        p: _builtins.float | None = ...,
+        holds: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_p", b"_p", "interval", b"interval", "p", b"p"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_p", b"_p", "difference", b"difference", "holds", b"holds", "interval", b"interval", "n_pairs", b"n_pairs", "n_replaced", b"n_replaced", "p", b"p"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__p: _TypeAlias = _typing.Literal["p"]  # noqa: Y015
+    _WhichOneofArgType__p: _TypeAlias = _typing.Literal["_p", b"_p"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__p) -> _WhichOneofReturnType__p | None: ...
+
+Global___WorstCase: _TypeAlias = WorstCase  # noqa: Y015
 
 @_typing.final
 class PassTable(_message.Message):

@@ -12,6 +12,7 @@ from assay.comparison.model import (
     ClassicalTest,
     Comparison,
     ComparisonSettings,
+    ErrorComparison,
     Estimate,
     FlippedCase,
     MetricComparison,
@@ -24,6 +25,7 @@ from assay.comparison.model import (
     Variant,
     VariantRecommendation,
     Verdict,
+    WorstCase,
 )
 from assay.errors import InvalidInputError, Problem
 from assay.v1 import orchestrator_pb2 as pb
@@ -113,6 +115,7 @@ def _values_from_wire(message: pb.SettingChange) -> tuple[Any, ...]:
 
 _FLIPPED = Converter(FlippedCase, pb.FlippedCase)
 _VERDICTS = EnumConverter(Verdict, pb.PairVerdict, unknown=Verdict.NO_DATA)
+_ERRORS = Converter(ErrorComparison, pb.ErrorComparison)
 _PAIR = Converter(
     PairComparison,
     pb.PairComparison,
@@ -128,8 +131,11 @@ _PAIR = Converter(
                 "equivalence_interval": _INTERVAL,
                 "table": Converter(PassTable, pb.PassTable),
                 "classical": Converter(ClassicalTest, pb.ClassicalTest),
+                "errors": _ERRORS,
+                "worst_case": Converter(WorstCase, pb.WorstCase, parts={"interval": _INTERVAL}),
             },
-        )
+        ),
+        "errors": _ERRORS,
     },
 )
 COMPARISON_SETTINGS = Converter(ComparisonSettings, pb.ComparisonSettings, parts={"adjust": _ADJUSTMENTS})

@@ -129,10 +129,10 @@ def test_missing_values_are_dropped_and_counted() -> None:
     assert found.verdict is Verdict.INCONCLUSIVE
     most = compare_columns({"quality": [4.0, 5.0, None, None, None]}, {"quality": [5.0] * 5}).pairs[0]
     assert most.metric("quality").verdict is Verdict.NO_DATA
-    assert "3 of 5 common cases have no value" in most.metric("quality").reason
+    assert "3 of 5 common cases have no value" in most.metric("quality").message
     one = compare_columns({"quality": [4.0]}, {"quality": [5.0]}).pairs[0].metric("quality")
     assert one.verdict is Verdict.NO_DATA
-    assert "a test needs at least 2" in one.reason
+    assert "a test needs at least 2" in one.message
 
 
 def test_agent_errors_count_as_the_metric_counts_them() -> None:
@@ -216,7 +216,7 @@ def test_few_clusters_need_both_tests() -> None:
         found = compare_runs(runs, settings).pairs[0].metric("score")
         assert found.p is not None
         assert found.p < 0.05
-        verdicts.append((found.verdict, "too few" in found.reason))
+        verdicts.append((found.verdict, "too few" in found.message))
     assert verdicts == [(Verdict.INCONCLUSIVE, True), (Verdict.B_BETTER, False)]
 
 
@@ -302,7 +302,7 @@ def test_figures_of_a_filter_have_no_verdict() -> None:
     )
     primary = found.pairs[0].metric("exact_match")
     assert (primary.verdict, found.filtered) == (Verdict.WITHHELD, True)
-    assert "exploratory" in primary.reason
+    assert "exploratory" in primary.message
     assert primary.p is not None
     assert decide(found, DecisionRules()).exit_status == 0
     assert decide(found, DecisionRules(strict=True)).exit_status == 4
@@ -452,7 +452,7 @@ def test_rows_that_pass_by_other_thresholds_have_no_common_pass_rate() -> None:
     assert found.mismatches == ()
     assert found.pairs[0].metric("m").verdict is Verdict.B_BETTER
     rate = found.pairs[0].metric("pass_rate")
-    assert (rate.verdict, rate.reason) == (
+    assert (rate.verdict, rate.message) == (
         Verdict.WITHHELD,
         "rows pass by other thresholds in each run: m 0.2 and 0.9",
     )
@@ -472,7 +472,7 @@ def test_rows_that_pass_by_a_metric_of_one_run_have_no_common_pass_rate() -> Non
     assert found.pairs[0].metric("m").verdict is Verdict.B_BETTER
     rate = found.pairs[0].metric("pass_rate")
     said = "rows pass by other metrics in each run: not all have length"
-    assert (rate.verdict, rate.reason) == (Verdict.WITHHELD, said)
+    assert (rate.verdict, rate.message) == (Verdict.WITHHELD, said)
     by_rate = _compared_heads(*heads, primary="pass_rate")
     assert decide(by_rate, DecisionRules()).exit_status == 3
     assert said in by_rate.mismatches[0].message

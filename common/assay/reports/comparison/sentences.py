@@ -52,7 +52,7 @@ def verdict_sentence(report: ComparisonReport, naming: Naming = Naming.BOTH) -> 
     primaries = [pair.metric(comparison.primary) for pair in comparison.pairs]
     for verdict in (Verdict.WITHHELD, Verdict.NO_DATA):
         if found := [one for one in primaries if one.verdict is verdict]:
-            return f"No verdict on {comparison.primary}: {found[0].reason}."
+            return f"No verdict on {comparison.primary}: {found[0].message}."
     best = leader(report)
     if best is None:
         return f"No verdict on {comparison.primary}: no run has a value."
@@ -106,7 +106,7 @@ def pair_sentence(report: ComparisonReport, pair: PairComparison, naming: Naming
             )
         case Verdict.INCONCLUSIVE:
             return f"Inconclusive: no clear difference between {a} and {b} on {one.metric}: {seen}."
-    return f"No verdict on {one.metric}: {one.reason}."
+    return f"No verdict on {one.metric}: {one.message}."
 
 
 def _decided_by(stopping: StoppingOutcome) -> str:
