@@ -19,9 +19,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from assay.comparison.metric_pairs import LEAST_CLUSTERS
 from assay.comparison.stopping import StoppingPlan, StoppingRule, first_stop
-from assay.statistics.paired import mcnemar, paired_scores
+from assay.statistics.paired import mcnemar
 from assay.statistics.sign_flips import SignFlip, sign_flip, sign_flips
 
 ALPHA = 0.05
@@ -210,7 +209,14 @@ def clustered(setting: str, clusters: int, difference: float, draw: Draw) -> Sim
         with_key = [clustered_verdict(a, b, keys) for a, b in drawn]
         limit = allowed(simulations) if not difference else None
         yield Outcome(
-            f"{setting}, with key", "clustered t", cases, difference, simulations, share(with_key), limit, beside
+            f"{setting}, with key",
+            "sign flips of clusters",
+            cases,
+            difference,
+            simulations,
+            share(with_key),
+            limit,
+            beside,
         )
         yield Outcome(f"{setting}, without", name, cases, difference, simulations, share(verdicts), None, beside)
 
@@ -218,11 +224,8 @@ def clustered(setting: str, clusters: int, difference: float, draw: Draw) -> Sim
 
 
 def clustered_verdict(a: Values, b: Values, keys: Sequence[int]) -> bool:
-    """Return whether a comparison of clustered cases decides: by t, and with few clusters by sign flips as well."""
-    if not below(paired_scores(a.tolist(), b.tolist(), clusters=keys).p):
-        return False
-    sums = np.bincount(keys, weights=b - a)
-    return len(sums) >= LEAST_CLUSTERS or below(sign_flip(sums.tolist()).p)
+    """Return whether a comparison of clustered cases decides: by sign flips of the clusters' sums."""
+    return below(sign_flip(np.bincount(keys, weights=b - a).tolist()).p)
 
 
 def stopped(

@@ -14,7 +14,6 @@ from assay.statistics.power import (
     detectable_score_difference,
 )
 from assay.statistics.ranking import best_probabilities, ranked, ranking_score, recommend
-from assay.statistics.ratings import bradley_terry
 
 CLOSE = 1e-6
 
@@ -67,45 +66,6 @@ def test_a_detectable_difference_needs_no_more_cases_than_there_are(n: int, disa
         needed = cases_for_rates(difference, disagreeing)
         assert needed is not None
         assert abs(needed - n) <= 1
-
-
-@pytest.mark.parametrize(
-    ("wins", "strengths", "ratings", "is_regularised"),
-    [
-        ([[0, 7, 8], [3, 0, 6], [2, 4, 0]], (2.097130, 0.861481, 0.553514), (128.650, -25.902, -102.748), False),
-        ([[0, 5, 4], [0, 0, 3], [0, 2, 0]], (4.701226, 0.526621, 0.403915), (268.884, -111.401, -157.484), True),
-    ],
-)
-def test_bradley_terry(
-    wins: list[list[float]], strengths: tuple[float, ...], ratings: tuple[float, ...], is_regularised: bool
-) -> None:
-    """Strengths and ratings of the examples; a variant that never lost is regularised."""
-    found = bradley_terry(wins)
-    assert found.strengths == pytest.approx(strengths, abs=1e-5)
-    assert found.ratings == pytest.approx(ratings, abs=1e-3)
-    assert found.is_regularised is is_regularised
-
-
-def test_chances() -> None:
-    """The chance of one variant to beat another; variants that nothing connects have none."""
-    assert bradley_terry([[0, 7, 8], [3, 0, 6], [2, 4, 0]]).chance(0, 1) == pytest.approx(0.708823, abs=CLOSE)
-    found = bradley_terry([[0, 7.5], [2.5, 0]])
-    assert found.chance(0, 1) == pytest.approx(0.75)
-    assert found.ratings == pytest.approx((95.424, -95.424), abs=1e-3)
-    with pytest.raises(ValueError, match="compared with the rest"):
-        bradley_terry([[0, 1, 0, 0], [1, 0, 0, 0], [0, 0, 0, 1], [0, 0, 1, 0]])
-
-
-@given(st.lists(st.lists(st.integers(0, 9), min_size=3, max_size=3), min_size=3, max_size=3))
-def test_ratings_have_no_order_of_their_own(wins: list[list[int]]) -> None:
-    """Reversing the variants reverses the ratings; their mean is 0."""
-    try:
-        found = bradley_terry(wins)
-    except ValueError:
-        return
-    mirrored = bradley_terry([row[::-1] for row in wins[::-1]])
-    assert mirrored.ratings[::-1] == pytest.approx(found.ratings, abs=1e-4)
-    assert sum(found.ratings) == pytest.approx(0, abs=1e-6)
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,10 @@ import scipy  # its stats are imported when a test names them: each process of t
 from hypothesis import given
 from hypothesis import strategies as st
 
+from assay.statistics import paired
 from assay.statistics.adjustment import benjamini_hochberg, holm
 from assay.statistics.independent import chi_square, cochran_q, friedman, t_test
-from assay.statistics.paired import bonett_price, clustered_error, mcnemar, paired_scores
+from assay.statistics.paired import bonett_price, mcnemar, mcnemar_p, paired_scores
 from assay.statistics.sign_flips import sign_flip, sign_flips
 
 if TYPE_CHECKING:
@@ -138,7 +139,7 @@ def test_paired_scores(a: list[float], b: list[float], shown: tuple[float, ...])
     """Mean difference, sign-flip p, paired t with its interval, d_z and Cliff's delta."""
     found = paired_scores(a, b)
     assert found.interval is not None
-    values = (found.mean_difference, found.p, found.t, found.t_p, *found.interval, found.d_z, found.cliffs_delta)
+    values = (found.mean_difference, found.flip.p, found.t, found.t_p, *found.interval, found.d_z, found.cliffs_delta)
     assert values == pytest.approx(shown, abs=CLOSE)
 
 
@@ -152,13 +153,47 @@ def test_sign_flips(differences: list[float], p: float) -> None:
 
 
 def test_many_sign_flips_are_drawn_by_a_seed() -> None:
-    """With more than 16 differences the p-value is near the exact one, and the same for the same seed."""
+    """With more than 20 differences the p-value is near the exact one, and the same for the same seed."""
     rng = np.random.default_rng(3)
     differences = [float(one) for one in rng.normal(0.3, 1, 60)]
     first = sign_flip(differences, seed=1)
     assert first == sign_flip(differences, seed=1)
     assert first.p == pytest.approx(float(scipy.stats.ttest_1samp(differences, 0).pvalue), abs=0.01)
-    assert sign_flip([1.0] * 60).p == 1 / 20_001
+    least = sign_flip([math.sqrt(one) for one in range(1, 60)])
+    assert (least.method, least.p, least.least_p) == ("random", 1 / 20_001, 1 / 20_001)
+
+
+def test_more_signs_are_drawn_where_the_level_is_near() -> None:
+    """Within five standard errors of alpha 200,000 assignments decide, so that the seed hardly does."""
+    rng = np.random.default_rng(3)
+    differences = [float(one) for one in rng.normal(0.3, 1, 60)]
+    first = sign_flip(differences, alpha=1e-6)
+    assert first.error == pytest.approx(math.sqrt(first.p * (1 - first.p) / 20_000))
+    near = sign_flip(differences, alpha=first.p)
+    assert near.error == pytest.approx(math.sqrt(near.p * (1 - near.p) / 200_000))
+    assert near.p == pytest.approx(first.p, abs=4 * first.error)
+
+
+@pytest.mark.parametrize("steps", [1, 2, 3, 5])
+def test_sums_of_equal_steps_are_enumerated(steps: int) -> None:
+    """Ratings, and shares of repeats, give an exact p-value with more than 20 differences; McNemar's for 0 and 1."""
+    rng = np.random.default_rng(steps)
+    differences = rng.integers(-steps, steps + 2, 60) / steps
+    found = sign_flip(differences.tolist())
+    assert (found.method, found.error) == ("exact", None)
+    drawn = np.abs(rng.choice([-1.0, 1.0], (100_000, 60)) @ differences)
+    assert found.p == pytest.approx((drawn > abs(differences.sum()) - 1e-9).mean(), abs=0.007)
+    assert sign_flip([1.0] * 30 + [-1.0] * 12).p == pytest.approx(mcnemar_p(30, 12)[0], rel=1e-12)
+
+
+def test_twenty_differences_are_tried_in_full() -> None:
+    """All 2^20 assignments, counted one by one in another way."""
+    differences = np.random.default_rng(1).normal(0.4, 1, 20)
+    sums = np.zeros(1)
+    for one in differences:
+        sums = np.concatenate([sums + one, sums - one])
+    found = sign_flip(differences.tolist())
+    assert (found.p, found.least_p) == (np.mean(np.abs(sums) >= abs(differences.sum()) - 1e-12), 2.0**-19)
 
 
 @given(st.lists(st.lists(st.floats(-2, 2), max_size=60), min_size=1, max_size=4), st.randoms())
@@ -172,7 +207,7 @@ def test_a_sign_flip_is_the_same_beside_others(comparisons: list[list[float]], r
 
 
 def test_very_many_differences_take_the_normal_limit() -> None:
-    """With more than 10,000 differences that are not 0 the normal limit answers, near what draws would say."""
+    """With more than 10,000 differences, none of which dominates, it answers, near what draws would say."""
     rng = np.random.default_rng(5)
     differences = [float(one) for one in rng.normal(0.02, 1, 12_000)]
     found = sign_flip(differences)
@@ -180,18 +215,20 @@ def test_very_many_differences_take_the_normal_limit() -> None:
     assert found.p == pytest.approx(float(scipy.stats.ttest_1samp(differences, 0).pvalue), abs=1e-3)
 
 
-def test_clusters() -> None:
-    """The clustered standard errors of the examples, and a comparison over four clusters."""
-    values = [1, 1, 1, 0, 0, 0, 1, 1, 0, 1, 0, 0]
-    assert clustered_error(values, range(12))[0] == pytest.approx(0.150756, abs=CLOSE)
-    error, count = clustered_error(values, "aaabbbccddee")
-    assert (error, count) == pytest.approx((0.237537, 5), abs=CLOSE)
-    assert clustered_error([1, 1, 0, 0], "aabb")[0] == pytest.approx(0.5)
-    assert clustered_error([1, 1, 0, 0], "aaaa") == (None, 1)
-    differences = [0, 1, 1, 0, 0, 0, 1, -1, 1, 1, 0, 0]
-    found = paired_scores([0] * 12, differences, clusters="aaabbbcccddd")
-    assert found.interval == pytest.approx((-0.099743, 0.766409), abs=CLOSE)
-    assert (found.t, found.p, found.clusters) == pytest.approx((2.449490, 0.091721, 4), abs=CLOSE)
+def test_dominating_differences_keep_the_sum_from_being_normal() -> None:
+    """Five large ones on one side, and 10,002 tiny ones that add up to 0 and half of the time to less."""
+    tiny = 1e-3 * np.random.default_rng(5).normal(0, 1, 5_001)
+    found = sign_flip([50.0] * 5 + tiny.tolist() + (-tiny).tolist())
+    assert (found.method, found.p) == ("random", pytest.approx(0.0625 / 2, abs=0.005))
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e-8])
+def test_noise_around_zero_is_no_difference(scale: float) -> None:
+    """Values that differ by less than 1e-9, as sums in another order do, are equal."""
+    noise = [scale * 1e-12 * (at + 1) for at in range(10)]
+    assert paired_scores([0.0] * 10, noise).flip.p == 1
+    assert paired.differences(np.zeros(10), np.array(noise)).tolist() == [0.0] * 10
+    assert paired_scores([0.0] * 10, [1e-6] * 10).flip.p == 2.0**-9
 
 
 @given(SCORES, st.data())
@@ -201,7 +238,7 @@ def test_paired_scores_always(a: list[float], data: st.DataObject) -> None:
     found, mirrored = paired_scores(a, b, seed=5), paired_scores(b, a, seed=5)
     assert found.wins + found.ties + found.losses == found.n == len(a)
     assert (mirrored.mean_difference, mirrored.cliffs_delta) == (-found.mean_difference, -found.cliffs_delta)
-    assert mirrored.p == found.p
+    assert mirrored.flip == found.flip
     if found.t is not None and mirrored.interval is not None and found.interval is not None:
         assert found.t == pytest.approx(float(scipy.stats.ttest_rel(b, a).statistic), rel=1e-9)
         assert mirrored.interval == pytest.approx((-found.interval[1], -found.interval[0]))

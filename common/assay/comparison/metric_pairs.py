@@ -8,25 +8,17 @@ from statistics import NormalDist
 from typing import TYPE_CHECKING
 
 from assay.comparison.model import ClassicalTest, Estimate, MetricComparison, PassTable, Reason, Verdict
+from assay.statistics.clusters import clustered_wilson, in_clusters
+from assay.statistics.equivalence import rate_equivalence, score_equivalence
 from assay.statistics.independent import chi_square, t_test
-from assay.statistics.paired import (
-    McNemar,
-    PairedScores,
-    bonett_price,
-    cluster_sums,
-    clustered_error,
-    differences,
-    mcnemar,
-    paired_scores,
-    t_interval,
-)
+from assay.statistics.paired import McNemar, PairedScores, differences, mcnemar, paired_scores, t_interval
 from assay.statistics.power import (
     cases_for_rates,
     cases_for_scores,
     detectable_rate_difference,
     detectable_score_difference,
 )
-from assay.statistics.sign_flips import sign_flip, sign_flips
+from assay.statistics.sign_flips import sign_flips
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -116,14 +108,15 @@ def compare_values(pairs: Sequence[PairedValues], settings: ComparisonSettings) 
 
     All sign-flip tests are made at once, because their random signs are the same.
     """
-    tested = [pair for pair in pairs if len(pair.a) and pair.clusters is None and not pair.uses_mcnemar]
+    tested = [pair for pair in pairs if len(pair.a) and not pair.uses_mcnemar]
     clean = {
         id(pair): pair.subset(pair.without_errors)
         for pair in pairs
         if pair.without_errors is not None and len(pair.without_errors)
     }
-    tested += [pair for pair in clean.values() if pair.clusters is None and not pair.uses_mcnemar]
-    flips = dict(zip(map(id, tested), sign_flips([one.differences for one in tested], seed=settings.seed), strict=True))
+    tested += [pair for pair in clean.values() if not pair.uses_mcnemar]
+    units = [in_clusters(pair.differences.tolist(), pair.clusters).sums for pair in tested]
+    flips = dict(zip(map(id, tested), sign_flips(units, seed=settings.seed, alpha=settings.alpha), strict=True))
     found = []
     for pair in pairs:
         compared = _compared(pair, settings, flips.get(id(pair)))
@@ -169,7 +162,7 @@ def _binary(found: MetricComparison, pair: PairedValues, settings: ComparisonSet
         method="mcnemar_exact",
         difference=test.difference,
         interval=test.interval,
-        equivalence_interval=bonett_price(a_only, b_only, n, alpha=2 * settings.alpha),
+        equivalence_interval=rate_equivalence(a_only, b_only, n, alpha=settings.alpha),
         p=test.p,
         table=PassTable(both, a_only, b_only, n - both - a_only - b_only),
         mid_p=test.mid_p,
@@ -197,19 +190,21 @@ def _scores(
     spread = None if test.standard_error is None else test.standard_error * math.sqrt(test.n)
     return replace(
         found,
-        method=test.method if test.method == "clustered_t" else f"sign_flip_{test.method}",
+        method=f"sign_flip_{test.flip.method}",
         difference=test.mean_difference,
         interval=test.interval,
-        equivalence_interval=_equivalence_interval(test, settings),
-        p=test.p,
-        min_attainable_p=_least_flip_p(pair) if pair.clusters is None else None,
+        equivalence_interval=score_equivalence(
+            pair.differences.tolist(), pair.bounds, alpha=settings.alpha, clusters=pair.clusters
+        ),
+        p=test.flip.p,
+        min_attainable_p=test.flip.least_p,
         borderline=_is_borderline(test, settings),
         t=test.t,
         t_p=test.t_p,
         d_z=test.d_z,
         cliffs_delta=test.cliffs_delta,
         standard_error=test.standard_error,
-        clusters=test.clusters,
+        clusters=None if test.clusters is None else len(test.clusters.counts),
         detectable=(
             detectable_score_difference(test.n, spread, alpha=settings.alpha, power=settings.power) if spread else None
         ),
@@ -218,31 +213,14 @@ def _scores(
             if spread
             else None
         ),
-        notes=(FEW_CLUSTERS,) if test.clusters is not None and test.clusters < LEAST_CLUSTERS else (),
+        notes=(FEW_CLUSTERS,) if test.clusters is not None and len(test.clusters.counts) < LEAST_CLUSTERS else (),
     )
 
 
-def _equivalence_interval(test: PairedScores, settings: ComparisonSettings) -> tuple[float, float] | None:
-    """Return the interval that a margin is compared with.
-
-    Where all cases, or clusters, differ by the same, it is that difference: with so many of them that their signs alone
-    decide on which side of a margin they lie.
-    """
-    if test.standard_error == 0:
-        is_enough = math.ldexp(1.0, -(test.degrees + 1)) < settings.alpha
-        return (test.mean_difference, test.mean_difference) if is_enough else None
-    return t_interval(test.mean_difference, test.standard_error, test.degrees, alpha=2 * settings.alpha)
-
-
-def _least_flip_p(pair: PairedValues) -> float:
-    """Return the p-value that as many differences have where all of them point one way."""
-    return min(1.0, math.ldexp(2.0, -int((pair.differences != 0).sum())))
-
-
 def _is_borderline(test: PairedScores, settings: ComparisonSettings) -> bool:
-    if test.p is None or test.interval is None:
+    if test.interval is None:
         return False
-    return (test.p < settings.alpha) is not (test.interval[0] > 0 or test.interval[1] < 0)
+    return (test.flip.p < settings.alpha) is not (test.interval[0] > 0 or test.interval[1] < 0)
 
 
 def estimate(values: NDArray[np.float64], pair: PairedValues, settings: ComparisonSettings) -> Estimate:
@@ -254,8 +232,10 @@ def estimate(values: NDArray[np.float64], pair: PairedValues, settings: Comparis
     mean = math.fsum(terms) / n
     if pair.uses_mcnemar:
         return Estimate(mean, wilson_interval(round(math.fsum(terms)), n, alpha=settings.alpha), n)
-    error, count = clustered_error(terms, pair.clusters)
-    interval = t_interval(mean, error, count - 1, alpha=settings.alpha)
+    if pair.is_binary and pair.clusters is not None:
+        return Estimate(mean, clustered_wilson(terms, pair.clusters, alpha=settings.alpha), n)
+    found = in_clusters(terms, pair.clusters)
+    interval = t_interval(mean, found.error, found.degrees, alpha=settings.alpha)
     low, high = pair.bounds
     if interval is not None and low <= mean <= high:
         interval = max(low, interval[0]), min(high, interval[1])
@@ -295,12 +275,3 @@ def too_few(pair: PairedValues) -> NoVerdict | None:
         said = f"{pair.n_dropped:,} of {common:,} common cases have no value in one of the runs"
         return NoVerdict(Reason.TOO_MANY_MISSING, said)
     return None
-
-
-def cluster_p(pair: PairedValues, settings: ComparisonSettings) -> float:
-    """Return the p-value of sign flips of the clusters' sums.
-
-    With few clusters t finds differences that are none in more than 5 % of the comparisons; this does not.
-    """
-    sums = cluster_sums(pair.differences.tolist(), pair.clusters or ())
-    return sign_flip(list(sums.values()), seed=settings.seed).p

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from assay.comparison.metric_pairs import FEW_CLUSTERS, NoVerdict, cluster_p, too_few
+from assay.comparison.metric_pairs import NoVerdict, too_few
 from assay.comparison.model import Adjustment, Reason, Verdict
 from assay.statistics.adjustment import benjamini_hochberg, holm
 
@@ -50,9 +50,6 @@ def _with_verdict(
     if stopping is not None and stopping.has_decided:
         return replace(one, verdict=stopping.verdict)
     is_significant = stopping is None and one.p_adjusted is not None and one.p_adjusted < settings.alpha
-    if is_significant and FEW_CLUSTERS in one.notes and cluster_p(values, settings) >= settings.alpha:
-        said = "the clusters are too few: signs of their sums, turned at random, differ as much too often"
-        return _without(one, Verdict.INCONCLUSIVE, NoVerdict(Reason.TOO_FEW_CLUSTERS, said))
     if is_significant and one.difference:
         is_b = (one.difference > 0) is one.higher_is_better
         return replace(one, verdict=Verdict.B_BETTER if is_b else Verdict.A_BETTER)

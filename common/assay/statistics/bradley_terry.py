@@ -5,7 +5,8 @@ P(i beats j) = p_i / (p_i + p_j), found by p_i ← Σ_j W_ij / Σ_j ((W_ij + W_j
 Ties count ½ for both. Where some rivals never lose to, or never beat, any of the others the maximum does not exist:
 ½ win in both directions is then added to every pair that met, and the result says so.
 
-Source: R. A. Bradley and M. E. Terry, "Rank analysis of incomplete block designs", 1952; D. R. Hunter, "MM algorithms
+Sources: R. A. Bradley and M. E. Terry, "Rank analysis of incomplete block designs", 1952; when the maximum exists:
+L. R. Ford, "Solution of a ranking problem from binary comparisons", 1957; the iteration: D. R. Hunter, "MM algorithms
 for generalized Bradley-Terry models", 2004.
 """
 
@@ -45,26 +46,27 @@ class Strengths:
         return self.values[one] / (self.values[one] + self.values[other])
 
 
-def bradley_terry(wins: Sequence[Sequence[float]]) -> Strengths | None:
+def bradley_terry(wins: Sequence[Sequence[float]]) -> Strengths:
     """Return the strengths of rivals.
 
     Args:
-        wins: How often each (row) beat each other (column), ties as ½ each.
+        wins: How often each (row) beat each other (column), ties as ½ each; the diagonal does not count.
 
-    Returns:
-        None where not all rivals are linked by pairs that met: nothing then compares them.
+    Raises:
+        ValueError: There are fewer than two rivals, or no chain of pairs that met links all of them.
     """
     count = len(wins)
     met = [[wins[i][j] + wins[j][i] > 0 and i != j for j in range(count)] for i in range(count)]
-    if not count or not _reaches_all(met):
-        return None
+    if count < 2:
+        raise ValueError("strengths need at least two rivals")
+    if len(linked := _reached(met)) < count:
+        others = [index for index in range(count) if index not in linked]
+        raise ValueError(f"rivals {sorted(linked)} never met rivals {others}: nothing compares them")
     beat = [[i != j and wins[i][j] > 0 for j in range(count)] for i in range(count)]
     beaten = [list(column) for column in zip(*beat, strict=True)]
-    regularised = not (_reaches_all(beat) and _reaches_all(beaten))
+    regularised = min(len(_reached(beat)), len(_reached(beaten))) < count
     extra = 0.5 if regularised else 0.0
-    counted = [
-        [(wins[i][j] + extra if met[i][j] else 0.0) for j in range(count)] for i in range(count)
-    ]  # fmt: skip
+    counted = [[wins[i][j] + extra if met[i][j] else 0.0 for j in range(count)] for i in range(count)]
     return Strengths(_fitted(counted), regularised)
 
 
@@ -75,8 +77,7 @@ def _fitted(wins: Sequence[Sequence[float]]) -> tuple[float, ...]:
     values = [1.0] * count
     for _ in range(_MAX_ROUNDS):
         found = [
-            totals[i] / math.fsum(games[i][j] / (values[i] + values[j]) for j in range(count)) if totals[i] else 1.0
-            for i in range(count)
+            totals[i] / math.fsum(games[i][j] / (values[i] + values[j]) for j in range(count)) for i in range(count)
         ]
         centre = math.exp(math.fsum(map(math.log, found)) / count)
         found = [value / centre for value in found]
@@ -87,8 +88,8 @@ def _fitted(wins: Sequence[Sequence[float]]) -> tuple[float, ...]:
     return tuple(values)
 
 
-def _reaches_all(edges: Sequence[Sequence[bool]]) -> bool:
-    """Return whether every rival can be reached from the first."""
+def _reached(edges: Sequence[Sequence[bool]]) -> set[int]:
+    """Return the rivals that can be reached from the first."""
     reached, pending = {0}, [0]
     while pending:
         here = pending.pop()
@@ -96,4 +97,4 @@ def _reaches_all(edges: Sequence[Sequence[bool]]) -> bool:
             if linked and there not in reached:
                 reached.add(there)
                 pending.append(there)
-    return len(reached) == len(edges)
+    return reached

@@ -12,7 +12,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from assay.statistics.paired_tests import sign_flip
+from assay.statistics.sign_flips import sign_flip
 from assay.statistics.thresholds import exceeds
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def find_drift(
     if n < _LEAST_ITEMS or dropped > len(names) / 2:
         return Drift(n, dropped, None, None, limit, 0, None, TOO_FEW_ITEMS)
     mean = math.fsum(differences) / n
-    p_value = sign_flip(differences)
+    p_value = sign_flip(differences, alpha=alpha).p
     return Drift(
         n, dropped, mean, p_value, limit, sum(map(bool, differences)), p_value < alpha or exceeds(abs(mean), limit)
     )

@@ -9,12 +9,12 @@ from assay.statistics.student import t_quantile_95
 _Z_95 = 1.959963984540054
 
 
-def wilson(successes: int, n: int, *, z: float = _Z_95) -> tuple[float, float] | None:
+def wilson(successes: float, n: float, *, z: float = _Z_95) -> tuple[float, float] | None:
     """Return the Wilson score interval of a rate, or None for n = 0.
 
     Args:
         successes: How often it happened.
-        n: How often it could have.
+        n: How often it could have; no whole number where cases count for less than one.
         z: Normal quantile of the level; that of 95 % unless given.
 
     Source: E. B. Wilson, "Probable inference, the law of succession, and statistical inference", 1927.

@@ -1,4 +1,4 @@
-"""Two variants on the same cases: exact McNemar for 0 and 1, sign-flip permutation for scores, clustered errors.
+"""Two variants on the same cases: exact McNemar for 0 and 1, sign flips of scores and of the sums of clusters.
 
 Differences are B - A throughout. Functions import scipy and numpy when they are called.
 """
@@ -9,7 +9,8 @@ import math
 from typing import TYPE_CHECKING
 
 from assay.records import dataclass
-from assay.statistics.sign_flips import SignFlip, sign_flip
+from assay.statistics.clusters import Clusters, can_decide, in_clusters, is_negligible
+from assay.statistics.sign_flips import SignFlip, sign_flip, sign_flip_interval
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
@@ -19,16 +20,16 @@ if TYPE_CHECKING:
 
 LARGEST = 1e100
 """Values beyond it count for nothing: the squares of their differences are more than a float holds."""
-NEGLIGIBLE = 1e-9
-"""Share of a mean up to which a standard error of differences is rounding, and 0."""
 NOISE = 1e-6
 """Share of their size by which two values may differ and count as equal: float32 vectors are not more exact."""
+LEAST_DIFFERENCE = 1e-9
+"""Difference up to which values count as equal whatever their size, as they do for a threshold."""
 
 
 def difference(a: float, b: float) -> float:
     """Return B - A of a case; 0 where it is noise."""
     found = b - a
-    return 0.0 if abs(found) <= NOISE * max(abs(a), abs(b)) else found
+    return 0.0 if abs(found) <= max(LEAST_DIFFERENCE, NOISE * max(abs(a), abs(b))) else found
 
 
 def differences(a: NDArray[np.float64], b: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -41,7 +42,8 @@ def differences(a: NDArray[np.float64], b: NDArray[np.float64]) -> NDArray[np.fl
     import numpy as np
 
     found = b - a
-    found[np.abs(found) <= NOISE * np.maximum(np.abs(a), np.abs(b))] = 0.0
+    noise = np.maximum(LEAST_DIFFERENCE, NOISE * np.maximum(np.abs(a), np.abs(b)))
+    found[np.abs(found) <= noise] = 0.0
     return found
 
 
@@ -95,13 +97,7 @@ def mcnemar(both: int, b: int, c: int, neither: int, *, alpha: float = 0.05) -> 
     n = both + b + c + neither
     if n < 1 or min(both, b, c, neither) < 0:
         raise ValueError("McNemar's test needs counts of at least 0, and at least one case")
-    m, smaller = b + c, min(b, c)
-    below = last = 1
-    for k in range(smaller):  # math.comb would begin anew for each of thousands
-        last = last * (m - k) // (k + 1)
-        below += last
-    exact = min(1.0, _share(2 * below, m))
-    mid = min(1.0, _share(2 * below - last, m)) if m else 1.0
+    exact, mid = mcnemar_p(b, c)
     rate_a, rate_b = (both + b) / n, (both + c) / n
     return McNemar(
         b=b,
@@ -112,8 +108,18 @@ def mcnemar(both: int, b: int, c: int, neither: int, *, alpha: float = 0.05) -> 
         difference=(c - b) / n,
         interval=bonett_price(b, c, n, alpha=alpha),
         cohens_h=2 * math.asin(math.sqrt(rate_b)) - 2 * math.asin(math.sqrt(rate_a)),
-        min_attainable_p=min(1.0, 2 * 0.5**m),
+        min_attainable_p=min(1.0, 2 * 0.5 ** (b + c)),
     )
+
+
+def mcnemar_p(b: int, c: int) -> tuple[float, float]:
+    """Return the exact two-sided p-value of b against c, a fair coin deciding, and the mid p-value; 1 for 0 and 0."""
+    m = b + c
+    below = last = 1
+    for k in range(min(b, c)):  # math.comb would begin anew for each of thousands
+        last = last * (m - k) // (k + 1)
+        below += last
+    return min(1.0, _share(2 * below, m)), min(1.0, _share(2 * below - last, m)) if m else 1.0
 
 
 def _share(count: int, m: int) -> float:
@@ -139,13 +145,14 @@ class PairedScores:
     Args:
         n: Pairs.
         mean_difference: Mean of B - A.
-        p: Of the sign-flip permutation test; with clusters of t, and where that has no standard error, of sign flips
-            of the clusters' sums. None with one cluster.
-        method: Of the p-value: a method of `SignFlip`, or "clustered_t".
-        interval: t interval of the mean difference; None where it has none.
-        standard_error: Of the mean difference; 0 where all pairs, or clusters, differ by the same; None with fewer
-            than two.
-        degrees: Degrees of freedom of t.
+        flip: The sign-flip test of the differences, or of the clusters' sums.
+        interval: Of the mean difference; None where it has none.
+        interval_method: "sign_flip" where it is the test of the clusters' sums inverted; "cr2" for t with CR2 errors,
+            where clusters are too few for a verdict; "t" without clusters; empty without an interval.
+        units: Differences, or clusters' sums, that are not 0.
+        standard_error: Of the mean difference, CR2 with clusters; 0 where all pairs, or clusters, differ by the same;
+            None with fewer than two.
+        degrees: Degrees of freedom of t; Satterthwaite's with clusters.
         t: The paired t statistic; None where all pairs, or clusters, differ by the same, or there is one.
         t_p: Its two-sided p-value; None likewise.
         d_z: Mean by standard deviation of the differences; None where all are equal or there is one pair.
@@ -153,16 +160,17 @@ class PairedScores:
         wins: Cases in which B is higher.
         ties: Cases in which both are equal.
         losses: Cases in which A is higher.
-        clusters: How many clusters the cases are in; None without a cluster key.
+        clusters: The differences by cluster; None without a cluster key.
     """
 
     n: int
     mean_difference: float
-    p: float | None
-    method: str
+    flip: SignFlip
     interval: tuple[float, float] | None
+    interval_method: str
+    units: int
     standard_error: float | None
-    degrees: int
+    degrees: float
     t: float | None
     t_p: float | None
     d_z: float | None
@@ -170,7 +178,7 @@ class PairedScores:
     wins: int
     ties: int
     losses: int
-    clusters: int | None = None
+    clusters: Clusters | None = None
 
 
 def paired_scores(
@@ -190,7 +198,8 @@ def paired_scores(
         seed: Of the random sign assignments.
         alpha: The interval is of 1 - alpha.
         clusters: What each case shares with others, such as a document; None where cases are independent.
-        flip: The sign-flip test of B - A where it has been made with others at once; None makes it here.
+        flip: The sign-flip test of B - A, or of its sums by cluster, where it has been made with others at once; None
+            makes it here.
 
     Raises:
         ValueError: The sequences differ in length, or are empty.
@@ -200,41 +209,38 @@ def paired_scores(
         raise ValueError("a paired comparison needs at least one pair")
     n = len(found)
     mean = math.fsum(found) / n
-    error, count = clustered_error(found, clusters)
-    if is_negligible(error, mean):
-        error = 0.0
+    grouped = in_clusters(found, clusters)
+    error, degrees = grouped.error, grouped.degrees
     t = mean / error if error else None
-    t_p = _t_p_value(t, count - 1) if t is not None else None
     spread = math.sqrt(math.fsum((one - mean) ** 2 for one in found) / (n - 1)) if n > 1 else 0.0
-    p: float | None
-    if clusters is None:
-        tested = flip or sign_flip(found, seed=seed)
-        p, method = tested.p, tested.method
-    elif error == 0:
-        tested = sign_flip(list(cluster_sums(found, clusters).values()), seed=seed)
-        p, method = tested.p, tested.method
-    else:
-        p, method = t_p, "clustered_t"
+    flip = flip or sign_flip(grouped.sums, seed=seed, alpha=alpha)
+    method, interval = "t", t_interval(mean, error, degrees, alpha=alpha)
+    units = sum(one != 0 for one in grouped.sums)
+    if clusters is not None and interval is not None:
+        method = "cr2"
+        if can_decide(units, alpha) and flip.method != "normal_limit":
+            method, interval = "sign_flip", sign_flip_interval(grouped.sums, grouped.counts, alpha=alpha, seed=seed)
     return PairedScores(
         n=n,
         mean_difference=mean,
-        p=p,
-        method=method,
-        interval=t_interval(mean, error, count - 1, alpha=alpha),
+        flip=flip,
+        interval=interval,
+        interval_method=method if interval is not None else "",
+        units=units,
         standard_error=error,
-        degrees=count - 1,
+        degrees=degrees,
         t=t,
-        t_p=t_p,
+        t_p=_t_p_value(t, degrees) if t is not None else None,
         d_z=None if is_negligible(spread, mean) else mean / spread,
         cliffs_delta=cliffs_delta(a, b),
         wins=sum(one > 0 for one in found),
         ties=sum(one == 0 for one in found),
         losses=sum(one < 0 for one in found),
-        clusters=None if clusters is None else count,
+        clusters=None if clusters is None else grouped,
     )
 
 
-def t_interval(mean: float, error: float | None, degrees: int, *, alpha: float = 0.05) -> tuple[float, float] | None:
+def t_interval(mean: float, error: float | None, degrees: float, *, alpha: float = 0.05) -> tuple[float, float] | None:
     """Return the t interval of a mean, of 1 - alpha; None without a standard error, or with one of 0."""
     if not error:
         return None
@@ -242,36 +248,6 @@ def t_interval(mean: float, error: float | None, degrees: int, *, alpha: float =
 
     half = float(special.stdtrit(degrees, 1 - alpha / 2)) * error
     return mean - half, mean + half
-
-
-def clustered_error(values: Sequence[float], clusters: Sequence[Hashable] | None) -> tuple[float | None, int]:
-    """Return the standard error of a mean over values in clusters, and how many clusters there are.
-
-    The error is None with fewer than two clusters. With each value a cluster of its own, which None stands for, it is
-    the usual one.
-    """
-    n = len(values)
-    mean = math.fsum(values) / n
-    if clusters is None:
-        return (math.sqrt(n / (n - 1) * math.fsum([(one - mean) ** 2 for one in values])) / n if n > 1 else None), n
-    sums = cluster_sums([value - mean for value in values], clusters)
-    count = len(sums)
-    if count < 2:
-        return None, count
-    return math.sqrt(count / (count - 1) * math.fsum(one * one for one in sums.values())) / n, count
-
-
-def cluster_sums(values: Sequence[float], clusters: Sequence[Hashable]) -> dict[Hashable, float]:
-    """Return the sum of the values of each cluster."""
-    sums: dict[Hashable, float] = {}
-    for value, cluster in zip(values, clusters, strict=True):
-        sums[cluster] = sums.get(cluster, 0.0) + value
-    return sums
-
-
-def is_negligible(spread: float | None, mean: float) -> bool:
-    """Whether a standard error or deviation is 0, or so small beside the mean that it is rounding of equal terms."""
-    return spread is not None and spread <= NEGLIGIBLE * abs(mean)
 
 
 def cliffs_delta(a: Sequence[float], b: Sequence[float]) -> float:
@@ -287,7 +263,7 @@ def cliffs_delta(a: Sequence[float], b: Sequence[float]) -> float:
     return (above - below) / (len(a) * len(b))
 
 
-def _t_p_value(t: float, df: int) -> float:
+def _t_p_value(t: float, df: float) -> float:
     from scipy import special  # scipy.stats takes a second to import
 
     return float(2 * special.stdtr(df, -abs(t)))

@@ -9,11 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from assay.statistics.clusters import in_clusters
 from assay.statistics.figure import Figure, rate
-from assay.statistics.paired_tests import mcnemar_exact
+from assay.statistics.sign_flips import sign_flip
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Hashable, Sequence
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +59,7 @@ class PairTally:
         losses: Pairs that B wins.
         flip_rate: Pairs whose two orders disagree.
         first_position_rate: Verdicts of one order, ties left out, that chose the answer shown first.
-        p_value: Exact McNemar of wins against losses.
+        p_value: Of sign flips of wins less losses by case: with one pair a case, the exact McNemar test.
     """
 
     wins: int
@@ -75,16 +76,22 @@ class PairTally:
         return interval is not None and not interval[0] <= 0.5 <= interval[1]
 
 
-def tally_pairs(judgements: Sequence[PairJudgement]) -> PairTally:
-    """Return the outcome of pairs that were judged in both orders."""
+def tally_pairs(judgements: Sequence[PairJudgement], cases: Sequence[Hashable] | None = None) -> PairTally:
+    """Return the outcome of pairs that were judged in both orders.
+
+    Args:
+        judgements: One per pair.
+        cases: The case of each pair, which repeats share; None where every pair is a case of its own.
+    """
     winners = [judgement.winner for judgement in judgements]
     places = [place for each in judgements for place in (each.forward, each.backward) if place != "tie"]
     wins, losses = winners.count("a"), winners.count("b")
+    scores = [float((winner == "a") - (winner == "b")) for winner in winners]
     return PairTally(
         wins,
         winners.count("tie"),
         losses,
         rate(sum(judgement.flipped for judgement in judgements), len(judgements)),
         rate(places.count("first"), len(places)),
-        mcnemar_exact(losses, wins),
+        sign_flip(in_clusters(scores, cases).sums if scores else []).p,
     )

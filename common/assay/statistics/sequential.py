@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from assay.statistics.paired import is_negligible
+from assay.statistics.clusters import is_negligible
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -1,23 +1,40 @@
-"""The sign-flip permutation test, of many comparisons at once: comparing ten runs makes 45 of them a metric."""
+"""The sign-flip test: how often random signs of the differences give a sum as large as the one observed.
+
+Its null hypothesis is that every difference is as likely to have one sign as the other, which holds where two variants
+behave alike. Where cases come in clusters, the differences are the sums of the clusters.
+
+Sources: R. A. Fisher, "The Design of Experiments", 1935; the interval: J. A. Hartigan, "Using subsample values as
+typical values", 1969; 1 added to the hits of drawn signs: B. Phipson and G. K. Smyth, "Permutation p-values should
+never be zero", 2010.
+"""
 
 from __future__ import annotations
 
 import math
+from itertools import repeat
 from typing import TYPE_CHECKING
 
 from assay.records import dataclass
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
 
-_EXACT_NON_ZERO = 16  # differences up to which all sign assignments are tried
-_NORMAL_FROM = 10_000  # differences above which the normal limit replaces the draws
-_ASSIGNMENTS = 20_000
-_POSITIONS = 256  # differences whose random signs are held at a time: 41 MB
-_TOLERANCE = 1e-12
+EXACT_UNITS = 20
+"""Differences that are not 0 up to which all assignments of signs count."""
+DRAWS = 20_000
+MORE_DRAWS = 200_000
+"""Assignments drawn where the p-value of the first 20,000 is within five standard errors of the level."""
+_NEAR = 5
+_NORMAL_FROM = 10_000  # differences above which the normal limit may replace the draws
+_HEAVY = 0.01  # share of the sum of squares from which one term alone keeps the sum from being normal
+_BYTE = 8  # signs in one random byte
+_TOLERANCE = 1e-12  # share of the sum of sizes: sums in another order differ in their last digits
+_GRID_PARTS = 12  # the smallest difference is at most so many steps of a grid
+_GRID_WORK = 2e8  # additions up to which sums on a grid are enumerated
+_GRID_TOLERANCE = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,50 +43,56 @@ class SignFlip:
 
     Args:
         p: Two-sided p-value.
-        method: "exact", "random" (20,000 assignments) or "normal_limit".
+        method: "exact", "random" (20,000 or 200,000 assignments) or "normal_limit".
+        error: Monte-Carlo standard error of p; None where nothing was drawn.
+        least_p: The smallest p-value that as many differences can give, whatever their sizes: all on one side.
     """
 
     p: float
     method: str
+    error: float | None = None
+    least_p: float = 0.0
 
 
-def sign_flip(differences: Sequence[float], *, seed: int = 0) -> SignFlip:
-    """Return how often random signs of the differences give a sum as large as the one seen.
-
-    All assignments of signs are tried with up to 16 differences that are not 0, 20,000 random ones with up to 10,000;
-    with more, the sum is taken as normal.
-    """
-    return sign_flips([differences], seed=seed)[0]
+def sign_flip(differences: Sequence[float], *, seed: int = 0, alpha: float = 0.05) -> SignFlip:
+    """Test whether the differences of one comparison have random signs; see `sign_flips`."""
+    return sign_flips([differences], seed=seed, alpha=alpha)[0]
 
 
-def sign_flips(comparisons: Sequence[Sequence[float] | NDArray[np.float64]], *, seed: int = 0) -> list[SignFlip]:
-    """Return the test of each comparison, as `sign_flip` does; the random signs are drawn once for all.
+def sign_flips(
+    comparisons: Sequence[Sequence[float] | NDArray[np.float64]], *, seed: int = 0, alpha: float = 0.05
+) -> list[SignFlip]:
+    """Test each comparison; the random signs are drawn once for all.
+
+    The p-value is exact with up to 20 differences that are not 0, and with more where they are multiples of one step,
+    as those of ratings and of repeated 0 and 1 are. Otherwise 20,000 assignments of signs are drawn, 200,000 where the
+    p-value is close to the level. Above 10,000 differences, none of which dominates, the sum is taken as normal.
 
     Signs belong to a difference's place among the sizes, from the largest, so that neither the order of the cases nor
     the direction of the comparison, nor what else is compared, moves a p-value.
 
-    Source: R. A. Fisher, "The Design of Experiments", 1935.
+    Args:
+        comparisons: The differences of each, one per case or the sums of clusters; finite.
+        seed: Of the random signs.
+        alpha: The level that the p-value is compared with, divided by the number of tests where they are adjusted.
     """
     import numpy as np
 
     differences = [np.asarray(each, dtype=float) for each in comparisons]
     sizes = list(map(_sizes, differences))
     sums = [abs(math.fsum(each.tolist())) for each in differences]
-    found: dict[int, SignFlip] = {}
-    drawn = []
-    for index, each in enumerate(sizes):
-        if not len(each):
-            found[index] = SignFlip(1.0, "exact")
-        elif len(each) <= _EXACT_NON_ZERO:
-            found[index] = SignFlip(_exact(each, sums[index]), "exact")
-        elif len(each) > _NORMAL_FROM:
-            ratio = sums[index] / math.sqrt(float(each @ each))
-            found[index] = SignFlip(math.erfc(ratio / math.sqrt(2)), "normal_limit")
-        else:
-            drawn.append(index)
-    for index, p in zip(drawn, _random([sizes[i] for i in drawn], [sums[i] for i in drawn], seed), strict=True):
-        found[index] = SignFlip(p, "random")
-    return [found[index] for index in range(len(sizes))]
+    tests = [_without_draws(each, observed) for each, observed in zip(sizes, sums, strict=True)]
+    for draws in (DRAWS, MORE_DRAWS):
+        places = [at for at, test in enumerate(tests) if test is None or _is_near(test, alpha, draws)]
+        drawn = _random([sizes[at] for at in places], [sums[at] for at in places], seed, draws)
+        for at, p in zip(places, drawn, strict=True):
+            least = max(_least_p(len(sizes[at])), 1 / (1 + draws))
+            tests[at] = SignFlip(p, "random", math.sqrt(p * (1 - p) / draws), least)
+    return [test for test in tests if test is not None]
+
+
+def _is_near(test: SignFlip, alpha: float, draws: int) -> bool:
+    return draws > DRAWS and test.error is not None and abs(test.p - alpha) < _NEAR * test.error
 
 
 def _sizes(differences: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -79,36 +102,204 @@ def _sizes(differences: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.sort(np.abs(differences[differences != 0]))[::-1]
 
 
+def _least_p(units: int) -> float:
+    return min(1.0, math.ldexp(2.0, -units))
+
+
+def _without_draws(sizes: NDArray[np.float64], observed: float) -> SignFlip | None:
+    """Return the test where it takes no random signs, else None."""
+    least = _least_p(len(sizes))
+    if not len(sizes):
+        return SignFlip(1.0, "exact", None, 1.0)
+    if len(sizes) <= EXACT_UNITS:
+        return SignFlip(_exact(sizes, observed), "exact", None, least)
+    steps = _grid_steps(sizes)
+    if steps is not None:
+        surplus = round(observed * float(steps[-1] / sizes[-1]))
+        return SignFlip(max(least, _grid_p(steps, surplus)), "exact", None, least)
+    squares = sizes * sizes
+    total = math.fsum(squares.tolist())
+    if len(sizes) > _NORMAL_FROM and squares[0] < _HEAVY * total:
+        return SignFlip(math.erfc(observed / math.sqrt(2 * total)), "normal_limit", None, least)
+    return None
+
+
 def _bound(sizes: NDArray[np.float64], observed: float) -> float:
-    """Return the least sum that counts as large: sums in another order differ in their last digits."""
-    return observed - _TOLERANCE * max(1.0, float(sizes.sum()))
+    """Return the least sum that counts as large."""
+    return observed - _TOLERANCE * float(sizes.sum())
 
 
 def _exact(sizes: NDArray[np.float64], observed: float) -> float:
+    """Return the p-value over all assignments, as the sums of one half of the sizes beside those of the other."""
     import numpy as np
 
-    # Turning all signs changes no size of a sum, so that of the largest may stay.
-    others = len(sizes) - 1
-    signs = 1 - 2 * (np.arange(1 << others)[:, None] >> np.arange(others) & 1)
-    hits = int((np.abs(sizes[0] + signs @ sizes[1:]) >= _bound(sizes, observed)).sum())
-    return math.ldexp(hits, -others)
+    bound = _bound(sizes, observed)
+    if bound <= 0:
+        return 1.0
+    half = len(sizes) // 2
+    upper, lower = np.sort(_signed_sums(sizes[:half])), _signed_sums(sizes[half:])
+    hits = len(upper) * len(lower) - int(np.searchsorted(upper, bound - lower, side="left").sum())
+    return math.ldexp(2 * hits, -len(sizes))
 
 
-def _random(sizes: Sequence[NDArray[np.float64]], observed: Sequence[float], seed: int) -> list[float]:
+def _signed_sums(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the sum of the values under each assignment of signs; assignment i turns value j where its bit j is 1."""
     import numpy as np
 
-    if not sizes:
-        return []
-    longest = max(map(len, sizes))
-    columns = np.zeros((len(sizes), longest))
-    for row, each in zip(columns, sizes, strict=True):
-        row[: len(each)] = each
-    rng, sums = np.random.default_rng(seed), np.zeros((len(sizes), _ASSIGNMENTS))
-    for begin in range(0, longest, _POSITIONS):
-        count = min(_POSITIONS, longest - begin)
-        bits = np.frombuffer(rng.bytes(count * _ASSIGNMENTS // 8), dtype=np.uint8)
-        signs = np.unpackbits(bits).reshape(count, _ASSIGNMENTS) * 2.0 - 1.0
-        sums += columns[:, begin : begin + count] @ signs
-    bounds = np.array([_bound(each, one) for each, one in zip(sizes, observed, strict=True)])
-    hits = (np.abs(sums) >= bounds[:, None]).sum(axis=1)
-    return [(1 + int(count)) / (1 + _ASSIGNMENTS) for count in hits]
+    sums = np.zeros(1)
+    for value in values:
+        sums = np.concatenate([sums + value, sums - value])
+    return sums
+
+
+def _subset_sums(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the sum of each subset of the values; subset i has value j where its bit j is 1."""
+    import numpy as np
+
+    sums = np.zeros(1)
+    for value in values:
+        sums = np.concatenate([sums, sums + value])
+    return sums
+
+
+def _grid_steps(sizes: NDArray[np.float64]) -> NDArray[np.int64] | None:
+    """Return the sizes as multiples of one step, or None where there is none or too much to enumerate."""
+    import numpy as np
+
+    for parts in range(1, _GRID_PARTS + 1):
+        steps = sizes / sizes[-1] * parts
+        if not float(steps.sum()) * len(steps) <= _GRID_WORK:
+            return None
+        whole: NDArray[np.int64] = np.rint(steps).astype(np.int64)
+        if (np.abs(steps - whole) <= _GRID_TOLERANCE * whole).all():
+            return whole
+    return None
+
+
+def _grid_p(steps: NDArray[np.int64], surplus: int) -> float:
+    """Return the p-value of sums of whole steps: the chance that those turned add up to so little, or so much.
+
+    Args:
+        steps: Sizes of the differences, in steps.
+        surplus: Size of the observed sum, in steps.
+    """
+    import numpy as np
+
+    if not surplus:
+        return 1.0
+    chances = np.zeros((int(steps.sum()) - surplus) // 2 + 1)  # of each sum of turned steps, up to the observed one
+    chances[0] = 1.0
+    for step in steps.tolist():
+        chances[step:] += chances[:-step]
+        chances *= 0.5
+    return min(1.0, 2 * float(chances.sum()))
+
+
+def _patterns(seed: int, draws: int) -> Iterator[NDArray[np.uint8]]:
+    """Return the random signs of eight differences after the other, one bit each, for all assignments."""
+    import numpy as np
+
+    rng = np.random.default_rng(seed)
+    return (np.frombuffer(rng.bytes(draws), dtype=np.uint8) for _ in repeat(None))
+
+
+def _byte_of(values: NDArray[np.float64], begin: int) -> NDArray[np.float64]:
+    """Return eight of the values, zeros after their end."""
+    import numpy as np
+
+    part = values[begin : begin + _BYTE]
+    return np.pad(part, (0, _BYTE - len(part)))
+
+
+def _random(sizes: Sequence[NDArray[np.float64]], observed: Sequence[float], seed: int, draws: int) -> list[float]:
+    """Return the p-value of each comparison over drawn signs."""
+    import numpy as np
+
+    sums = [np.zeros(draws) for _ in sizes]
+    counts = list(map(_heavy_count, sizes))
+    for begin, patterns in zip(range(0, max(counts, default=0), _BYTE), _patterns(seed, draws), strict=False):
+        for total, each, count in zip(sums, sizes, counts, strict=True):
+            if begin < count:
+                total += _signed_sums(_byte_of(each[:count], begin))[patterns]
+    p_values = []
+    for total, each, count, one in zip(sums, sizes, counts, observed, strict=True):
+        if light := math.fsum((each[count:] ** 2).tolist()):
+            total += math.sqrt(light) * np.random.default_rng([seed, 1]).standard_normal(draws)
+        hits = int((np.abs(total) >= _bound(each, one)).sum())
+        p_values.append((1 + hits) / (1 + draws))
+    return p_values
+
+
+def _heavy_count(sizes: NDArray[np.float64]) -> int:
+    """Return of how many of the largest differences the signs are drawn; the sum of the others is normal."""
+    import numpy as np
+
+    if len(sizes) <= _NORMAL_FROM:
+        return len(sizes)
+    squares = sizes * sizes
+    is_light = squares < _HEAVY * np.cumsum(squares[::-1])[::-1]
+    return min(_NORMAL_FROM, int(is_light.argmax()) if is_light.any() else len(sizes))
+
+
+def sign_flip_interval(
+    sums: Sequence[float], counts: Sequence[int], *, alpha: float = 0.05, seed: int = 0
+) -> tuple[float, float] | None:
+    """Return the means of the cases that the sign-flip test of the clusters' sums does not reject.
+
+    Shifted by a mean, a cluster's sum is sum - count * mean. Turning some clusters gives a total as large as the one
+    observed exactly where the mean lies between the mean of the turned clusters and that of the others. The overall
+    mean always does, so the p-value only falls on either side of it, and each end is a quantile of such means: no
+    search is needed. Signs are drawn as in the test, so that both nearly always agree on 0.
+
+    Args:
+        sums: Sum of the differences of each cluster.
+        counts: Cases of each cluster, in the same order.
+        alpha: The interval is of 1 - alpha.
+        seed: Of the random signs, with more than 20 clusters.
+
+    Returns:
+        None where the clusters are too few for any mean to be rejected.
+    """
+    import numpy as np
+
+    # One order for a comparison and its mirror image, which also puts the sizes as the test has them.
+    pairs = sorted(zip(sums, counts, strict=True))
+    mirrored = sorted((-one, count) for one, count in pairs)
+    sign = -1 if mirrored > pairs else 1
+    ordered = sorted(max(pairs, mirrored), key=lambda pair: (-abs(pair[0]), pair))
+    totals, sizes = (np.array(column, dtype=float) for column in zip(*ordered, strict=True))
+    total, n = sign * math.fsum(sums), float(sum(counts))
+    is_drawn = len(ordered) > EXACT_UNITS
+    turned, cases = _turned(totals, sizes, seed)
+    rank = math.ceil(alpha * (len(turned) + is_drawn)) - is_drawn
+    is_all = (cases == 0) | (cases == n)  # turning none, or all, leaves the total as it is, whatever the mean
+    cases[is_all] = n / 2
+    first, second = turned / cases, (total - turned) / (n - cases)
+    highs, lows = np.maximum(first, second), np.minimum(first, second)
+    highs[is_all], lows[is_all] = math.inf, -math.inf
+    low, high = float(np.partition(lows, rank - 1)[rank - 1]), float(np.partition(highs, -rank)[-rank])
+    if not math.isfinite(high - low):
+        return None
+    if pairs == mirrored:
+        low, high = (low - high) / 2, (high - low) / 2
+    noise = _TOLERANCE * math.fsum(map(abs, sums)) / n
+    low, high = (0.0 if abs(end) <= noise else end for end in (low, high))
+    return (low, high) if sign > 0 else (-high, -low)
+
+
+def _turned(
+    sums: NDArray[np.float64], sizes: NDArray[np.float64], seed: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return sum and number of the cases whose clusters are turned, of each assignment of signs.
+
+    Turning all signs changes no size of a sum, so where all assignments count the first cluster is never turned.
+    """
+    import numpy as np
+
+    if len(sums) <= EXACT_UNITS:
+        return _subset_sums(sums[1:]), _subset_sums(sizes[1:])
+    turned, cases = np.zeros(DRAWS), np.zeros(DRAWS)
+    for begin, patterns in zip(range(0, len(sums), _BYTE), _patterns(seed, DRAWS), strict=False):
+        turned += _subset_sums(_byte_of(sums, begin))[patterns]
+        cases += _subset_sums(_byte_of(sizes, begin))[patterns]
+    return turned, cases

@@ -7,9 +7,10 @@ import pytest
 import scipy  # its stats are imported when a test names them: each process of the tests collects them all
 from tests.unit.comparison.random_data import CLOSE, generators
 
+from assay.statistics.clusters import in_clusters
 from assay.statistics.independent import chi_square, cochran_q, friedman, t_test
 from assay.statistics.intervals import wilson
-from assay.statistics.paired import clustered_error, mcnemar, paired_scores
+from assay.statistics.paired import mcnemar, paired_scores
 from assay.statistics.sign_flips import SignFlip, sign_flip
 
 
@@ -39,7 +40,7 @@ def test_paired_t() -> None:
         assert (found.t, found.t_p) == pytest.approx((expected.statistic, expected.pvalue), rel=CLOSE)
         interval = expected.confidence_interval()
         assert found.interval == pytest.approx((interval.low, interval.high), abs=CLOSE)
-        assert clustered_error((b - a).tolist(), range(n))[0] == pytest.approx(scipy.stats.sem(b - a), rel=CLOSE)
+        assert in_clusters((b - a).tolist(), range(n)).error == pytest.approx(scipy.stats.sem(b - a), rel=CLOSE)
 
 
 def test_sign_flips_are_the_permutation_test() -> None:

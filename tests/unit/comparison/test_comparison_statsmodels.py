@@ -12,9 +12,10 @@ import pytest
 from tests.unit.comparison.random_data import CLOSE, generators
 
 from assay.statistics.adjustment import benjamini_hochberg, holm
+from assay.statistics.clusters import in_clusters
 from assay.statistics.independent import cochran_q
 from assay.statistics.intervals import wilson
-from assay.statistics.paired import clustered_error, mcnemar
+from assay.statistics.paired import mcnemar
 from assay.statistics.power import cases_for_scores, detectable_score_difference
 
 
@@ -57,18 +58,18 @@ def test_cochran_q() -> None:
 
 
 def test_clustered_errors() -> None:
-    """The standard error of a mean whose cases share clusters of any size: that of a regression on a constant."""
+    """The standard error of a mean over clusters of equal size, where CR1 and CR2 agree: that of a regression."""
     from statsmodels.regression.linear_model import OLS
 
     for rng in generators():
-        n = int(rng.integers(4, 60))
-        clusters = rng.integers(0, int(rng.integers(2, n)), n)
-        count = len(set(clusters.tolist()))
-        if count < 2:
-            continue
-        values = rng.normal(size=n) + clusters
-        fitted = OLS(values, np.ones(n)).fit(cov_type="cluster", cov_kwds={"groups": clusters, "df_correction": True})
-        assert clustered_error(values.tolist(), clusters.tolist()) == pytest.approx((fitted.bse[0], count), rel=CLOSE)
+        count, size = (int(one) for one in rng.integers(2, 12, 2))
+        clusters = rng.permutation(np.repeat(np.arange(count), size))
+        values = rng.normal(size=count * size) + clusters
+        fitted = OLS(values, np.ones(len(values))).fit(
+            cov_type="cluster", cov_kwds={"groups": clusters, "df_correction": True}
+        )
+        found = in_clusters(values.tolist(), clusters.tolist())
+        assert (found.error, found.degrees) == pytest.approx((fitted.bse[0], count - 1), rel=CLOSE)
 
 
 def test_sample_sizes() -> None:

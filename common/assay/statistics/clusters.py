@@ -1,0 +1,158 @@
+"""Cases in clusters: the standard error of their mean, how many clusters there are in effect, and what they can decide.
+
+The standard error is CR2, which corrects each cluster's residual for its own pull on the mean, with Satterthwaite's
+degrees of freedom. For a mean both have a closed form: with h the cluster's share of the cases and E the sum of its
+residuals,
+
+    error² = Σ E² / (1 - h) / n²        degrees = 1 / (Σ h² + (Σ a)² - Σ a²)  with  a = h² / (1 - h)
+
+Sources: R. M. Bell and D. F. McCaffrey, "Bias reduction in standard errors for linear regression with multi-stage
+samples", 2002; J. E. Pustejovsky and E. Tipton, "Small-sample methods for cluster-robust variance estimation and
+hypothesis testing in fixed effects models", 2018.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from assay.records import dataclass
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Iterable, Sequence
+
+NEGLIGIBLE = 1e-9
+"""Share of a mean up to which a standard error or deviation is rounding, and 0."""
+
+
+@dataclass(frozen=True, slots=True)
+class Clusters:
+    """Cases by cluster.
+
+    Args:
+        sums: Sum of the values of each cluster.
+        counts: Cases of each cluster.
+        error: CR2 standard error of the mean of all cases; 0 where all clusters have the same mean, None with fewer
+            than two.
+        degrees: Satterthwaite's degrees of freedom of the error; 0 with fewer than two clusters.
+    """
+
+    sums: tuple[float, ...]
+    counts: tuple[int, ...]
+    error: float | None
+    degrees: float
+
+    @property
+    def effective_count(self) -> float:
+        """How many clusters of equal size tell as much: (Σ n)² / Σ n²."""
+        return effective_number(self.counts)
+
+    @property
+    def largest_share(self) -> float:
+        """Share of the cases that are in the largest cluster."""
+        return max(self.counts) / sum(self.counts)
+
+
+def in_clusters(values: Sequence[float], clusters: Sequence[Hashable] | None) -> Clusters:
+    """Return values by cluster, and the standard error of their mean.
+
+    Args:
+        values: One per case; at least one.
+        clusters: What each case shares with others; None where every case is a cluster of its own, whose standard
+            error is the usual one.
+    """
+    n = len(values)
+    mean = math.fsum(values) / n
+    if clusters is None:
+        squares = math.fsum([(value - mean) ** 2 for value in values])
+        error = math.sqrt(n / (n - 1) * squares) / n if n > 1 else None
+        return Clusters(tuple(values), (1,) * n, 0.0 if is_negligible(error, mean) else error, n - 1)
+    members: dict[Hashable, list[float]] = {}
+    for value, cluster in zip(values, clusters, strict=True):
+        members.setdefault(cluster, []).append(value)
+    sums, counts = tuple(map(math.fsum, members.values())), tuple(map(len, members.values()))
+    residuals = [math.fsum([value - mean for value in each]) for each in members.values()]
+    error, degrees = cr2_error(residuals, counts)
+    return Clusters(sums, counts, 0.0 if is_negligible(error, mean) else error, degrees)
+
+
+def is_negligible(spread: float | None, mean: float) -> bool:
+    """Whether a standard error or deviation is 0, or so small beside the mean that it is rounding of equal terms."""
+    return spread is not None and spread <= NEGLIGIBLE * abs(mean)
+
+
+def cr2_error(residuals: Sequence[float], counts: Sequence[float]) -> tuple[float | None, float]:
+    """Return the CR2 standard error of a mean and its degrees of freedom; None and 0 with fewer than two clusters.
+
+    Args:
+        residuals: Sum of value - mean of each cluster.
+        counts: Cases of each cluster, in the same order.
+    """
+    if len(counts) < 2:
+        return None, 0.0
+    n = math.fsum(counts)
+    squares = math.fsum([one * one * (n / (n - count)) for one, count in zip(residuals, counts, strict=True)])
+    pulls = [count * count / (n * (n - count)) for count in counts]
+    shares = math.fsum([(count / n) ** 2 for count in counts])
+    return math.sqrt(squares) / n, 1 / (shares + math.fsum(pulls) ** 2 - math.fsum([one * one for one in pulls]))
+
+
+def effective_number(counts: Iterable[int]) -> float:
+    """Return how many clusters of equal size tell as much as clusters of these sizes: (Σ n)² / Σ n²."""
+    sizes = list(counts)
+    return sum(sizes) ** 2 / sum(size * size for size in sizes)
+
+
+def can_decide(units: int, alpha: float, tests: int = 1) -> bool:
+    """Whether a sign-flip test can give a p-value below a level.
+
+    Args:
+        units: Cases, or clusters, whose sum is not 0.
+        alpha: The level.
+        tests: By how much the smallest p-value is multiplied where p-values are adjusted.
+    """
+    return min(1.0, math.ldexp(2.0 * tests, -units)) < alpha
+
+
+def least_units(alpha: float, tests: int = 1) -> int:
+    """Return with how many cases, or clusters, whose sum is not 0 a sign-flip test can first be below a level.
+
+    That is ⌈1 + log₂(1 / α)⌉: six at 5 %, eight at 1 %.
+    """
+    units = 1
+    while not can_decide(units, alpha, tests):
+        units += 1
+    return units
+
+
+def effective_cases(values: Sequence[float], clusters: Sequence[Hashable]) -> float:
+    """Return how many independent cases tell as much about a rate as cases in clusters, at most all of them.
+
+    The variance of the rate over independent cases is compared with CR2's. Where it has no spread, which is no proof
+    that there is none, cases of a cluster count as copies of each other: (Σ n)² / Σ n².
+
+    Args:
+        values: 0 or 1 per case, or a share; at least one.
+        clusters: What each case shares with others.
+
+    Source: L. Kish, "Survey Sampling", 1965, on design effects.
+    """
+    found = in_clusters(values, clusters)
+    rate = math.fsum(values) / len(values)
+    if not found.error:
+        return found.effective_count
+    return min(float(len(values)), rate * (1 - rate) / found.error**2)
+
+
+def clustered_wilson(
+    values: Sequence[float], clusters: Sequence[Hashable], *, alpha: float = 0.05
+) -> tuple[float, float] | None:
+    """Return Wilson's interval of a rate over as many cases as the clustered ones are worth; None without a case."""
+    from statistics import NormalDist
+
+    from assay.statistics.intervals import wilson
+
+    if not values:
+        return None
+    n, rate = effective_cases(values, clusters), math.fsum(values) / len(values)
+    return wilson(rate * n, n, z=NormalDist().inv_cdf(1 - alpha / 2))

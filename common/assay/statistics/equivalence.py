@@ -1,0 +1,80 @@
+"""The interval that a margin is compared with, where two variants are called equivalent: two one-sided tests.
+
+Equal differences, or nearly equal ones, do not show that a large loss is rare: twenty equal cases are as likely where
+one case in twenty is lost. So the interval is taken over the differences plus one of the largest gain and one of the
+largest loss that the scale allows, as Bonett and Price take theirs of two rates. With fewer than 50 cases that is not
+enough: for rates the interval then also covers the exact limits of the cases lost and won, and scores have none.
+Without a scale there is none either.
+
+Sources: D. Schuirmann, "A comparison of the two one-sided tests procedure", 1987; D. Bonett and R. Price, "Adjusted
+Wald confidence interval for a difference of binomial proportions based on paired data", 2012; C. Clopper and
+E. Pearson, "The use of confidence or fiducial limits", 1934.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from assay.statistics.clusters import cr2_error, in_clusters
+from assay.statistics.paired import bonett_price, t_interval
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Sequence
+
+LEAST_CASES = 50
+"""Cases, or clusters, from which the added gain and loss keep a wrong "equivalent" below 10 %."""
+
+
+def rate_equivalence(b: int, c: int, n: int, *, alpha: float = 0.05) -> tuple[float, float]:
+    """Return the interval of a difference of paired rates, of 1 - 2 alpha.
+
+    Args:
+        b: Cases that A alone has right.
+        c: Cases that B alone has right.
+        n: All cases.
+        alpha: Level of each of the two one-sided tests.
+    """
+    low, high = bonett_price(b, c, n, alpha=2 * alpha)
+    if n >= LEAST_CASES:
+        return low, high
+    return min(low, -_upper_limit(b, n, alpha)), max(high, _upper_limit(c, n, alpha))
+
+
+def _upper_limit(count: int, n: int, alpha: float) -> float:
+    """Return the exact upper limit of a rate, of 1 - alpha on one side."""
+    from scipy import special
+
+    return float(special.betaincinv(count + 1, n - count, 1 - alpha)) if count < n else 1.0
+
+
+def score_equivalence(
+    differences: Sequence[float],
+    bounds: tuple[float, float],
+    *,
+    alpha: float = 0.05,
+    clusters: Sequence[Hashable] | None = None,
+) -> tuple[float, float] | None:
+    """Return the interval of the mean difference, of 1 - 2 alpha, with one largest gain and one largest loss added.
+
+    Args:
+        differences: B - A of each case.
+        bounds: The least and the greatest value of the metric, infinite where there is none.
+        alpha: Level of each of the two one-sided tests.
+        clusters: What each case shares with others; two clusters of mean size are then added.
+
+    Returns:
+        None for a metric without a scale, and with fewer than 50 cases, or clusters.
+    """
+    width = bounds[1] - bounds[0]
+    if len(differences) < LEAST_CASES or not 0 < width < math.inf:
+        return None
+    found = in_clusters(differences, clusters)
+    if len(found.counts) < LEAST_CASES:
+        return None
+    size = len(differences) / len(found.counts)
+    sums, counts = (*found.sums, width * size, -width * size), (*found.counts, size, size)
+    mean = math.fsum(sums) / math.fsum(counts)
+    residuals = [one - mean * count for one, count in zip(sums, counts, strict=True)]
+    error, degrees = cr2_error(residuals, counts)
+    return t_interval(mean, error, degrees, alpha=2 * alpha)
