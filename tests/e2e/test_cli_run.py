@@ -221,6 +221,25 @@ def test_a_command_that_is_interrupted_while_its_run_is_created_names_the_run(pr
     assert len(report_of(project.folder / "out")["rows"]) == 20
 
 
+def test_a_rescoring_that_is_interrupted_while_its_run_is_created_names_the_run(project: Cli) -> None:
+    """Ctrl-C in the same moment of `assay rescore` names the new run with the command that continues it."""
+    project.run("run", "assay.yaml", "--quick")
+    log = project.folder / "failpoints.txt"
+    project.env |= {"ASSAY_FAILPOINTS": "run.after_commit=stop", "ASSAY_FAILPOINTS_LOG": str(log)}
+    process = project.start("rescore", "latest")
+    project.wait_until(lambda: log.exists() and "run.after_commit" in log.read_text(), process)
+    process.send_signal(signal.SIGINT)
+    for service in project.services():
+        service.resume()
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, out) == (130, ""), err
+    del project.env["ASSAY_FAILPOINTS"], project.env["ASSAY_FAILPOINTS_LOG"]
+    command = err.splitlines()[-1].removeprefix("interrupted: what is done is stored. Continue with: ")
+    project.run(*shlex.split(command)[1:])
+    runs = json.loads(project.run("runs", "list", "--json").stdout)
+    assert sorted(each["state"] for each in runs) == ["succeeded", "succeeded"]
+
+
 def test_a_killed_orchestrator_is_started_again_and_nothing_is_asked_twice(project: Cli) -> None:
     """kill -9 of the orchestrator in the middle of a run: the run finishes, stored answers are not repeated."""
     project.write("agent.py", WAITING_AGENT)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -99,10 +100,11 @@ def rescore(
 
     async def main() -> int:
         from assay.client.rescoring import rescoring_spec
+        from assay.client.run_driver import StartInterruptedError, created
         from assay.client.starting import start_services_of
         from assay_cli.against import read_baseline
         from assay_cli.agent_process.user_agent import load_user_code
-        from assay_cli.commands.runs.follow import OutputOptions, follow_to_end
+        from assay_cli.commands.runs.follow import OutputOptions, follow_to_end, say_interrupted
 
         async with connect(server) as (client, stack):
             source = await client.get_run(await find_run(client, run), partial=False)
@@ -124,10 +126,9 @@ def rescore(
             async with read_baseline(client, against, options, found.settings.baseline_name) as baseline:
                 if baseline is not None:
                     baseline.server = server or ""
-                started = await client.create_run(found.settings, source.dataset.dataset_id)
                 output = OutputOptions(
                     server,
-                    output_dir or _REPORTS / started.run_id,
+                    output_dir,
                     form,
                     no_progress=no_progress,
                     spec=found,
@@ -135,6 +136,11 @@ def rescore(
                     ci=ci,
                     against=baseline,
                 )
+                try:
+                    started = await created(client.create_run(found.settings, source.dataset.dataset_id))
+                except StartInterruptedError as interrupted:
+                    return say_interrupted(interrupted.run, output)
+                output = replace(output, output_dir=output_dir or _REPORTS / started.run_id)
                 return await follow_to_end(client, started, output, code=code, stack=stack)
 
     return run_async(main())

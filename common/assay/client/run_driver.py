@@ -273,11 +273,11 @@ async def _create_runs(
             request_id = str(uuid.uuid4())
             settings = settings_of_run(spec, info)
             try:
-                run = await _created(client.create_run(settings, stored.dataset_id, request_id=request_id))
+                run = await created(client.create_run(settings, stored.dataset_id, request_id=request_id))
             except NotFoundError:
                 # An equal dataset was there before, and went with the last run that used it in just this moment.
                 stored = await client.upload_dataset(cases, name=info.name, format=info.format)
-                run = await _created(client.create_run(settings, stored.dataset_id, request_id=request_id))
+                run = await created(client.create_run(settings, stored.dataset_id, request_id=request_id))
             runs.append(run)
     except AssayError:
         for run in runs:
@@ -296,7 +296,7 @@ class StartInterruptedError(asyncio.CancelledError):
         self.run = run
 
 
-async def _created(creating: Coroutine[Any, Any, Run]) -> Run:
+async def created(creating: Coroutine[Any, Any, Run]) -> Run:
     """Return the run that a call creates; a cancelled caller learns its id.
 
     Raises:

@@ -131,7 +131,7 @@ def answer_sentence(answer: str, references: Sequence[str]) -> str:
 
 def count_of(count: float, noun: str) -> str:
     """Return a number of things, e.g. "1 time" or "3 times"."""
-    return f"{count:g} {noun}" if count == 1 else f"{count:,g} {noun}s"
+    return f"{count:,.15g} {noun}{'' if count == 1 else 's'}"
 
 
 def listed(names: Iterable[str]) -> str:
