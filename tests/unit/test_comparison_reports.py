@@ -37,9 +37,10 @@ from assay.reports.comparison import plots
 from assay.reports.comparison.cases_csv import write_cases
 from assay.reports.comparison.document import comparison_document
 from assay.reports.comparison.figures import Figures
+from assay.reports.comparison.headline import Naming, verdict_sentence
 from assay.reports.comparison.markdown import comparison_markdown
 from assay.reports.comparison.notebook_html import comparison_html
-from assay.reports.comparison.sentences import banners, cautions, verdict_sentence
+from assay.reports.comparison.sentences import banners, cautions
 from assay.reports.comparison.short_text import short_lines
 from assay.reports.comparison.text import comparison_lines
 from assay.reports.comparison.writing import write_comparison
@@ -156,11 +157,11 @@ def test_runs_with_one_name_stay_apart(of_three: ComparisonReport) -> None:
 
 
 def test_what_is_not_decided_is_never_called_equal(of_two: ComparisonReport) -> None:
-    """Inconclusive says how many cases are needed; equivalent comes from a margin alone, and names it."""
-    report = changed(of_two, verdict=Verdict.INCONCLUSIVE, n_needed=40, difference=0.0, p=1.0, p_adjusted=1.0)
-    assert verdict_sentence(report).startswith(
-        "Inconclusive: no clear difference between A (baseline) and B (candidate) on "
-    )
+    """Inconclusive says why, and how many cases are needed; equivalent comes from a margin alone, and names it."""
+    why = "the p-value is not below 0.05"
+    undecided = {"verdict": Verdict.INCONCLUSIVE, "message": why, "difference": 0.0, "p": 1.0, "p_adjusted": 1.0}
+    report = changed(of_two, **undecided, n_needed=40)
+    assert verdict_sentence(report).startswith(f"Inconclusive: {why}; accuracy of B (candidate) against A (baseline): ")
     assert cautions(report)[0].startswith("few cases: 20 paired cases, where about 40 are needed")
     assert "no difference" not in everything(report).lower()
     settings = replace(of_two.comparison.settings, margin=0.05)
@@ -168,6 +169,79 @@ def test_what_is_not_decided_is_never_called_equal(of_two: ComparisonReport) -> 
     equal = replace(equal, comparison=replace(equal.comparison, settings=settings))
     assert "equivalent on accuracy: the 90% interval [-0.01, +0.02]" in verdict_sentence(equal)
     assert "within the margin of ±0.05" in verdict_sentence(equal)
+
+
+def test_the_worst_case_is_said_before_the_complete_cases(of_two: ComparisonReport) -> None:
+    """A run that fails on the hard cases is not better: the figures with the worst values for them come first."""
+    counts = {"a_rows": 0, "b_rows": 29, "a_cases": 0, "b_cases": 29, "a_only": 0, "b_only": 29, "p": 3.7e-9}
+    errors = model.ErrorComparison(**counts, worse="B", differ=True)
+    report = changed(
+        of_two,
+        verdict=Verdict.INCONCLUSIVE,
+        message="the errors of the runs differ",
+        n_pairs=31,
+        n_dropped=29,
+        errors=errors,
+        worst_case=model.WorstCase(60, 29, -0.45, (-0.55, -0.35), 0.00001),
+    )
+    (pair,) = report.comparison.pairs
+    pair = replace(pair, errors=errors, n_common=60)
+    report = replace(report, comparison=replace(report.comparison, pairs=(pair,)))
+    assert verdict_sentence(report, Naming.LETTER) == (
+        "Inconclusive: the errors of the runs differ; accuracy of B against A: -0.45 [-0.55, -0.35] with the worst "
+        "value for 29 cases without one, p < 0.0001; complete cases +0.30 [+0.05, +0.50] over 31 of 60 cases (errors: "
+        "A 0, B 29), p 0.0312. B has agent errors in significantly more cases: 29 against 0 of 60 cases, p < 0.0001."
+    )
+    for lines in (short_lines(report), comparison_lines(report), comparison_markdown(report).splitlines()):
+        worst = next(at for at, line in enumerate(lines) if "accuracy, worst case" in line)
+        assert "accuracy, complete cases" in lines[worst + 1]
+
+
+def test_errors_are_in_the_first_line_whatever_the_verdict(of_three: ComparisonReport) -> None:
+    """Of three runs, too, whose first line is about all of them."""
+    counts = {"a_rows": 0, "b_rows": 9, "a_cases": 0, "b_cases": 9, "a_only": 0, "b_only": 9}
+    errors = model.ErrorComparison(**counts, p=0.0039, worse="B", differ=True)
+    pair, *others = of_three.comparison.pairs
+    pairs = (replace(pair, errors=errors), *others)
+    report = replace(of_three, comparison=replace(of_three.comparison, pairs=pairs))
+    said = " B has agent errors in significantly more cases: 9 against 0 of 20 cases, p 0.0039."
+    assert verdict_sentence(report, Naming.LETTER) == verdict_sentence(of_three, Naming.LETTER) + said
+
+
+def test_p_values_are_raw_and_adjusted_and_have_their_error_near_the_level(of_two: ComparisonReport) -> None:
+    """Another seed may decide otherwise only where the level lies within a few errors of the p-value."""
+    near = changed(of_two, p=0.0482, p_error=0.0005, p_adjusted=0.0482)
+    assert verdict_sentence(near).endswith(" over 20 cases, p 0.0482 ± 0.0005.")
+    assert "0.0482 ± 0.0005   0.0482" in "\n".join(comparison_lines(near))
+    assert verdict_sentence(changed(of_two, p=0.03, p_error=0.0012, p_adjusted=0.03)).endswith(", p 0.0300.")
+    assert verdict_sentence(changed(of_two, p=0.0352, p_adjusted=0.0704)).endswith(", p 0.0352, adjusted 0.0704.")
+    factor = changed(of_two, p=0.0251, p_error=0.0004, p_adjusted=0.0502)
+    assert verdict_sentence(factor).endswith(", p 0.0251 ± 0.0004, adjusted 0.0502.")
+
+
+def test_pairs_that_decide_nothing_are_marked(of_three: ComparisonReport) -> None:
+    """Only pairs with the baseline decide; another one has its raw p-value, and every matrix says what that is."""
+    *pairs, last = of_three.comparison.pairs
+    raw = replace(last, metrics=tuple(replace(one, decides=False, p=0.25, p_adjusted=None) for one in last.metrics))
+    report = replace(of_three, comparison=replace(of_three.comparison, pairs=(*pairs, raw)))
+    for text in ("\n".join(comparison_lines(report)), comparison_markdown(report)):
+        assert "(raw p 0.25)" in text
+        assert "raw alone: not adjusted, decides nothing" in text
+    assert "decides nothing" not in "\n".join(comparison_lines(of_three))
+
+
+def test_the_first_line_of_several_runs_is_about_the_baseline(of_three: ComparisonReport) -> None:
+    """Runs that no test has compared are not called equally good; with all pairs decided, the best run is named."""
+    better = changed(of_three, verdict=Verdict.B_BETTER, message="")
+    why = better.comparison.pairs[1].metric("accuracy").message
+    first = verdict_sentence(better, Naming.LETTER)
+    assert first == f"accuracy against A: B is better; C is inconclusive ({why})."
+    assert [
+        line for line in short_lines(better) if line.startswith(f"  Inconclusive: {why}; accuracy of third against")
+    ]
+    settings = replace(of_three.comparison.settings, all_pairs=True)
+    every = replace(of_three, comparison=replace(of_three.comparison, settings=settings))
+    assert verdict_sentence(every, Naming.LETTER).startswith("B has the best accuracy; not significantly worse: ")
 
 
 def test_agents_that_failed_are_named_beside_what_they_made_worse(of_two: ComparisonReport) -> None:
@@ -214,21 +288,26 @@ def test_cases_that_were_chosen_afterwards_are_exploratory(tmp_path: Path) -> No
 
 
 def test_warnings_say_what_a_statistician_would(of_two: ComparisonReport) -> None:
-    """Few disagreeing cases, few clusters, rows without errors, changed cases, and a floor above the difference."""
+    """Unequal clusters, skewed differences, rows without errors, and a floor above the difference."""
     report = changed(
         of_two,
-        notes=("few_disagreeing", "few_clusters"),
-        table=model.PassTable(15, 1, 3, 1),
-        min_attainable_p=0.125,
-        clusters=4,
+        notes=("few_clusters", "large_losses"),
+        clusters=10,
+        effective_clusters=1.5,
+        largest_cluster="general",
+        largest_cluster_share=0.82,
+        interval_method="cr2",
         borderline=True,
         without_errors=0.1,
         without_errors_p=0.5,
     )
+    settings = replace(report.comparison.settings, cluster="category")
+    report = replace(report, comparison=replace(report.comparison, settings=settings))
     said = "\n".join(cautions(report))
     for part in (
-        "4 cases came out differently: with so few, no p-value below 0.12",
-        "4 clusters: with fewer than 10",
+        "10 clusters by category, as good as 1.5 of equal size: general has 82% of the cases",
+        "the interval is that of cluster-robust errors (CR2): too few clusters",
+        "a few large differences carry the mean",
         "the p-value decides",
         "without the cases that have agent errors: +0.10, p 0.50",
     ):
@@ -237,9 +316,12 @@ def test_warnings_say_what_a_statistician_would(of_two: ComparisonReport) -> Non
 
 
 def test_the_guide_shows_what_is_printed() -> None:
-    """The output in docs/comparison-report.md is the reviewed one."""
+    """The outputs in docs/comparison-report.md and docs/reading-a-comparison.md are the reviewed ones."""
     shown = [block.text for block in blocks("docs/comparison-report.md", "text")]
-    assert shown == [(GOLDEN / "two-runs" / name).read_text("utf-8") for name in ("short.txt", "console.txt")]
+    reviewed = [(GOLDEN / "two-runs" / name).read_text("utf-8") for name in ("short.txt", "console.txt")]
+    assert shown == reviewed
+    (first,) = blocks("docs/reading-a-comparison.md", "text")
+    assert reviewed[0].startswith(first.text)
 
 
 def test_a_regression_is_said_last(tmp_path: Path) -> None:

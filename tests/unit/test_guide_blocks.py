@@ -33,6 +33,7 @@ ELSEWHERE = {
     ("docs/pytest.md", "python"): "test_pytest_plugin.py",
     ("docs/pytest.md", "text"): "test_pytest_plugin.py",
     ("docs/comparison-report.md", "text"): "test_comparison_reports.py",
+    ("docs/reading-a-comparison.md", "text"): "test_comparison_reports.py",
     ("CONTRIBUTING.md", "console"): "test_contributing.py",
     ("README.md", "console"): "test_readme.py",
     ("README.md", "python"): "test_readme.py",

@@ -13,8 +13,8 @@ from assay.comparison.model import Comparison, ComparisonSettings, Verdict
 from assay.comparison.run_names import run_names
 from assay.comparison.settings import check_settings
 from assay.reports.comparison.comparison_report import report_of_runs
+from assay.reports.comparison.headline import verdict_sentence
 from assay.reports.comparison.notebook_html import comparison_html
-from assay.reports.comparison.sentences import verdict_sentence
 from assay.reports.comparison.short_text import short_lines
 from assay.reports.comparison.text import comparison_lines
 

@@ -12,8 +12,8 @@ from assay.errors import InvalidInputError, Problem, SetupError
 from assay.reports.annotations import annotation_lines, comparison_line
 from assay.reports.atomic import atomic_writer, check_folder
 from assay.reports.case_outcomes import Outcome
+from assay.reports.comparison.headline import verdict_sentence
 from assay.reports.comparison.markdown import comparison_section
-from assay.reports.comparison.sentences import verdict_sentence
 from assay.reports.junit_document import ComparedWithBaseline, write_junit
 from assay.reports.markdown_document import markdown_document
 

@@ -8,13 +8,8 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from assay.reports.comparison.sentences import (
-    banners,
-    cautions,
-    decision_sentence,
-    stopping_texts,
-    verdict_sentence,
-)
+from assay.reports.comparison.headline import verdict_sentence
+from assay.reports.comparison.sentences import banners, cautions, decision_sentence, stopping_texts
 from assay.reports.comparison.tables import pair_key
 
 if TYPE_CHECKING:

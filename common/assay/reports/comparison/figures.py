@@ -11,7 +11,7 @@ from assay.comparison.model import Verdict
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from assay.comparison.model import Comparison, Estimate, MetricComparison
+    from assay.comparison.model import Comparison, Estimate, MetricComparison, WorstCase
     from assay.reports.comparison.comparison_report import ComparisonReport
 
 _MOST_DECIMALS = 8
@@ -19,6 +19,8 @@ _LARGE = 1e15  # values from here on have four digits
 _LEAST_DECIMALS = {"tokens": 0}
 _SHOWN_UNITS = frozenset({"s", "USD"})
 _SMALLEST_P = 0.0001
+_NEAR_ERRORS = 5
+"""Within so many of its standard errors of the level, a p-value is shown with the error."""
 _ROUNDING = 1e-6
 """Intervals narrower than this share of the difference are those of equal differences."""
 NONE = "–"
@@ -62,7 +64,7 @@ class Figures:
             return NONE
         return f"{self.value(estimate.value)} {self.interval(estimate.interval)}".rstrip()
 
-    def change(self, one: MetricComparison) -> str:
+    def change(self, one: MetricComparison | WorstCase) -> str:
         """Return the difference of two runs with its interval."""
         return f"{self.difference(one.difference)} {self.interval(one.interval, signed=True)}".rstrip()
 
@@ -106,6 +108,23 @@ def p_text(p: float | None) -> str:
 def p_phrase(p: float | None) -> str:
     """Return a p-value for a sentence, such as "p 0.0386" or "p < 0.0001"."""
     return "p " + p_text(p).replace("<", "< ")
+
+
+def tested_text(one: MetricComparison, alpha: float) -> str:
+    """Return the p-value of a metric for a sentence: the raw one, and the adjusted one where that differs."""
+    raw = "p " + raw_p_text(one, alpha).replace("<", "< ")
+    if one.p_adjusted is None or one.p_adjusted == one.p:
+        return raw
+    return f"{raw}, adjusted {p_text(one.p_adjusted)}"
+
+
+def raw_p_text(one: MetricComparison, alpha: float) -> str:
+    """Return the raw p-value of a metric, with its simulation error where another seed might decide otherwise."""
+    if one.p is None or not one.p_error:
+        return p_text(one.p)
+    decisive = one.p if one.p_adjusted is None else one.p_adjusted
+    is_near = abs(decisive - alpha) * one.p < _NEAR_ERRORS * one.p_error * decisive
+    return f"{one.p:.4f} ± {one.p_error:.4f}" if is_near else p_text(one.p)
 
 
 def level_text(alpha: float) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from assay.reports.comparison.headline import pair_sentence, verdict_sentence
 from assay.reports.comparison.sentences import (
     adjustment_text,
     banners,
@@ -15,10 +16,11 @@ from assay.reports.comparison.sentences import (
     floor_sentence,
     joined_text,
     judge_sentence,
+    matrix_heading,
+    meaning_sentence,
     method_text,
     omnibus_sentence,
     ranking_texts,
-    verdict_sentence,
 )
 from assay.reports.comparison.tables import (
     changed_rows,
@@ -145,7 +147,10 @@ def _many(report: ComparisonReport) -> Iterator[str]:
     one = report.baseline_pairs[0].metric(report.comparison.primary)
     said = f"{omnibus_sentence(report, one.metric)}; {method_text(report, one)}, {adjustment_text(report)}-adjusted"
     yield from ("", f"{_STAR} {markdown_prose(f'primary metric; {said}')}")
-    yield from ("", f"### Differences of {markdown_code(one.metric, _NAME_CHARS)}, column - row")
+    yield from ("", f"### Differences of {markdown_code(one.metric, _NAME_CHARS)}", "")
+    for pair in report.baseline_pairs[:_MOST_RUNS]:
+        yield f"- {markdown_prose(pair_sentence(report, pair), _SENTENCE_CHARS)}"
+    yield from ("", markdown_prose(matrix_heading(report, one.metric)))
     yield from _table(matrix(report))
     if one.noise_floor is not None:
         yield from ("", markdown_prose(floor_sentence(report, one)))
@@ -199,6 +204,7 @@ def _details(report: ComparisonReport) -> Iterator[str]:
         *effort_texts(report),
         f"ranking: {', '.join(ranking_texts(report))}",
         judge_sentence(report),
+        meaning_sentence(report),
         f"Assay {report.comparison.assay_version}, seed {settings.seed}, level {settings.alpha:g}",
     ]
     yield from ("", "<details><summary>Cost, latency, judge and provenance</summary>", "")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from assay.reports.comparison.sentences import Naming, banners, cautions, decision_sentence, verdict_sentence
+from assay.reports.comparison.headline import Naming, verdict_sentence
+from assay.reports.comparison.sentences import banners, cautions, decision_sentence
 from assay.reports.comparison.tables import (
     changes_sentence,
     differing_count,

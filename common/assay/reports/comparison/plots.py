@@ -10,8 +10,9 @@ from assay.reports.charts.frame import CONTENT, LEFT, RIGHT, draw_heading
 from assay.reports.charts.palette import BAD, GOOD, GRID, INK, MUTED, PLAIN, SERIES, TRACK, VERMILION, Fill
 from assay.reports.charts.scales import Scale, axis_end
 from assay.reports.charts.sheet import LARGE, NORMAL, SMALL, TITLE, Area, Sheet
-from assay.reports.comparison.figures import figures_of, level_text, metric_text, p_text, verdict_text
-from assay.reports.comparison.sentences import Naming, banners, verdict_sentence
+from assay.reports.comparison.figures import figures_of, level_text, metric_text, tested_text, verdict_text
+from assay.reports.comparison.headline import Naming, verdict_sentence
+from assay.reports.comparison.sentences import banners
 from assay.reports.metric_text import count_text
 
 if TYPE_CHECKING:
@@ -292,7 +293,8 @@ def _difference(
         return
     _whisker(sheet, scale, middle, one.interval)
     sheet.dots([scale.at(one.difference)], [middle], _fill(one).colour, size=7, marker="D")
-    said = f"{figures.change(one)}, p {p_text(one.p_adjusted)}, {verdict_text(one, pair.a, pair.b)}"
+    tested, verdict = tested_text(one, report.comparison.settings.alpha), verdict_text(one, pair.a, pair.b)
+    said = f"{figures.change(one)}, {tested}, {verdict}"
     sheet.text((scale.end + 10, middle), said, width=area.right - scale.end - 10)
 
 

@@ -1,123 +1,29 @@
-"""What a comparison says in sentences, which its console text, Markdown, plots and page share; names are untrusted."""
+"""What a comparison says below its first line, which its console text, Markdown and page share; names are untrusted."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import replace
-from enum import Enum
 from typing import TYPE_CHECKING
 
-from assay.comparison.model import PASS_RATE, Verdict
-from assay.reports.comparison.figures import figures_of, level_text, p_phrase, p_text
+from assay.comparison.model import PASS_RATE, Reason, Verdict
+from assay.reports.comparison.figures import figures_of, level_text, p_phrase
+from assay.reports.comparison.headline import Naming, named
 from assay.reports.metric_text import count_text
 from assay.reports.selected_cases import selection_sentence
-from assay.statistics.sequential import LOOK_BOUNDS
 from assay.verdict.stopping_text import saved_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from assay.comparison.model import MetricComparison, PairComparison, StoppingOutcome
+    from assay.comparison.model import MetricComparison, PairComparison
     from assay.reports.comparison.comparison_report import ComparisonReport
 
 _ADJUSTMENTS = {"holm": "Holm", "bh": "Benjamini-Hochberg"}
 _CLASSICAL = {"chi_square": "chi-square", "fisher_exact": "Fisher's exact", "t_test": "t-test"}
 _OMNIBUS = {"cochran_q": "Cochran's Q", "friedman": "Friedman"}
-_MOST_LISTED = 8
 _MOST_ASSUMED = 5
 _NO_LETTERS = re.compile("[^0-9A-Za-z]")
-
-
-class Naming(Enum):
-    """How sentences call a run."""
-
-    BOTH = "B (candidate)"
-    LETTER = "B"
-    NAME = "candidate"
-
-
-def named(report: ComparisonReport, label: str, naming: Naming = Naming.BOTH) -> str:
-    """Return a run as sentences call it."""
-    name = report.names[label]
-    if naming is Naming.NAME:
-        return name
-    return label if naming is Naming.LETTER or name == label else f"{label} ({name})"
-
-
-def verdict_sentence(report: ComparisonReport, naming: Naming = Naming.BOTH) -> str:
-    """Return what the comparison comes to by its primary metric, in one sentence."""
-    if len(report.comparison.variants) == 2:
-        return pair_sentence(report, report.comparison.pairs[0], naming)
-    comparison = report.comparison
-    primaries = [pair.metric(comparison.primary) for pair in comparison.pairs]
-    for verdict in (Verdict.WITHHELD, Verdict.NO_DATA):
-        if found := [one for one in primaries if one.verdict is verdict]:
-            return f"No verdict on {comparison.primary}: {found[0].message}."
-    best = leader(report)
-    if best is None:
-        return f"No verdict on {comparison.primary}: no run has a value."
-    first = _listed(report, [best], naming)
-    others = [one for one in comparison.not_worse_than_best if one != best]
-    worse = [one.label for one in comparison.variants if one.label not in comparison.not_worse_than_best]
-    if not others:
-        return f"{first} is better than all other runs on {comparison.primary}."
-    said = f"{first} has the best {comparison.primary}; not significantly worse: {_listed(report, others, naming)}"
-    return f"{said}; significantly worse: {_listed(report, worse, naming)}." if worse else f"{said}."
-
-
-def _listed(report: ComparisonReport, labels: Sequence[str], naming: Naming) -> str:
-    more = len(labels) - _MOST_LISTED
-    shown = ", ".join(named(report, label, naming) for label in labels[:_MOST_LISTED])
-    return shown + (f" and {more} more" if more > 0 else "")
-
-
-def leader(report: ComparisonReport) -> str | None:
-    """Return the label of the run with the best value of the primary metric; None where none has a value."""
-    comparison = report.comparison
-    better = comparison.pairs[0].metric(comparison.primary).higher_is_better
-    known = [
-        (value if better else -value, one.label)
-        for one in comparison.variants
-        if (value := one.metrics[comparison.primary].value) is not None
-    ]
-    return max(known, key=lambda each: each[0])[1] if known else None
-
-
-def pair_sentence(report: ComparisonReport, pair: PairComparison, naming: Naming = Naming.BOTH) -> str:
-    """Return what the primary metric says of two runs, in one sentence."""
-    one = pair.metric(report.comparison.primary)
-    a, b = (named(report, label, naming) for label in (pair.a, pair.b))
-    figures = figures_of(report, one.metric)
-    seen = f"{figures.change(one)} over {count_text(one.n_pairs, 'case')}, {p_phrase(one.p_adjusted)}"
-    if (stopping := report.comparison.stopping) is not None:
-        seen += f" (not adjusted for looking early); {_decided_by(stopping)}"
-    match one.verdict:
-        case Verdict.B_BETTER:
-            return f"{b} is better than {a} on {one.metric}: {seen}."
-        case Verdict.A_BETTER:
-            return f"{b} is worse than {a} on {one.metric}: {seen}."
-        case Verdict.EQUIVALENT:
-            margin = report.comparison.settings.margin
-            level = level_text(2 * report.comparison.settings.alpha)
-            inner = figures.interval(one.equivalence_interval, signed=True)
-            return (
-                f"{a} and {b} are equivalent on {one.metric}: the {level} interval {inner} of the difference lies "
-                f"within the margin of ±{margin:g}, over {count_text(one.n_pairs, 'case')}."
-            )
-        case Verdict.INCONCLUSIVE:
-            return f"Inconclusive: no clear difference between {a} and {b} on {one.metric}: {seen}."
-    return f"No verdict on {one.metric}: {one.message}."
-
-
-def _decided_by(stopping: StoppingOutcome) -> str:
-    """Return when a rule that stops early decided, and by what."""
-    if not stopping.has_decided:
-        return f"{stopping.rule} decided nothing in {count_text(stopping.planned, 'planned case')}"
-    of = f"after {stopping.cases:,} of {count_text(stopping.planned, 'case')}"
-    if stopping.look is not None and stopping.z is not None and stopping.bound is not None:
-        said = f"at look {stopping.look} of {len(LOOK_BOUNDS)}, {of}, where |z| {abs(stopping.z):.4f}"
-        return f"{stopping.rule} decided {said} reached {stopping.bound:.4f}"
-    return f"{stopping.rule} decided {of}, where its p-value was {p_text(stopping.p)}"
 
 
 def stopping_texts(report: ComparisonReport) -> list[str]:
@@ -167,7 +73,8 @@ def _selections(report: ComparisonReport, naming: Naming) -> list[str]:
 def cautions(report: ComparisonReport) -> list[str]:
     """Return what to know before believing the primary metric of each run against the first."""
     pairs = report.baseline_pairs
-    prefixes = {id(pair): f"{pair.b} - {pair.a}: " if len(pairs) > 1 else "" for pair in pairs}
+    names = report.names
+    prefixes = {id(pair): f"{names[pair.b]} against {names[pair.a]}: " if len(pairs) > 1 else "" for pair in pairs}
     found = [f"{prefixes[id(pair)]}{said}" for pair in pairs for said in _cautions(report, pair)]
     return [*notices(report), *found]
 
@@ -221,21 +128,35 @@ def _cautions(report: ComparisonReport, pair: PairComparison) -> Iterator[str]:
             f"few cases: {count_text(one.n_pairs, 'paired case')}, where about {one.n_needed:,} are needed to detect a "
             f"difference of {figures.value(abs(one.difference or 0.0))} with power {power}"
         )
-    if "few_disagreeing" in one.notes and one.table is not None:
-        count = one.table.a_only + one.table.b_only
+    if "few_clusters" in one.notes:
+        yield _clusters_sentence(report, one)
+    if one.interval_method == "cr2":
+        yield "the interval is that of cluster-robust errors (CR2): too few clusters for the interval of the test"
+    if "large_losses" in one.notes:
         yield (
-            f"{count_text(count, 'case')} came out differently: with so few, no p-value below "
-            f"{p_text(one.min_attainable_p)} is possible"
+            "a few large differences carry the mean: a small p-value shows that the runs behave differently, and "
+            "little of their means"
         )
-    if "few_clusters" in one.notes and one.clusters is not None:
-        yield f"{count_text(one.clusters, 'cluster')}: with fewer than 10, intervals are too narrow"
     if one.borderline:
         yield "borderline: p-value and interval disagree; the p-value decides"
+    elif one.reason == Reason.NOT_SIGNIFICANT_ADJUSTED:
+        level = level_text(report.comparison.settings.alpha)
+        yield f"the {level} interval is not adjusted for the number of tests; the adjusted p-value decides"
     if one.without_errors is not None:
         yield (
             f"without the cases that have agent errors: {figures.difference(one.without_errors)}, "
             f"{p_phrase(one.without_errors_p)}"
         )
+
+
+def _clusters_sentence(report: ComparisonReport, one: MetricComparison) -> str:
+    """Return how unequal the clusters are."""
+    said = f"{count_text(one.clusters or 0, 'cluster')} by {report.comparison.settings.cluster}"
+    if one.effective_clusters is not None:
+        said += f", as good as {one.effective_clusters:.1f} of equal size"
+    if one.largest_cluster_share is None:
+        return said
+    return f"{said}: {one.largest_cluster or 'the largest'} has {one.largest_cluster_share:.0%} of the cases"
 
 
 def detectable_sentence(report: ComparisonReport, one: MetricComparison) -> str:
@@ -272,6 +193,22 @@ def method_text(report: ComparisonReport, one: MetricComparison) -> str:
         "sign_flip_normal_limit": f"sign-flip permutation{of_clusters} (normal limit)",
         "clustered_t": f"t-test clustered by {settings.cluster}",
     }.get(one.method, "no test")
+
+
+def matrix_heading(report: ComparisonReport, metric: str) -> str:
+    """Return what a matrix of differences shows."""
+    said = f"differences of {metric}, column - row, with raw and {adjustment_text(report)}-adjusted p"
+    are_all = all(pair.metric(metric).decides for pair in report.comparison.pairs)
+    return f"{said}:" if are_all else f"{said}; raw alone: not adjusted, decides nothing:"
+
+
+def meaning_sentence(report: ComparisonReport) -> str:
+    """Return what p-values test and what intervals cover."""
+    level = level_text(report.comparison.settings.alpha)
+    return (
+        "null hypothesis of p: the two runs behave alike, so that each difference is as likely as its negative; "
+        f"intervals are of the mean difference, {level} each, not adjusted for the number of tests"
+    )
 
 
 def counts_text(one: MetricComparison, a: str, b: str) -> str:
@@ -311,12 +248,13 @@ def omnibus_sentence(report: ComparisonReport, metric: str) -> str:
 
 
 def ranking_texts(report: ComparisonReport) -> list[str]:
-    """Return the runs by their ranking, each with its score and, of three or more, its chance of being the best."""
-    found = []
+    """Return the runs by their ranking, with scores and, of three or more, how often resampled cases put them first."""
+    found: list[str] = []
     for one in report.comparison.ranking:
         best = report.comparison.variant(one.label).best_probability if len(report.comparison.variants) > 2 else None
         score = "" if one.score is None else f" {one.score:.2f}"
-        found.append(f"{one.label}{score}" + ("" if best is None else f" (best in {best:.1%})"))
+        share = "" if best is None else f" ({best:.1%})" if found else f" (highest mean in {best:.1%} of resamples)"
+        found.append(f"{one.label}{score}{share}")
     return found
 
 

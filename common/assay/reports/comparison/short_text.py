@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from assay.comparison.model import PASS_RATE, Verdict
 from assay.reports.comparison.figures import figures_of, metric_text
-from assay.reports.comparison.sentences import Naming, banners, decision_sentence, notices, verdict_sentence
+from assay.reports.comparison.headline import Naming, pair_sentence, verdict_sentence
+from assay.reports.comparison.sentences import banners, cautions, decision_sentence
 from assay.reports.comparison.tables import changes_sentence, columns, flipped_cases
 from assay.reports.run_commands import case_command
 from assay.text.unsafe_text import clean, shorten
@@ -34,9 +35,11 @@ _WORDS = {
 
 def short_lines(report: ComparisonReport) -> list[str]:
     """Return a comparison as a few lines of clean text; the first is its verdict, the last its decision."""
-    said = [verdict_sentence(report, Naming.NAME), *banners(report, Naming.NAME), *notices(report)]
+    said = [verdict_sentence(report, Naming.NAME), *banners(report, Naming.NAME), *cautions(report)]
     pairs = [pair for pair in report.baseline_pairs if pair.n_common > pair.n_changed][:_MOST_RUNS]
     lines = [shorten(sentence, _SENTENCE_CHARS) for sentence in said]
+    if len(report.comparison.variants) > 2:
+        lines += [f"  {shorten(pair_sentence(report, pair, Naming.NAME), _SENTENCE_CHARS)}" for pair in pairs]
     if pairs:
         lines += _metrics(report, pairs[0]) if len(report.comparison.variants) == 2 else _runs(report)
         lines += [line for pair in pairs for line in _cases(report, pair)]
@@ -50,7 +53,11 @@ def _metrics(report: ComparisonReport, pair: PairComparison) -> list[str]:
     for one in report.distinct(pair)[:_MOST_METRICS]:
         figures = figures_of(report, one.metric)
         values = " -> ".join(figures.value(each.value if each is not None else None) for each in (one.a, one.b))
-        rows.append((f"  {metric_text(report, one.metric)}", values, figures.change(one), _WORDS[one.verdict]))
+        name, verdict = f"  {metric_text(report, one.metric)}", _WORDS[one.verdict]
+        if one.worst_case is not None:
+            rows.append((f"{name}, worst case", "", figures.change(one.worst_case), verdict))
+            name, verdict = f"{name}, complete cases", ""
+        rows.append((name, values, figures.change(one), verdict))
     return columns(rows, _NAME_CHARS)
 
 

@@ -8,7 +8,15 @@ from assay.comparison.model import PASS_RATE
 from assay.comparison.what_changed import CODE
 from assay.reports.code_text import code_change
 from assay.reports.comparison.comparison_report import setting_text
-from assay.reports.comparison.figures import figures_of, level_text, metric_text, p_text, verdict_text
+from assay.reports.comparison.figures import (
+    figures_of,
+    level_text,
+    metric_text,
+    p_text,
+    raw_p_text,
+    tested_text,
+    verdict_text,
+)
 from assay.text.unsafe_text import shorten
 
 if TYPE_CHECKING:
@@ -23,22 +31,25 @@ _MOST_PATHS = 4
 
 
 def metrics_of_pair(report: ComparisonReport, pair: PairComparison) -> list[Row]:
-    """Return the metrics of two runs, heading first, then the primary metric; p-values are the adjusted ones."""
-    level = level_text(report.comparison.settings.alpha)
-    rows: list[Row] = [("metric", pair.a, pair.b, f"{pair.b} - {pair.a} [{level}]", "p", "verdict")]
+    """Return the metrics of two runs, heading first, then the primary metric, with raw and adjusted p-values.
+
+    Where missing values decide, the figures with the worst of them have a line above those of the complete cases.
+    """
+    alpha = report.comparison.settings.alpha
+    heading = ("metric", pair.a, pair.b, f"{pair.b} - {pair.a} [{level_text(alpha)}]", "p", "p adjusted", "verdict")
+    rows: list[Row] = [heading]
     for one in report.shown(pair):
-        figures = figures_of(report, one.metric)
-        rows.append(
-            (
-                metric_text(report, one.metric),
-                figures.estimate(one.a),
-                figures.estimate(one.b),
-                figures.change(one),
-                p_text(one.p_adjusted),
-                verdict_text(one, pair.a, pair.b),
-            )
-        )
+        figures, name, verdict = figures_of(report, one.metric), metric_text(report, one.metric), _verdict(one, pair)
+        values = figures.estimate(one.a), figures.estimate(one.b), figures.change(one)
+        if (worst := one.worst_case) is not None:
+            rows.append((f"{name}, worst case", "", "", figures.change(worst), p_text(worst.p), "", verdict))
+            name, verdict = f"{name}, complete cases", ""
+        rows.append((name, *values, raw_p_text(one, alpha), p_text(one.p_adjusted), verdict))
     return rows
+
+
+def _verdict(one: MetricComparison, pair: PairComparison) -> str:
+    return verdict_text(one, pair.a, pair.b)
 
 
 def metrics_of_runs(report: ComparisonReport) -> list[Row]:
@@ -53,7 +64,10 @@ def metrics_of_runs(report: ComparisonReport) -> list[Row]:
 
 
 def matrix(report: ComparisonReport) -> list[Row]:
-    """Return the differences of the primary metric between all runs, column - row, with adjusted p-values."""
+    """Return the differences of the primary metric between all runs, column - row, with raw and adjusted p-values.
+
+    Pairs that decide nothing have a raw p-value alone.
+    """
     comparison = report.comparison
     labels = [one.label for one in comparison.variants]
     found = {(pair.a, pair.b): pair.metric(comparison.primary) for pair in comparison.pairs}
@@ -61,7 +75,10 @@ def matrix(report: ComparisonReport) -> list[Row]:
 
     def cell(row: str, column: str) -> str:
         one = found.get((row, column))
-        return "" if one is None else f"{figures.difference(one.difference)} (p {p_text(one.p_adjusted)})"
+        if one is None:
+            return ""
+        tested = tested_text(one, comparison.settings.alpha)
+        return f"{figures.difference(one.difference)} ({tested if one.decides else f'raw {tested}'})"
 
     return [("", *labels[1:]), *((row, *(cell(row, column) for column in labels[1:])) for row in labels[:-1])]
 

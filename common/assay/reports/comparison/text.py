@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 from typing import TYPE_CHECKING
 
+from assay.reports.comparison.headline import pair_sentence, verdict_sentence
 from assay.reports.comparison.sentences import (
     adjustment_text,
     banners,
@@ -17,10 +18,11 @@ from assay.reports.comparison.sentences import (
     floor_sentence,
     joined_text,
     judge_sentence,
+    matrix_heading,
+    meaning_sentence,
     method_text,
     omnibus_sentence,
     ranking_texts,
-    verdict_sentence,
 )
 from assay.reports.comparison.tables import (
     changed_rows,
@@ -80,6 +82,7 @@ def _two(report: ComparisonReport) -> Iterator[str]:
     heading, first, *others = metrics_of_pair(report, pair)
     yield from columns([heading, (f"{first[0]} *", *first[1:]), *others], _VALUE_CHARS)
     yield from _footnote(report, pair)
+    yield from textwrap.wrap(meaning_sentence(report), _WIDTH, subsequent_indent="  ")
     yield shorten(detectable_sentence(report, one), None)
     tests = classical_texts(report, pair)
     more = f"; and {len(tests) - _MOST_CLASSICAL} more" if len(tests) > _MOST_CLASSICAL else ""
@@ -104,17 +107,19 @@ def _many(report: ComparisonReport) -> Iterator[str]:
     yield "* primary metric; values of each run over all its cases"
     yield shorten(omnibus_sentence(report, comparison.primary), None)
     yield ""
-    yield shorten(f"differences of {comparison.primary}, column - row, {adjustment_text(report)}-adjusted p:", None)
+    yield shorten(matrix_heading(report, comparison.primary), None)
     yield from _blocks(matrix(report), 1, _MATRIX_COLUMNS)
     first = report.baseline_pairs[0].metric(comparison.primary)
     yield shorten(f"test: {method_text(report, first)}; all other metrics are exploratory", None)
+    yield from textwrap.wrap(meaning_sentence(report), _WIDTH, subsequent_indent="  ")
     yield f"ranking: {', '.join(ranking_texts(report))}"
     yield shorten(judge_sentence(report), None)
     yield shorten(floor_sentence(report, first), None)
     for pair in report.baseline_pairs[:_MOST_RUNS]:
         one = pair.metric(comparison.primary)
         yield ""
-        yield shorten(f"{pair.b} - {pair.a}: {counts_text(one, pair.a, pair.b)}", None)
+        yield shorten(pair_sentence(report, pair), _SENTENCE_CHARS)
+        yield shorten(counts_text(one, pair.a, pair.b), None)
         yield shorten(detectable_sentence(report, one), None)
         if (table := table_metric(report, pair)) is not None:
             yield from columns(two_by_two(table, pair.a, pair.b), _VALUE_CHARS)

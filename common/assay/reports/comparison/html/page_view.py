@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from assay.comparison.model import Verdict
 from assay.reports.comparison.figures import figures_of, metric_text
+from assay.reports.comparison.headline import pair_sentence, verdict_sentence
 from assay.reports.comparison.sentences import (
     adjustment_text,
     banners,
@@ -17,11 +18,11 @@ from assay.reports.comparison.sentences import (
     floor_sentence,
     joined_text,
     judge_sentence,
+    matrix_heading,
+    meaning_sentence,
     method_text,
     omnibus_sentence,
-    pair_sentence,
     ranking_texts,
-    verdict_sentence,
 )
 from assay.reports.comparison.tables import (
     changed_rows,
@@ -144,12 +145,18 @@ class PageView:
         """Return the differences between all runs; empty for two."""
         return matrix(self.report) if len(self.pairs) > 1 else ()
 
+    def matrix_heading(self) -> str:
+        """Return what they show."""
+        said = matrix_heading(self.report, self.comparison.primary).removesuffix(":")
+        return f"{said[:1].upper()}{said[1:]}"
+
     def notes(self) -> list[str]:
         """Return how the figures were made."""
         primary = self.pairs[0].metric(self.comparison.primary)
-        adjusted = f"p-values are {adjustment_text(self.report)}-adjusted"
+        adjusted = f"{adjustment_text(self.report)}-adjusted"
         found = [
-            f"* primary metric: {method_text(self.report, primary)}; all other metrics are exploratory; {adjusted}",
+            f"* primary metric: {method_text(self.report, primary)}; all other metrics are exploratory, {adjusted}",
+            meaning_sentence(self.report),
             omnibus_sentence(self.report, primary.metric),
             *(detectable_sentence(self.report, pair.metric(primary.metric)) for pair in self.pairs[:1]),
         ]

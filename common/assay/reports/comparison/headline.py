@@ -1,0 +1,187 @@
+"""The first line of a comparison: the verdict on the primary metric with its figures and its reason.
+
+Names are untrusted.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from assay.comparison.model import Verdict
+from assay.reports.comparison.figures import figures_of, level_text, p_phrase, p_text, tested_text
+from assay.reports.metric_text import count_text
+from assay.statistics.sequential import LOOK_BOUNDS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from assay.comparison.model import ErrorComparison, MetricComparison, PairComparison, StoppingOutcome
+    from assay.reports.comparison.comparison_report import ComparisonReport
+
+_MOST_LISTED = 8
+
+
+class Naming(Enum):
+    """How sentences call a run."""
+
+    BOTH = "B (candidate)"
+    LETTER = "B"
+    NAME = "candidate"
+
+
+def named(report: ComparisonReport, label: str, naming: Naming = Naming.BOTH) -> str:
+    """Return a run as sentences call it."""
+    name = report.names[label]
+    if naming is Naming.NAME:
+        return name
+    return label if naming is Naming.LETTER or name == label else f"{label} ({name})"
+
+
+def verdict_sentence(report: ComparisonReport, naming: Naming = Naming.BOTH) -> str:
+    """Return what the comparison comes to by its primary metric, in a line."""
+    comparison = report.comparison
+    if len(comparison.variants) == 2:
+        return pair_sentence(report, comparison.pairs[0], naming)
+    primaries = [pair.metric(comparison.primary) for pair in report.baseline_pairs]
+    for verdict in (Verdict.WITHHELD, Verdict.NO_DATA):
+        if found := [one for one in primaries if one.verdict is verdict]:
+            return f"No verdict on {comparison.primary}: {found[0].message}."
+    return _leader_sentence(report, naming) if comparison.settings.all_pairs else _against_first(report, naming)
+
+
+def _against_first(report: ComparisonReport, naming: Naming) -> str:
+    """Return what each run comes to against the first, those with one verdict and reason together."""
+    metric = report.comparison.primary
+    groups: dict[tuple[Verdict, str], list[str]] = {}
+    for pair in report.baseline_pairs:
+        one = pair.metric(metric)
+        groups.setdefault((one.verdict, one.message), []).append(pair.b)
+    words = {
+        Verdict.B_BETTER: "better",
+        Verdict.A_BETTER: "worse",
+        Verdict.EQUIVALENT: "equivalent",
+        Verdict.INCONCLUSIVE: "inconclusive",
+    }
+    parts = [
+        f"{_listed(report, labels, naming)} {'is' if len(labels) == 1 else 'are'} {words[verdict]}"
+        + (f" ({message})" if message else "")
+        for (verdict, message), labels in sorted(groups.items(), key=lambda item: list(words).index(item[0][0]))
+    ]
+    first = named(report, report.comparison.variants[0].label, naming)
+    return " ".join([f"{metric} against {first}: {'; '.join(parts)}.", *_errors_of_runs(report, naming)])
+
+
+def _errors_of_runs(report: ComparisonReport, naming: Naming) -> list[str]:
+    said = (errors_sentence(report, pair, naming) for pair in report.baseline_pairs)
+    return [sentence for sentence in said if sentence][:_MOST_LISTED]
+
+
+def _leader_sentence(report: ComparisonReport, naming: Naming) -> str:
+    """Return the run with the best value, and the runs that all pairs do not separate from it."""
+    comparison = report.comparison
+    best = leader(report)
+    if best is None:
+        return f"No verdict on {comparison.primary}: no run has a value."
+    first = _listed(report, [best], naming)
+    others = [one for one in comparison.not_worse_than_best if one != best]
+    worse = [one.label for one in comparison.variants if one.label not in comparison.not_worse_than_best]
+    if not others:
+        return f"{first} is better than all other runs on {comparison.primary}."
+    said = f"{first} has the best {comparison.primary}; not significantly worse: {_listed(report, others, naming)}"
+    said = f"{said}; significantly worse: {_listed(report, worse, naming)}" if worse else said
+    return " ".join([f"{said}.", *_errors_of_runs(report, naming)])
+
+
+def _listed(report: ComparisonReport, labels: Sequence[str], naming: Naming) -> str:
+    more = len(labels) - _MOST_LISTED
+    shown = ", ".join(named(report, label, naming) for label in labels[:_MOST_LISTED])
+    return shown + (f" and {more} more" if more > 0 else "")
+
+
+def leader(report: ComparisonReport) -> str | None:
+    """Return the label of the run with the best value of the primary metric; None where none has a value."""
+    comparison = report.comparison
+    better = comparison.pairs[0].metric(comparison.primary).higher_is_better
+    known = [
+        (value if better else -value, one.label)
+        for one in comparison.variants
+        if (value := one.metrics[comparison.primary].value) is not None
+    ]
+    return max(known, key=lambda each: each[0])[1] if known else None
+
+
+def pair_sentence(report: ComparisonReport, pair: PairComparison, naming: Naming = Naming.BOTH) -> str:
+    """Return what the primary metric says of two runs, and that the errors of one are significantly more."""
+    sentences = (_verdict_of_pair(report, pair, naming), errors_sentence(report, pair, naming))
+    return " ".join(sentence for sentence in sentences if sentence)
+
+
+def _verdict_of_pair(report: ComparisonReport, pair: PairComparison, naming: Naming) -> str:
+    one = pair.metric(report.comparison.primary)
+    a, b = (named(report, label, naming) for label in (pair.a, pair.b))
+    match one.verdict:
+        case Verdict.B_BETTER:
+            return f"{b} is better than {a} on {one.metric}: {_seen(report, one, a, b)}."
+        case Verdict.A_BETTER:
+            return f"{b} is worse than {a} on {one.metric}: {_seen(report, one, a, b)}."
+        case Verdict.EQUIVALENT:
+            margin = report.comparison.settings.margin
+            level = level_text(2 * report.comparison.settings.alpha)
+            inner = figures_of(report, one.metric).interval(one.equivalence_interval, signed=True)
+            return (
+                f"{a} and {b} are equivalent on {one.metric}: the {level} interval {inner} of the difference lies "
+                f"within the margin of ±{margin:g}, over {_cases(one, a, b)}."
+            )
+        case Verdict.INCONCLUSIVE:
+            return f"Inconclusive: {one.message}; {one.metric} of {b} against {a}: {_seen(report, one, a, b)}."
+    return f"No verdict on {one.metric}: {one.message}."
+
+
+def _seen(report: ComparisonReport, one: MetricComparison, a: str, b: str) -> str:
+    """Return the figures of a metric: those with the worst values for missing ones first, then the complete cases."""
+    figures = figures_of(report, one.metric)
+    complete = f"{figures.change(one)} over {_cases(one, a, b)}, {tested_text(one, report.comparison.settings.alpha)}"
+    if (stopping := report.comparison.stopping) is not None:
+        complete += f" (not adjusted for looking early); {_decided_by(stopping)}"
+    if (worst := one.worst_case) is None:
+        return complete
+    replaced = f"with the worst value for {count_text(worst.n_replaced, 'case')} without one"
+    return f"{figures.change(worst)} {replaced}, {p_phrase(worst.p)}; complete cases {complete}"
+
+
+def _cases(one: MetricComparison, a: str, b: str) -> str:
+    """Return over how many cases a metric is compared, and out of how many where some have no value."""
+    if not one.n_dropped:
+        return count_text(one.n_pairs, "case")
+    of = f"{one.n_pairs:,} of {count_text(one.n_pairs + one.n_dropped, 'case')}"
+    if (errors := one.errors) is None:
+        return of
+    return f"{of} (errors: {a} {errors.a_cases:,}, {b} {errors.b_cases:,})"
+
+
+def errors_sentence(report: ComparisonReport, pair: PairComparison, naming: Naming) -> str:
+    """Return that one run has agent errors in significantly more cases; empty where neither has."""
+    errors = pair.errors
+    if errors is None or not errors.worse:
+        return ""
+    more, fewer = _cases_with_errors(errors, pair)
+    of = count_text(pair.n_common - pair.n_changed, "case")
+    counts = f"{more:,} against {fewer:,} of {of}, {p_phrase(errors.p)}"
+    return f"{named(report, errors.worse, naming)} has agent errors in significantly more cases: {counts}."
+
+
+def _cases_with_errors(errors: ErrorComparison, pair: PairComparison) -> tuple[int, int]:
+    both = errors.a_cases, errors.b_cases
+    return both if errors.worse == pair.a else both[::-1]
+
+
+def _decided_by(stopping: StoppingOutcome) -> str:
+    """Return when a rule that stops early decided, and by what."""
+    if not stopping.has_decided:
+        return f"{stopping.rule} decided nothing in {count_text(stopping.planned, 'planned case')}"
+    of = f"after {stopping.cases:,} of {count_text(stopping.planned, 'case')}"
+    if stopping.look is not None and stopping.z is not None and stopping.bound is not None:
+        said = f"at look {stopping.look} of {len(LOOK_BOUNDS)}, {of}, where |z| {abs(stopping.z):.4f}"
+        return f"{stopping.rule} decided {said} reached {stopping.bound:.4f}"
+    return f"{stopping.rule} decided {of}, where its p-value was {p_text(stopping.p)}"
