@@ -13,7 +13,7 @@ from markdown_it import MarkdownIt
 from tests.report_documents import HOSTILE, document, failed, gate, metric, row
 from tests.unit.test_report_document import ROWS, finished
 
-from assay.comparison.decision import FAILED, NOT_COMPARABLE, UNDECIDED, Decision
+from assay.comparison.decision import FAILED, NO_REGRESSION, NOT_COMPARABLE, UNDECIDED, Decision
 from assay.errors import InvalidInputError, SetupError
 from assay.model.run import CaseResult, GateOutcome, GateResult
 from assay.reports.annotations import MOST_ANNOTATIONS, annotation_lines
@@ -182,6 +182,17 @@ def test_a_comparison_that_fails_the_job_is_said_first(tmp_path: Path, status: i
     assert f'<{element} message="it is worse"' in (tmp_path / "j.xml").read_text("utf-8")
     made(tmp_path, document([failed("a")], **MISSED), wanted, decision)
     assert (tmp_path / "c.md").read_text("utf-8").splitlines()[1] == "## FAIL: `manual`"
+
+
+def test_a_comparison_that_lets_undecided_pass_says_so(tmp_path: Path) -> None:
+    """A job that is green because nothing was decided says why, as a notice and as the output of a passing test case."""
+    wanted = CiOutputs(tmp_path / "j.xml", annotations=True)
+    decision = Decision(NO_REGRESSION, ("5 clusters decide nothing",), otherwise="4 with --strict")
+    assert made(tmp_path, document([row()]), wanted, decision) == (
+        "::notice title=undecided::5 clusters decide nothing\n"
+    )
+    assert "<system-out>5 clusters decide nothing</system-out>" in (tmp_path / "j.xml").read_text("utf-8")
+    assert made(tmp_path, document([row()]), wanted, Decision(NO_REGRESSION, ())) == ""
 
 
 def test_annotations_in_a_file_are_those_that_are_printed(tmp_path: Path) -> None:

@@ -39,9 +39,9 @@ def annotation_lines(report: Report, environ: Mapping[str, str] = os.environ) ->
     return [*gates, *_cases(report, MOST_ANNOTATIONS - len(gates), environ)]
 
 
-def comparison_line(title: str, message: str, environ: Mapping[str, str] = os.environ) -> str:
-    """Return the workflow command that says why a run fails beside its baseline."""
-    return _line("", None, title, message, environ)
+def comparison_line(title: str, message: str, environ: Mapping[str, str] = os.environ, *, is_failure: bool) -> str:
+    """Return the workflow command that says why a run fails beside its baseline, or why that is not decided."""
+    return _line("", None, title, message, environ, command="error" if is_failure else "notice")
 
 
 def _gates(head: Mapping[str, Any], environ: Mapping[str, str]) -> Iterator[str]:

@@ -144,10 +144,13 @@ class _Against:
         return ComparedWithBaseline(name, outcome, self._message(self.decision))
 
     def annotation_lines(self) -> list[str]:
-        """Return the annotation of a comparison that fails the job; none of another."""
-        if self.decision is None or self.decision.exit_status == NO_REGRESSION:
+        """Return the annotation of a comparison that fails the job, or that lets undecided pass; none of another."""
+        if self.decision is None:
             return []
-        return [comparison_line(self.decision.word, self._message(self.decision))]
+        is_failure = self.decision.exit_status != NO_REGRESSION
+        if not is_failure and not self.decision.otherwise:
+            return []
+        return [comparison_line(self.decision.word, self._message(self.decision), is_failure=is_failure)]
 
     def _message(self, decision: Decision) -> str:
         said = [verdict_sentence(self.compared)] if self.compared is not None else []

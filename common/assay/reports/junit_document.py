@@ -107,8 +107,10 @@ def write_junit(
 def _comparison_cases(head: Head, compared: ComparedWithBaseline | None) -> list[tuple[Outcome, str]]:
     if compared is None:
         return []
-    passed = compared.outcome is Outcome.PASSED
-    inside = "" if passed else _complaint(compared.outcome, compared.message, compared.message)
+    if compared.outcome is Outcome.PASSED:
+        inside = f"   <system-out>{xml_text(compared.message)}</system-out>\n"
+    else:
+        inside = _complaint(compared.outcome, compared.message, compared.message)
     return [(compared.outcome, _testcase(_class(head, "comparison"), f"against {compared.name}", "", 0.0, inside))]
 
 
