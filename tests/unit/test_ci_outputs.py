@@ -185,7 +185,7 @@ def test_a_comparison_that_fails_the_job_is_said_first(tmp_path: Path, status: i
 
 
 def test_a_comparison_that_lets_undecided_pass_says_so(tmp_path: Path) -> None:
-    """A job that is green because nothing was decided says why, as a notice and as the output of a passing test case."""
+    """A job that is green because nothing was decided says why: as a notice, and in the passing test case."""
     wanted = CiOutputs(tmp_path / "j.xml", annotations=True)
     decision = Decision(NO_REGRESSION, ("5 clusters decide nothing",), otherwise="4 with --strict")
     assert made(tmp_path, document([row()]), wanted, decision) == (
