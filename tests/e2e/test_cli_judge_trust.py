@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 JUDGE = ("--provider", "openai", "--model", "judge-1")
 LABELS = "question,answer,human_anna,human_ben\n" + "".join(
     f"q{n},answer with the score {score},{score},{min(5, score + n % 2)}\n"
-    for n, score in enumerate([1, 2, 3, 4, 5] * 6)
+    for n, score in enumerate([1, 2, 3, 4, 5] * 12)
 )
 
 
@@ -58,13 +58,13 @@ def test_a_judge_is_calibrated(cli: Cli) -> None:
         cli.write("assay.yaml", json.dumps({"judge": {**judge, "prices": {"input": 1, "output": 5}}}))
         first = cli.run("judge", "calibrate", "--labels", "labels.csv", "--spec", ".", "--observed", "80/100")
         again = cli.run("judge", "calibrate", "--labels", "labels.csv", *options, "--json", "--require", "trusted")
-        assert len(provider.requests) == 30
+        assert len(provider.requests) == 60
     assert "TRUSTED  May stand in for people" in first.stdout
     assert "alpha_interval *" in first.stdout
-    assert "cost  $0.0585" in first.stdout
+    assert "cost  $0.1170" in first.stdout
     assert "as people would" in first.stdout
     document = json.loads(again.stdout)
-    assert document["bill"]["cached"] == 30
+    assert document["bill"]["cached"] == 60
     assert document["judges"][0]["calibration"]["figures"]["alpha_people"]["value"] > 0.8
     assert services_of(cli.home) == []
 

@@ -10,21 +10,26 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from assay.statistics.agreement import accuracy, cohen_kappa, confusion, spearman, weighted_kappa
-from assay.statistics.figure import NOTHING, Figure, bootstrap_interval, rate
+from assay.statistics.agreement_interval import (
+    INTERVAL_ALPHA,
+    KAPPA,
+    NOMINAL_ALPHA,
+    QUADRATIC_KAPPA,
+    Measure,
+    agreement_interval,
+)
+from assay.statistics.figure import NOTHING, Figure, rate
 from assay.statistics.krippendorff import LEVELS, Level, alpha
 from assay.statistics.pairs import PairJudgement, tally_pairs
 from assay.statistics.thresholds import holds
 from assay.statistics.trust import Trust, judge_trust
 
 PASS, FAIL = "pass", "fail"
-_MAX_DRAWN = 200_000
-_RESAMPLES = 1_000
-_LEAST_RESAMPLES = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,22 +207,15 @@ def _mean(values: Sequence[float]) -> Figure:
 
 
 def _of_labels(ours: Sequence[Any], theirs: Sequence[Any], *, weighted: bool = False) -> dict[str, Figure]:
-    found = {"accuracy": accuracy(ours, theirs), "kappa": _resampled(cohen_kappa, ours, theirs)}
-    return {**found, "quadratic_kappa": _resampled(weighted_kappa, ours, theirs)} if weighted else found
+    both = list(zip(ours, theirs, strict=True))
+    found = {"accuracy": accuracy(ours, theirs), "kappa": _with_interval(cohen_kappa(ours, theirs), both, KAPPA)}
+    if weighted:
+        found["quadratic_kappa"] = _with_interval(weighted_kappa(ours, theirs), both, QUADRATIC_KAPPA)
+    return found
 
 
-def _resampled(
-    measure: Callable[[Sequence[Any], Sequence[Any]], Figure], ours: Sequence[Any], theirs: Sequence[Any]
-) -> Figure:
-    found = measure(ours, theirs)
-    return _with_interval(found, lambda at: measure([ours[i] for i in at], [theirs[i] for i in at]).value, len(ours))
-
-
-def _with_interval(figure: Figure, statistic: Callable[[Sequence[int]], float | None], n: int) -> Figure:
-    if figure.value is None:
-        return figure
-    resamples = min(_RESAMPLES, max(_LEAST_RESAMPLES, _MAX_DRAWN // n))
-    return Figure(figure.value, figure.n, bootstrap_interval(statistic, n, resamples=resamples))
+def _with_interval(figure: Figure, both: Sequence[tuple[Hashable, Hashable]], measure: Measure) -> Figure:
+    return figure if figure.value is None else replace(figure, interval=agreement_interval(both, measure))
 
 
 def _alphas(
@@ -232,9 +230,8 @@ def _alphas(
     not agree with them.
     """
     found = {f"alpha_{level}": alpha(both, level) for level in levels}
-    found[f"alpha_{measure}"] = _with_interval(
-        found[f"alpha_{measure}"], lambda at: alpha([both[i] for i in at], measure).value, len(both)
-    )
+    kind = NOMINAL_ALPHA if measure == "nominal" else INTERVAL_ALPHA
+    found[f"alpha_{measure}"] = _with_interval(found[f"alpha_{measure}"], both, kind)
     if any(len(each) > 1 for each in people):
         found["alpha_people"] = alpha(people, measure)
     return found

@@ -1,26 +1,57 @@
-"""The pass rate that people would have given, from a judge's pass rate and how often the judge errs.
+"""The pass rate that people would have given, from a judge's pass rate and labels of people.
+
+Labels drawn at random or by the human verdict: Rogan and Gladen's estimate
 
     θ = (p + q0 - 1) / (q0 + q1 - 1)
 
-q1 is the share of what people passed that the judge passes, q0 the share of what people failed that it fails.
+q1 is the share of what people passed that the judge passes, q0 the share of what people failed that it fails. The
+interval is that of Lang and Reiczigel: z² / 2 passes and as many fails are added to p, one right and one wrong verdict
+to q0 and to q1, and with θ', p', q0', q1' from these
 
-Source: W. J. Rogan and B. Gladen, "Estimating prevalence from the results of a screening test", 1978.
+    θ' + 2 z² (θ' v1 - (1 - θ') v0)  ±  z sqrt(p' (1 - p') / n' + θ'² v1 + (1 - θ')² v0) / (q0' + q1' - 1)
+
+where v = q' (1 - q') / m'. It covers 93 % or more from four labels of each kind on, unless few of one kind meet more
+than four times as many of the other; with fewer than four there is no value.
+
+Labels drawn by the judge's verdict: among them q0 and q1 are not those of all rows. Their shares of the drawing say for
+how many rows each label stands, and the judge's mistakes are added up over the strata h of equal shares:
+
+    θ = p + Σ W_h mean_h(y - f),    se² = p (1 - p) / N + Σ W_h² s_h² / n_h
+
+f is the judge's verdict and y that of people, 1 or 0, and W_h a stratum's share of all rows. In the interval, too, one
+right and one wrong verdict are added to each kind of verdict of a stratum: where none of its labels is wrong, s_h would
+be 0.
+
+Sources: W. J. Rogan and B. Gladen, "Estimating prevalence from the results of a screening test", 1978; Z. Lang and
+J. Reiczigel, "Confidence limits for prevalence of disease adjusted for estimated sensitivity and specificity",
+Preventive Veterinary Medicine 113, 2014; A. N. Angelopoulos et al., "Prediction-powered inference", 2023.
 """
 
 from __future__ import annotations
 
 import math
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from assay.statistics.figure import NOTHING, Figure
 
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
 NO_BETTER_THAN_CHANCE = "no_better_than_chance"
+TOO_FEW_OF_A_KIND = "too_few_of_a_kind"
+LEAST_OF_A_KIND = 4
+"""Labels of each kind, passed and failed by people, from which on the interval holds its level."""
+
 _Z_95 = 1.959963984540054
+_LEAST_OF_A_STRATUM = 2
 
 
 def corrected_pass_rate(
     observed: float, n: int, *, specificity: float, n_failed: int, sensitivity: float, n_passed: int
 ) -> Figure:
-    """Return the corrected pass rate with its 95 % interval.
+    """Return the corrected pass rate with its 95 % interval, of labels drawn at random or by the human verdict.
 
     Args:
         observed: The judge's pass rate, from 0 to 1.
@@ -31,22 +62,99 @@ def corrected_pass_rate(
         n_passed: Items that people passed, which q1 rests on.
 
     Returns:
-        No value where q0 + q1 is at most 1: such a judge's verdict says nothing.
+        No value where q0 + q1 is at most 1: such a judge's verdict says nothing. None, too, with fewer than four items
+        that people passed, or failed.
     """
     if not (n and n_failed and n_passed):
         return Figure(None, n, reason=NOTHING)
     lift = specificity + sensitivity - 1
     if lift <= 1e-12:
         return Figure(None, n, reason=NO_BETTER_THAN_CHANCE)
-    unclipped = (observed + specificity - 1) / lift
-    theta = _clipped(unclipped)
-    variance = (
-        observed * (1 - observed) / n
-        + (1 - theta) ** 2 * specificity * (1 - specificity) / n_failed
-        + theta**2 * sensitivity * (1 - sensitivity) / n_passed
-    ) / lift**2
-    half = _Z_95 * math.sqrt(variance)
-    return Figure(theta, n, (_clipped(unclipped - half), _clipped(unclipped + half)))
+    if min(n_failed, n_passed) < LEAST_OF_A_KIND:
+        return Figure(None, n, reason=TOO_FEW_OF_A_KIND)
+    theta = _clipped((observed + specificity - 1) / lift)
+    p, spread = _adjusted_rate(observed, n)
+    q0, v0 = _one_more_of_each(specificity, n_failed)
+    q1, v1 = _one_more_of_each(sensitivity, n_passed)
+    centre = (p + q0 - 1) / (q0 + q1 - 1)
+    error = math.sqrt(spread + centre**2 * v1 + (1 - centre) ** 2 * v0) / (q0 + q1 - 1)
+    centre += 2 * _Z_95**2 * (centre * v1 - (1 - centre) * v0)
+    return Figure(theta, n, _around(theta, centre, error))
+
+
+@dataclass(frozen=True, slots=True)
+class DrawnLabel:
+    """One labelled answer.
+
+    Args:
+        judge_passes: Whether the judge passes it.
+        people_pass: Whether people do.
+        weight: For how many rows it stands: 1 / the chance with which it was drawn, on any scale.
+    """
+
+    judge_passes: bool
+    people_pass: bool
+    weight: float
+
+
+def weighted_pass_rate(observed: float, n: int, labels: Sequence[DrawnLabel]) -> Figure:
+    """Return the corrected pass rate with its 95 % interval, of labels that stand for different numbers of rows.
+
+    Args:
+        observed: The judge's pass rate, from 0 to 1.
+        n: Rows that it rests on.
+        labels: Those of equal weight are one stratum; a stratum of one label joins the one with the next weight.
+    """
+    strata = _strata(labels)
+    if not n or sum(map(len, strata)) < _LEAST_OF_A_STRATUM:
+        return Figure(None, n, reason=NOTHING)
+    total = math.fsum(label.weight for label in labels)
+    theta, (centre, variance) = observed, _adjusted_rate(observed, n)
+    for stratum in strata:
+        share = math.fsum(label.weight for label in stratum) / total
+        mistakes = [label.people_pass - label.judge_passes for label in stratum]
+        theta += share * sum(mistakes) / len(mistakes)
+        for judge_passes in {label.judge_passes for label in stratum}:
+            mistakes += [0, -1 if judge_passes else 1]
+        count = len(mistakes)
+        mean = sum(mistakes) / count
+        centre += share * mean
+        variance += share**2 * (sum(map(abs, mistakes)) / count - mean**2) / count
+    theta = _clipped(theta)
+    return Figure(theta, n, _around(theta, centre, math.sqrt(variance)))
+
+
+def _strata(labels: Iterable[DrawnLabel]) -> list[list[DrawnLabel]]:
+    """Return the labels by weight, the lightest first; none alone where there are others."""
+    by_weight: dict[float, list[DrawnLabel]] = defaultdict(list)
+    for label in labels:
+        by_weight[label.weight].append(label)
+    found: list[list[DrawnLabel]] = []
+    for _, stratum in sorted(by_weight.items()):
+        if found and min(len(found[-1]), len(stratum)) < _LEAST_OF_A_STRATUM:
+            found[-1] += stratum
+        else:
+            found.append(stratum)
+    return found
+
+
+def _adjusted_rate(rate: float, n: int) -> tuple[float, float]:
+    """Return a rate with z² / 2 passes and as many fails added, and its variance."""
+    more = n + _Z_95**2
+    adjusted = (rate * n + _Z_95**2 / 2) / more
+    return adjusted, adjusted * (1 - adjusted) / more
+
+
+def _one_more_of_each(rate: float, n: int) -> tuple[float, float]:
+    """Return a rate with one right and one wrong verdict added, and its variance."""
+    adjusted = (rate * n + 1) / (n + 2)
+    return adjusted, adjusted * (1 - adjusted) / (n + 2)
+
+
+def _around(theta: float, centre: float, error: float) -> tuple[float, float]:
+    """Return the interval, which reaches the estimate itself whatever was added."""
+    half = _Z_95 * error
+    return min(theta, _clipped(centre - half)), max(theta, _clipped(centre + half))
 
 
 def _clipped(value: float) -> float:

@@ -2,12 +2,12 @@
 
 The measure is Krippendorff's alpha of judge and people: interval for scores, nominal for labels and pairs.
 
-    trusted     alpha is at least 0.8, and its interval does not go below 0.667
+    trusted     alpha is at least 0.8, and the lower end of its 95 % interval at least 0.67
     tentative   alpha is at least 0.667
     untrusted   alpha is less, or the judge separates what people pass from what they fail no better than chance
-    unknown     alpha cannot be computed
+    unknown     alpha or its interval cannot be computed
 
-Fewer than 20 items, more than 5 % invalid verdicts, a preference for a place, or passes and fails that agree with
+Fewer than 50 items, more than 5 % invalid verdicts, a preference for a place, or passes and fails that agree with
 people's only to a kappa below 0.667 make it tentative at best: scores may agree well and the threshold still divide
 them at another place than people do.
 
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 TRUSTED_ALPHA = 0.8
 TENTATIVE_ALPHA = 0.667
-LEAST_ALPHA = TENTATIVE_ALPHA
-LEAST_ITEMS = 20
+LEAST_ALPHA = 0.67
+LEAST_ITEMS = 50
 MOST_INVALID = 0.05
 
 _WORDS = {
@@ -43,6 +43,9 @@ _WHY_UNKNOWN = {
     "add items that people judge differently",
     "nothing_to_compare": "no item has both a label and a valid verdict",
 }
+_NO_INTERVAL = (
+    "the items are too few or too much alike for an interval of alpha: add items that people judge differently"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,19 +71,21 @@ def judge_trust(figures: Mapping[str, Figure], measure: str) -> Trust:
         measure: The name of the alpha that decides.
     """
     alpha = figures[measure]
-    if alpha.value is None:
-        why = _WHY_UNKNOWN.get(alpha.reason, alpha.reason)
-        return Trust("unknown", f"{_WORDS['unknown']}: {why}.", tuple(_warnings(figures)))
-    limits, guesses = list(_limits(figures, alpha.n)), _guesses(figures)
-    low = alpha.interval[0] if alpha.interval is not None else -1.0
+    guesses = _guesses(figures)
+    if alpha.value is None or alpha.interval is None:
+        why = _NO_INTERVAL if alpha.value is not None else _WHY_UNKNOWN.get(alpha.reason, alpha.reason)
+        return Trust("unknown", f"{_WORDS['unknown']}: {why}.", (*guesses, *_warnings(figures)))
+    limits = list(_limits(figures, alpha.n))
+    low, high = alpha.interval
     if guesses or not meets(alpha.value, TENTATIVE_ALPHA):
         level = "untrusted"
     elif meets(alpha.value, TRUSTED_ALPHA) and meets(low, LEAST_ALPHA) and not limits:
         level = "trusted"
     else:
         level = "tentative"
-    interval = f" [{alpha.interval[0]:.2f}, {alpha.interval[1]:.2f}]" if alpha.interval is not None else ""
-    found = f"alpha {alpha.value:.2f}{interval} with people on {alpha.n} items"
+    if meets(alpha.value, TRUSTED_ALPHA) and not meets(low, LEAST_ALPHA):
+        limits.append(f"Alpha may be as low as {low:.2f}, and {LEAST_ALPHA:g} is required: label more items.")
+    found = f"alpha {alpha.value:.2f} [{low:.2f}, {high:.2f}] with people on {alpha.n} items"
     return Trust(level, f"{_WORDS[level]} ({found}).", (*guesses, *limits, *_warnings(figures)))
 
 

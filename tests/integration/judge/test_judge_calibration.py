@@ -65,10 +65,10 @@ def worked(tmp_path: Path) -> Labels:
 
 
 def pairs(tmp_path: Path) -> Labels:
-    """Return twenty-four pairs of which people prefer the longer one."""
+    """Return sixty pairs of which people prefer the longer one."""
     return labelled(tmp_path, [{"question": f"q{n}", "answer_a": "long enough", "answer_b": "no", "human": "a"} if n % 2
                                else {"question": f"q{n}", "answer_a": "no", "answer_b": "long enough", "human": "b"}
-                               for n in range(24)])  # fmt: skip
+                               for n in range(60)])  # fmt: skip
 
 
 async def outcome(tmp_path: Path, labels: Labels, *names: JudgeName, **asked: Any) -> Outcome:
@@ -115,7 +115,7 @@ async def test_a_judge_that_goes_by_the_place_is_found(tmp_path: Path, start: Ca
     judge = await start(by_place)
     found = await outcome(tmp_path, pairs(tmp_path))
     figures = found.single[0].figures
-    assert len(judge.provider.requests) == 48
+    assert len(judge.provider.requests) == 120
     assert (figures["flip_rate"].value, figures["first_position_rate"].value) == (1.0, 1.0)
     assert found.single[0].trust.level == "untrusted"
     assert "the place decides" in found.text()

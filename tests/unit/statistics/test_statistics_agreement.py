@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
 import random
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -12,8 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.statistics.agreement import accuracy, cohen_kappa, confusion, spearman, weighted_kappa
-from assay.statistics.corrected_rate import NO_BETTER_THAN_CHANCE, corrected_pass_rate
-from assay.statistics.figure import CONSTANT, NOTHING, ONE_LABEL, Figure, bootstrap_interval, percentile, rate
+from assay.statistics.agreement_interval import (
+    INTERVAL_ALPHA,
+    KAPPA,
+    NOMINAL_ALPHA,
+    QUADRATIC_KAPPA,
+    Measure,
+    agreement_interval,
+)
+from assay.statistics.figure import CONSTANT, NOTHING, ONE_LABEL, Figure, rate
 from assay.statistics.krippendorff import LEVELS, Level, alpha
 
 PASSES = ([1, 1, 1, 0, 0, 1, 0, 1, 1, 0], [1, 1, 0, 0, 0, 1, 0, 1, 1, 1])
@@ -162,63 +167,54 @@ def test_raters_of_different_length_are_a_defect() -> None:
         alpha([("a", "b"), ("a", "a")], "interval")
 
 
-@pytest.mark.parametrize(
-    ("observed", "n", "q0", "m0", "q1", "m1", "theta", "interval"),
-    [
-        (0.8, 200, 0.9, 50, 0.85, 50, 0.933333, (0.789500, 1.0)),
-        (0.6, 100, 0.9, 40, 0.8, 60, 0.714286, (0.538441, 0.890130)),
-        (0.05, 100, 0.9, 50, 0.9, 50, 0.0, (0.0, 0.054355)),
-    ],
-)
-def test_corrected_pass_rates(
-    observed: float, n: int, q0: float, m0: int, q1: float, m1: int, theta: float, interval: tuple[float, float]
-) -> None:
-    """The judge's known errors are taken out of its pass rate, and widen the interval."""
-    found = corrected_pass_rate(observed, n, specificity=q0, n_failed=m0, sensitivity=q1, n_passed=m1)
-    assert found.value == near(theta)
-    assert found.interval is not None
-    assert found.interval == pytest.approx(interval, abs=1e-6)
+@pytest.mark.parametrize("measure", [KAPPA, QUADRATIC_KAPPA, NOMINAL_ALPHA, INTERVAL_ALPHA])
+def test_intervals_are_about_the_figures_themselves(measure: Measure) -> None:
+    """The sums that draws are made of give the figure itself: with almost no spread the interval closes in on it."""
+    many = list(zip(*SCORES, strict=True)) * 4_000
+    whole = {
+        KAPPA: cohen_kappa, QUADRATIC_KAPPA: weighted_kappa,
+        NOMINAL_ALPHA: lambda a, b: alpha(list(zip(a, b, strict=True)), "nominal"),
+        INTERVAL_ALPHA: lambda a, b: alpha(list(zip(a, b, strict=True)), "interval"),
+    }[measure]([a for a, _ in many], [b for _, b in many])  # fmt: skip
+    found = agreement_interval(many, measure)
+    assert found is not None
+    assert whole.value is not None
+    assert found[0] < whole.value < found[1]
+    assert sum(found) / 2 == pytest.approx(whole.value, abs=1e-3)
+    assert found == agreement_interval(many[::-1], measure)
 
 
-@pytest.mark.parametrize(
-    ("n", "q0", "q1", "m0", "reason"),
-    [
-        (100, 0.5, 0.5, 40, NO_BETTER_THAN_CHANCE),
-        (100, 0.2, 0.3, 40, NO_BETTER_THAN_CHANCE),
-        (100, 0.9, 0.1, 40, NO_BETTER_THAN_CHANCE),
-        (0, 0.9, 0.9, 40, NOTHING),
-        (100, 0.9, 0.9, 0, NOTHING),
-    ],
-)
-def test_a_judge_that_guesses_corrects_nothing(n: int, q0: float, q1: float, m0: int, reason: str) -> None:
-    """No value where the judge is no better than chance, or where people never failed anything."""
-    found = corrected_pass_rate(0.5, n, specificity=q0, n_failed=m0, sensitivity=q1, n_passed=60)
-    assert (found.value, found.interval, found.reason) == (None, None, reason)
+def test_an_interval_of_values_far_from_zero() -> None:
+    """Neither an offset nor a scale moves it."""
+    here = agreement_interval(list(zip(*SCORES, strict=True)), INTERVAL_ALPHA)
+    there = agreement_interval([(1e9 + a / 8, 1e9 + b / 8) for a, b in zip(*SCORES, strict=True)], INTERVAL_ALPHA)
+    assert here == pytest.approx(there, abs=1e-6)
 
 
-@given(*[st.floats(0, 1)] * 3, *[st.integers(1, 500)] * 3)
-def test_a_corrected_rate_is_a_rate(observed: float, q0: float, q1: float, n: int, m0: int, m1: int) -> None:
-    """It and its interval lie in [0, 1]; a perfect judge corrects nothing."""
-    found = corrected_pass_rate(observed, n, specificity=q0, n_failed=m0, sensitivity=q1, n_passed=m1)
-    if found.value is not None:
-        assert found.interval is not None
-        assert 0 <= found.interval[0] <= found.interval[1] <= 1
-        assert found.interval[0] - 1e-9 <= found.value <= found.interval[1] + 1e-9
-    perfect = corrected_pass_rate(observed, n, specificity=1.0, n_failed=m0, sensitivity=1.0, n_passed=m1)
-    assert perfect.value == pytest.approx(observed)
+def test_raters_who_never_differ_may_differ_on_other_items() -> None:
+    """No draw of 50 equal pairs can disagree; up to 7.1 % of disagreements would show none with a chance of 2.5 %."""
+    same = [("pass", "pass")] * 25 + [("fail", "fail")] * 25
+    found = agreement_interval(same, NOMINAL_ALPHA)
+    by_chance = 2 * 50 * 50 / (100 * 99)
+    assert found == pytest.approx((1 - (1 - 0.025 ** (1 / 50)) / by_chance, 1.0))
+    rare = agreement_interval([("pass", "pass")] * 45 + [("fail", "fail")] * 5, NOMINAL_ALPHA)
+    assert rare is not None
+    assert rare[0] < 0.67
 
 
-def test_intervals_from_resampling_are_reproducible() -> None:
-    """The same seed gives the same interval; a statistic that mostly fails gives none, and so does one item."""
-
-    def mean(items: Sequence[int]) -> float:
-        return math.fsum(values[index] for index in items) / len(items)
-
-    values = [1, 1, 0, 1, 1, 2, 0, 1]
-    found = bootstrap_interval(mean, 8, resamples=4_000, seed=1)
-    assert found == pytest.approx((0.5, 1.25), abs=0.13)
-    assert found == bootstrap_interval(mean, 8, resamples=4_000, seed=1)
-    assert bootstrap_interval(lambda items: None, 8) is None
-    assert bootstrap_interval(mean, 1) is None
-    assert percentile([1.0, 2.0, 4.0], 0.75) == 3.0
+def test_too_little_for_an_interval() -> None:
+    """One item, or labels of which hardly a draw holds two."""
+    assert agreement_interval([(1, 2)], INTERVAL_ALPHA) is None
+    assert agreement_interval([(1, 1)] * 30 + [(1, 2)], NOMINAL_ALPHA) is None
     assert rate(0, 0).document() == {"value": None, "n": 0, "interval": None, "reason": NOTHING}
+
+
+def test_an_interval_covers_at_its_level() -> None:
+    """Labels of two raters whose alpha is 0.85 at a pass rate of 0.9, 50 items: a percentile bootstrap covers 75 %."""
+    generator, covered, trials = random.Random(3), 0, 200
+    for _ in range(trials):
+        people = [generator.random() < 0.9 for _ in range(50)]
+        judge = [right if generator.random() < 0.85 else generator.random() < 0.9 for right in people]
+        found = agreement_interval(list(zip(judge, people, strict=True)), NOMINAL_ALPHA, resamples=500)
+        covered += found is None or found[0] <= 0.85 <= found[1]
+    assert covered / trials > 0.93

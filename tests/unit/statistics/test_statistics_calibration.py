@@ -67,6 +67,36 @@ def test_a_judge_as_good_as_people_is_trusted() -> None:
     json.dumps(found.document(), allow_nan=False)
 
 
+def test_the_lower_end_of_alpha_decides_about_trust() -> None:
+    """Alpha above 0.8 is not enough: not with 49 items, and not where it may as well be 0.6."""
+    people: list[float] = [1, 2, 3, 4, 5] * 12
+    few = scores([*people[:49]], [[each] for each in people[:49]])
+    assert few.trust.level == "tentative"
+    assert few.trust.warnings == ("Only 49 items have both a label and a verdict: label at least 50, better 100.",)
+    judge: list[float | None] = [5.0] * 52 + [1.0] * 8
+    right = [["pass"]] * 53 + [["fail"]] * 7
+    found = calibrate_labels(judge, right, passing=GOOD)
+    alpha = found.figures["alpha_nominal"]
+    assert alpha.value is not None
+    assert alpha.value > 0.9
+    assert alpha.interval is not None
+    assert alpha.interval[0] < 0.67
+    assert found.trust.level == "tentative"
+    assert "Alpha may be as low as" in found.trust.warnings[0]
+
+
+def test_without_an_interval_trust_is_unknown() -> None:
+    """Where hardly a draw has two labels, alpha has a value that says nothing."""
+    found = calibrate_labels([5.0] * 39 + [1.0], [["pass"]] * 39 + [["fail"]], passing=GOOD)
+    assert found.figures["alpha_nominal"].value == 1.0
+    assert found.trust.level == "tentative"
+    found = calibrate_labels([5.0] * 40, [["pass"]] * 39 + [["fail"]], passing=GOOD)
+    assert found.figures["alpha_nominal"].value is not None
+    assert found.figures["alpha_nominal"].interval is None
+    assert found.trust.level == "unknown"
+    assert "too much alike" in found.trust.sentence
+
+
 def test_a_judge_who_guesses_is_not_hidden_by_people_who_agree() -> None:
     """Five people of one mind count as one rater."""
     generator = random.Random(5)
@@ -128,13 +158,13 @@ def test_people_who_disagree_cannot_calibrate_a_judge() -> None:
 
 def test_pairs_with_places() -> None:
     """Flips and the preference for a place; a judge that goes by the place is tentative at best."""
-    people = [["a"] if index % 2 else ["b"] for index in range(40)]
-    fair = [FIRST if index % 2 else SECOND for index in range(40)]
+    people = [["a"] if index % 2 else ["b"] for index in range(60)]
+    fair = [FIRST if index % 2 else SECOND for index in range(60)]
     found = calibrate_pairs(fair, people)
     assert (found.figures["flip_rate"].value, found.figures["first_position_rate"].value) == (0.0, 0.5)
     assert found.trust.level == "trusted"
-    biased = [PairJudgement("first", "tie") if index < 20 else each for index, each in enumerate(fair)]
-    found = calibrate_pairs(biased, [["tie"]] * 20 + people[20:])
+    biased = [PairJudgement("first", "tie") if index < 30 else each for index, each in enumerate(fair)]
+    found = calibrate_pairs(biased, [["tie"]] * 30 + people[30:])
     assert found.figures["flip_rate"].value == 0.5
     assert found.trust.level == "tentative"
     assert "the place decides" in found.trust.warnings[0]

@@ -1,0 +1,176 @@
+"""95 % intervals of figures of agreement between two raters: the bias-corrected and accelerated bootstrap.
+
+Kappas and alphas are 1 - D_o / D_e: the disagreement observed within items, and the one that chance gives. Items are
+drawn anew 2,000 times. All figures of a draw follow from a few sums over its items, so that 2,000 draws of hundreds of
+items take milliseconds.
+
+Where the two raters agree on all n items, no draw can disagree, and the bootstrap would give [1, 1]. The lower end is
+then that of a share of disagreements, as far apart as the values are, which n items would show none of with a chance of
+2.5 % (Clopper and Pearson, 1934).
+
+Source: B. Efron, "Better bootstrap confidence intervals", 1987.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import dataclass
+from statistics import NormalDist
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+RESAMPLES = 2_000
+_LEAST_VALID = 0.9
+_AT_A_TIME = 1_000_000  # counts that are held at a time: 8 MB
+_TAIL = 0.025
+_Z_95 = 1.959963984540054
+_TOLERANCE = 1e-12
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """A figure of agreement.
+
+    Args:
+        squared: Whether two values are as far apart as the square of their difference; else they are equal or not.
+        pooled: Whether chance draws from both raters' values together, without replacement, as alpha does; else from
+            each rater's own, as kappa does.
+    """
+
+    squared: bool
+    pooled: bool
+
+
+KAPPA = Measure(squared=False, pooled=False)
+QUADRATIC_KAPPA = Measure(squared=True, pooled=False)
+NOMINAL_ALPHA = Measure(squared=False, pooled=True)
+INTERVAL_ALPHA = Measure(squared=True, pooled=True)
+
+
+def agreement_interval(
+    pairs: Sequence[tuple[Hashable, Hashable]], measure: Measure, *, resamples: int = RESAMPLES, seed: int = 0
+) -> tuple[float, float] | None:
+    """Return the 95 % interval of a figure of agreement.
+
+    Args:
+        pairs: What the two raters say of each item; numbers where distances are squared.
+        measure: The figure.
+        resamples: How often the items are drawn.
+        seed: Of the drawing.
+
+    Returns:
+        None with fewer than two items, and where more than a tenth of the draws have no value: the rest would be
+        biased.
+    """
+    import numpy as np
+
+    counted = Counter(pairs)
+    # Sorted, so that the order of the items moves nothing.
+    kinds = sorted(counted, key=repr)
+    counts = np.array([counted[kind] for kind in kinds], dtype=float)
+    n = len(pairs)
+    if n < 2:
+        return None
+    features = _features(kinds, measure)
+    observed, expected = _disagreement(counts[None, :] @ features, measure)
+    if expected[0] <= _TOLERANCE:
+        return None
+    if observed[0] == 0:
+        farthest = 4.0 if measure.squared else 1.0
+        return max(-1.0, 1 - (1 - _TAIL ** (1 / n)) * farthest / float(expected[0])), 1.0
+    value = 1 - float(observed[0] / expected[0])
+    drawn = _drawn(counts, features, measure, resamples=resamples, seed=seed)
+    if len(drawn) < _LEAST_VALID * resamples:
+        return None
+    low, high = _levels(drawn, value, _acceleration(counts, features, measure))
+    return float(np.quantile(drawn, low)), float(np.quantile(drawn, high))
+
+
+def _features(kinds: Sequence[tuple[Hashable, Hashable]], measure: Measure) -> NDArray[np.float64]:
+    """Return what each kind of pair adds to the sums that a figure follows from.
+
+    The first two columns are 1 and the distance. With squared distances a, b and a² + b² follow; else, for each value,
+    whether the first rater gives it, and then whether the second does.
+    """
+    import numpy as np
+
+    if measure.squared:
+        a, b = (np.array([float(kind[side]) for kind in kinds]) for side in (0, 1))  # type: ignore[arg-type]
+        least, most = min(a.min(), b.min()), max(a.max(), b.max())
+        # From -1 to 1: squares of values far from 0 would cancel out, and those of tiny ones be no floats.
+        a, b = ((each - (least + most) / 2) / ((most - least) / 2 or 1.0) for each in (a, b))
+        return np.stack([np.ones(len(a)), (a - b) ** 2, a, b, a * a + b * b], axis=1)
+    values = {value: place for place, value in enumerate(dict.fromkeys(value for kind in kinds for value in kind))}
+    found = np.zeros((len(kinds), 2 + 2 * len(values)))
+    for row, (one, other) in zip(found, kinds, strict=True):
+        row[:2] = 1.0, float(one != other)
+        row[2 + values[one]] = row[2 + len(values) + values[other]] = 1.0
+    return found
+
+
+def _disagreement(
+    sums: NDArray[np.float64], measure: Measure
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:  # fmt: skip
+    """Return the observed and the expected disagreement of each row of sums; both by the formulas of `agreement`."""
+    n, apart = sums[:, 0], sums[:, 1]
+    if measure.squared:
+        a, b, squares = sums[:, 2], sums[:, 3], sums[:, 4]
+        pooled = 2 * (squares - (a + b) ** 2 / (2 * n)) / (2 * n - 1)
+        expected = pooled if measure.pooled else squares / n - 2 * a * b / n**2
+    else:
+        width = (sums.shape[1] - 2) // 2
+        a, b = sums[:, 2 : 2 + width], sums[:, 2 + width :]
+        pooled = ((2 * n) ** 2 - ((a + b) ** 2).sum(axis=1)) / (2 * n * (2 * n - 1))
+        expected = pooled if measure.pooled else 1 - (a * b).sum(axis=1) / n**2
+    return apart / n, expected.clip(min=0)
+
+
+def _figures(sums: NDArray[np.float64], measure: Measure) -> NDArray[np.float64]:
+    """Return the figure of each row of sums; those that have none are left out."""
+    observed, expected = _disagreement(sums, measure)
+    has_value = expected > _TOLERANCE
+    return 1 - observed[has_value] / expected[has_value]
+
+
+def _drawn(
+    counts: NDArray[np.float64], features: NDArray[np.float64], measure: Measure, *, resamples: int, seed: int
+) -> NDArray[np.float64]:
+    import numpy as np
+
+    rng, n = np.random.default_rng(seed), round(float(counts.sum()))
+    step = max(1, _AT_A_TIME // len(counts))
+    parts = [
+        _figures(rng.multinomial(n, counts / n, size=min(step, resamples - begin)) @ features, measure)
+        for begin in range(0, resamples, step)
+    ]
+    return np.concatenate(parts)
+
+
+def _acceleration(counts: NDArray[np.float64], features: NDArray[np.float64], measure: Measure) -> float:
+    """Return how fast the figure's error changes with its value, from leaving out one item at a time."""
+    without = _figures(counts[None, :] @ features - features, measure)
+    if len(without) < len(counts):  # one item is all that tells the raters' values apart
+        return 0.0
+    away = float(counts @ without) / float(counts.sum()) - without
+    squares = float(counts @ away**2)
+    return float(counts @ away**3) / (6 * squares**1.5) if squares > 0 else 0.0
+
+
+def _levels(drawn: NDArray[np.float64], value: float, acceleration: float) -> tuple[float, float]:
+    """Return which quantiles of the draws are the ends of the interval."""
+    normal, n = NormalDist(), len(drawn)
+    below = float((drawn < value - _TOLERANCE).sum()) + 0.5 * float((abs(drawn - value) <= _TOLERANCE).sum())
+    bias = normal.inv_cdf(min(max(below / n, 0.5 / n), 1 - 0.5 / n))
+
+    def level(z: float) -> float:
+        shifted = bias + z
+        rest = 1 - acceleration * shifted
+        return normal.cdf(bias + shifted / rest) if rest > 0 else normal.cdf(math.copysign(math.inf, shifted))
+
+    return level(-_Z_95), level(_Z_95)
