@@ -1,6 +1,14 @@
 """Whether a judge still judges as it did: one frozen set of answers, judged then and now.
 
-d = new - old for each item; alarm where the sign-flip p-value is below α or |mean d| is more than 5 % of the scale
+    d = new - old for each item; alarm where the p-value of the sign flips of d is below α
+
+An unchanged judge that is noisy raises an alarm with a chance of α at most, however few the items. Without an alarm the
+95 % interval of the mean says what can be excluded: where it reaches beyond 5 % of the scale, the items are too few for
+the noise. A half-width of 5 % of the scale takes
+
+    n = (1.96 s / (0.05 · scale))²
+
+items, s being the standard deviation of d: √2 times that of a single score.
 
 Items without a valid score on one side are left out and counted; with fewer than two left, or with more than half
 left out, nothing is computed.
@@ -13,6 +21,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from assay.statistics.sign_flips import sign_flip
+from assay.statistics.student import t_quantile_95
 from assay.statistics.thresholds import exceeds
 
 if TYPE_CHECKING:
@@ -20,10 +29,11 @@ if TYPE_CHECKING:
 
 ALPHA = 0.05
 LARGEST_SHIFT = 0.05
-"""Largest mean difference that is no alarm, as a share of the scale."""
+"""Mean difference that a steady judge stays within, as a share of the scale."""
 
 TOO_FEW_ITEMS = "too_few_items"
 _LEAST_ITEMS = 2
+_Z_95 = 1.96
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,21 +44,33 @@ class Drift:
         n: Items scored both times.
         n_dropped: Items without a score on one side.
         mean: Mean of new - old, on the scale; None where it cannot be computed.
+        interval: 95 % t interval of the mean; None with the mean.
         p_value: Of the sign-flip test; None with the mean.
-        limit: The largest |mean| that is no alarm, on the scale.
+        limit: 5 % of the scale, on the scale.
         changed: Items whose score is another one.
         drifted: Whether that is an alarm; None where nothing is computed.
+        items_needed: About how many items would exclude a mean difference beyond the limit; None where there is an
+            alarm, where these exclude it already, and where nothing is computed.
         reason: Why nothing is computed; empty where it is.
     """
 
     n: int
     n_dropped: int
     mean: float | None
+    interval: tuple[float, float] | None
     p_value: float | None
     limit: float
     changed: int
     drifted: bool | None
+    items_needed: int | None = None
     reason: str = ""
+
+    @property
+    def caution(self) -> str:
+        """What the items cannot exclude, as a sentence; empty where that is nothing."""
+        if self.items_needed is None:
+            return ""
+        return f"{self.n} anchors cannot exclude a drift of {100 * LARGEST_SHIFT:g} %: use about {self.items_needed}"
 
 
 def find_drift(
@@ -68,9 +90,31 @@ def find_drift(
     differences = [after - before for before, after in pairs if before is not None and after is not None]
     n, dropped = len(differences), len(names) - len(differences)
     if n < _LEAST_ITEMS or dropped > len(names) / 2:
-        return Drift(n, dropped, None, None, limit, 0, None, TOO_FEW_ITEMS)
+        return Drift(n, dropped, None, None, None, limit, 0, None, reason=TOO_FEW_ITEMS)
     mean = math.fsum(differences) / n
-    p_value = sign_flip(differences, alpha=alpha).p
+    variance = math.fsum((each - mean) ** 2 for each in differences) / (n - 1)
+    half = t_quantile_95(n - 1) * math.sqrt(variance / n)
+    p_value = sign_flip(differences).p
+    drifted = p_value < alpha
+    is_excluded = not exceeds(abs(mean) + half, limit)
     return Drift(
-        n, dropped, mean, p_value, limit, sum(map(bool, differences)), p_value < alpha or exceeds(abs(mean), limit)
+        n=n,
+        n_dropped=dropped,
+        mean=mean,
+        interval=(mean - half, mean + half),
+        p_value=p_value,
+        limit=limit,
+        changed=sum(map(bool, differences)),
+        drifted=drifted,
+        items_needed=None if drifted or is_excluded else _items_needed(n, variance, limit, alpha),
     )
+
+
+def _items_needed(n: int, variance: float, limit: float, alpha: float) -> int:
+    """Return about how many items exclude a mean difference beyond the limit, or show it.
+
+    Fewer than log2(1 / α) + 1 differences can raise no alarm. Where the items are as many as their noise asks for, the
+    mean itself is too near the limit: twice as many say more.
+    """
+    by_noise = round(_Z_95**2 * variance / limit**2)
+    return max(by_noise if by_noise > n else 2 * n, math.ceil(1 + math.log2(1 / alpha)))

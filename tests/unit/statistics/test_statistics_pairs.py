@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import math
+import random
 
 import pytest
 from hypothesis import given
@@ -141,26 +143,50 @@ def named(scores: list[float | None]) -> dict[str, float | None]:
 
 
 def test_the_worked_drift() -> None:
-    """No significant test, but a mean shift of more than 5 % of the scale."""
+    """Eight anchors whose scores rise by 0.6 are too few: no alarm, and how many would do."""
     found = find_drift(named([4, 4, 3, 5, 4, 4, 2, 4]), named([4, 5, 4, 5, 5, 5, 3, 4]), width=4)
     assert found.mean == pytest.approx(0.625)
+    assert found.interval == pytest.approx((0.192318, 1.057682), abs=1e-6)
     assert found.p_value == pytest.approx(0.0625)
     assert found.limit == pytest.approx(0.2)
-    assert (found.drifted, found.n, found.changed) == (True, 8, 5)
+    assert (found.drifted, found.n, found.changed) == (False, 8, 5)
+    assert found.items_needed == round((1.96 * 0.5175492 / 0.2) ** 2) == 26
+    assert found.caution == "8 anchors cannot exclude a drift of 5 %: use about 26"
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "drifted"),
+    ("old", "new", "drifted", "needed"),
     [
-        ([3] * 8, [3] * 8, False),
-        ([3] * 10, [4, 2, *[3] * 8], False),
-        ([3] * 20, [4, 4, 4, 4, *[3] * 16], False),  # the mean shift is 0.2, and only more is an alarm
-        ([0.0] * 100, [0.04] * 8 + [0.0] * 92, True),  # little, but all one way
+        ([3] * 8, [3] * 8, False, None),
+        ([3] * 10, [4, 2, *[3] * 8], False, 21),
+        ([3] * 60, [4, 2, *[3] * 58], False, None),
+        ([3] * 20, [4, 4, 4, 4, *[3] * 16], False, 40),  # 16 for the noise alone, but the mean is 0.2 itself
+        ([3] * 2, [4] * 2, False, 6),  # with fewer no p-value is below 0.05
+        ([0.0] * 100, [0.04] * 8 + [0.0] * 92, True, None),  # little, but all one way
     ],
 )
-def test_alarms(old: list[float | None], new: list[float | None], drifted: bool) -> None:
-    """A shift within chance and within 5 % of the scale is none."""
-    assert find_drift(named(old), named(new), width=4).drifted is drifted
+def test_alarms(old: list[float | None], new: list[float | None], drifted: bool, needed: int | None) -> None:
+    """Only the test raises an alarm; without one the interval says whether the anchors are enough."""
+    found = find_drift(named(old), named(new), width=4)
+    assert (found.drifted, found.items_needed) == (drifted, needed)
+
+
+@pytest.mark.parametrize(("noise", "anchors"), [(0.4, 31), (0.7, 94)])
+def test_anchors_that_a_noise_needs(noise: float, anchors: int) -> None:
+    """As docs/judges.md says for the scale from 1 to 5: ±5 % takes (1.96 √2 s / 0.2)² anchors."""
+    away = noise * math.sqrt(2 * 19 / 20)  # twenty differences of this size have the standard deviation √2 s
+    assert find_drift(named([3.0] * 20), named([3 + away, 3 - away] * 10), width=4).items_needed == anchors
+
+
+def test_a_noisy_judge_that_has_not_moved_raises_few_alarms() -> None:
+    """However few the anchors: 5 % at most, within three standard errors of 400 trials."""
+    generator = random.Random(7)
+    for n in (8, 20):
+        alarms = 0
+        for _ in range(400):
+            old, new = ([min(5.0, max(1.0, generator.gauss(3, 0.7))) for _ in range(n)] for _ in range(2))
+            alarms += bool(find_drift(named(list(old)), named(list(new)), width=4).drifted)
+        assert alarms / 400 < 0.05 + 3 * math.sqrt(0.05 * 0.95 / 400)
 
 
 @pytest.mark.parametrize(

@@ -55,9 +55,9 @@ def drift(
 ) -> int:
     """Judge a frozen set of answers again and say whether the judge has moved since the baseline was saved.
 
-    Every verdict is requested again, past every cache. Drift is a sign-flip p-value below 0.05, or a mean
-    difference of more than 5 % of the scale. Exit status: 0 it judges as it did, 1 it has moved, 3 that cannot
-    be computed.
+    Every verdict is requested again, past every cache. Drift is a sign-flip p-value below 0.05. Without drift the
+    command says whether these anchors exclude a mean difference beyond 5 % of the scale, and else how many would.
+    Exit status: 0 no drift found, 1 it has moved, 3 that cannot be computed.
 
     \b
         assay judge drift --baseline judge.json --provider openai --model gpt-4o-mini --save
@@ -151,7 +151,8 @@ def _compared(old: Baseline, new: Baseline, bill: Bill, *, as_json: bool) -> int
         click.echo(f"{drift_text(found, changes)}\n{bill.sentence()}")
     status = EXIT_INFRASTRUCTURE if found.drifted is None else EXIT_GATE if found.drifted else 0
     if not as_json:
-        word = {0: "STEADY", EXIT_GATE: "DRIFTED"}.get(status, "NOT COMPUTED")
+        steady = f"NO ALARM  {found.caution}" if found.caution else "STEADY"
+        word = {0: steady, EXIT_GATE: "DRIFTED"}.get(status, "NOT COMPUTED")
         click.echo(with_status(f"verdict  {word}", status))
     return status
 
@@ -163,8 +164,11 @@ def _document(found: Drift, changes: list[str], old: Baseline, new: Baseline, bi
         "n": found.n,
         "n_dropped": found.n_dropped,
         "mean_difference": found.mean,
+        "interval": None if found.interval is None else list(found.interval),
         "p_value": found.p_value,
         "limit": found.limit,
+        "anchors_needed": found.items_needed,
+        "message": found.caution or None,
         "changed": found.changed,
         "notes": changes,
         "baseline": old.document(),

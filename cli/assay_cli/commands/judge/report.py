@@ -87,17 +87,20 @@ def drift_text(found: Drift, changes: list[str]) -> str:
     """
     lines = [f"note: {clean(change)}" for change in changes]
     counted = f"{found.n} items" + (f", {found.n_dropped} without a score on one side" if found.n_dropped else "")
-    if found.drifted is None or found.mean is None:
+    if found.drifted is None or found.mean is None or found.interval is None:
         return "\n".join([*lines, f"NOT COMPUTED  too few items have a score both times ({counted})"])
+    low, high = found.interval
     lines.append(
-        f"mean difference  {found.mean:+.3f}  (alarm beyond {found.limit:.3f})   sign-flip p  {found.p_value:.4g}   "
+        f"mean difference  {found.mean:+.3f} [{low:+.3f}, {high:+.3f}]   sign-flip p  {found.p_value:.4g}   "
         f"changed  {found.changed} of {counted}"
     )
     if found.drifted:
         way = "kinder" if found.mean > 0 else "stricter"
         lines.append(f"DRIFTED  it judges {way} than the baseline: calibrate it again before old and new are compared")
+    elif found.caution:
+        lines.append(f"NO ALARM  {found.caution}")
     else:
-        lines.append("STEADY  it judges as the baseline does")
+        lines.append(f"STEADY  a mean difference beyond {found.limit:.3g} (5 % of the scale) is excluded")
     return "\n".join(lines)
 
 
