@@ -219,6 +219,15 @@ def test_p_values_are_raw_and_adjusted_and_have_their_error_near_the_level(of_tw
     assert verdict_sentence(factor).endswith(", p 0.0251 ± 0.0004, adjusted 0.0502.")
 
 
+@pytest.mark.parametrize("reason", ["too_few_differing", "too_few_clusters", "agent_errors", "mismatch"])
+def test_no_difference_is_detectable_where_none_can_be_decided(of_two: ComparisonReport, reason: str) -> None:
+    """ "Only differences above 0.014 are found" beside +0.406, inconclusive, is a contradiction."""
+    report = changed(of_two, verdict=Verdict.INCONCLUSIVE, reason=reason, message="so", detectable=0.014)
+    assert "80% power" not in everything(report)
+    decidable = changed(of_two, verdict=Verdict.INCONCLUSIVE, reason="not_significant", message="so", detectable=0.25)
+    assert everything(decidable).count("only differences of accuracy above 0.25 are found with 80% power") == 2
+
+
 def test_pairs_that_decide_nothing_are_marked(of_three: ComparisonReport) -> None:
     """Only pairs with the baseline decide; another one has its raw p-value, and every matrix says what that is."""
     *pairs, last = of_three.comparison.pairs

@@ -132,12 +132,13 @@ def _two(report: ComparisonReport) -> Iterator[str]:
 
 
 def _method(report: ComparisonReport, pair: PairComparison, one: MetricComparison) -> str:
-    said = (
-        f"primary metric: {method_text(report, one)}, {one.n_pairs:,} paired cases ({joined_text(pair, one)}), "
-        f"{counts_text(one, pair.a, pair.b)}; all other metrics are exploratory, {adjustment_text(report)}-adjusted; "
-        f"{detectable_sentence(report, one)}"
-    )
-    return f"{_STAR} {markdown_prose(said)}"
+    cases = f"{one.n_pairs:,} paired cases ({joined_text(pair, one)})"
+    parts = [
+        f"primary metric: {method_text(report, one)}, {cases}, {counts_text(one, pair.a, pair.b)}",
+        f"all other metrics are exploratory, {adjustment_text(report)}-adjusted",
+        detectable_sentence(report, one),
+    ]
+    return f"{_STAR} {markdown_prose('; '.join(filter(None, parts)))}"
 
 
 def _many(report: ComparisonReport) -> Iterator[str]:

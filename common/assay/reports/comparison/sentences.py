@@ -23,6 +23,8 @@ _ADJUSTMENTS = {"holm": "Holm", "bh": "Benjamini-Hochberg"}
 _CLASSICAL = {"chi_square": "chi-square", "fisher_exact": "Fisher's exact", "t_test": "t-test"}
 _OMNIBUS = {"cochran_q": "Cochran's Q", "friedman": "Friedman"}
 _MOST_ASSUMED = 5
+_DECIDABLE = ("", Reason.NO_SCALE, Reason.NOT_SIGNIFICANT, Reason.NOT_SIGNIFICANT_ADJUSTED, Reason.RULE_UNDECIDED)
+"""Reasons beside which tests could have decided."""
 _NO_LETTERS = re.compile("[^0-9A-Za-z]")
 
 
@@ -160,7 +162,12 @@ def _clusters_sentence(report: ComparisonReport, one: MetricComparison) -> str:
 
 
 def detectable_sentence(report: ComparisonReport, one: MetricComparison) -> str:
-    """Return the smallest difference of a metric that the cases of two runs could show."""
+    """Return the smallest difference of a metric that the cases of two runs could show.
+
+    Empty where no difference could have been a verdict: a threshold beside that would say otherwise.
+    """
+    if one.reason not in _DECIDABLE:
+        return ""
     power = f"{100 * report.comparison.settings.power:.4g}%"
     cases = count_text(one.n_pairs, "case")
     if one.detectable is None:

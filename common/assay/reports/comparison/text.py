@@ -43,7 +43,7 @@ from assay.text.unsafe_text import shorten
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from assay.comparison.model import PairComparison, Variant
+    from assay.comparison.model import MetricComparison, PairComparison, Variant
     from assay.reports.comparison.comparison_report import ComparisonReport
 
 _WIDTH = 118
@@ -83,7 +83,7 @@ def _two(report: ComparisonReport) -> Iterator[str]:
     yield from columns([heading, (f"{first[0]} *", *first[1:]), *others], _VALUE_CHARS)
     yield from _footnote(report, pair)
     yield from textwrap.wrap(meaning_sentence(report), _WIDTH, subsequent_indent="  ")
-    yield shorten(detectable_sentence(report, one), None)
+    yield from _detectable(report, one)
     tests = classical_texts(report, pair)
     more = f"; and {len(tests) - _MOST_CLASSICAL} more" if len(tests) > _MOST_CLASSICAL else ""
     said = "; ".join(shorten(test, _VALUE_CHARS + _NAME_CHARS) for test in tests[:_MOST_CLASSICAL]) or "none"
@@ -120,13 +120,18 @@ def _many(report: ComparisonReport) -> Iterator[str]:
         yield ""
         yield shorten(pair_sentence(report, pair), _SENTENCE_CHARS)
         yield shorten(counts_text(one, pair.a, pair.b), None)
-        yield shorten(detectable_sentence(report, one), None)
+        yield from _detectable(report, one)
         if (table := table_metric(report, pair)) is not None:
             yield from columns(two_by_two(table, pair.a, pair.b), _VALUE_CHARS)
         yield from _flipped(report, pair, blank=False)
     if (more := len(report.baseline_pairs) - _MOST_RUNS) > 0:
         yield ""
         yield f"and {more} more against {comparison.variants[0].label} in comparison_results.json"
+
+
+def _detectable(report: ComparisonReport, one: MetricComparison) -> Iterator[str]:
+    if said := detectable_sentence(report, one):
+        yield shorten(said, None)
 
 
 def _end(report: ComparisonReport) -> Iterator[str]:

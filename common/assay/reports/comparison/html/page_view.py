@@ -95,13 +95,14 @@ class PageView:
     def strips(self) -> list[dict[str, object]]:
         """Return the primary difference of each run from the first: a sentence, counts and a chart."""
         ones = [pair.metric(self.comparison.primary) for pair in self.pairs]
-        ends = [abs(end) for one in ones for end in (*(one.interval or ()), one.difference or 0.0)]
+        shown = [one.worst_case or one for one in ones]
+        ends = [abs(end) for one in shown for end in (*(one.interval or ()), one.difference or 0.0)]
         reach = max([*ends, (self.comparison.settings.margin or 0.0) * 1.5]) * 1.1 or 1.0
         return [
             {
                 "name": f"{pair.b} - {pair.a}",
                 "sentence": pair_sentence(self.report, pair) if len(self.pairs) > 1 else "",
-                "change": figures_of(self.report, one.metric).change(one),
+                "change": self._change(one),
                 "counts": counts_text(one, pair.a, pair.b),
                 "cases": count_text(one.n_pairs, "paired case"),
                 "joined": joined_text(pair, one),
@@ -113,10 +114,19 @@ class PageView:
     def _chart(self, name: str, one: MetricComparison, pair: PairComparison, reach: float) -> Markup | str:
         if one.difference is None:
             return ""
-        said = f"{pair.b} - {pair.a}, {one.metric}: {figures_of(self.report, one.metric).change(one)}"
+        said = f"{pair.b} - {pair.a}, {one.metric}: {self._change(one)}"
         is_good = {Verdict.B_BETTER: True, Verdict.A_BETTER: False}.get(one.verdict)
-        margin = self.comparison.settings.margin
-        return difference_bar(name, said, one.difference, one.interval, reach, margin=margin, is_good=is_good)
+        margin, shown = self.comparison.settings.margin, one.worst_case or one
+        return difference_bar(
+            name, said, shown.difference or 0.0, shown.interval, reach, margin=margin, is_good=is_good
+        )
+
+    def _change(self, one: MetricComparison) -> str:
+        """Return the difference, that of the worst case first where there is one."""
+        figures = figures_of(self.report, one.metric)
+        if one.worst_case is None:
+            return figures.change(one)
+        return f"{figures.change(one.worst_case)} worst case, {figures.change(one)} complete cases"
 
     def floor(self) -> str:
         """Return how far the first run is from itself."""
