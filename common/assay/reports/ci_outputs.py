@@ -12,7 +12,7 @@ from assay.errors import InvalidInputError, Problem, SetupError
 from assay.reports.annotations import annotation_lines, comparison_line
 from assay.reports.atomic import atomic_writer, check_folder
 from assay.reports.case_outcomes import Outcome
-from assay.reports.comparison.headline import verdict_sentence
+from assay.reports.comparison.headline import Naming, verdict_sentence
 from assay.reports.comparison.markdown import comparison_section
 from assay.reports.junit_document import ComparedWithBaseline, write_junit
 from assay.reports.markdown_document import markdown_document
@@ -153,8 +153,11 @@ class _Against:
         return [comparison_line(self.decision.word, self._message(self.decision), is_failure=is_failure)]
 
     def _message(self, decision: Decision) -> str:
-        said = [verdict_sentence(self.compared)] if self.compared is not None else []
-        return " ".join((*said, *decision.reasons))
+        """Return the verdict, and why the job fails: what merely is not decided, the verdict says."""
+        if self.compared is None:
+            return " ".join(decision.reasons)
+        said = verdict_sentence(self.compared, Naming.NAME)
+        return said if decision.exit_status == NO_REGRESSION else " ".join((said, *decision.reasons))
 
 
 def comment_marker(report: Report, key: str) -> str:
