@@ -83,6 +83,7 @@ NOT_RUN = {
     },
     "docs/judges.md": {
         "assay judge calibrate": "needs a provider: `test_cli_judge_trust.py` runs it with a scripted one",
+        "assay judge sample": "needs a run with a judge: `test_cli_judge_trust.py` runs it",
         "assay judge drift": "needs a provider: `test_cli_judge_trust.py` runs it with a scripted one",
         "assay run assay.yaml --record-verdicts": "needs a judge: `test_cli_recorded_verdicts.py` runs it",
     },

@@ -154,3 +154,9 @@ def test_a_run_whose_judge_likes_everything_is_marked(judged_project: Cli) -> No
     assert "UNTRUSTED" in cli.run("runs", "show", "latest").stdout
     stored = json.loads(cli.run("runs", "show", "latest", "--json").stdout)
     assert stored["summary"]["judging"]["canaries"]["kinds"]["injection"] == {"count": 2, "wrong": 2}
+    drawn = cli.run("judge", "sample", "latest", "--count", "4", "--output", "labels.csv")
+    assert drawn.stdout.startswith("wrote 4 of 20 answers to labels.csv")
+    assert "exists already" in cli.run("judge", "sample", "latest", "--output", "labels.csv", status=2).stderr
+    head, *lines = (cli.folder / "labels.csv").read_text().splitlines()
+    assert head == "id,question,answer,reference,human,probability"
+    assert [line.rsplit(",", 2)[1:] for line in lines] == [["", "0.2"]] * 4

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from assay.errors import DatasetError, InvalidInputError
+from assay.model.agent_response import AgentResponse, AgentStatus
 from assay.model.model_price import ModelPrice
+from assay.model.run import CaseResult
+from assay.statistics.calibration import HUMAN_VERDICT, RANDOM, UNKNOWN, WEIGHTED, Drawing
 from assay_cli.commands.judge.access import JudgeName, judge_access, judge_name
 from assay_cli.commands.judge.baseline import read_baseline
 from assay_cli.commands.judge.labels import Labels, check_scale, read_items
 from assay_cli.commands.judge.rubrics import AskedRubric, known_rubric, passing_of
+from assay_cli.commands.judge.sample import Drawn, _write, draw
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
     from pathlib import Path
 
 OPTIONS: dict[str, Any] = dict.fromkeys(
@@ -205,3 +211,94 @@ def test_what_is_no_baseline(tmp_path: Path, text: str | None, problem: str) -> 
         path.write_text(text)
     with pytest.raises(InvalidInputError, match=problem):
         read_baseline(path)
+
+
+def test_labels_say_how_they_were_drawn(tmp_path: Path) -> None:
+    """A column of probabilities or weights, or the user; equal ones are a drawing at random."""
+    weighted = read(tmp_path, "question,answer,human,probability\nq,a,pass,0.25\nq,b,fail,1\n", "labels.csv")
+    assert weighted.drawing(None) == weighted.drawing("random") == Drawing(WEIGHTED, (4.0, 1.0))
+    same = read(tmp_path, "question,answer,human,weight\nq,a,pass,3\nq,b,fail,3\n", "labels.csv")
+    assert same.drawing(None) == same.drawing("judge-verdict") == Drawing(RANDOM)
+    bare = read(tmp_path, "question,answer,human\nq,a,pass\nq,b,fail\n", "labels.csv")
+    assert bare.drawing(None) == Drawing(UNKNOWN)
+    assert bare.drawing("human-verdict") == Drawing(HUMAN_VERDICT)
+
+
+def test_wrong_weights_are_refused_together(tmp_path: Path) -> None:
+    """A probability is above 0 and at most 1, and no record may lack it."""
+    values: list[dict[str, Any]] = [
+        {"probability": 0},
+        {"probability": 1.5},
+        {"weight": -1},
+        {},
+        {"probability": 0.5, "weight": 2},
+    ]
+    text = "\n".join(json.dumps({"question": "q", "answer": "a", "human": 3, **value}) for value in values)
+    with pytest.raises(DatasetError) as refused:
+        read(tmp_path, text)
+    said = [str(problem) for problem in refused.value.problems]
+    for line, part in enumerate(
+        (
+            "probability: must be a probability above 0, up to 1, not 0",
+            "probability: must be a probability above 0, up to 1, not 1.5",
+            "weight: must be a number above 0, not -1",
+            "probability: is missing: other records say how probable it was to be drawn",
+            "weight: and probability say the same in two ways",
+        ),
+        1,
+    ):
+        assert part in said[line - 1]
+        assert f":{line}:" in said[line - 1]
+
+
+def row(number: int, text: str = "fine", **values: Any) -> CaseResult:
+    """Return a row with an answer."""
+    status = values.pop("status", AgentStatus.SUCCESS)
+    return CaseResult(
+        f"c{number}", number, 0, "", status, None, (), 1.0, "", input=f"q{number}", references=("right",),
+        response=AgentResponse(status=status, text=text), **values,
+    )  # fmt: skip
+
+
+async def drawn(rows: list[CaseResult], count: int, seed: int = 0) -> Drawn:
+    """Return a sample of rows."""
+
+    async def listed() -> AsyncIterator[CaseResult]:
+        for each in rows:
+            yield each
+
+    return await draw(listed(), count, seed)
+
+
+async def test_answers_are_drawn_at_random_with_a_seed() -> None:
+    """The same ones for the same seed, in order, each as often as the others; rows without an answer never."""
+    rows = [row(number, status=AgentStatus.ERROR if number == 3 else AgentStatus.SUCCESS) for number in range(21)]
+    first, again, other = [await drawn(rows, 5, seed) for seed in (1, 1, 2)]
+    assert (first.rows, first.total, first.left_out) == (again.rows, 20, 1)
+    assert first.rows != other.rows
+    assert [each.case_index for each in first.rows] == sorted(each.case_index for each in first.rows)
+    assert {record["probability"] for record in first.records()} == {0.25}
+    often: Counter[str] = Counter()
+    for seed in range(400):
+        often.update(each.case_id for each in (await drawn(rows, 5, seed)).rows)
+    assert len(often) == 20
+    assert all(70 <= count <= 130 for count in often.values())  # 100 expected, standard deviation 8.7
+    assert len((await drawn(rows, 100)).rows) == 20
+
+
+@pytest.mark.parametrize("name", ["labels.csv", "labels.jsonl"])
+async def test_a_sample_is_read_as_labels_once_people_filled_it_in(tmp_path: Path, name: str) -> None:
+    """Its answers are those of the run, though a spreadsheet would take one for a formula."""
+    texts = ["=1+1", "two\nlines", "- a list", "-5"]
+    found = await drawn([row(number, text) for number, text in enumerate(texts)], 9)
+    path = tmp_path / name
+    _write(path, found)
+    with pytest.raises(DatasetError, match="what a person says of it"):
+        read_items(path)
+    text = path.read_text()
+    assert ("'=1+1" in text) is (name == "labels.csv")
+    path.write_text(text.replace("right,,1.0", "right,4,1.0").replace('"human": null', '"human": 4'))
+    labels = read_items(path)
+    assert [item.answer for item in labels.items] == texts
+    assert (labels.items[0].question, labels.items[0].reference, labels.items[0].people) == ("q0", "right", (4.0,))
+    assert labels.drawing(None) == Drawing(RANDOM)

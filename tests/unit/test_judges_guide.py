@@ -18,9 +18,10 @@ from assay.statistics.trust import LEAST_ITEMS, TENTATIVE_ALPHA, TRUSTED_ALPHA
 from assay_cli.commands.judge.calibrate import calibrate
 from assay_cli.commands.judge.drift import BUILT_IN_ANCHORS, drift
 from assay_cli.commands.judge.labels import FIELDS, Labels, read_items
+from assay_cli.commands.judge.sample import COLUMNS, sample
 
 GUIDE = (Path(__file__).resolve().parents[2] / "docs" / "judges.md").read_text(encoding="utf-8")
-COMMANDS = {"calibrate": calibrate, "drift": drift}
+COMMANDS = {"calibrate": calibrate, "drift": drift, "sample": sample}
 CALLED = [line for line in GUIDE.splitlines() if line.startswith("assay judge ")]
 
 
@@ -65,7 +66,7 @@ def test_the_spec_of_the_guide_is_valid() -> None:
 
 def test_the_guide_names_what_there_is() -> None:
     """Fields, kinds of canaries and bounds are those of the code."""
-    for name in (*KINDS, *FIELDS):
+    for name in (*KINDS, *FIELDS, *COLUMNS):
         assert f"`{name}`" in GUIDE
     for bound in (
         f"at least {TRUSTED_ALPHA:g}",

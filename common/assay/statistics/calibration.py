@@ -23,13 +23,44 @@ from assay.statistics.agreement_interval import (
     Measure,
     agreement_interval,
 )
+from assay.statistics.corrected_rate import DrawnLabel, corrected_pass_rate, weighted_pass_rate
 from assay.statistics.figure import NOTHING, Figure, rate
+from assay.statistics.intervals import wilson
 from assay.statistics.krippendorff import LEVELS, Level, alpha
 from assay.statistics.pairs import PairJudgement, tally_pairs
 from assay.statistics.thresholds import holds
 from assay.statistics.trust import Trust, judge_trust
 
 PASS, FAIL = "pass", "fail"
+
+RANDOM, HUMAN_VERDICT, JUDGE_VERDICT, WEIGHTED, UNKNOWN = (
+    "random",
+    "human_verdict",
+    "judge_verdict",
+    "weighted",
+    "unknown",
+)
+"""How labelled items were drawn: at random; so many of those that people pass and so many of those that they fail; the
+same by the judge's verdict; with different chances that are known; not known."""
+
+LABELS_WITHOUT_WEIGHTS, DRAWING_UNKNOWN = "labels_without_weights", "drawing_unknown"
+"""Why there is no corrected rate: the judge chose what people labelled, or may have done."""
+
+
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """How the items with labels were drawn.
+
+    Args:
+        how: One of the words above.
+        weights: For how many rows each item stands, on any scale; None unless `how` is "weighted".
+    """
+
+    how: str = RANDOM
+    weights: tuple[float, ...] | None = None
+
+
+AT_RANDOM = Drawing()
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +93,8 @@ class Calibration:
         labels: The labels of that table in order.
         measure: Which figure decides about trust.
         trust: How far the judge may be trusted.
+        drawn: How the items were drawn: "random", "human_verdict", "judge_verdict", "weighted" or "unknown".
+        passes: Whether judge and people pass each item, and its weight; empty where nothing decides.
     """
 
     kind: str
@@ -72,6 +105,29 @@ class Calibration:
     labels: tuple[str, ...]
     measure: str
     trust: Trust
+    drawn: str = RANDOM
+    passes: tuple[DrawnLabel, ...] = ()
+
+    def corrected(self, passed: int, n: int) -> Figure:
+        """Return the pass rate that people would have given.
+
+        Args:
+            passed: Rows that the judge passes.
+            n: Rows that it judged, above 0.
+
+        Returns:
+            No value where the judge chose, or may have chosen, what people labelled, and weights are not known.
+        """
+        if self.drawn == WEIGHTED:
+            return weighted_pass_rate(passed / n, n, self.passes)
+        if self.drawn in (JUDGE_VERDICT, UNKNOWN):
+            return Figure(None, n, reason=LABELS_WITHOUT_WEIGHTS if self.drawn == JUDGE_VERDICT else DRAWING_UNKNOWN)
+        right, wrong = self.figures.get("sensitivity"), self.figures.get("specificity")
+        if right is None or wrong is None or right.value is None or wrong.value is None:
+            return Figure(None, n, reason=NOTHING)
+        return corrected_pass_rate(
+            passed / n, n, specificity=wrong.value, n_failed=wrong.n, sensitivity=right.value, n_passed=right.n
+        )
 
     def document(self) -> dict[str, Any]:
         """Return it for JSON."""
@@ -83,6 +139,7 @@ class Calibration:
             "confusion": {label: dict(row) for label, row in self.confusion.items()},
             "labels": list(self.labels),
             "measure": self.measure,
+            "drawn": self.drawn,
             "trust": {
                 "level": self.trust.level,
                 "sentence": self.trust.sentence,
@@ -97,6 +154,7 @@ def calibrate_scores(
     *,
     whole: bool,
     passing: Passing | None = None,
+    drawing: Drawing = AT_RANDOM,
 ) -> Calibration:
     """Compare a judge's scores with human scores.
 
@@ -105,9 +163,11 @@ def calibrate_scores(
         people: The scores that people gave each item, on the same scale; empty where none did.
         whole: Whether the scale has whole numbers only.
         passing: When a score passes; None where nothing decides.
+        drawing: How the items were drawn.
     """
     means = [math.fsum(each) / len(each) if each else None for each in people]
     both = [(a, b) for a, b in zip(judge, means, strict=True) if a is not None and b is not None]
+    passes: tuple[DrawnLabel, ...] = ()
     ours, theirs = [a for a, _ in both], [b for _, b in both]
     figures = {"invalid_rate": _invalid(judge)}
     table: Mapping[str, Mapping[str, int]] = {}
@@ -124,13 +184,19 @@ def calibrate_scores(
     if passing is not None:
         verdicts = [passing.label(a) for a in ours], [passing.label(b) for b in theirs]
         figures |= {f"pass_{name}": figure for name, figure in _of_labels(*verdicts).items()}
-        figures |= _errors(*verdicts)
+        passes = _passes(verdicts, _weights(judge, means, drawing))
+        figures |= _errors(passes, drawing)
         table, labels = (table, labels) if whole else (confusion(*verdicts), (PASS, FAIL))
-    return _calibration("scores", both, figures, table, labels, "alpha_interval", len(judge))
+    found = _calibration("scores", both, figures, table, labels, "alpha_interval", len(judge))
+    return replace(found, drawn=drawing.how, passes=passes)
 
 
 def calibrate_labels(
-    judge: Sequence[float | None], people: Sequence[Sequence[str]], *, passing: Passing
+    judge: Sequence[float | None],
+    people: Sequence[Sequence[str]],
+    *,
+    passing: Passing,
+    drawing: Drawing = AT_RANDOM,
 ) -> Calibration:
     """Compare a judge's pass or fail with that of people.
 
@@ -138,16 +204,19 @@ def calibrate_labels(
         judge: A score an item; None where there is no valid one.
         people: "pass" or "fail", of each person who labelled an item.
         passing: When a score passes.
+        drawing: How the items were drawn.
     """
     verdicts = [None if score is None else passing.label(score) for score in judge]
     both = _both(verdicts, people)
     ours, theirs = [a for a, _ in both], [b for _, b in both]
     figures = {"invalid_rate": _invalid(judge), **_of_labels(ours, theirs)}
     figures |= _alphas(both, people, ("nominal",), "nominal")
-    figures |= _errors(ours, theirs)
-    return _calibration(
+    passes = _passes((ours, theirs), _weights(verdicts, [majority(each) for each in people], drawing))
+    figures |= _errors(passes, drawing)
+    found = _calibration(
         "labels", both, figures, confusion(ours, theirs), (PASS, FAIL), "alpha_nominal", len(judge)
     )  # fmt: skip
+    return replace(found, drawn=drawing.how, passes=passes)
 
 
 def calibrate_pairs(
@@ -237,14 +306,43 @@ def _alphas(
     return found
 
 
-def _errors(ours: Sequence[str], theirs: Sequence[str]) -> dict[str, Figure]:
+def _weights(judge: Sequence[object], people: Sequence[object], drawing: Drawing) -> list[float]:
+    """Return the weights of the items that both judge and people have a verdict on."""
+    weights = drawing.weights or (1.0,) * len(judge)
+    rows = zip(judge, people, weights, strict=True)
+    return [weight for ours, theirs, weight in rows if ours is not None and theirs is not None]
+
+
+def _passes(verdicts: tuple[Sequence[str], Sequence[str]], weights: Sequence[float]) -> tuple[DrawnLabel, ...]:
+    return tuple(
+        DrawnLabel(ours == PASS, theirs == PASS, weight)
+        for ours, theirs, weight in zip(*verdicts, weights, strict=True)
+    )
+
+
+def _errors(passes: Sequence[DrawnLabel], drawing: Drawing) -> dict[str, Figure]:
     """Return how much of what people pass the judge passes, and of what they fail it fails."""
-    passed = [said for said, right in zip(ours, theirs, strict=True) if right == PASS]
-    failed = [said for said, right in zip(ours, theirs, strict=True) if right == FAIL]
     return {
-        "sensitivity": rate(passed.count(PASS), len(passed)),
-        "specificity": rate(failed.count(FAIL), len(failed)),
+        "sensitivity": _share([each for each in passes if each.people_pass], drawing, passes=True),
+        "specificity": _share([each for each in passes if not each.people_pass], drawing, passes=False),
     }
+
+
+def _share(labels: Sequence[DrawnLabel], drawing: Drawing, *, passes: bool) -> Figure:
+    """Return which share of some labels the judge passes, or fails, every label by its weight.
+
+    Its interval is that of as many labels of equal weight as say the same: (Σ w)² / Σ w² (L. Kish, "Survey sampling",
+    1965).
+    """
+    hits = [label for label in labels if label.judge_passes is passes]
+    if drawing.how == JUDGE_VERDICT:
+        return Figure(None, len(labels), reason=LABELS_WITHOUT_WEIGHTS)
+    if drawing.weights is None or not labels:
+        return rate(len(hits), len(labels))
+    total = math.fsum(label.weight for label in labels)
+    share = math.fsum(label.weight for label in hits) / total
+    effective = total**2 / math.fsum(label.weight**2 for label in labels)
+    return Figure(share, len(labels), wilson(share * effective, effective))
 
 
 def _calibration(

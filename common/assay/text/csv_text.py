@@ -22,6 +22,11 @@ def csv_text(text: str) -> str:
     return f"'{kept}" if _may_be_formula(kept) else kept
 
 
+def csv_value(cell: str) -> str:
+    """Return the text of a cell that `csv_text` may have written: without its apostrophe."""
+    return cell[1:] if cell.startswith("'") and _may_be_formula(cell[1:]) else cell
+
+
 def _may_be_formula(text: str) -> bool:
     if text[:1] in ("\t", "\r", "\n"):
         return True  # some programs cut these off, and read what follows

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from assay.errors import InvalidInputError
+from assay.statistics.calibration import JUDGE_VERDICT, UNKNOWN, Drawing
 from assay.testing.judges import says, user_of
 from assay.testing.providers import ProviderRequest, Reply
 from assay_cli.commands.judge.access import JudgeAccess, JudgeName, open_judge
@@ -99,6 +100,24 @@ async def test_the_worked_scores_through_the_wire(tmp_path: Path, start: Callabl
     text = again.text()
     assert "TENTATIVE" in text
     assert "$0.0000  (8 verdicts, 0 calls, 0 tokens, 8 cached)" in text
+
+
+async def test_a_rate_is_corrected_only_where_the_drawing_is_known(tmp_path: Path, start: Callable[..., Any]) -> None:
+    """Else the sentence says what to do; and labels that hardly come from these rows are doubted."""
+    await start(by_answer)
+    unknown = await outcome(tmp_path, halves(tmp_path), observed=(160, 200), drawing=Drawing(UNKNOWN))
+    assert "as people would -  withheld: it is not known how the labelled answers were drawn" in unknown.text()
+    assert unknown.document()["corrected_pass_rate"]["reason"] == "drawing_unknown"
+    chosen = await outcome(tmp_path, halves(tmp_path), observed=(160, 200), drawing=Drawing(JUDGE_VERDICT))
+    assert "add a column probability" in chosen.document()["corrected_pass_rate"]["message"]
+    doubted = await outcome(tmp_path, halves(tmp_path), observed=(190, 200))
+    assert "warning: the judge passes 50% of the labelled answers and 95% of the rows" in doubted.text()
+
+
+def halves(tmp_path: Path) -> Labels:
+    """Return forty items, half of which pass."""
+    return labelled(tmp_path, [{"question": f"q{n}", "answer": f"answer {n}: {score}", "human": score}
+                               for n, score in enumerate([1, 2, 4, 5] * 10)])  # fmt: skip
 
 
 async def test_invalid_verdicts_are_counted_with_their_reason(tmp_path: Path, start: Callable[..., Any]) -> None:
@@ -208,8 +227,7 @@ async def test_the_judge_of_a_run_can_be_calibrated(tmp_path: Path, start: Calla
     labels = labelled(tmp_path, [{"question": "q", "answer": f"a{n}", "human": 4} for n in range(3)])
     for name in ([], [JudgeName("openai", "judge-1", judge.provider.openai_url, "JUDGE_KEY")]):
         access = JudgeAccess(f"unix:{tmp_path}/0.sock", tuple(name), temperature=0.0, max_tokens=777)
-        options = {"rubric": None, "criterion": None, "threshold": None, "observed": None}
-        await calibrated(access, Asked(labels, **options))
+        await calibrated(access, Asked(labels, None, None, None, None))
     sent = [(one.body["temperature"], one.body["max_tokens"]) for one in judge.provider.requests]
     assert sent == [(0, 777)] * 6
 

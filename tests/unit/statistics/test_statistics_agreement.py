@@ -171,11 +171,13 @@ def test_raters_of_different_length_are_a_defect() -> None:
 def test_intervals_are_about_the_figures_themselves(measure: Measure) -> None:
     """The sums that draws are made of give the figure itself: with almost no spread the interval closes in on it."""
     many = list(zip(*SCORES, strict=True)) * 4_000
+    ours, theirs = [a for a, _ in many], [b for _, b in many]
     whole = {
-        KAPPA: cohen_kappa, QUADRATIC_KAPPA: weighted_kappa,
-        NOMINAL_ALPHA: lambda a, b: alpha(list(zip(a, b, strict=True)), "nominal"),
-        INTERVAL_ALPHA: lambda a, b: alpha(list(zip(a, b, strict=True)), "interval"),
-    }[measure]([a for a, _ in many], [b for _, b in many])  # fmt: skip
+        KAPPA: cohen_kappa(ours, theirs),
+        QUADRATIC_KAPPA: weighted_kappa(ours, theirs),
+        NOMINAL_ALPHA: alpha(many, "nominal"),
+        INTERVAL_ALPHA: alpha(many, "interval"),
+    }[measure]
     found = agreement_interval(many, measure)
     assert found is not None
     assert whole.value is not None

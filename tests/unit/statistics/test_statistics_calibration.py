@@ -8,7 +8,14 @@ import random
 import pytest
 
 from assay.statistics.calibration import (
+    DRAWING_UNKNOWN,
+    JUDGE_VERDICT,
+    LABELS_WITHOUT_WEIGHTS,
+    RANDOM,
+    UNKNOWN,
+    WEIGHTED,
     Calibration,
+    Drawing,
     Passing,
     calibrate_labels,
     calibrate_pairs,
@@ -23,9 +30,9 @@ GOOD = Passing(4.0)
 FIRST, SECOND = PairJudgement("first", "second"), PairJudgement("second", "first")
 
 
-def scores(judge: list[float | None], people: list[list[float]], **kwargs: object) -> Calibration:
+def scores(judge: list[float | None], people: list[list[float]]) -> Calibration:
     """Return a calibration on the scale from 1 to 5."""
-    return calibrate_scores(judge, people, whole=True, passing=GOOD, **kwargs)
+    return calibrate_scores(judge, people, whole=True, passing=GOOD)
 
 
 def test_the_worked_scores() -> None:
@@ -73,9 +80,9 @@ def test_the_lower_end_of_alpha_decides_about_trust() -> None:
     few = scores([*people[:49]], [[each] for each in people[:49]])
     assert few.trust.level == "tentative"
     assert few.trust.warnings == ("Only 49 items have both a label and a verdict: label at least 50, better 100.",)
-    judge: list[float | None] = [5.0] * 52 + [1.0] * 8
+    close = [*[5.0] * 52, *[1.0] * 8]
     right = [["pass"]] * 53 + [["fail"]] * 7
-    found = calibrate_labels(judge, right, passing=GOOD)
+    found = calibrate_labels(close, right, passing=GOOD)
     alpha = found.figures["alpha_nominal"]
     assert alpha.value is not None
     assert alpha.value > 0.9
@@ -195,3 +202,37 @@ def test_judges_among_themselves() -> None:
     assert majority(["a", "b"]) is None
     assert majority([]) is None
     assert majority(["a", "b", "b"]) == "b"
+
+
+def chosen_by_the_judge(drawing: Drawing) -> Calibration:
+    """Return a calibration with 50 labels of what the judge passes and 50 of the rest.
+
+    Of 100 rows the judge passes 72 of the 80 that people pass, and 6 of the others.
+    """
+    right = ["pass"] * 46 + ["fail"] * 4 + ["pass"] * 18 + ["fail"] * 32
+    return calibrate_labels([5.0] * 50 + [1.0] * 50, [[each] for each in right], passing=GOOD, drawing=drawing)
+
+
+def test_labels_drawn_by_the_judges_verdict_need_weights() -> None:
+    """Without them there is neither a corrected rate nor an error rate of the judge; as if at random it would be 1."""
+    plain = chosen_by_the_judge(Drawing(RANDOM)).corrected(780, 1000)
+    assert plain.value == 1.0
+    for how, reason in ((JUDGE_VERDICT, LABELS_WITHOUT_WEIGHTS), (UNKNOWN, DRAWING_UNKNOWN)):
+        found = chosen_by_the_judge(Drawing(how))
+        assert (found.corrected(780, 1000).value, found.corrected(780, 1000).reason) == (None, reason)
+    assert chosen_by_the_judge(Drawing(JUDGE_VERDICT)).figures["sensitivity"].value is None
+    weighted = chosen_by_the_judge(Drawing(WEIGHTED, (780 / 50,) * 50 + (220 / 50,) * 50))
+    assert weighted.corrected(780, 1000).value == pytest.approx(0.78 - 0.78 * 4 / 50 + 0.22 * 18 / 50)
+    assert weighted.document()["drawn"] == "weighted"
+
+
+def test_error_rates_by_weight() -> None:
+    """Sensitivity and specificity are those of all rows, not those of the labels."""
+    found = chosen_by_the_judge(Drawing(WEIGHTED, (780 / 50,) * 50 + (220 / 50,) * 50)).figures
+    passed, failed = found["sensitivity"], found["specificity"]
+    assert passed.value == pytest.approx(46 * 15.6 / (46 * 15.6 + 18 * 4.4))
+    assert failed.value == pytest.approx(32 * 4.4 / (32 * 4.4 + 4 * 15.6))
+    assert (passed.n, failed.n) == (64, 36)
+    assert failed.interval is not None
+    assert failed.value is not None
+    assert failed.interval[0] < failed.value < failed.interval[1]

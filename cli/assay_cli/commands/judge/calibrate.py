@@ -37,6 +37,11 @@ _LEVELS = ("unknown", "untrusted", "tentative", "trusted")
     "--observed", metavar="PASSED/TOTAL", help="Pass rate of a run to correct for the judge's errors; default: none."
 )
 @click.option(
+    "--drawn",
+    type=click.Choice(["random", "human-verdict", "judge-verdict"]),
+    help="How the labelled answers were drawn; default: a column probability says it, else not known.",
+)
+@click.option(
     "--require", type=click.Choice(_LEVELS[1:]), help="Exit with 1 below this level of trust; default: any level."
 )
 @json_option
@@ -48,6 +53,7 @@ def calibrate(
     criterion: str | None,
     threshold: float | None,
     observed: str | None,
+    drawn: str | None,
     require: str | None,
     as_json: bool,
     **judge: Any,
@@ -57,6 +63,9 @@ def calibrate(
     A record of the file has question and answer, or answer_a and answer_b; reference and contexts where there are
     any; and human: a score on the rubric's scale, pass or fail, or a, b or tie. Several people are a list, or
     columns human_1, human_2. Pairs are asked in both orders.
+
+    --observed corrects a pass rate only where it is known how the answers were drawn: at random (`assay judge sample`
+    writes such a file), by the human verdict, or with a column probability.
 
     \b
         assay judge calibrate --labels labels.csv --provider openai --model gpt-4o-mini
@@ -71,7 +80,7 @@ def calibrate(
     given = gathered(lambda: read_items(Path(labels)), problems)
     if problems or access is None or given is None:
         raise InvalidInputError(problems)
-    asked = Asked(given, rubric, criterion, threshold, counts)
+    asked = Asked(given, rubric, criterion, threshold, counts, given.drawing(drawn))
     outcome = run_async(calibrated(access, asked))
     if as_json:
         click.echo(json_text(outcome.document(), indent=1))

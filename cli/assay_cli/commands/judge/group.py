@@ -11,6 +11,10 @@ _COMMANDS = {
         "assay_cli.commands.judge.calibrate:calibrate",
         "Compare a judge with human labels: agreement, errors, how far to trust it.",
     ),
+    "sample": (
+        "assay_cli.commands.judge.sample:sample",
+        "Draw answers of a run at random, for people to label.",
+    ),
     "prices": (
         "assay_cli.commands.judge.prices:prices",
         "List the prices of models, in US dollars per million tokens.",

@@ -15,6 +15,8 @@ from assay.datasets.fields import is_blank
 from assay.datasets.readers import recognise_container
 from assay.datasets.records import BadFileError, find_unusable, shown
 from assay.errors import DatasetError, Problem
+from assay.statistics.calibration import RANDOM, UNKNOWN, WEIGHTED, Drawing
+from assay.text.csv_text import csv_value
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -33,6 +35,8 @@ FIELDS: Mapping[str, tuple[str, ...]] = {
     "reference": ("reference", "expected", "expected_answer", "ground_truth"),
     "contexts": ("contexts", "context"),
     "human": ("human", "label", "score", "human_score", "preference", "winner"),
+    "probability": ("probability", "sampling_probability"),
+    "weight": ("weight", "sampling_weight"),
 }
 """What a record may hold, and the names under which it is found; further people are `human_...`."""
 
@@ -56,6 +60,8 @@ class Item:
         reference: The reference answer; None where there is none.
         contexts: Passages that the answer should rest on.
         people: What people said: numbers, "pass" or "fail", or "a", "b" or "tie".
+        weight: For how many rows it stands: 1 / the probability with which it was drawn; None where the file does not
+            say.
         line: Its line in the file.
     """
 
@@ -66,6 +72,7 @@ class Item:
     reference: str | None = None
     contexts: tuple[str, ...] = ()
     people: tuple[float | str, ...] = ()
+    weight: float | None = None
     line: int | None = None
 
 
@@ -82,6 +89,17 @@ class Labels:
     kind: str
     items: tuple[Item, ...]
     file: str
+
+    def drawing(self, told: str | None) -> Drawing:
+        """Return how the items were drawn.
+
+        Args:
+            told: What the user says: "random", "human-verdict" or "judge-verdict"; None for nothing.
+        """
+        weights = [item.weight for item in self.items if item.weight is not None]
+        if len(set(weights)) > 1:
+            return Drawing(WEIGHTED, tuple(weights))
+        return Drawing(RANDOM if weights else told.replace("-", "_") if told else UNKNOWN)
 
 
 def read_items(path: Path, *, labelled: bool = True) -> Labels:
@@ -156,6 +174,7 @@ class _Reader:
         self._labelled = labelled
         self._cells = cells
         self._names: Counter[str] = Counter()
+        self._weighs = False
         self._lacking: set[str] = set()  # answers that no record has, or that may not be absent in this kind of file
         self._line: int | None = None
         self.kind = SCORES
@@ -169,6 +188,9 @@ class _Reader:
             self.kind = PAIRS
         elif any(word in _PASS | _FAIL for word in words):
             self.kind = LABELS
+        self._weighs = any(
+            self._find(data, field)[1] is not None for data in held for field in ("probability", "weight")
+        )
         self._lacking = {
             field
             for field in ("answer", "answer_a", "answer_b")
@@ -200,6 +222,7 @@ class _Reader:
             self._text(data, "reference", needed=False),
             self._contexts(data),
             self._labels(data),
+            self._weight(data) if self._labelled and self._weighs else None,
             record.line,
         )
         return item if len(self._problems) == before else None
@@ -207,8 +230,9 @@ class _Reader:
     def _find(self, data: Mapping[str, Any], field: str) -> tuple[str, Any]:
         """Return under which name a field stands, and what it holds."""
         for name in FIELDS[field]:
-            if data.get(name) is not None:
-                return name, data[name]
+            value = data.get(name)
+            if value is not None:
+                return name, csv_value(value) if self._cells and isinstance(value, str) else value
         return FIELDS[field][0], None
 
     def _text(self, data: Mapping[str, Any], field: str, *, needed: bool = True) -> str | None:
@@ -249,6 +273,22 @@ class _Reader:
                       f"{_MORE}... for further people", "human")  # fmt: skip
         found = [self._label(name, value) for name, value in given]
         return tuple(label for label in found if label is not None)
+
+    def _weight(self, data: Mapping[str, Any]) -> float | None:
+        (name, share), (other, weight) = self._find(data, "probability"), self._find(data, "weight")
+        if share is not None and weight is not None:
+            self._say(f"and {name} say the same in two ways: leave one of them out", other)
+            return None
+        if share is None and weight is None:
+            self._say("is missing: other records say how probable it was to be drawn, and every one must", name)
+            return None
+        given = share if weight is None else weight
+        number = _number(given)
+        if number is None or number <= 0 or (weight is None and number > 1):
+            what = "a probability above 0, up to 1" if weight is None else "a number above 0"
+            self._say(f"must be {what}, not {shown(given)}", name if weight is None else other)
+            return None
+        return 1 / number if weight is None else number
 
     def _label(self, name: str, value: object) -> float | str | None:
         word = _word(value)

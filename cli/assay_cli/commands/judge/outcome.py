@@ -8,23 +8,31 @@ from typing import TYPE_CHECKING, Any
 from assay.errors import InvalidInputError, Problem
 from assay.metrics.jury.jury import jury_label, jury_score
 from assay.parsing.names import unknown_name
-from assay.statistics.calibration import calibrate_labels, calibrate_pairs, calibrate_scores, judges_alpha
-from assay.statistics.corrected_rate import corrected_pass_rate
-from assay.statistics.figure import NOTHING, Figure
+from assay.statistics.calibration import (
+    AT_RANDOM,
+    RANDOM,
+    calibrate_labels,
+    calibrate_pairs,
+    calibrate_scores,
+    judges_alpha,
+)
 from assay_cli.commands.judge.access import open_judge
 from assay_cli.commands.judge.calls import JudgeClient
 from assay_cli.commands.judge.labels import LABELS, PAIRS, check_scale
-from assay_cli.commands.judge.report import calibration_text, figure_text
+from assay_cli.commands.judge.report import calibration_text, corrected_text, figure_text, why_withheld
 from assay_cli.commands.judge.rubrics import PAIRWISE, QUALITY, known_rubric, passing_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from assay.statistics.calibration import Calibration, Passing
+    from assay.statistics.calibration import Calibration, Drawing, Passing
+    from assay.statistics.figure import Figure
     from assay_cli.commands.judge.access import JudgeAccess
     from assay_cli.commands.judge.calls import Bill, Judged
     from assay_cli.commands.judge.labels import Labels
     from assay_cli.commands.judge.rubrics import AskedRubric
+
+_FAR_APART = 3.3  # standard errors
 
 
 class Asked:
@@ -36,6 +44,7 @@ class Asked:
         criterion: The criterion that counts; None for the whole.
         threshold: Where a score passes; None for the metric's default.
         observed: How many rows of a run passed, of how many; None for no correction.
+        drawing: How the labelled answers were drawn.
     """
 
     def __init__(
@@ -45,9 +54,11 @@ class Asked:
         criterion: str | None,
         threshold: float | None,
         observed: tuple[int, int] | None,
+        drawing: Drawing = AT_RANDOM,
     ) -> None:
 
         self.labels = labels
+        self.drawing = drawing
         self.rubric = rubric or (PAIRWISE if labels.kind == PAIRS else QUALITY)
         self.criterion = criterion
         self.threshold = threshold
@@ -104,7 +115,7 @@ class Outcome:
         self.jury_alpha: Figure | None = None
         if len(judged) > 1:
             self._convene()
-        self.corrected = self._correct() if asked.observed is not None else None
+        self.corrected = None if asked.observed is None else self.decisive.corrected(*asked.observed)
 
     @property
     def decisive(self) -> Calibration:
@@ -127,8 +138,10 @@ class Outcome:
 
         if self.asked.labels.kind == LABELS:
             assert self.passing is not None
-            return calibrate_labels(scores, self._people(), passing=self.passing)
-        return calibrate_scores(scores, self._people(), whole=self.rubric.whole, passing=self.passing)
+            return calibrate_labels(scores, self._people(), passing=self.passing, drawing=self.asked.drawing)
+        return calibrate_scores(
+            scores, self._people(), whole=self.rubric.whole, passing=self.passing, drawing=self.asked.drawing
+        )
 
     def _people(self) -> list[Any]:
         return [item.people for item in self.asked.labels.items]
@@ -144,17 +157,24 @@ class Outcome:
             self.jury_alpha = judges_alpha(self.values, "interval")
             self.jury = self._held([jury_score(row).value for row in rows])
 
-    def _correct(self) -> Figure:
+    def doubt(self) -> str:
+        """Return why the answers were hardly drawn at random from the rows whose pass rate is corrected; usually empty.
 
-        assert self.asked.observed is not None
+        A judge then passes about the same share of both: by chance they lie this far apart once in a thousand times.
+        """
+        labels = self.decisive.passes
+        if self.asked.observed is None or self.decisive.drawn != RANDOM or not labels:
+            return ""
         passed, total = self.asked.observed
-        right, wrong = (self.decisive.figures[name] for name in ("sensitivity", "specificity"))
-        if right.value is None or wrong.value is None:
-            return Figure(None, total, reason=NOTHING)
-        return corrected_pass_rate(
-            passed / total, total,
-            specificity=wrong.value, n_failed=wrong.n, sensitivity=right.value, n_passed=right.n,
-        )  # fmt: skip
+        ours = sum(label.judge_passes for label in labels)
+        both = (passed + ours) / (total + len(labels))
+        error = math.sqrt(both * (1 - both) * (1 / total + 1 / len(labels)))
+        if abs(passed / total - ours / len(labels)) <= _FAR_APART * error:
+            return ""
+        return (
+            f"the judge passes {ours / len(labels):.0%} of the labelled answers and {passed / total:.0%} of the rows: "
+            "they were hardly drawn at random from these rows, and the corrected rate may be wrong"
+        )
 
     def mean(self, index: int) -> float | None:
         """Return the mean score of a judge; None for pairs and where it gave none."""
@@ -182,7 +202,9 @@ class Outcome:
             "jury": None if self.jury is None or self.jury_alpha is None else {
                 "judges": len(self.judged), "alpha": self.jury_alpha.document(), "calibration": self.jury.document(),
             },
-            "corrected_pass_rate": None if self.corrected is None else self.corrected.document(),
+            "corrected_pass_rate": None if self.corrected is None else {
+                **self.corrected.document(), "message": why_withheld(self.corrected) or self.doubt() or None,
+            },
             "bill": self.bill.document(),
         }  # fmt: skip
 
@@ -200,13 +222,10 @@ class Outcome:
             heading = f"jury  {len(self.judged)} judges, alpha among them {value if value != '-' else why} "
             parts.append(calibration_text(self.jury, heading))
         if self.corrected is not None and self.asked.observed is not None:
-            value, interval = figure_text("accuracy", self.corrected)
-            ends = self.corrected.interval
-            if ends is not None and ends[0] == ends[1]:
-                interval += " (cut off: such a rate does not fit the errors found here; label answers of that run)"
             passed, total = self.asked.observed
-            parts.append(f"pass rate  {passed / total:.1%} of {total} rows as judged, "
-                         f"as people would {' '.join(part for part in (value, interval) if part)}")  # fmt: skip
+            parts.append(f"pass rate  {passed / total:.1%} of {total} rows as judged, as people would "
+                         f"{corrected_text(self.corrected)}")  # fmt: skip
+            parts += [f"warning: {self.doubt()}"] if self.doubt() else []
         return "\n\n".join([*parts, self.bill.sentence()])
 
 

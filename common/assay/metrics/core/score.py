@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 JURY = "jury"
 """Under which name a score's detail holds what each judge said."""
 
+_ANY = "Any one of these is right:\n\n"
 _STATUSES = {status.value: status for status in ScoreStatus}
 
 
@@ -234,6 +235,12 @@ def judged(metric: Metric, rubric: str, row: Row, *, decides: bool) -> JudgeEvid
 def usable_references(case: Case) -> tuple[str, ...]:
     """Return the references that are not blank."""
     return tuple(text for text in case.references if not is_blank(text))
+
+
+def reference_text(references: Sequence[str]) -> str:
+    """Return the references that are not blank as a judge is shown them; empty for none."""
+    usable = [text for text in references if not is_blank(text)]
+    return usable[0] if len(usable) == 1 else _ANY + "\n\n".join(usable) if usable else ""
 
 
 def has_reference(case: Case) -> bool:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from assay.judging.rubric_file import read_rubric
 from assay.metrics.checks.judged_checks import JUDGED_CHECKS, check_named, check_passages, criterion_of
-from assay.metrics.core.score import JudgeEvidence, usable_references
+from assay.metrics.core.score import JudgeEvidence, reference_text
 from assay.metrics.jury.structured_verdict import PARTS
 from assay.model.agent_response import clean_text
 from assay.records import dataclass
@@ -32,7 +32,6 @@ _STATUSES = {
     judge_pb2.VERDICT_STATUS_INVALID: "invalid",
     judge_pb2.VERDICT_STATUS_UNAVAILABLE: "unavailable",
 }
-_ANY = "Any one of these is right:\n\n"
 
 
 class NotYetError(Exception):
@@ -144,7 +143,7 @@ def grade_request(
         sample_offset: Added to the number of the repeat.
     """
     case = row.case
-    reference = _reference(usable_references(case)) if use.keeps_references else use.criterion
+    reference = reference_text(case.references) if use.keeps_references else use.criterion
     criterion = use.criterion if use.keeps_references else None
     passages = case.contexts if use.criterion is None else check_passages(case)
     request = judge_pb2.GradeRequest(
@@ -166,10 +165,6 @@ def grade_request(
         or len(request.history) > MAX_TURNS
     )
     return None if is_too_large else request
-
-
-def _reference(references: Sequence[str]) -> str:
-    return references[0] if len(references) == 1 else _ANY + "\n\n".join(references) if references else ""
 
 
 def evidence_of(verdict: judge_pb2.Verdict, judge: JudgeSettings, use: RubricUse) -> JudgeEvidence:

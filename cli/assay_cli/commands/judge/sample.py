@@ -1,0 +1,147 @@
+"""`assay judge sample`: answers of a run, drawn at random, for people to label."""
+
+from __future__ import annotations
+
+import csv
+import random
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from assay.errors import InvalidInputError, NotFoundError, Problem
+from assay.model.agent_response import AgentStatus
+from assay.records import dataclass
+from assay.text.csv_text import csv_text
+from assay.text.unsafe_text import clean, json_text
+from assay_cli.options import connect, debug_option, run_async, server_option
+from assay_cli.run_options import find_run
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from typing import IO
+
+    from assay.model.run import CaseResult
+
+COLUMNS = ("id", "question", "answer", "reference", "human", "probability")
+_FORMS = (".csv", ".jsonl")
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """Rows of a run that were drawn at random.
+
+    Args:
+        rows: In the order of the dataset.
+        total: Rows that they were drawn from.
+        left_out: Rows without an answer, and conversations.
+    """
+
+    rows: list[CaseResult]
+    total: int
+    left_out: int
+
+    def records(self) -> list[dict[str, Any]]:
+        """Return a record for each row, without a label."""
+        return [
+            dict(zip(COLUMNS, (*_material(row), None, len(self.rows) / self.total), strict=True)) for row in self.rows
+        ]
+
+
+@click.command()
+@click.argument("run")
+@click.option("-n", "--count", type=click.IntRange(min=1), default=100, show_default=True, help="Answers to draw.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the drawing.")
+@click.option(
+    "--output", "-o", metavar="FILE", type=click.Path(path_type=Path), required=True,
+    help="CSV or JSON Lines file to write; it must not exist.",
+)  # fmt: skip
+@server_option
+@debug_option
+def sample(run: str, count: int, seed: int, output: Path, server: str | None) -> int:
+    """Draw answers of RUN at random, and write them as a file for `assay judge calibrate --labels`.
+
+    Every answer is drawn with the same probability, which the file says. People fill in the column human; the judge's
+    verdicts are not in the file, so that they cannot sway anyone. Rows whose agent failed, and conversations, are left
+    out.
+
+    \b
+        assay judge sample latest --output labels.csv
+        assay judge calibrate --labels labels.csv --spec assay.yaml --observed 160/200
+    """
+    problems = []
+    if output.suffix.lower() not in _FORMS:
+        problems.append(Problem(f"must end with {' or '.join(_FORMS)}, not {output.suffix or 'nothing'}", "--output"))
+    if output.exists():
+        problems.append(Problem("exists already, and people may have labelled it", "--output", str(output)))
+    if problems:
+        raise InvalidInputError(problems)
+    drawn = run_async(_drawn(run, count, seed, server))
+    _write(output, drawn)
+    left_out = f"; {drawn.left_out} rows without an answer, or of conversations, left out" if drawn.left_out else ""
+    click.echo(
+        f"wrote {len(drawn.rows)} of {drawn.total} answers to {clean(str(output))}{left_out}\n"
+        "fill in the column human: a score on the rubric's scale, or pass or fail"
+    )
+    return 0
+
+
+async def _drawn(reference: str, count: int, seed: int, server: str | None) -> Drawn:
+    async with connect(server) as (client, _):
+        run_id = await find_run(client, reference)
+        drawn = await draw(client.list_results(run_id), count, seed)
+    if not drawn.rows:
+        raise NotFoundError(f"run {run_id} has no answer to label", reason="CASE_NOT_FOUND")
+    return drawn
+
+
+async def draw(rows: AsyncIterator[CaseResult], count: int, seed: int) -> Drawn:
+    """Draw answered rows at random, each with the same chance; the same rows for the same seed.
+
+    Args:
+        rows: In the order of the dataset.
+        count: Most rows to draw.
+        seed: Of the drawing.
+
+    Source: J. S. Vitter, "Random sampling with a reservoir", 1985, algorithm R.
+    """
+    generator = random.Random(seed)  # noqa: S311  # a sample, no secret
+    kept: list[tuple[int, CaseResult]] = []
+    total = left_out = 0
+    async for row in rows:
+        if row.response is None or row.status is AgentStatus.ERROR or row.turns:
+            left_out += 1
+            continue
+        total += 1
+        if len(kept) < count:
+            kept.append((total, row))
+        elif (place := generator.randrange(total)) < count:
+            kept[place] = total, row
+    return Drawn([row for _, row in sorted(kept, key=lambda each: each[0])], total, left_out)
+
+
+def _material(row: CaseResult) -> tuple[str, str, str, str | None]:
+    from assay.metrics.core.score import reference_text
+
+    name = f"{row.case_id}#{row.repeat_index + 1}" if row.repeat_index else row.case_id
+    answer = row.response.text if row.response is not None else ""
+    return name, row.input, answer, reference_text(row.references) or None
+
+
+def _write(output: Path, drawn: Drawn) -> None:
+    from assay.reports.atomic import atomic_writer
+
+    with atomic_writer(output, option="--output") as file:
+        (_write_csv if output.suffix.lower() == ".csv" else _write_lines)(file, drawn.records())
+
+
+def _write_csv(file: IO[str], records: list[dict[str, Any]]) -> None:
+    writer = csv.writer(file)
+    writer.writerow(COLUMNS)
+    for record in records:
+        writer.writerow("" if value is None else csv_text(str(value)) for value in record.values())
+
+
+def _write_lines(file: IO[str], records: list[dict[str, Any]]) -> None:
+    for record in records:
+        file.write(json_text(record) + "\n")
