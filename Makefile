@@ -1,7 +1,6 @@
 # `make demo` and `make test` do everything on a fresh machine with Python 3.11 or later, make and a C compiler.
 PYTHON ?=
 BIN := .venv/bin
-FRAMEWORKS_BIN := .venv-frameworks/bin
 PACKAGES := -p assay -p assay_pytest -p assay_cli -p assay_embedder -p assay_judge -p assay_orchestrator
 EXAMPLE ?= examples/product-manual
 KILLS ?= 500
@@ -34,8 +33,9 @@ test-unit: .venv/dev.stamp     ## run the unit tests alone, in a minute
 test-browser: .venv/dev.stamp  ## run the tests that drive Chromium, which must be on PATH with its chromedriver
 	$(BIN)/python -m pytest -m browser tests/browser
 
-test-frameworks: .venv-frameworks/frameworks.stamp  ## run the tests against real frameworks of agents, in an environment of their own
-	$(FRAMEWORKS_BIN)/python -m pytest -m frameworks -rs tests/frameworks
+test-frameworks: .venv-frameworks/frameworks.stamp .venv-floors/floors.stamp  ## run the tests against frameworks of agents, the newest and the oldest that are read, in environments of their own
+	.venv-frameworks/bin/python -m pytest -m frameworks -rs tests/frameworks
+	.venv-floors/bin/python -m pytest -m frameworks -rs tests/frameworks
 
 test-deploy: .venv-deploy/deploy.stamp  ## render the manifests of deploy/ with kubectl or kustomize, and check them against the API of Kubernetes
 	.venv-deploy/bin/python tools/check_manifests.py
@@ -86,7 +86,7 @@ lock: .venv-lock/lock.stamp    ## write the lists in requirements/ anew; UPGRADE
 	.venv-lock/bin/python tools/lock.py $(if $(UPGRADE),--upgrade)
 
 clean:                         ## remove everything that was set up
-	rm -rf .venv .venv-frameworks .venv-protos .venv-lock .venv-deploy .venv-images .mutants sbom
+	rm -rf .venv .venv-frameworks .venv-floors .venv-protos .venv-lock .venv-deploy .venv-images .mutants sbom
 
 .venv/run.stamp: pyproject.toml requirements/run.txt requirements/build.txt tools/install tools/install-locked
 	@tools/install .venv run "$(PYTHON)"
@@ -96,6 +96,9 @@ clean:                         ## remove everything that was set up
 
 .venv-frameworks/frameworks.stamp: pyproject.toml requirements/frameworks.txt requirements/build.txt tools/install tools/install-locked
 	@tools/install .venv-frameworks frameworks "$(PYTHON)"
+
+.venv-floors/floors.stamp: pyproject.toml requirements/floors.txt requirements/build.txt tools/install tools/install-locked
+	@tools/install .venv-floors floors "$(PYTHON)"
 
 .venv-protos/protos.stamp: requirements/protos.txt tools/install tools/install-locked
 	@tools/install .venv-protos protos "$(PYTHON)"

@@ -13,6 +13,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -28,7 +29,9 @@ LISTS = {
     "judge": ("judge", "postgres", "prometheus", "otel"),
 }
 # Frameworks of agents need some packages in older versions than the others' newest: the first list does not bind it.
-APART = {"frameworks": ("all", "dev", "frameworks")}
+APART = {"frameworks": ("all", "dev", "frameworks"), "floors": ("all", "dev", "frameworks")}
+# The list with the least versions of these extras' packages instead of the newest ones.
+FLOORS, FLOORED = "floors", ("adk", "langgraph", "pydantic-ai", "openai-agents")
 # What is installed by itself: lists of names beside these.
 TOOLS = ("build", "sbom", "protos", "lock", "deploy")
 # What torch needs on Linux where it is not a CPU build. tools/install-locked installs it where torch asks for it.
@@ -60,7 +63,8 @@ def main(arguments: list[str]) -> None:
             {key: everything.get(key, text) for key, text in chosen.items() if not CUDA.match(key)},
         )
     for name in APART:
-        resolved = entries_of(compiled(name, [*extras(name), *options], like="dev"))
+        pins = floors() if name == FLOORS else []
+        resolved = entries_of(compiled(name, [*extras(name), *options], like="dev", pins=pins))
         entries = {key: everything.get(key, text) for key, text in resolved.items()}
         write(name, "pyproject.toml", {key: text for key, text in entries.items() if not CUDA.match(key)})
     for name in TOOLS:
@@ -75,13 +79,20 @@ def extras(name: str) -> list[str]:
     return ["pyproject.toml", *(part for extra in {**LISTS, **APART}[name] for part in ("--extra", extra))]
 
 
-def compiled(name: str, arguments: list[str], like: str = "") -> str:
+def floors() -> list[str]:
+    """Return the requirements that hold the extras of frameworks at their least versions."""
+    known = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    return [re.sub(r">=([\d.]+),.*", r"==\1", one) for extra in FLOORED for one in known[extra]]
+
+
+def compiled(name: str, arguments: list[str], like: str = "", pins: list[str] | None = None) -> str:
     """Return the text of a list as uv resolves it for all platforms.
 
     Args:
         name: The list.
         arguments: What uv resolves.
         like: Another list whose versions are preferred where the list itself has none.
+        pins: Requirements that hold some packages at a version.
     """
     options = ["--universal", "--python-version", OLDEST_PYTHON, "--generate-hashes", "--no-header", "--no-annotate"]
     with tempfile.TemporaryDirectory() as folder:
@@ -90,6 +101,9 @@ def compiled(name: str, arguments: list[str], like: str = "") -> str:
         names = [name, *([like] if like else []), *(["cuda"] if "dev" in (name, like) else [])]
         kept = [FOLDER / f"{each}.txt" for each in names]
         path.write_text("".join(each.read_text(encoding="utf-8") for each in kept if each.exists()), encoding="utf-8")
+        pinned = Path(folder) / "pins.txt"
+        pinned.write_text("\n".join(pins or []), encoding="utf-8")
+        options += ["--constraint", str(pinned)]
         command = [str(Path(sys.executable).with_name("uv")), "pip", "compile", "--quiet", *options, *arguments]
         subprocess.run([*command, "--output-file", str(path)], cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
         return path.read_text(encoding="utf-8")

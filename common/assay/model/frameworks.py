@@ -44,8 +44,8 @@ class Framework:
     Args:
         label: Its name, for people.
         module: The module whose import shows that it is installed.
-        package: Its package, as pip names it.
-        versions: The major versions that the adapter knows.
+        packages: Its packages, as pip names them, each with the least version that the adapter was tested with and the
+            first one that it does not know; the first package is always needed, others where they are installed.
         extra: The extra of Assay that installs it.
         accepts: What a target names, for messages.
         options: The options of its adapter, by name.
@@ -53,8 +53,7 @@ class Framework:
 
     label: str
     module: str
-    package: str
-    versions: tuple[int, ...]
+    packages: Mapping[str, tuple[str, str]]
     extra: str
     accepts: str
     options: Mapping[str, OptionKind] = field(default_factory=dict)
@@ -77,8 +76,7 @@ FRAMEWORKS: Mapping[str, Framework] = {
     "adk": Framework(
         "Google ADK",
         "google.adk",
-        "google-adk",
-        (2,),
+        {"google-adk": ("2.13", "3")},
         "adk",
         "an agent, an app, or a runner",
         {
@@ -92,8 +90,7 @@ FRAMEWORKS: Mapping[str, Framework] = {
     "langgraph": Framework(
         "LangGraph",
         "langchain_core",
-        "langchain-core",
-        (1,),
+        {"langchain-core": ("1.1", "2"), "langgraph": ("1.1.6", "2")},
         "langgraph",
         "a compiled graph (graph.compile()) or a runnable",
         {"input": OptionKind.TEXT, "output": OptionKind.TEXT, "recursion_limit": OptionKind.COUNT},
@@ -101,8 +98,7 @@ FRAMEWORKS: Mapping[str, Framework] = {
     "pydantic_ai": Framework(
         "pydantic-ai",
         "pydantic_ai",
-        "pydantic-ai-slim",
-        (2,),
+        {"pydantic-ai-slim": ("2.61", "3")},
         "pydantic-ai",
         "an agent",
         {"deps": OptionKind.OBJECT, "request_limit": OptionKind.COUNT, "tool_calls_limit": OptionKind.COUNT},
@@ -110,8 +106,7 @@ FRAMEWORKS: Mapping[str, Framework] = {
     "openai_agents": Framework(
         "OpenAI Agents SDK",
         "agents",
-        "openai-agents",
-        (0,),
+        {"openai-agents": ("0.24", "1")},
         "openai-agents",
         "an agent",
         {"context": OptionKind.OBJECT, "max_turns": OptionKind.COUNT, "tracing": OptionKind.FLAG},

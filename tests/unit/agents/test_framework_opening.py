@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.metadata
-from typing import TYPE_CHECKING
+import re
+import tomllib
+from pathlib import Path
 
 import pytest
 
@@ -17,10 +19,13 @@ from assay.model.frameworks import FRAMEWORKS, Framework, OptionKind
 from assay.model.run import AgentSettings
 from assay.spec.agents import check_agent
 
-if TYPE_CHECKING:
-    from pathlib import Path
+YAML = Framework(
+    "PyYAML", "yaml", {"pyyaml": ("6", "7"), "pytest": ("1", "100")}, "yaml", "a loader", {"depth": OptionKind.COUNT}
+)
 
-YAML = Framework("PyYAML", "yaml", "pyyaml", (6,), "yaml", "a loader", {"depth": OptionKind.COUNT})
+
+def _needing(package: str, least: str, unknown: str) -> Framework:
+    return dataclasses.replace(YAML, packages={**YAML.packages, package: (least, unknown)})
 
 
 @pytest.mark.parametrize(
@@ -31,7 +36,9 @@ YAML = Framework("PyYAML", "yaml", "pyyaml", (6,), "yaml", "a loader", {"depth":
             f"agent.adapter: PyYAML is not installed here: {install_hint('yaml')}",
         ),
         (dataclasses.replace(YAML, module="yaml.nothing"), "PyYAML is not installed here"),
-        (dataclasses.replace(YAML, versions=(1, 2)), "is installed, and this version of Assay knows 1.x or 2.x"),
+        (_needing("pyyaml", "1", "6"), "is installed, and this version of Assay reads 1 or later, below 6: "),
+        (_needing("pyyaml", "6.999", "7"), "reads 6.999 or later, below 7: "),
+        (_needing("pytest", "1", "2"), "reads 1 or later, below 2: "),
     ],
 )
 def test_a_framework_must_be_installed_in_a_known_version(framework: Framework, message: str) -> None:
@@ -42,6 +49,18 @@ def test_a_framework_must_be_installed_in_a_known_version(framework: Framework, 
     assert message in str(caught.value)
     assert install_hint("yaml") in str(caught.value)
     assert caught.value.reason == "FRAMEWORK_MISSING"
+
+
+def test_versions_are_those_of_the_extras() -> None:
+    """What is refused is what the extra would not have installed; the list of floors holds the least of them."""
+    root = Path(__file__).parents[3]
+    extras = tomllib.loads((root / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    locked = (root / "requirements" / "floors.txt").read_text()
+    for framework in FRAMEWORKS.values():
+        named = [f"{package}>={least},<{unknown}" for package, (least, unknown) in framework.packages.items()]
+        assert sorted(extras[framework.extra]) == sorted(named)
+        for package, (least, _) in framework.packages.items():
+            assert re.search(rf"^{package}=={re.escape(least)}(\.0)* ", locked, re.MULTILINE)
 
 
 def test_all_problems_of_a_framework_agent_are_reported_at_once() -> None:
@@ -84,7 +103,7 @@ def test_an_object_of_an_option_is_refused_at_the_option(tmp_path: Path) -> None
 @pytest.mark.parametrize("adapter", FRAMEWORKS)
 def test_a_missing_framework_is_refused_with_its_extra(adapter: str, tmp_path: Path) -> None:
     """Before the user's code is imported, which would fail for the same reason with a traceback."""
-    if FRAMEWORKS[adapter].package in {each.name for each in importlib.metadata.distributions()}:
+    if next(iter(FRAMEWORKS[adapter].packages)) in {each.name for each in importlib.metadata.distributions()}:
         pytest.skip("it is installed here")
     (tmp_path / "agent.py").write_text("raise RuntimeError('imported')")
     with pytest.raises(InvalidInputError) as caught:

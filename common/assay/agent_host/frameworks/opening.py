@@ -6,6 +6,7 @@ import importlib
 import importlib.metadata
 import importlib.util
 import inspect
+import re
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -104,22 +105,37 @@ def made_by_factory(
 
 
 def require_framework(framework: Framework) -> None:
-    """Check that a framework is installed, in a version that its adapter knows.
+    """Check that a framework is installed, in versions that its adapter knows.
 
     Raises:
         InvalidInputError: It is not; the message has the command that installs it.
     """
+    needed, *_ = framework.packages
     try:
-        installed = importlib.util.find_spec(framework.module) is not None
-        version = importlib.metadata.version(framework.package) if installed else ""
+        installed = importlib.util.find_spec(framework.module) is not None and _installed_version(needed) is not None
     except ImportError:
-        installed, version = False, ""
-    known = " or ".join(f"{major}.x" for major in framework.versions)
-    problem = ""
-    if not installed:
-        problem = f"{framework.label} is not installed here"
-    elif int(version.partition(".")[0]) not in framework.versions:
-        problem = f"{framework.package} {version} is installed, and this version of Assay knows {known}"
+        installed = False
+    problem = "" if installed else f"{framework.label} is not installed here"
+    for package, (least, unknown) in framework.packages.items() if installed else ():
+        version = _installed_version(package)
+        if version is not None and not _release(least) <= _release(version) < _release(unknown):
+            problem = (
+                f"{package} {version} is installed, and this version of Assay reads {least} or later, below {unknown}"
+            )
+            break
     if problem:
         remedy = f"{problem}: {install_hint(framework.extra)}"
         raise InvalidInputError([Problem(remedy, "agent.adapter")], reason="FRAMEWORK_MISSING")
+
+
+def _installed_version(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _release(version: str) -> tuple[int, ...]:
+    """Return the numbers with which a version begins: a release candidate counts as its release."""
+    found = re.match(r"\d+(\.\d+)*", version)
+    return tuple(map(int, found[0].split("."))) if found else ()
