@@ -177,8 +177,9 @@ def test_the_worst_case_is_said_before_the_complete_cases(of_two: ComparisonRepo
     errors = model.ErrorComparison(**counts, worse="B", differ=True)
     report = changed(
         of_two,
-        verdict=Verdict.INCONCLUSIVE,
-        message="the errors of the runs differ",
+        verdict=Verdict.WITHHELD,
+        reason="agent_errors",
+        message="because of errors B has no value on 29 of 60 cases",
         n_pairs=31,
         n_dropped=29,
         errors=errors,
@@ -188,9 +189,9 @@ def test_the_worst_case_is_said_before_the_complete_cases(of_two: ComparisonRepo
     pair = replace(pair, errors=errors, n_common=60)
     report = replace(report, comparison=replace(report.comparison, pairs=(pair,)))
     assert verdict_sentence(report, Naming.LETTER) == (
-        "Inconclusive: the errors of the runs differ; accuracy of B against A: -0.45 [-0.55, -0.35] with the worst "
-        "value for 29 cases without one, p < 0.0001; complete cases +0.30 [+0.05, +0.50] over 31 of 60 cases (errors: "
-        "A 0, B 29), p 0.0312. B has agent errors in significantly more cases: 29 against 0 of 60 cases, p < 0.0001."
+        "No verdict: because of errors B has no value on 29 of 60 cases; accuracy of B against A: worst case -0.45 "
+        "[-0.55, -0.35], p < 0.0001; complete cases +0.30 [+0.05, +0.50] over 31 of 60 cases, p 0.0312. B has agent "
+        "errors in significantly more cases: 29 against 0 of 60 cases, p < 0.0001."
     )
     for lines in (short_lines(report), comparison_lines(report), comparison_markdown(report).splitlines()):
         worst = next(at for at, line in enumerate(lines) if "accuracy, worst case" in line)
@@ -235,8 +236,8 @@ def test_pairs_that_decide_nothing_are_marked(of_three: ComparisonReport) -> Non
     report = replace(of_three, comparison=replace(of_three.comparison, pairs=(*pairs, raw)))
     for text in ("\n".join(comparison_lines(report)), comparison_markdown(report)):
         assert "(raw p 0.25)" in text
-        assert "raw alone: not adjusted, decides nothing" in text
-    assert "decides nothing" not in "\n".join(comparison_lines(of_three))
+        assert "pairs with raw p alone decide nothing" in text
+    assert "decide nothing" not in "\n".join(comparison_lines(of_three))
 
 
 def test_the_first_line_of_several_runs_is_about_the_baseline(of_three: ComparisonReport) -> None:
@@ -300,7 +301,7 @@ def test_warnings_say_what_a_statistician_would(of_two: ComparisonReport) -> Non
     """Unequal clusters, skewed differences, rows without errors, and a floor above the difference."""
     report = changed(
         of_two,
-        notes=("few_clusters", "large_losses"),
+        notes=("few_clusters", "large_differences"),
         clusters=10,
         effective_clusters=1.5,
         largest_cluster="general",
@@ -316,11 +317,13 @@ def test_warnings_say_what_a_statistician_would(of_two: ComparisonReport) -> Non
     for part in (
         "10 clusters by category, as good as 1.5 of equal size: general has 82% of the cases",
         "the interval is that of cluster-robust errors (CR2): too few clusters",
-        "a few large differences carry the mean",
         "the p-value decides",
         "without the cases that have agent errors: +0.10, p 0.50",
     ):
         assert part in said
+    equal = changed(report, effective_clusters=9.6)
+    assert "of equal size" not in "\n".join(cautions(equal))
+    assert "a few large differences carry the mean: its interval is doubtful" in "\n".join(cautions(equal))
     assert "noise floor (A/A): 0.40 accuracy; the difference is not above it" in comparison_lines(of_two)
 
 

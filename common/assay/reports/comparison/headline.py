@@ -8,7 +8,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from assay.comparison.model import Verdict
+from assay.comparison.model import Reason, Verdict
 from assay.reports.comparison.figures import figures_of, level_text, p_phrase, p_text, tested_text
 from assay.reports.metric_text import count_text
 from assay.statistics.sequential import LOOK_BOUNDS
@@ -20,6 +20,15 @@ if TYPE_CHECKING:
     from assay.reports.comparison.comparison_report import ComparisonReport
 
 _MOST_LISTED = 8
+_NONE = (Verdict.WITHHELD, Verdict.NO_DATA)
+_WORDS = {
+    Verdict.B_BETTER: "better",
+    Verdict.A_BETTER: "worse",
+    Verdict.EQUIVALENT: "equivalent",
+    Verdict.INCONCLUSIVE: "inconclusive",
+    Verdict.WITHHELD: "without a verdict",
+    Verdict.NO_DATA: "without a verdict",
+}
 
 
 class Naming(Enum):
@@ -44,9 +53,9 @@ def verdict_sentence(report: ComparisonReport, naming: Naming = Naming.BOTH) -> 
     if len(comparison.variants) == 2:
         return pair_sentence(report, comparison.pairs[0], naming)
     primaries = [pair.metric(comparison.primary) for pair in report.baseline_pairs]
-    for verdict in (Verdict.WITHHELD, Verdict.NO_DATA):
-        if found := [one for one in primaries if one.verdict is verdict]:
-            return f"No verdict on {comparison.primary}: {found[0].message}."
+    messages = {one.message if one.verdict in _NONE else "" for one in primaries}
+    if len(messages) == 1 and (message := messages.pop()):
+        return f"No verdict on {comparison.primary}: {message}."
     return _leader_sentence(report, naming) if comparison.settings.all_pairs else _against_first(report, naming)
 
 
@@ -57,16 +66,10 @@ def _against_first(report: ComparisonReport, naming: Naming) -> str:
     for pair in report.baseline_pairs:
         one = pair.metric(metric)
         groups.setdefault((one.verdict, one.message), []).append(pair.b)
-    words = {
-        Verdict.B_BETTER: "better",
-        Verdict.A_BETTER: "worse",
-        Verdict.EQUIVALENT: "equivalent",
-        Verdict.INCONCLUSIVE: "inconclusive",
-    }
     parts = [
-        f"{_listed(report, labels, naming)} {'is' if len(labels) == 1 else 'are'} {words[verdict]}"
+        f"{_listed(report, labels, naming)} {'is' if len(labels) == 1 else 'are'} {_WORDS[verdict]}"
         + (f" ({message})" if message else "")
-        for (verdict, message), labels in sorted(groups.items(), key=lambda item: list(words).index(item[0][0]))
+        for (verdict, message), labels in sorted(groups.items(), key=lambda item: list(_WORDS).index(item[0][0]))
     ]
     first = named(report, report.comparison.variants[0].label, naming)
     return " ".join([f"{metric} against {first}: {'; '.join(parts)}.", *_errors_of_runs(report, naming)])
@@ -135,6 +138,8 @@ def _verdict_of_pair(report: ComparisonReport, pair: PairComparison, naming: Nam
             )
         case Verdict.INCONCLUSIVE:
             return f"Inconclusive: {one.message}; {one.metric} of {b} against {a}: {_seen(report, one, a, b)}."
+    if one.reason == Reason.AGENT_ERRORS:
+        return f"No verdict: {one.message}; {one.metric} of {b} against {a}: {_seen(report, one, a, b)}."
     return f"No verdict on {one.metric}: {one.message}."
 
 
@@ -146,8 +151,7 @@ def _seen(report: ComparisonReport, one: MetricComparison, a: str, b: str) -> st
         complete += f" (not adjusted for looking early); {_decided_by(stopping)}"
     if (worst := one.worst_case) is None:
         return complete
-    replaced = f"with the worst value for {count_text(worst.n_replaced, 'case')} without one"
-    return f"{figures.change(worst)} {replaced}, {p_phrase(worst.p)}; complete cases {complete}"
+    return f"worst case {figures.change(worst)}, {p_phrase(worst.p)}; complete cases {complete}"
 
 
 def _cases(one: MetricComparison, a: str, b: str) -> str:
@@ -155,7 +159,7 @@ def _cases(one: MetricComparison, a: str, b: str) -> str:
     if not one.n_dropped:
         return count_text(one.n_pairs, "case")
     of = f"{one.n_pairs:,} of {count_text(one.n_pairs + one.n_dropped, 'case')}"
-    if (errors := one.errors) is None:
+    if (errors := one.errors) is None or one.reason == Reason.AGENT_ERRORS:  # whose message has the counts
         return of
     return f"{of} (errors: {a} {errors.a_cases:,}, {b} {errors.b_cases:,})"
 

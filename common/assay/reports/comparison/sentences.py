@@ -23,6 +23,7 @@ _ADJUSTMENTS = {"holm": "Holm", "bh": "Benjamini-Hochberg"}
 _CLASSICAL = {"chi_square": "chi-square", "fisher_exact": "Fisher's exact", "t_test": "t-test"}
 _OMNIBUS = {"cochran_q": "Cochran's Q", "friedman": "Friedman"}
 _MOST_ASSUMED = 5
+_EQUAL_SHARE = 0.9  # of the number of clusters, from which their effective number is called that of equal ones
 _DECIDABLE = ("", Reason.NO_SCALE, Reason.NOT_SIGNIFICANT, Reason.NOT_SIGNIFICANT_ADJUSTED, Reason.RULE_UNDECIDED)
 """Reasons beside which tests could have decided."""
 _NO_LETTERS = re.compile("[^0-9A-Za-z]")
@@ -114,9 +115,13 @@ def _assumed_directions(report: ComparisonReport) -> Iterator[str]:
 
 
 def _agent_errors(report: ComparisonReport) -> Iterator[str]:
-    """Yield how many agent calls failed, where any did: what made a run worse may not be the agent."""
-    variants = report.comparison.variants
-    if any(one.agent_errors for one in variants):
+    """Yield how many agent calls failed, where any did and the first line does not say so.
+
+    What made a run worse may not be the agent.
+    """
+    variants, (first, *others) = report.comparison.variants, report.baseline_pairs
+    is_said = not others and first.errors is not None and first.errors.worse
+    if any(one.agent_errors for one in variants) and not is_said:
         counts = ", ".join(f"{report.names[one.label]} {one.agent_errors:,}" for one in variants)
         yield f"rows whose agent failed: {counts}"
 
@@ -130,15 +135,12 @@ def _cautions(report: ComparisonReport, pair: PairComparison) -> Iterator[str]:
             f"few cases: {count_text(one.n_pairs, 'paired case')}, where about {one.n_needed:,} are needed to detect a "
             f"difference of {figures.value(abs(one.difference or 0.0))} with power {power}"
         )
-    if "few_clusters" in one.notes:
-        yield _clusters_sentence(report, one)
     if one.interval_method == "cr2":
         yield "the interval is that of cluster-robust errors (CR2): too few clusters for the interval of the test"
-    if "large_losses" in one.notes:
-        yield (
-            "a few large differences carry the mean: a small p-value shows that the runs behave differently, and "
-            "little of their means"
-        )
+    if is_unequal := _has_unequal_clusters(one):
+        yield _clusters_sentence(report, one)
+    if "large_differences" in one.notes and not is_unequal:
+        yield "a few large differences carry the mean: its interval is doubtful; p tests whether the runs behave alike"
     if one.borderline:
         yield "borderline: p-value and interval disagree; the p-value decides"
     elif one.reason == Reason.NOT_SIGNIFICANT_ADJUSTED:
@@ -151,14 +153,18 @@ def _cautions(report: ComparisonReport, pair: PairComparison) -> Iterator[str]:
         )
 
 
+def _has_unequal_clusters(one: MetricComparison) -> bool:
+    """Whether clusters are worth few of equal size, and the largest of them is why."""
+    if "few_clusters" not in one.notes or not one.clusters or one.effective_clusters is None:
+        return False
+    return one.effective_clusters < _EQUAL_SHARE * one.clusters
+
+
 def _clusters_sentence(report: ComparisonReport, one: MetricComparison) -> str:
     """Return how unequal the clusters are."""
-    said = f"{count_text(one.clusters or 0, 'cluster')} by {report.comparison.settings.cluster}"
-    if one.effective_clusters is not None:
-        said += f", as good as {one.effective_clusters:.1f} of equal size"
-    if one.largest_cluster_share is None:
-        return said
-    return f"{said}: {one.largest_cluster or 'the largest'} has {one.largest_cluster_share:.0%} of the cases"
+    said = f"{one.clusters} clusters by {report.comparison.settings.cluster}, as good as {one.effective_clusters:.1f}"
+    share = f"{one.largest_cluster or 'the largest'} has {one.largest_cluster_share or 0.0:.0%} of the cases"
+    return f"{said} of equal size: {share}"
 
 
 def detectable_sentence(report: ComparisonReport, one: MetricComparison) -> str:
@@ -206,7 +212,7 @@ def matrix_heading(report: ComparisonReport, metric: str) -> str:
     """Return what a matrix of differences shows."""
     said = f"differences of {metric}, column - row, with raw and {adjustment_text(report)}-adjusted p"
     are_all = all(pair.metric(metric).decides for pair in report.comparison.pairs)
-    return f"{said}:" if are_all else f"{said}; raw alone: not adjusted, decides nothing:"
+    return f"{said}:" if are_all else f"{said}; pairs with raw p alone decide nothing:"
 
 
 def meaning_sentence(report: ComparisonReport) -> str:

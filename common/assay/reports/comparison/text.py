@@ -170,6 +170,9 @@ def _footnote(report: ComparisonReport, pair: PairComparison) -> list[str]:
     parts = []
     for one in report.shown(pair):
         name = "* primary metric" if one.is_primary else shorten(one.metric, _NAME_CHARS)
+        if "as_primary" in one.notes:
+            parts.append(f"{name}: all values are those of the primary metric")
+            continue
         said = f"{name}: {method_text(report, one)} ({counts_text(one, pair.a, pair.b)})"
         parts.append(said if one.is_primary else f"{said}, exploratory, {adjustment_text(report)}")
     return textwrap.wrap(shorten("; ".join(parts), None), _WIDTH, subsequent_indent="  ", break_on_hyphens=False)
