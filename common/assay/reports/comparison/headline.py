@@ -116,8 +116,10 @@ def leader(report: ComparisonReport) -> str | None:
 
 def pair_sentence(report: ComparisonReport, pair: PairComparison, naming: Naming = Naming.BOTH) -> str:
     """Return what the primary metric says of two runs, and that the errors of one are significantly more."""
-    sentences = (_verdict_of_pair(report, pair, naming), errors_sentence(report, pair, naming))
-    return " ".join(sentence for sentence in sentences if sentence)
+    verdict, one = _verdict_of_pair(report, pair, naming), pair.metric(report.comparison.primary)
+    is_said = one.reason == Reason.AGENT_ERRORS and one.errors == pair.errors
+    errors = "" if is_said else errors_sentence(report, pair, naming)
+    return f"{verdict} {errors}" if errors else verdict
 
 
 def _verdict_of_pair(report: ComparisonReport, pair: PairComparison, naming: Naming) -> str:
@@ -139,7 +141,8 @@ def _verdict_of_pair(report: ComparisonReport, pair: PairComparison, naming: Nam
         case Verdict.INCONCLUSIVE:
             return f"Inconclusive: {one.message}; {one.metric} of {b} against {a}: {_seen(report, one, a, b)}."
     if one.reason == Reason.AGENT_ERRORS:
-        return f"No verdict: {one.message}; {one.metric} of {b} against {a}: {_seen(report, one, a, b)}."
+        seen = _seen(report, one, a, b)
+        return f"No verdict on {one.metric}: {one.message}. {seen[:1].upper()}{seen[1:]}."
     return f"No verdict on {one.metric}: {one.message}."
 
 
