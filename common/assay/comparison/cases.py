@@ -5,13 +5,15 @@ from __future__ import annotations
 import copy
 import math
 from array import array
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from assay.comparison.model import PASS_RATE
+from assay.model.run_settings import MAX_ERRORS
 from assay.statistics.paired import LARGEST
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
@@ -24,22 +26,27 @@ _OWN = "\0"
 class CaseScores:
     """Gathers the rows of a run, in any order.
 
-    A value that a row does not have takes no part in the case's mean; a case without any has none. Values of rows
-    whose agent failed count as the metric counts them.
+    A row that a metric skips takes no part in the case's mean; a case without any value has none. A case in which a row
+    has no value because of an error has none either: the other rows would be a choice of the better ones. Values of
+    rows whose agent failed count as the metric counts them.
 
     Args:
         metrics: Names of the metrics.
         cluster: As in `ComparisonSettings`.
+        max_agent_errors: Largest share of the rows whose agent may fail.
     """
 
-    def __init__(self, metrics: Sequence[str], cluster: str = "") -> None:
+    def __init__(self, metrics: Sequence[str], cluster: str = "", max_agent_errors: float = MAX_ERRORS) -> None:
         self.metrics = (PASS_RATE, *(name for name in metrics if name != PASS_RATE))
+        self.max_agent_errors = max_agent_errors
         self._cluster = cluster
         self._places: dict[str, int] = {}
         self._sums = {name: array("d") for name in self.metrics}
         self._counts = {name: array("L") for name in self.metrics}
+        self._missing: dict[str, Counter[int]] = {name: Counter() for name in self.metrics}
         self._is_binary = dict.fromkeys(self.metrics, True)
-        self._has_error = bytearray()
+        self._rows = array("L")
+        self._error_rows = array("L")
         self._met = bytearray()
         self.categories: list[str] = []
         self.clusters: list[str] = []
@@ -54,6 +61,7 @@ class CaseScores:
         *,
         passed: bool | None,
         is_error: bool = False,
+        errors: Collection[str] = (),
         repeat: int = 0,
         category: str = "",
         tags: Sequence[str] = (),
@@ -68,6 +76,7 @@ class CaseScores:
                 nothing.
             passed: Its verdict.
             is_error: Whether the agent failed.
+            errors: The metrics that have no value because of an error of agent, judge or metric.
             repeat: Which run of the case it is, from 0.
             category: The case's.
             tags: The case's.
@@ -80,19 +89,26 @@ class CaseScores:
             for name in self.metrics:
                 self._sums[name].append(0.0)
                 self._counts[name].append(0)
-            self._has_error.append(0)
+            self._rows.append(0)
+            self._error_rows.append(0)
             self._met.append(0)
             self.categories.append(category)
             self.clusters.append(_cluster(self._cluster, case_id, category, tags))
             self.contents.append(content)
         self.row_count += 1
+        self._rows[place] += 1
         self.repeats = max(self.repeats, repeat + 1)
         self._met[place] |= meets_filter
         if is_error:
-            self._has_error[place] = 1
+            self._error_rows[place] += 1
             self.agent_errors += 1
         if passed is not None:
             self._add(PASS_RATE, place, float(passed))
+        elif is_error or errors:
+            self._missing[PASS_RATE][place] += 1
+        for name in errors:
+            if name in self._sums and name != PASS_RATE:
+                self._missing[name][place] += 1
         for name, value in values.items():
             if value is not None and name in self._sums and name != PASS_RATE and abs(value) <= LARGEST:
                 self._add(name, place, value)
@@ -142,14 +158,45 @@ class CaseScores:
 
     def values(self, metric: str) -> NDArray[np.float64]:
         """Return the value of each case, NaN for one without; all NaN for a metric that the run does not have."""
+        found = self.surviving(metric)
+        found[self.error_rows(metric) > 0] = math.nan
+        return found
+
+    def surviving(self, metric: str) -> NDArray[np.float64]:
+        """Return the mean of the values of each case, those of the rows that have one though another has an error."""
+        return self._means(metric, 0.0, 0)
+
+    def filled(self, metric: str, value: float) -> NDArray[np.float64]:
+        """Return the value of each case with one in place of each that is missing because of an error."""
+        return self._means(metric, value, self.error_rows(metric))
+
+    def _means(self, metric: str, value: float, missing: NDArray[np.int_] | int) -> NDArray[np.float64]:
         import numpy as np
 
-        if metric not in self._sums:
-            return np.full(len(self._places), math.nan)
-        sums, counts = np.array(self._sums[metric]), np.array(self._counts[metric])
-        means = np.full(len(sums), math.nan)
-        np.divide(sums, counts, out=means, where=counts > 0)
+        means = np.full(len(self._places), math.nan)
+        if metric in self._sums:
+            counts = np.array(self._counts[metric]) + missing
+            np.divide(np.array(self._sums[metric]) + value * missing, counts, out=means, where=counts > 0)
         return means
+
+    def rows(self, metric: str | None = None) -> NDArray[np.int_]:
+        """Return how many rows each case has or, of a metric, how many have a value or should have one."""
+        import numpy as np
+
+        if metric is None:
+            return np.array(self._rows, dtype=int)
+        return np.array(self._counts.get(metric, (0,) * len(self._places)), dtype=int) + self.error_rows(metric)
+
+    def error_rows(self, metric: str | None = None) -> NDArray[np.int_]:
+        """Return in how many rows of each case the agent failed or, of a metric, an error left no value."""
+        import numpy as np
+
+        if metric is None:
+            return np.array(self._error_rows, dtype=int)
+        found = np.zeros(len(self._places), dtype=int)
+        for place, count in self._missing.get(metric, {}).items():
+            found[place] = count
+        return found
 
     @property
     def has_clusters(self) -> bool:
@@ -168,22 +215,11 @@ class CaseScores:
 
     def is_binary(self, metric: str) -> bool:
         """Whether every value is 0 or 1 and no case has several: the metric is a rate of independent cases."""
-        return self._is_binary.get(metric, False) and max(self._counts[metric], default=0) <= 1
-
-    def has_error(self, place: int) -> bool:
-        """Whether the agent failed in a run of a case."""
-        return bool(self._has_error[place])
+        return self._is_binary.get(metric, False) and int(self.rows(metric).max(initial=0)) <= 1
 
     def meets_filter(self, place: int) -> bool:
         """Whether a row of a case meets the comparison's filter."""
         return bool(self._met[place])
-
-    @property
-    def errors(self) -> NDArray[np.bool_]:
-        """Of each case, whether the agent failed in a run of it."""
-        import numpy as np
-
-        return np.array(self._has_error, dtype=bool)
 
     @property
     def met(self) -> NDArray[np.bool_]:

@@ -28,6 +28,7 @@ from assay.comparison.model import (
     Verdict,
 )
 from assay.comparison.preconditions import Overlap, mismatches, other_rules_of_rows
+from assay.comparison.run_names import run_names
 from assay.comparison.stopped import shared_stopping, stopping_outcome
 from assay.comparison.verdicts import decided
 from assay.comparison.what_changed import CODE, changes
@@ -97,18 +98,19 @@ def compare_runs(runs: Sequence[ComparedRun], settings: ComparisonSettings) -> C
         for one in joined
         for name in names
     ]
-    tested = compare_values(values, settings)
-    stopping = stopping_outcome(rule, facts, [len(one.case_ids) for one in cases], values[0], settings)
-    tested = decided(tested, values, settings, stopping)
-    flips = [one.flips(primary, metrics) for one in joined]
-    pairs = tuple(
-        one.comparison(tested[at * len(names) : (at + 1) * len(names)], flips[at]) for at, one in enumerate(joined)
-    )
     better = metric_facts(primary, metrics).higher_is_better
     complete = CompleteCases(cases, settings)
     rows = complete.rows(primary)
     best = best_probabilities(rows if better else -rows, seed=settings.seed) if len(rows) else [None] * len(runs)
     variants = tuple(_variant(index, run, names, metrics, settings, best[index]) for index, run in enumerate(runs))
+    stopping = stopping_outcome(rule, facts, [len(one.case_ids) for one in cases], values[0], settings)
+    called = run_names(variants)
+    of_pairs = [(called[label_of(one.a)], called[label_of(one.b)]) for one in joined for _ in names]
+    verdicts = decided(compare_values(values, settings), values, settings, stopping, of_pairs)
+    flips = [one.flips(primary, metrics) for one in joined]
+    pairs = tuple(
+        one.comparison(verdicts[at * len(names) : (at + 1) * len(names)], flips[at]) for at, one in enumerate(joined)
+    )
     ranking = _ranking(variants, primary, better=better)
     most_flipped = min(_MOST_FLIPPED, _MOST_FLIPPED_OF_ALL // len(pairs))
     flipped = {f"{one.a}_vs_{one.b}": flips[at] for at, one in enumerate(pairs)}
@@ -309,7 +311,7 @@ def _named(facts: RunFacts, kind: str) -> str:
 
 
 def _mean(cases: CaseScores, metric: str) -> float | None:
-    values = cases.values(metric)
+    values = cases.surviving(metric)
     values = values[values == values]
     return math.fsum(values.tolist()) / len(values) if len(values) else None
 

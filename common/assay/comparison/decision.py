@@ -12,7 +12,7 @@ from assay.statistics.thresholds import exceeds, text_apart
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from assay.comparison.model import Comparison, MetricComparison
+    from assay.comparison.model import Comparison, MetricComparison, PairComparison
 
 NO_REGRESSION, FAILED, NOT_COMPARABLE, UNDECIDED = 0, 1, 3, 4
 _UNDECIDED_WORD = "undecided"
@@ -102,6 +102,8 @@ def decide(comparison: Comparison, rules: DecisionRules, *, of_run: bool = False
     against = [pair for pair in comparison.pairs if pair.a == comparison.variants[0].label]
     primaries = [(names[pair.b], names[pair.a], pair.metric(comparison.primary)) for pair in against]
     worse = [reason for b, a, one in primaries for reason in _regressions(b, a, one, rules)]
+    if rules.fail_on is FailOn.REGRESSION and not comparison.filtered:
+        worse += [said for pair in against if (said := erring_text(pair, names[pair.a], names[pair.b]))]
     unknown = [
         f"whether {one.metric} of {b} differs from that of {a} is not decided"
         for b, a, one in primaries
@@ -140,6 +142,24 @@ def _regressions(b: str, a: str, one: MetricComparison, rules: DecisionRules) ->
             yield f"{one.metric} of {b} is {shown} worse than that of {a}, more than the allowed {rules.max_drop:g}"
     if rules.fail_on is not FailOn.NEVER and one.verdict is Verdict.A_BETTER:
         yield _worse_text(b, a, one)
+
+
+def erring_text(pair: PairComparison, a: str, b: str) -> str:
+    """Return that the agent of the second run fails significantly more often; the empty text where it does not.
+
+    Args:
+        pair: The two runs.
+        a: What the first is called.
+        b: What the second is called.
+    """
+    errors = pair.errors
+    if errors is None or errors.worse != pair.b:
+        return ""
+    cases = pair.n_common - pair.n_changed
+    return (
+        f"{b} fails significantly more often than {a}: agent errors on {errors.b_cases:,} of {cases:,} cases against "
+        f"{errors.a_cases:,}"
+    )
 
 
 def _worse_text(b: str, a: str, one: MetricComparison) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from assay.comparison.model import PASS_RATE
 from assay.metrics import METRICS
 from assay.metrics.core.embedding import vectors_text
-from assay.model.run_settings import FUNCTION_METRIC
+from assay.model.run_settings import FUNCTION_METRIC, MAX_ERRORS
 from assay.model.stopping import StoppedEarly, StoppingSettings
 
 if TYPE_CHECKING:
@@ -122,6 +122,7 @@ class RunFacts:
         variant: Its variant, from its labels.
         stopping: By which rule it stops early with the other run of its group; None where it asks all cases.
         stopped: When it stopped early; None where it did not.
+        max_agent_errors: Largest share of its rows whose agent may fail.
     """
 
     run_id: str
@@ -146,6 +147,7 @@ class RunFacts:
     variant: str = ""
     stopping: StoppingSettings | None = None
     stopped: StoppedEarly | None = None
+    max_agent_errors: float = MAX_ERRORS
 
 
 def facts_of(head: Mapping[str, Any]) -> RunFacts:
@@ -178,6 +180,7 @@ def facts_of(head: Mapping[str, Any]) -> RunFacts:
         variant=str(labels.get("variant") or ""),
         stopping=_stopping(run.get("stopping")),
         stopped=_stopped(summary.get("stopped_early")),
+        max_agent_errors=config.get("max_agent_errors", MAX_ERRORS),
     )
 
 

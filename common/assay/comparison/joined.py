@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import string
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import compress
 from typing import TYPE_CHECKING
 
 from assay.comparison.cases import is_shared
+from assay.comparison.error_rows import compared_errors
 from assay.comparison.facts import MetricFacts
 from assay.comparison.metric_pairs import PairedValues
 from assay.comparison.model import PASS_RATE, FlippedCase, PairComparison
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
     from assay.comparison.cases import CaseScores
     from assay.comparison.metric_pairs import NoVerdict
-    from assay.comparison.model import ComparisonSettings, MetricComparison
+    from assay.comparison.model import ComparisonSettings, ErrorComparison, MetricComparison
 
 
 def label_of(index: int) -> str:
@@ -62,6 +63,8 @@ class JoinedRuns:
         self.n_only_b = len(other.case_ids) - self.n_common
         self.overlap = self.n_common / min(len(one.case_ids), len(other.case_ids))
         self.here, self.there = here[kept], there[kept]
+        self._alpha = settings.alpha
+        self._decides = settings.all_pairs or a == 0
         self._clusters = list(map(self._cluster, self.here, self.there)) if settings.cluster else None
 
     def _cluster(self, here: int, there: int) -> str:
@@ -81,8 +84,8 @@ class JoinedRuns:
 
         a, b = self.columns(facts.name)
         known = (a == a) & (b == b)
-        clean = ~(self._one.errors[self.here] | self._other.errors[self.there])[known]
-        return PairedValues(
+        errors = self.errors(facts.name)
+        values = PairedValues(
             metric=facts.name,
             is_primary=is_primary,
             higher_is_better=facts.higher_is_better,
@@ -92,10 +95,39 @@ class JoinedRuns:
             b=b[known],
             n_dropped=len(a) - int(known.sum()),
             clusters=None if self._clusters is None else list(compress(self._clusters, known)),
-            without_errors=None if clean.all() else np.flatnonzero(clean),
+            errors=errors,
+            decides=self._decides,
             withheld=withheld,
             is_direction_assumed=facts.is_direction_assumed,
         )
+        clean = ((self._one.error_rows()[self.here] + self._other.error_rows()[self.there]) == 0)[known]
+        if not clean.all():
+            values = replace(values, without_errors=np.flatnonzero(clean))
+        if errors is not None and errors.differ and values.has_scale:
+            values = replace(values, lowest=self._filled(values, *facts.bounds[::-1]))
+            values = replace(values, highest=self._filled(values, *facts.bounds))
+        return values
+
+    def _filled(self, values: PairedValues, a: float, b: float) -> PairedValues:
+        """Return values with one of A, and one of B, in place of each that is missing because of an error."""
+        one = self._one.filled(values.metric, a)[self.here]
+        other = self._other.filled(values.metric, b)[self.there]
+        known = (one == one) & (other == other)
+        return replace(
+            values,
+            a=one[known],
+            b=other[known],
+            n_dropped=len(one) - int(known.sum()),
+            clusters=None if self._clusters is None else list(compress(self._clusters, known)),
+            without_errors=None,
+        )
+
+    def errors(self, metric: str | None = None) -> ErrorComparison | None:
+        """Return the rows whose agent failed or, of a metric, those that have no value because of an error."""
+        sides = ((self._one, self.here), (self._other, self.there))
+        a, b = (run.error_rows(metric)[places] for run, places in sides)
+        rows = [(int(run.rows(metric)[places].sum()), run.max_agent_errors) for run, places in sides]
+        return compared_errors(a, b, rows, (label_of(self.a), label_of(self.b)), alpha=self._alpha)
 
     def columns(self, metric: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return the values of both runs over the cases that are compared, NaN where there is none."""
@@ -118,6 +150,7 @@ class JoinedRuns:
             matched_by="content" if self._one.is_matched_by_content or self._other.is_matched_by_content else "id",
             n_lost=flips.count_of(-1),
             n_won=flips.count_of(1),
+            errors=self.errors(),
         )
 
     def flips(self, primary: str, metrics: Mapping[str, MetricFacts]) -> Flips:

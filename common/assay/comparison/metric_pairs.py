@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from dataclasses import dataclass, replace
 from statistics import NormalDist
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from assay.comparison.cases import is_shared
 from assay.comparison.model import ClassicalTest, Estimate, MetricComparison, PassTable, Reason, Verdict
 from assay.statistics.clusters import clustered_wilson, in_clusters
 from assay.statistics.equivalence import rate_equivalence, score_equivalence
@@ -21,20 +23,24 @@ from assay.statistics.power import (
 from assay.statistics.sign_flips import sign_flips
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
 
-    from assay.comparison.model import ComparisonSettings
+    from assay.comparison.model import ComparisonSettings, ErrorComparison
+    from assay.statistics.clusters import Clusters
     from assay.statistics.sign_flips import SignFlip
 
 FEW_CLUSTERS = "few_clusters"
-"""The note of a comparison with fewer than ten clusters."""
+"""The note of a comparison with fewer than ten effective clusters."""
+FEW_DIFFERING = "few_differing"
+"""The note of one in which so few cases differ that no p-value can be below the level."""
+LARGE_LOSSES = "large_losses"
+"""The note of one in which a few large differences carry the mean: its interval is doubtful."""
+_CARRYING_SHARE = 0.75  # of the sum of squares
 _LEAST_PAIRS = 2
-LEAST_CLUSTERS = 10
-"""Clusters with which t alone decides."""
-_SMALLEST_P = 6  # disagreeing cases below which p < 0.05 is impossible
+_LEAST_EFFECTIVE_CLUSTERS = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +71,11 @@ class PairedValues:
         n_dropped: Common cases without a value on at least one side.
         clusters: What each case shares with others; None without a cluster key.
         without_errors: Places of the cases without an agent error; None where every case is one.
+        errors: The rows without a value because of an error; None where there are none.
+        lowest: The same with the values that make the difference the smallest, where errors differ: the greatest one
+            for A and the least one for B in place of each that is missing; None for a metric without a scale.
+        highest: The same with the values that make the difference the largest.
+        decides: Whether the pair of runs decides.
         withheld: Why there is no verdict, whatever the values say; None where there may be one.
         is_direction_assumed: Whether nothing says that more is better, which is assumed.
     """
@@ -79,6 +90,10 @@ class PairedValues:
     n_dropped: int = 0
     clusters: Sequence[str] | None = None
     without_errors: NDArray[np.intp] | None = None
+    errors: ErrorComparison | None = None
+    lowest: PairedValues | None = None
+    highest: PairedValues | None = None
+    decides: bool = True
     withheld: NoVerdict | None = None
     is_direction_assumed: bool = False
 
@@ -86,6 +101,22 @@ class PairedValues:
     def differences(self) -> NDArray[np.float64]:
         """B - A of each case."""
         return differences(self.a, self.b)
+
+    @property
+    def units(self) -> tuple[float, ...]:
+        """What signs are turned of: the differences, or the sums of the clusters."""
+        return in_clusters(self.differences.tolist(), self.clusters).sums
+
+    @property
+    def has_scale(self) -> bool:
+        """Whether values have a least and a greatest one."""
+        return math.isfinite(self.bounds[1] - self.bounds[0])
+
+    def equals(self, other: PairedValues) -> bool:
+        """Whether all values are those of another metric of the same runs."""
+        import numpy as np
+
+        return self.n_dropped == other.n_dropped and np.array_equal(self.a, other.a) and np.array_equal(self.b, other.b)
 
     @property
     def uses_mcnemar(self) -> bool:
@@ -103,29 +134,46 @@ class PairedValues:
         )
 
 
-def compare_values(pairs: Sequence[PairedValues], settings: ComparisonSettings) -> list[MetricComparison]:
-    """Return the comparison of each metric and pair of runs, with raw p-values and without verdicts.
+@dataclass(frozen=True, slots=True)
+class Tested:
+    """A metric of two runs with raw p-values, without a verdict.
+
+    Args:
+        found: Over the cases that both runs have scored.
+        lowest: Of `PairedValues.lowest`; None where there is none.
+        highest: Of `PairedValues.highest`; None likewise.
+    """
+
+    found: MetricComparison
+    lowest: MetricComparison | None = None
+    highest: MetricComparison | None = None
+
+
+def compare_values(pairs: Sequence[PairedValues], settings: ComparisonSettings) -> list[Tested]:
+    """Return the tests of each metric and pair of runs.
 
     All sign-flip tests are made at once, because their random signs are the same.
     """
-    tested = [pair for pair in pairs if len(pair.a) and not pair.uses_mcnemar]
-    clean = {
-        id(pair): pair.subset(pair.without_errors)
+    clean = [
+        None if pair.without_errors is None or not len(pair.without_errors) else pair.subset(pair.without_errors)
         for pair in pairs
-        if pair.without_errors is not None and len(pair.without_errors)
-    }
-    tested += [pair for pair in clean.values() if not pair.uses_mcnemar]
-    units = [in_clusters(pair.differences.tolist(), pair.clusters).sums for pair in tested]
-    flips = dict(zip(map(id, tested), sign_flips(units, seed=settings.seed, alpha=settings.alpha), strict=True))
-    found = []
-    for pair in pairs:
-        compared = _compared(pair, settings, flips.get(id(pair)))
-        without = clean.get(id(pair))
+    ]
+    variants = [(pair, without, pair.lowest, pair.highest) for pair, without in zip(pairs, clean, strict=True)]
+    each = [one for group in variants for one in group if one is not None]
+    flipped = [one for one in each if len(one.a) and not one.uses_mcnemar]
+    flips = sign_flips([one.units for one in flipped], seed=settings.seed, alpha=settings.alpha)
+    by_id = dict(zip(map(id, flipped), flips, strict=True))
+
+    def compared(pair: PairedValues | None) -> MetricComparison | None:
+        return None if pair is None else _compared(pair, settings, by_id.get(id(pair)))
+
+    tested = []
+    for pair, *others in variants:
+        found, (without, lowest, highest) = _compared(pair, settings, by_id.get(id(pair))), map(compared, others)
         if without is not None:
-            other = _compared(without, settings, flips.get(id(without)))
-            compared = replace(compared, without_errors=other.difference, without_errors_p=other.p)
-        found.append(compared)
-    return found
+            found = replace(found, without_errors=without.difference, without_errors_p=without.p)
+        tested.append(Tested(found, lowest, highest))
+    return tested
 
 
 def _compared(pair: PairedValues, settings: ComparisonSettings, flip: SignFlip | None) -> MetricComparison:
@@ -134,10 +182,12 @@ def _compared(pair: PairedValues, settings: ComparisonSettings, flip: SignFlip |
     found = MetricComparison(
         metric=pair.metric,
         is_primary=pair.is_primary,
+        decides=pair.decides,
         higher_is_better=pair.higher_is_better,
         verdict=Verdict.NO_DATA,
         n_pairs=len(pair.a),
         n_dropped=pair.n_dropped,
+        errors=pair.errors,
         a=estimate(pair.a, pair, settings),
         b=estimate(pair.b, pair, settings),
         wins=int((sign * differences > 0).sum()),
@@ -172,7 +222,8 @@ def _binary(found: MetricComparison, pair: PairedValues, settings: ComparisonSet
         cliffs_delta=None,
         detectable=detectable_rate_difference(n, disagreeing, alpha=settings.alpha, power=settings.power),
         n_needed=_needed_for_rates(test, disagreeing, settings),
-        notes=("few_disagreeing",) if 0 < a_only + b_only < _SMALLEST_P else (),
+        interval_method="bonett_price",
+        notes=(FEW_DIFFERING,) if a_only + b_only and test.min_attainable_p >= settings.alpha else (),
     )
 
 
@@ -204,7 +255,9 @@ def _scores(
         d_z=test.d_z,
         cliffs_delta=test.cliffs_delta,
         standard_error=test.standard_error,
-        clusters=None if test.clusters is None else len(test.clusters.counts),
+        p_error=test.flip.error,
+        interval_method=test.interval_method,
+        **_clusters(test.clusters, pair),
         detectable=(
             detectable_score_difference(test.n, spread, alpha=settings.alpha, power=settings.power) if spread else None
         ),
@@ -213,8 +266,38 @@ def _scores(
             if spread
             else None
         ),
-        notes=(FEW_CLUSTERS,) if test.clusters is not None and len(test.clusters.counts) < LEAST_CLUSTERS else (),
+        notes=tuple(_notes(test, pair, settings)),
     )
+
+
+def _clusters(clusters: Clusters | None, pair: PairedValues) -> dict[str, Any]:
+    """Return what is known of the clusters of a metric, by the fields of a comparison."""
+    if clusters is None or pair.clusters is None:
+        return {}
+    largest = max((count, name) for name, count in Counter(pair.clusters).items())[1]
+    return {
+        "clusters": len(clusters.counts),
+        "effective_clusters": clusters.effective_count,
+        "largest_cluster": largest if is_shared(largest) else "",
+        "largest_cluster_share": clusters.largest_share,
+    }
+
+
+def _notes(test: PairedScores, pair: PairedValues, settings: ComparisonSettings) -> Iterator[str]:
+    if test.clusters is not None and test.clusters.effective_count < _LEAST_EFFECTIVE_CLUSTERS:
+        yield FEW_CLUSTERS
+    is_few = test.flip.least_p >= settings.alpha
+    if test.clusters is None and test.units and is_few:
+        yield FEW_DIFFERING
+    if not is_few and _is_carried_by_few(pair.units):
+        yield LARGE_LOSSES
+
+
+def _is_carried_by_few(units: Sequence[float]) -> bool:
+    """Whether a few large differences are most of what varies: the twentieth part of them, at least one."""
+    squares = sorted((one * one for one in units if one), reverse=True)
+    few = math.fsum(squares[: max(1, len(squares) // 20)])
+    return few > _CARRYING_SHARE * math.fsum(squares)
 
 
 def _is_borderline(test: PairedScores, settings: ComparisonSettings) -> bool:

@@ -2,66 +2,259 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from assay.comparison.metric_pairs import NoVerdict, too_few
-from assay.comparison.model import Adjustment, Reason, Verdict
+from assay.comparison.model import Adjustment, Reason, Verdict, WorstCase
 from assay.statistics.adjustment import benjamini_hochberg, holm
+from assay.statistics.sequential import Evidence
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from assay.comparison.metric_pairs import PairedValues
-    from assay.comparison.model import ComparisonSettings, MetricComparison, StoppingOutcome
+    from assay.comparison.metric_pairs import PairedValues, Tested
+    from assay.comparison.model import ComparisonSettings, ErrorComparison, MetricComparison, StoppingOutcome
+
+CONSTANT = "constant"
+"""The note of a metric whose differences are all 0: there is nothing to test."""
+AS_PRIMARY = "as_primary"
+"""The note of a metric whose values are all those of the primary metric: it is no test of its own."""
+_BETTER = (Verdict.A_BETTER, Verdict.B_BETTER)
+_NOT_ADJUSTED = NoVerdict(
+    Reason.NOT_ADJUSTED, "only the pairs with the first run decide: this p-value is not adjusted for other tests"
+)
+
+
+class Families:
+    """Adjusts p-values: those of the primary metric and all others are two families, over the pairs that decide.
+
+    A metric whose differences are all 0 tests nothing, and one whose values are all those of the primary metric tests
+    the same again: neither is in a family.
+
+    Args:
+        tested: The metrics of each pair of runs, the primary one first.
+        values: Their values.
+        settings: How p-values are adjusted.
+    """
+
+    def __init__(
+        self, tested: Sequence[MetricComparison], values: Sequence[PairedValues], settings: ComparisonSettings
+    ) -> None:
+        self._adjust = holm if settings.adjust is Adjustment.HOLM else benjamini_hochberg
+        self._alpha = settings.alpha
+        self._p = [one.p for one in tested]
+        self._is_primary = [one.is_primary for one in tested]
+        self.notes: list[tuple[str, ...]] = []
+        self._tests: list[int] = []  # the test that stands for each metric: its own or that of the primary metric
+        families: dict[bool, list[int]] = {True: [], False: []}
+        primary = 0
+        for at, (one, value) in enumerate(zip(tested, values, strict=True)):
+            primary = at if one.is_primary else primary
+            is_constant = bool(len(value.a)) and not value.differences.any()
+            is_same = not one.is_primary and value.equals(values[primary])
+            self.notes.append((CONSTANT,) * is_constant + (AS_PRIMARY,) * is_same)
+            self._tests.append(primary if is_same else at)
+            if one.decides and one.p is not None and not is_constant and not is_same:
+                families[one.is_primary].append(at)
+        self._families = {at: family for family in families.values() for at in family}
+        self._adjusted = {
+            at: p
+            for family in families.values()
+            for at, p in zip(family, self._adjust([self._p[at] or 0.0 for at in family]), strict=True)
+        }
+
+    def is_primary(self, at: int) -> bool:
+        """Whether a metric is the primary one, or has all of its values."""
+        return self._is_primary[self._tests[at]]
+
+    def size(self, at: int) -> int:
+        """Return how many tests a p-value is adjusted for."""
+        return len(self._families.get(self._tests[at], ())) or 1
+
+    def adjusted(self, at: int) -> float | None:
+        """Return the adjusted p-value of a metric that decides; None where it has none."""
+        test = self._tests[at]
+        return self._adjusted.get(test, self._p[test])
+
+    def adjusted_with(self, at: int, p: float) -> float:
+        """Return what the adjusted p-value of a metric would be with another raw one."""
+        test = self._tests[at]
+        family = self._families.get(test)
+        if family is None:
+            return p
+        return self._adjust([p if one == test else self._p[one] or 0.0 for one in family])[family.index(test)]
+
+    def can_decide(self, at: int, least: float) -> bool:
+        """Whether a metric whose raw p-value is the least possible one would be significant.
+
+        Args:
+            at: The metric.
+            least: The smallest p-value that its differing cases, or clusters, can give.
+        """
+        if least >= self._alpha or least * self.size(at) < self._alpha:  # without the other p-values
+            return least < self._alpha
+        return self.adjusted_with(at, least) < self._alpha
 
 
 def decided(
-    tested: Sequence[MetricComparison],
+    tested: Sequence[Tested],
     values: Sequence[PairedValues],
     settings: ComparisonSettings,
     stopping: StoppingOutcome | None,
+    names: Sequence[tuple[str, str]],
 ) -> list[MetricComparison]:
-    """Adjust the p-values, those of the primary metric and all others as two families, and add the verdicts.
+    """Return the metrics with adjusted p-values and verdicts.
 
     Where runs stop early by a rule, it decides on the primary metric in place of the p-value, which is not adjusted for
     the looks.
+
+    Args:
+        tested: The metrics of each pair of runs, the primary one first.
+        values: Their values.
+        settings: How they are decided.
+        stopping: What the rule came to; None without one.
+        names: Of both runs of each metric, for messages.
     """
-    adjust = holm if settings.adjust is Adjustment.HOLM else benjamini_hochberg
-    adjusted: dict[int, float] = {}
-    for is_primary in (True, False):
-        family = [at for at, one in enumerate(tested) if one.is_primary is is_primary and one.p is not None]
-        adjusted |= dict(zip(family, adjust([tested[at].p or 0.0 for at in family]), strict=True))
+    families = Families([one.found for one in tested], values, settings)
     return [
-        _with_verdict(
-            replace(one, p_adjusted=adjusted.get(at)), values[at], settings, stopping if one.is_primary else None
-        )
+        _Decision(
+            at, one, values[at], families, settings, stopping if families.is_primary(at) else None, names[at]
+        ).comparison()
         for at, one in enumerate(tested)
     ]
 
 
-def _with_verdict(
-    one: MetricComparison, values: PairedValues, settings: ComparisonSettings, stopping: StoppingOutcome | None
-) -> MetricComparison:
-    if missing := too_few(values):
-        return _without(one, Verdict.NO_DATA, missing)
-    if values.withheld is not None:
-        return _without(one, Verdict.WITHHELD, values.withheld)
-    if stopping is not None and stopping.has_decided:
-        return replace(one, verdict=stopping.verdict)
-    is_significant = stopping is None and one.p_adjusted is not None and one.p_adjusted < settings.alpha
-    if is_significant and one.difference:
-        is_b = (one.difference > 0) is one.higher_is_better
-        return replace(one, verdict=Verdict.B_BETTER if is_b else Verdict.A_BETTER)
-    inner = one.equivalence_interval
-    margin = settings.margin if one.is_primary else None
-    if margin is not None and inner is not None and -margin < inner[0] and inner[1] < margin:
-        return replace(one, verdict=Verdict.EQUIVALENT)
-    if stopping is not None:
-        said = f"{stopping.rule} decided nothing in {stopping.planned:,} planned cases"
-        return _without(one, Verdict.INCONCLUSIVE, NoVerdict(Reason.RULE_UNDECIDED, said))
-    said = f"the p-value is not below {settings.alpha:g}"
-    return _without(one, Verdict.INCONCLUSIVE, NoVerdict(Reason.NOT_SIGNIFICANT, said))
+@dataclass(frozen=True, slots=True)
+class _Decision:
+    """The decision on one metric of two runs."""
+
+    at: int
+    tested: Tested
+    values: PairedValues
+    families: Families
+    settings: ComparisonSettings
+    stopping: StoppingOutcome | None
+    names: tuple[str, str]
+
+    def comparison(self) -> MetricComparison:
+        """Return the metric with its verdict or the reason why it has none."""
+        found = self.tested.found
+        one = replace(found, notes=(*found.notes, *self.families.notes[self.at]))
+        if one.decides:
+            one = replace(one, p_adjusted=self.families.adjusted(self.at))
+        missing = too_few(self.values)
+        claim = Verdict.INCONCLUSIVE if missing else self._claim(one)
+        worst = self._worst(one, claim)
+        one = replace(one, worst_case=worst)
+        if missing:
+            return _without(one, Verdict.NO_DATA, missing)
+        if self.values.withheld is not None:
+            return _without(one, Verdict.WITHHELD, self.values.withheld)
+        if not one.decides:
+            return _without(one, Verdict.WITHHELD, _NOT_ADJUSTED)
+        if claim is Verdict.INCONCLUSIVE:
+            return _without(one, claim, self._inconclusive(one))
+        errors = self.values.errors
+        if errors is not None and errors.differ and (worst is None or not worst.holds):
+            return _without(one, Verdict.WITHHELD, self._erring(errors, worst))
+        return replace(one, verdict=claim)
+
+    def _claim(self, one: MetricComparison) -> Verdict:
+        """Return the verdict of the complete cases."""
+        if self.stopping is not None and self.stopping.has_decided:
+            return self.stopping.verdict
+        if self.stopping is None and one.p_adjusted is not None and one.p_adjusted < self.settings.alpha:
+            return _better(one)
+        return Verdict.EQUIVALENT if self._is_within(one) else Verdict.INCONCLUSIVE
+
+    def _is_within(self, one: MetricComparison) -> bool:
+        margin, inner = self.settings.margin if one.is_primary else None, one.equivalence_interval
+        return margin is not None and inner is not None and -margin < inner[0] and inner[1] < margin
+
+    def _worst(self, one: MetricComparison, claim: Verdict) -> WorstCase | None:
+        """Return the figures that are worst for a claim; without one, worst for the run that seems better."""
+        lowest, highest = self.tested.lowest, self.tested.highest
+        if lowest is None or highest is None:
+            return None
+        if claim is Verdict.EQUIVALENT:
+            shown = max(lowest, highest, key=lambda each: abs(each.difference or 0.0))
+            return self._worst_case(shown, holds=self._is_within(lowest) and self._is_within(highest))
+        if claim in _BETTER:
+            is_larger = (claim is Verdict.B_BETTER) is one.higher_is_better
+        elif one.difference:
+            is_larger = one.difference > 0
+        else:
+            return None
+        shown = lowest if is_larger else highest
+        return self._worst_case(shown, holds=claim in _BETTER and _better(shown) is claim and self._is_certain(shown))
+
+    def _is_certain(self, one: MetricComparison) -> bool:
+        """Whether the figures of the worst values are significant, at any look where a rule stops early."""
+        if one.p is None:
+            return False
+        if self.stopping is None:
+            return self.families.adjusted_with(self.at, one.p) < self.settings.alpha
+        values = self.values.lowest if one is self.tested.lowest else self.values.highest
+        assert values is not None, "figures have values"
+        width = self.values.bounds[1] - self.values.bounds[0]
+        evidence = Evidence(len(values.a))
+        evidence.take([min(max(each / width, -1.0), 1.0) for each in values.differences.tolist()])
+        return evidence.p <= self.stopping.alpha
+
+    def _worst_case(self, one: MetricComparison, *, holds: bool) -> WorstCase | None:
+        if one.difference is None:
+            return None
+        return WorstCase(one.n_pairs, self._replaced(), one.difference, one.interval, one.p, holds)
+
+    def _replaced(self) -> int:
+        errors = self.values.errors
+        return 0 if errors is None else errors.a_cases + errors.b_only
+
+    def _inconclusive(self, one: MetricComparison) -> NoVerdict:
+        """Return why nothing is decided."""
+        alpha = f"{self.settings.alpha:g}"
+        if self.stopping is not None:
+            said = f"{self.stopping.rule} decided nothing in {self.stopping.planned:,} planned cases"
+            return NoVerdict(Reason.RULE_UNDECIDED, said)
+        count = self.families.size(self.at)
+        tests = f" after the adjustment for {count} tests" if count > 1 else ""
+        if one.is_primary and self.settings.margin is not None and not self.values.has_scale:
+            said = "its values have no least and greatest value, without which no margin shows that runs are equivalent"
+            return NoVerdict(Reason.NO_SCALE, f"the p-value is not below {alpha}{tests}, and {said}")
+        if one.min_attainable_p is not None and not self.families.can_decide(self.at, one.min_attainable_p):
+            return self._too_few_units(one, f"can be below {alpha}{tests}")
+        if one.p is not None and one.p < self.settings.alpha:
+            return NoVerdict(Reason.NOT_SIGNIFICANT_ADJUSTED, f"the p-value is not below {alpha}{tests}")
+        return NoVerdict(Reason.NOT_SIGNIFICANT, f"the p-value is not below {alpha}")
+
+    def _too_few_units(self, one: MetricComparison, tail: str) -> NoVerdict:
+        differing = sum(map(bool, self.values.units))
+        if self.values.clusters is not None:
+            said = f"{differing} of {one.clusters} clusters came out differently"
+            return NoVerdict(Reason.TOO_FEW_CLUSTERS, f"{said}: with so few, no p-value {tail}")
+        cases = "no case" if not differing else "1 case" if differing == 1 else f"{differing} cases"
+        said = f"{cases} came out differently: with so few, no p-value {tail}"
+        return NoVerdict(Reason.TOO_FEW_DIFFERING, said)
+
+    def _erring(self, errors: ErrorComparison, worst: WorstCase | None) -> NoVerdict:
+        """Return why errors withhold the verdict of the complete cases."""
+        most, other = sorted(zip((-errors.a_cases, -errors.b_cases), self.names, strict=True))
+        count = len(self.values.a) + self.values.n_dropped
+        said = (
+            f"because of errors {most[1]} has no value on {-most[0]:,} of {count:,} cases, {other[1]} on {-other[0]:,}"
+        )
+        tail = "the metric has no worst value to take their place"
+        if worst is not None:
+            tail = "with the worst values in their place the verdict would be another one"
+        return NoVerdict(Reason.AGENT_ERRORS, f"{said}; {tail}")
+
+
+def _better(one: MetricComparison) -> Verdict:
+    if not one.difference:
+        return Verdict.INCONCLUSIVE
+    is_b = (one.difference > 0) is one.higher_is_better
+    return Verdict.B_BETTER if is_b else Verdict.A_BETTER
 
 
 def _without(one: MetricComparison, verdict: Verdict, why: NoVerdict) -> MetricComparison:

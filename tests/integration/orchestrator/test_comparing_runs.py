@@ -97,6 +97,7 @@ async def test_the_figures_are_those_of_the_reports_and_cases_are_listed(
         ]
         for compared, settings in [
             (ids, ComparisonSettings(adjust=Adjustment.BH, seed=7, margin=0.1)),
+            (ids, ComparisonSettings(all_pairs=True)),
             (ids[:2], ComparisonSettings()),
             ([ids[0], ids[2]], ComparisonSettings(primary="pass_rate", where="category:a exact_match>=0")),
             ([ids[2], ids[0]], ComparisonSettings(primary="latency", cluster="tag:doc", alpha=0.1)),
@@ -106,6 +107,9 @@ async def test_the_figures_are_those_of_the_reports_and_cases_are_listed(
         assert [change.path for change in found.changes] == []
         three = await client.compare_runs(ids)
         assert three.pair("A", "C").n_changed == 1
+        assert [one.reason for one in three.pair("B", "C").metrics] == ["not_adjusted"] * 5
+        errors = [three.pair("A", "C").metric(name).errors for name in ("latency", "exact_match")]
+        assert [errors[0] and (errors[0].a_only, errors[0].b_only), errors[1]] == [(1, 1), None]
         assert {one.path for one in three.changes} == {"agent.concurrency"}
 
         pair = [ids[0], ids[2]]

@@ -56,6 +56,7 @@ def compared(
             row,
             passed=None if verdict is None else verdict == 1,
             is_error=place in errors,
+            errors=[name for name, value in row.items() if value is None and place in errors],
             category=categories[place] if categories else "",
         )
     return ComparedRun(run_facts or facts(run_id, metrics, total=count, finished=count), scores)

@@ -106,19 +106,23 @@ def test_the_primary_metric_and_all_others_are_two_families() -> None:
     primary, verdicts, other = found.metric("exact_match"), found.metric("pass_rate"), found.metric("quality")
     assert primary.p == primary.p_adjusted == 0.03125
     assert other.p == pytest.approx(2 * 0.5**7)
-    assert other.p_adjusted == pytest.approx(4 * 0.5**7)  # of two: this one is the smaller
-    assert verdicts.p_adjusted == pytest.approx(max(0.03125, 4 * 0.5**7))
+    assert other.p_adjusted == other.p  # alone: the rows pass by the primary metric, which is no test of its own
+    assert (verdicts.p, verdicts.p_adjusted, verdicts.verdict) == (primary.p, primary.p_adjusted, primary.verdict)
+    assert verdicts.notes == ("as_primary",)
 
 
 def test_benjamini_hochberg_is_weaker() -> None:
-    """The other adjustment gives smaller p-values for the same figures."""
-    a_column, b_column = disagreeing(0, 6, 30)
-    runs = [{"exact_match": a_column, "quality": [3.0] * 30}, {"exact_match": b_column, "quality": [3.0] * 30}]
+    """The other adjustment gives smaller p-values for the same figures; a constant metric is no part of the family."""
+    constant, some = [3.0] * 30, [4.0] * 6 + [3.0] * 24
+    runs = [
+        {"exact_match": [1.0] * 30, "quality": constant, "tone": constant, "style": constant},
+        {"exact_match": [1.0] * 30, "quality": some, "tone": some, "style": constant},
+    ]
     by = {one: compare_columns(*runs, settings=ComparisonSettings(adjust=one)).pairs[0] for one in Adjustment}
-    p = {one: pair.metric("pass_rate").p_adjusted for one, pair in by.items()}
-    assert p[Adjustment.HOLM] == 0.0625
-    assert p[Adjustment.BH] == 0.0625
-    assert by[Adjustment.BH].metric("quality").p_adjusted == 1.0
+    p = {one: [pair.metric(name).p_adjusted for name in ("quality", "tone")] for one, pair in by.items()}
+    assert p == {Adjustment.HOLM: [0.0625, 0.0625], Adjustment.BH: [0.03125, 0.03125]}
+    style = by[Adjustment.HOLM].metric("style")
+    assert (style.p, style.p_adjusted, style.notes) == (1.0, 1.0, ("constant",))
 
 
 def test_missing_values_are_dropped_and_counted() -> None:
@@ -312,7 +316,19 @@ def test_three_runs() -> None:
     raw = [pair.metric("exact_match").p for pair in found.pairs]
     adjusted = [pair.metric("exact_match").p_adjusted for pair in found.pairs]
     assert raw == [0.5, 0.0625, 0.25]
-    assert adjusted == [0.5, 0.1875, 0.5]
+    assert adjusted == [0.5, 0.125, None]  # against A alone: the third pair decides nothing
+    third = found.pairs[2].metric("exact_match")
+    assert (third.verdict, third.reason, third.decides) == (Verdict.WITHHELD, "not_adjusted", False)
+
+
+def test_all_pairs_decide_where_they_are_asked_for() -> None:
+    """With `all_pairs` every pair has a verdict, adjusted over all of them."""
+    rows = ["110", "100", "111", "110", "000", "110", "100", "111"]
+    columns = [{"exact_match": [float(row[at]) for row in rows]} for at in range(3)]
+    found = compare_columns(*columns, settings=ComparisonSettings(all_pairs=True))
+    metrics = [pair.metric("exact_match") for pair in found.pairs]
+    assert [one.p_adjusted for one in metrics] == [0.5, 0.1875, 0.5]
+    assert {(one.verdict, one.decides) for one in metrics} == {(Verdict.INCONCLUSIVE, True)}
 
 
 def test_figures_of_a_filter_have_no_verdict() -> None:

@@ -9,6 +9,7 @@ from assay.comparison.cases import CaseScores
 from assay.comparison.compare import ComparedRun
 from assay.comparison.facts import facts_of
 from assay.model.possible_usage import possible_cost, possible_tokens
+from assay.model.run import ScoreStatus
 from assay.reports.row_matching import row_predicate
 
 if TYPE_CHECKING:
@@ -28,14 +29,16 @@ def compared_run(report: Report, settings: ComparisonSettings) -> ComparedRun:
     """
     facts = facts_of(report.head)
     names = tuple(facts.metrics)
-    cases = CaseScores(names, settings.cluster)
+    cases = CaseScores(names, settings.cluster, facts.max_agent_errors)
     meets = row_predicate(settings.where)
     for row in report.rows():
+        values = values_of(row, names)
         cases.take(
             row["case_id"],
-            values_of(row, names),
+            values,
             passed=row["passed"],
             is_error=row["status"] == "error",
+            errors=_errors_of(row, values),
             repeat=row["repeat"],
             category=row["category"] or "",
             tags=row["tags"],
@@ -61,6 +64,16 @@ def values_of(row: Mapping[str, Any], names: Iterable[str]) -> dict[str, float |
             implied = implied_values(row) if implied is None else implied
             found[name] = implied.get(name)
     return found
+
+
+def _errors_of(row: Mapping[str, Any], values: Mapping[str, float | None]) -> list[str]:
+    """Return the metrics of a row that have no value because of an error: not those that skip the row."""
+    scores, is_error = row["scores"], row["status"] == "error"
+    return [
+        name
+        for name, value in values.items()
+        if value is None and (scores[name]["status"] == ScoreStatus.ERROR.value if name in scores else is_error)
+    ]
 
 
 def implied_values(row: Mapping[str, Any]) -> dict[str, float | None]:

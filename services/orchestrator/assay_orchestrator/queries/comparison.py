@@ -253,7 +253,7 @@ def _read_run(
     facts = facts_of(json.loads(json_text(head_document(run, None))))
     configured = {metric.name for metric in run.settings.metrics}
     implied = [name for name in facts.metrics if name not in configured]
-    cases, indexes = CaseScores(tuple(facts.metrics), cluster), list[int]()
+    cases, indexes = CaseScores(tuple(facts.metrics), cluster, facts.max_agent_errors), list[int]()
     meeting: set[tuple[int, int]] | None = None
     if wanted is not None:
         with time_limit(connection, _FILTER_LIMIT_S, _FILTER_REMEDY):
@@ -265,13 +265,15 @@ def _read_run(
             positions = sorted({row.case_index for row in page})
             turns = compared_rows.read_last_turns(connection, scope, run.run_id, positions)
         for row in page:
-            values: dict[str, float | None] = {**row.values}
+            values = {**row.values}
+            errors = [name for name, value in values.items() if value is None]
             if implied:
                 status = "error" if row.is_error else "success"
                 found = implied_values(
                     {"status": status, "latency_ms": row.latency_ms, "response": {"usage": row.usage}}
                 )
                 values |= {name: found.get(name) for name in implied}
+                errors += [name for name in implied if row.is_error and values[name] is None]
             if not indexes or row.case_index != indexes[-1]:
                 indexes.append(row.case_index)
             cases.take(
@@ -279,6 +281,7 @@ def _read_run(
                 values,
                 passed=row.passed,
                 is_error=row.is_error,
+                errors=errors,
                 repeat=row.repeat,
                 category=row.category,
                 tags=row.tags,

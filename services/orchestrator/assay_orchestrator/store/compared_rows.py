@@ -36,7 +36,7 @@ class ScoredRow:
         is_error: Whether the agent failed.
         passed: Its verdict.
         latency_ms: Wall time of the agent.
-        values: Its scores, by metric.
+        values: Its scores, by metric; None for one missing because of an error; those of skipped metrics are absent.
         usage: What the answer used, as it is stored; empty where that is not asked for.
     """
 
@@ -48,7 +48,7 @@ class ScoredRow:
     is_error: bool
     passed: bool | None
     latency_ms: float | None
-    values: Mapping[str, float]
+    values: Mapping[str, float | None]
     usage: Mapping[str, Any]
 
 

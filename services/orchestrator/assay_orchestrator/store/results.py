@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from assay.metrics.core.score import score_from_json, score_to_json
 from assay.model.agent_response import AgentResponse, AgentStatus, response_from_json, response_to_json
-from assay.model.run import CaseResult, RunState
+from assay.model.run import CaseResult, RunState, ScoreStatus
 from assay.records import dataclass
 from assay.storage.bulk import insert_rows
 from assay.storage.texts import json_text
@@ -168,7 +168,7 @@ def _store_values(connection: sa.Connection, run_id: str, first_sequence: int) -
     each = function.table_valued("key", "value", joins_implicitly=True)
     value = sa.cast(each.c.value, sa.Float)
     scored = sa.select(table.run_id, each.c.key, table.case_index, table.repeat_index, value)
-    new = scored.where(table.run_id == run_id, table.sequence >= first_sequence)
+    new = scored.where(table.run_id == run_id, table.sequence >= first_sequence, each.c.value.is_not(None))
     names = [column.name for column in schema.score_values.c]
     connection.execute(schema.score_values.insert().from_select(names, new))
 
@@ -418,7 +418,9 @@ def _values(run_id: str, sequence: int, moment: str, row: CaseResult) -> dict[st
         "answer_vector": row.answer_vector or None,
         "started_at": row.started_at or None,
         "duration_ms": row.duration_ms,
-        "values_json": json_text({score.metric: score.value for score in row.scores if score.value is not None}),
+        "values_json": json_text(
+            {score.metric: score.value for score in row.scores if score.status is not ScoreStatus.SKIPPED}
+        ),
     }
 
 

@@ -162,7 +162,8 @@ results = sa.Table(
     sqlite_with_rowid=False,
 )
 
-# What `results.values_json` holds, metric by metric: sorting by one reads nothing else.
+# The values in `results.values_json`, metric by metric: sorting by one reads nothing else. A null there is a value that
+# is missing because of an error.
 score_values = sa.Table(
     "score_values",
     metadata,

@@ -1,0 +1,181 @@
+"""Errors that are not random: they choose the cases that are left, so what is left decides nothing by itself."""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.unit.comparison.comparing import facts
+
+from assay.comparison.cases import CaseScores
+from assay.comparison.compare import ComparedRun, compare_runs
+from assay.comparison.decision import DecisionRules, decide
+from assay.comparison.facts import MetricFacts
+from assay.comparison.model import ComparisonSettings, ErrorComparison, FailOn, Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from assay.comparison.model import Comparison, MetricComparison
+
+TONE = MetricFacts("tone", "tone", scale=(0.0, 1.0))
+LATENCY = MetricFacts("latency", "latency", "s", higher_is_better=False)
+FAILED = "failed"
+SKIPPED = "skipped"
+
+
+def run_of(
+    run_id: str, rows: Sequence[Sequence[float | str]], metric: MetricFacts = TONE, *, is_agent: bool = True
+) -> ComparedRun:
+    """Return a run of one metric.
+
+    Args:
+        run_id: Its id.
+        rows: Of each case, the value of each repeat; FAILED for an error and SKIPPED for a row that is skipped.
+        metric: The metric.
+        is_agent: Whether an error is one of the agent.
+    """
+    cases = CaseScores((metric.name,))
+    for place, repeats in enumerate(rows):
+        for repeat, value in enumerate(repeats):
+            is_error = value == FAILED
+            cases.take(
+                f"c{place}",
+                {metric.name: None if isinstance(value, str) else value},
+                passed=None,
+                is_error=is_error and is_agent,
+                errors=[metric.name] if is_error else [],
+                repeat=repeat,
+            )
+    return ComparedRun(facts(run_id, {metric.name: metric}, total=len(rows), finished=len(rows)), cases)
+
+
+def compared(
+    a: Sequence[Sequence[float | str]],
+    b: Sequence[Sequence[float | str]],
+    metric: MetricFacts = TONE,
+    *,
+    margin: float | None = None,
+    is_agent: bool = True,
+) -> tuple[MetricComparison, Comparison]:
+    """Return the comparison of the metric of two runs, and of the runs."""
+    runs = [run_of(name, rows, metric, is_agent=is_agent) for name, rows in (("a", a), ("b", b))]
+    found = compare_runs(runs, ComparisonSettings(margin=margin, primary=metric.name))
+    return found.pairs[0].metric(metric.name), found
+
+
+HARD: Mapping[str, list[list[float | str]]] = {
+    "a": [[0.5]] * 30,
+    "b": [[FAILED]] * 12 + [[0.6]] * 18,
+}
+
+
+def test_a_run_that_fails_on_its_hard_cases_is_not_better() -> None:
+    """B is better on the 18 cases that it answers, and fails on the other 12: with 0 there, A would be better."""
+    one, found = compared(HARD["a"], HARD["b"])
+    assert one.difference == pytest.approx(0.1)
+    assert one.p == one.p_adjusted == 2.0**-17
+    assert (one.verdict, one.reason, one.n_pairs, one.n_dropped) == (Verdict.WITHHELD, "agent_errors", 18, 12)
+    assert one.message.startswith("because of errors b has no value on 12 of 30 cases, a on 0")
+    assert one.errors == found.pairs[0].errors == ErrorComparison(0, 12, 0, 12, 0, 12, 2.0**-11, "B", differ=True)
+    worst = one.worst_case
+    assert worst is not None
+    assert (worst.n_pairs, worst.n_replaced, worst.holds) == (30, 12, False)
+    assert worst.difference == pytest.approx((18 * 0.1 - 12 * 0.5) / 30)
+
+
+@pytest.mark.parametrize(
+    ("rules", "status"),
+    [
+        (DecisionRules(), 1),
+        (DecisionRules(strict=True), 1),
+        (DecisionRules(FailOn.NEVER), 0),
+        (DecisionRules(FailOn.NEVER, strict=True), 4),
+        (DecisionRules(FailOn.INCONCLUSIVE), 0),
+    ],
+)
+def test_significantly_more_errors_are_a_regression(rules: DecisionRules, status: int) -> None:
+    """The errors have a test of their own, which the default of --fail-on looks at; nothing else does."""
+    _, found = compared(HARD["a"], HARD["b"])
+    decision = decide(found, rules)
+    assert decision.exit_status == status
+    said = "b fails significantly more often than a: agent errors on 12 of 30 cases against 0"
+    assert (said in decision.reasons) is (status == 1)
+    _, turned = compared(HARD["b"], HARD["a"])
+    assert decide(turned, DecisionRules()).exit_status == 0
+
+
+def test_a_verdict_that_the_worst_values_do_not_move_holds() -> None:
+    """B is so much better on 28 cases that two failures, counted as 0, change nothing."""
+    one, _ = compared([[0.1]] * 30, [[FAILED]] * 2 + [[0.9]] * 28)
+    assert one.errors is not None
+    assert (one.errors.differ, one.errors.worse) == (True, "")  # 2 of 30 rows are more than 5 %
+    assert one.worst_case is not None
+    assert one.worst_case.difference == pytest.approx((28 * 0.8 - 2 * 0.1) / 30)
+    assert (one.worst_case.holds, one.verdict, one.reason) == (True, Verdict.B_BETTER, "")
+
+
+def test_the_worst_value_is_that_for_the_verdict_claimed() -> None:
+    """A seems better while B fails: the greatest value in B's place is the worst for that claim."""
+    one, _ = compared([[0.6]] * 30, [[FAILED]] * 12 + [[0.5]] * 18)
+    assert one.worst_case is not None
+    assert one.worst_case.difference == pytest.approx((-18 * 0.1 + 12 * 0.4) / 30)
+    assert one.verdict is Verdict.WITHHELD
+
+
+def test_few_errors_that_do_not_differ_change_nothing() -> None:
+    """One failure in 30 cases is neither significant nor above 5 %: the complete cases decide."""
+    one, found = compared(HARD["a"], [[FAILED]] + [[0.6]] * 29)
+    assert one.errors is not None
+    assert (one.errors.p, one.errors.differ, one.worst_case) == (1.0, False, None)
+    assert one.verdict is Verdict.B_BETTER
+    assert decide(found, DecisionRules()).exit_status == 0
+
+
+def test_a_case_with_an_error_in_a_repeat_is_dropped_whole() -> None:
+    """The repeats that are left would be the better ones; those that are skipped are left out alone."""
+    a: list[list[float | str]] = [[0.5, 0.5, 0.5]] * 30
+    b: list[list[float | str]] = [[0.9, FAILED, 0.9]] * 10 + [[0.5, 0.5, SKIPPED]] * 20
+    one, _ = compared(a, b)
+    assert (one.n_pairs, one.n_dropped, one.difference) == (20, 10, 0.0)
+    assert one.errors is not None
+    assert (one.errors.b_rows, one.errors.b_cases) == (10, 10)
+
+
+def test_without_a_scale_there_is_no_worst_value() -> None:
+    """Seconds have no greatest value: the verdict is withheld, and the message says why."""
+    one, _ = compared([[2.0]] * 30, [[FAILED]] * 12 + [[1.0]] * 18, LATENCY)
+    assert (one.verdict, one.reason, one.worst_case) == (Verdict.WITHHELD, "agent_errors", None)
+    assert "no worst value" in one.message
+
+
+def test_errors_of_a_judge_count_alike_and_are_no_regression() -> None:
+    """The metric has no value where its judge failed: its verdict is withheld, but the agent did not fail."""
+    one, found = compared(HARD["a"], HARD["b"], is_agent=False)
+    assert (one.verdict, one.reason, found.pairs[0].errors) == (Verdict.WITHHELD, "agent_errors", None)
+    assert decide(found, DecisionRules()).exit_status == 0
+    assert decide(found, DecisionRules(strict=True)).exit_status == 4
+
+
+def test_equivalence_must_survive_both_worst_values() -> None:
+    """Of 200 equal cases six failures could hide losses of 0.5: beyond a margin of 0.02, within one of 0.2."""
+    a: list[list[float | str]] = [[0.5]] * 200
+    b = [[FAILED]] * 6 + a[6:]
+    for margin, verdict in ((0.01, Verdict.INCONCLUSIVE), (0.02, Verdict.WITHHELD), (0.2, Verdict.EQUIVALENT)):
+        assert compared(a, b, margin=margin)[0].verdict is verdict
+
+
+@pytest.mark.parametrize("repeats", [1, 3])
+@pytest.mark.parametrize("share", [0.05, 0.1, 0.4])
+def test_failures_of_bad_runs_make_no_run_better(repeats: int, share: float) -> None:
+    """B is equal to A and fails where its value would have been bad: not more than 5 % and three errors are better."""
+    better = 0
+    for seed in range(60):
+        rng = random.Random(seed)
+        a, b = ([[min(1.0, max(0.0, rng.gauss(0.6, 0.2))) for _ in range(repeats)] for _ in range(60)] for _ in "ab")
+        values = sorted(value for case in b for value in case)
+        bad = values[int(share * len(values))]
+        failing = [[FAILED if value < bad else value for value in case] for case in b]
+        better += compared(a, failing)[0].verdict is Verdict.B_BETTER
+    assert better <= 60 * 0.05 + 3 * (60 * 0.05 * 0.95) ** 0.5
