@@ -60,19 +60,34 @@ def verdict_sentence(report: ComparisonReport, naming: Naming = Naming.BOTH) -> 
 
 
 def _against_first(report: ComparisonReport, naming: Naming) -> str:
-    """Return what each run comes to against the first, those with one verdict and reason together."""
+    """Return what each run comes to against the first, those with one verdict and reason together.
+
+    The reasons are short: the line of each pair has them as a sentence.
+    """
     metric = report.comparison.primary
     groups: dict[tuple[Verdict, str], list[str]] = {}
     for pair in report.baseline_pairs:
         one = pair.metric(metric)
-        groups.setdefault((one.verdict, one.message), []).append(pair.b)
+        groups.setdefault((one.verdict, _short_reason(one, report.comparison.settings.alpha)), []).append(pair.b)
     parts = [
         f"{_listed(report, labels, naming)} {'is' if len(labels) == 1 else 'are'} {_WORDS[verdict]}"
-        + (f" ({message})" if message else "")
-        for (verdict, message), labels in sorted(groups.items(), key=lambda item: list(_WORDS).index(item[0][0]))
+        + (f" ({reason})" if reason else "")
+        for (verdict, reason), labels in sorted(groups.items(), key=lambda item: list(_WORDS).index(item[0][0]))
     ]
     first = named(report, report.comparison.variants[0].label, naming)
     return " ".join([f"{metric} against {first}: {'; '.join(parts)}.", *_errors_of_runs(report, naming)])
+
+
+def _short_reason(one: MetricComparison, alpha: float) -> str:
+    """Return why a metric decides nothing, in a few words."""
+    words: dict[str, str] = {
+        Reason.TOO_FEW_DIFFERING: "too few cases differ",
+        Reason.TOO_FEW_CLUSTERS: "too few clusters differ",
+        Reason.AGENT_ERRORS: "errors",
+        Reason.NOT_SIGNIFICANT: f"p not below {alpha:g}",
+        Reason.NOT_SIGNIFICANT_ADJUSTED: f"adjusted p not below {alpha:g}",
+    }
+    return words.get(one.reason, one.message)
 
 
 def _errors_of_runs(report: ComparisonReport, naming: Naming) -> list[str]:
@@ -97,9 +112,10 @@ def _leader_sentence(report: ComparisonReport, naming: Naming) -> str:
 
 
 def _listed(report: ComparisonReport, labels: Sequence[str], naming: Naming) -> str:
-    more = len(labels) - _MOST_LISTED
-    shown = ", ".join(named(report, label, naming) for label in labels[:_MOST_LISTED])
-    return shown + (f" and {more} more" if more > 0 else "")
+    *shown, last = [named(report, label, naming) for label in labels[:_MOST_LISTED]]
+    if (more := len(labels) - _MOST_LISTED) > 0:
+        return f"{', '.join([*shown, last])} and {more} more"
+    return f"{', '.join(shown)} and {last}" if shown else last
 
 
 def leader(report: ComparisonReport) -> str | None:
