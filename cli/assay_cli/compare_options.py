@@ -91,11 +91,18 @@ against_option = click.option(
 _NAMES = frozenset(
     ("primary", "margin", "cluster", "adjust", "alpha", "seed", "fail_on", "max_drop", "strict", "allow_mismatch")
 )
-_WHERE = click.option(
-    "--where",
-    metavar="FILTER",
-    default="",
-    help="Only cases that meet this filter; the figures have no verdict then; default: all cases.",
+_OF_RUNS = (
+    click.option(
+        "--where",
+        metavar="FILTER",
+        default="",
+        help="Only cases that meet this filter; the figures have no verdict then; default: all cases.",
+    ),
+    click.option(
+        "--all-pairs",
+        is_flag=True,
+        help="Decide every pair of runs, and adjust p-values over all of them; default: those with the baseline.",
+    ),
 )
 
 
@@ -124,7 +131,10 @@ def check_against(context: click.Context, against: str) -> None:
 
 def compare_options(command: F) -> F:
     """Add the options of a comparison; the command gets them as `options`, checked."""
-    return _WHERE(against_options(command))
+    with_options = against_options(command)
+    for option in reversed(_OF_RUNS):
+        with_options = option(with_options)
+    return with_options
 
 
 def against_options(command: F) -> F:
@@ -144,6 +154,7 @@ def against_options(command: F) -> F:
         strict: bool,
         allow_mismatch: bool,
         where: str = "",
+        all_pairs: bool = False,
         **kwargs: Any,
     ) -> Any:
         from assay.comparison.decision import DecisionRules
@@ -151,7 +162,7 @@ def against_options(command: F) -> F:
         from assay.comparison.settings import check_settings
 
         settings, rules = check_settings(
-            ComparisonSettings(primary, margin, cluster, alpha=alpha, seed=seed, where=where),
+            ComparisonSettings(primary, margin, cluster, alpha=alpha, seed=seed, where=where, all_pairs=all_pairs),
             DecisionRules(max_drop=max_drop, strict=strict, allow_mismatch=allow_mismatch),
             adjust=adjust,
             fail_on=fail_on,

@@ -46,6 +46,10 @@ def test_files_are_compared_without_a_service(compared: Cli) -> None:
     assert "exact_match" in worse.stdout
     better = compared.run("compare", "wrong/results.json", "right/results.json")
     assert "better" in better.stdout
+    for runs in (["right/results.json"], ["right/results.json", "wrong/results.json"]):
+        named = compared.run("compare", *runs, "--baseline", "wrong/results.json", "--all-pairs")
+        assert named.stdout == better.stdout
+    assert "--baseline names a run" in compared.run("compare", "--baseline", "latest", status=2).stderr
     assert not (compared.home / "run").exists()
 
 

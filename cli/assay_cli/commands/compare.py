@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from contextlib import AbstractAsyncContextManager
 
+    from assay.client.comparing import RunSource
     from assay.reports.comparison.comparison_report import ComparisonReport
     from assay.reports.report import Report
     from assay.spec.model import Spec
@@ -44,6 +45,12 @@ _REPORTS = Path("assay-reports")
 )
 @click.argument("runs", nargs=-1, metavar="[A B [C...]]")
 @variant_options
+@click.option(
+    "--baseline",
+    metavar="RUN",
+    default="",
+    help="The run that all others are compared with; default: the first one.",
+)
 @click.option(
     "--aa",
     is_flag=True,
@@ -76,6 +83,7 @@ _REPORTS = Path("assay-reports")
 def compare(
     runs: tuple[str, ...],
     variants: VariantOptions,
+    baseline: str,
     aa: bool,
     options: CompareOptions,
     formats: tuple[str, ...],
@@ -91,7 +99,7 @@ def compare(
     no server. Without runs, the variants of a spec are run, in turns, and then compared. The primary metric decides, by
     the test that pairs the runs case by case.
     """
-    from assay.client.comparing import check_packages, is_file
+    from assay.client.comparing import check_packages, is_file, with_baseline_first
     from assay.reports.atomic import check_folder
 
     check_packages()
@@ -105,16 +113,21 @@ def compare(
         )
     if runs and (aa or variants.is_given):
         raise click.UsageError("runs that are there are compared, or variants are run first: leave out one of the two")
-    if runs and wanted.needs_no_rows and (found := run_async(_compare_stored(runs, options, server))) is not None:
+    if baseline and not runs:
+        raise click.UsageError(
+            "--baseline names a run: name the runs to compare it with. Of variants the first decides"
+        )
+    sources = with_baseline_first(runs, baseline)
+    if runs and wanted.needs_no_rows and (found := run_async(_compare_stored(sources, options, server))) is not None:
         _show(found, wanted, output_dir, as_json=as_json)
         return found.decision.exit_status
     specs = () if runs else _specs(variants, server, is_aa=aa)
     reading = (
         reports_of_variants(variants, specs, options.settings, server=server, hidden=no_progress or as_json)
         if specs
-        else _reports_of(runs, server)
+        else _reports_of(sources, server)
     )
-    at = None if any(map(is_file, runs)) else server or ""
+    at = None if any(map(is_file, sources)) else server or ""
     return run_async(_compare(reading, options, wanted, output_dir, at, as_json=as_json, is_aa=aa))
 
 
@@ -145,7 +158,7 @@ def _check_something_is_named(variants: VariantOptions) -> None:
         )
 
 
-def _reports_of(runs: Sequence[str], server: str | None) -> AbstractAsyncContextManager[list[Report]]:
+def _reports_of(runs: Sequence[RunSource], server: str | None) -> AbstractAsyncContextManager[list[Report]]:
     from assay.client.comparing import reports_of
 
     return reports_of(runs, server)
@@ -190,7 +203,9 @@ def _wanted(formats: Sequence[str]) -> _Wanted:
     return _Wanted(tuple(names), plot_format)
 
 
-async def _compare_stored(runs: Sequence[str], options: CompareOptions, server: str | None) -> ComparisonReport | None:
+async def _compare_stored(
+    runs: Sequence[RunSource], options: CompareOptions, server: str | None
+) -> ComparisonReport | None:
     """Return the comparison of stored runs by their orchestrator; None where a run is a file, or it cannot compare."""
     from assay.client.comparing import compare_stored, is_file
     from assay.comparison.decision import decide
@@ -199,7 +214,7 @@ async def _compare_stored(runs: Sequence[str], options: CompareOptions, server: 
 
     if any(map(is_file, runs)):
         return None
-    found = await compare_stored(runs, server, options.settings)
+    found = await compare_stored([str(run) for run in runs], server, options.settings)
     if found is None:
         return None
     comparison, heads = found

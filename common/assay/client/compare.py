@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from assay.client.comparing import RunSource, check_packages, compare_reports, is_file, reports_of
+from assay.client.comparing import RunSource, check_packages, compare_reports, is_file, reports_of, with_baseline_first
 from assay.client.frames import arrow_table, data_frame
 from assay.client.loop_thread import run_to_end
 from assay.comparison.decision import Decision, DecisionRules, decide
@@ -110,6 +110,8 @@ def compare(
     alpha: float = 0.05,
     seed: int = 0,
     where: str = "",
+    baseline: RunSource | None = None,
+    all_pairs: bool = False,
     fail_on: str = "regression",
     max_drop: float | None = None,
     strict: bool = False,
@@ -127,6 +129,8 @@ def compare(
         alpha: Level of the tests.
         seed: Of all random draws.
         where: Only cases that meet this filter (docs/filters.md); such figures have no verdict.
+        baseline: The run that the others are compared with, one of `runs` or another; None for the first.
+        all_pairs: Whether every pair of runs decides, and p-values are adjusted over all of them.
         fail_on: What makes `exit_status` 1: "regression", "inconclusive" or "never".
         max_drop: The largest drop of the primary metric that is not 1, whatever the p-value.
         strict: Whether anything undecided makes `exit_status` 4.
@@ -140,12 +144,12 @@ def compare(
     """
     check_packages()
     settings, rules = check_settings(
-        ComparisonSettings(primary, margin, cluster, alpha=alpha, seed=seed, where=where),
+        ComparisonSettings(primary, margin, cluster, alpha=alpha, seed=seed, where=where, all_pairs=all_pairs),
         DecisionRules(max_drop=max_drop, strict=strict, allow_mismatch=allow_mismatch),
         adjust=adjust,
         fail_on=fail_on,
     )
-    return run_to_end(_compare(runs, settings, rules, server))
+    return run_to_end(_compare(with_baseline_first(runs, baseline), settings, rules, server))
 
 
 async def _compare(

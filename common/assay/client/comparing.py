@@ -38,6 +38,19 @@ def is_file(source: RunSource) -> bool:
     return not isinstance(source, Evaluation) and (Path(source).suffix == ".json" or Path(source).is_file())
 
 
+def with_baseline_first(sources: Sequence[RunSource], baseline: RunSource | None) -> list[RunSource]:
+    """Return what is compared, the baseline first.
+
+    Args:
+        sources: The runs.
+        baseline: The run that the others are compared with, one of them or another; nothing for the first of them.
+    """
+    if baseline is None or baseline == "":
+        return list(sources)
+    is_path = not isinstance(baseline, Evaluation)
+    return [baseline, *(one for one in sources if one is not baseline and not (is_path and one == baseline))]
+
+
 @asynccontextmanager
 async def reports_of(sources: Sequence[RunSource], server: str | None) -> AsyncIterator[list[Report]]:
     """Yield the report of each source; stored runs are read from a server, or from the local stack.

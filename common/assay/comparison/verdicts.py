@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from assay.comparison.metric_pairs import NoVerdict, too_few
 from assay.comparison.model import Adjustment, Reason, Verdict, WorstCase
 from assay.statistics.adjustment import benjamini_hochberg, holm
+from assay.statistics.equivalence import LEAST_CASES
 from assay.statistics.sequential import Evidence
 
 if TYPE_CHECKING:
@@ -213,6 +214,14 @@ class _Decision:
 
     def _inconclusive(self, one: MetricComparison) -> NoVerdict:
         """Return why nothing is decided."""
+        found = self._insignificant(one)
+        is_asked = one.is_primary and self.settings.margin is not None and self.stopping is None
+        if not is_asked or one.equivalence_interval is not None or found.reason is Reason.NO_SCALE:
+            return found
+        units = "cases" if self.values.clusters is None else "clusters"
+        return replace(found, message=f"{found.message}; fewer than {LEAST_CASES} {units} never show equivalence")
+
+    def _insignificant(self, one: MetricComparison) -> NoVerdict:
         alpha = f"{self.settings.alpha:g}"
         if self.stopping is not None:
             said = f"{self.stopping.rule} decided nothing in {self.stopping.planned:,} planned cases"

@@ -131,11 +131,22 @@ def leader(report: ComparisonReport) -> str | None:
 
 
 def pair_sentence(report: ComparisonReport, pair: PairComparison, naming: Naming = Naming.BOTH) -> str:
-    """Return what the primary metric says of two runs, and that the errors of one are significantly more."""
+    """Return what the primary metric says of two runs, which one errs more, and which cases are missing."""
     verdict, one = _verdict_of_pair(report, pair, naming), pair.metric(report.comparison.primary)
     is_said = one.reason == Reason.AGENT_ERRORS and one.errors == pair.errors
     errors = "" if is_said else errors_sentence(report, pair, naming)
-    return f"{verdict} {errors}" if errors else verdict
+    return " ".join(filter(None, [verdict, errors, _alone_sentence(report, pair, naming)]))
+
+
+def _alone_sentence(report: ComparisonReport, pair: PairComparison, naming: Naming) -> str:
+    """Return how many cases are in one run alone; empty for none, and where a rule has stopped the runs."""
+    if report.comparison.stopping is not None:
+        return ""
+    counts = [(pair.n_only_a, pair.a), (pair.n_only_b, pair.b)]
+    parts = [f"{count:,} only in {named(report, label, naming)}" for count, label in counts if count]
+    return (
+        f"Not compared: {count_text(sum(count for count, _ in counts), 'case')}, {', '.join(parts)}." if parts else ""
+    )
 
 
 def _verdict_of_pair(report: ComparisonReport, pair: PairComparison, naming: Naming) -> str:
