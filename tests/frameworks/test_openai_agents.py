@@ -154,7 +154,7 @@ async def test_max_turns_end_a_run(tmp_path: Path) -> None:
     """An agent that calls its tool for ever is ended after `max_turns` calls of the model."""
     answer = await ask(opened(tmp_path, "openai_agents", AGENT, max_turns=3), "loop")
     assert answer.error is not None
-    assert answer.error.type == "MaxTurnsExceeded"
+    assert (answer.error.type, answer.error.retryable) == ("MaxTurnsExceeded", False)
     assert answer.usage == Usage(30, 12, 42, requests=3)
 
 

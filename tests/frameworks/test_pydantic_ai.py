@@ -223,7 +223,7 @@ async def test_limits_end_a_run(tmp_path: Path) -> None:
     """An agent that calls its tool for ever is ended after `request_limit` requests."""
     answer = await ask(opened(tmp_path, "pydantic_ai", AGENT, deps="agent.py:deps", request_limit=4), "loop")
     assert answer.error is not None
-    assert answer.error.type == "UsageLimitExceeded"
+    assert (answer.error.type, answer.error.retryable) == ("UsageLimitExceeded", False)
     assert answer.usage is not None
     assert answer.usage.requests == 4
     few = await ask(opened(tmp_path, "pydantic_ai", AGENT, deps="agent.py:deps", tool_calls_limit=1), "a b")

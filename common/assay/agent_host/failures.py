@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from assay.agent_host.argument import argument_hint
 from assay.agent_host.tasks import TaskExitError
@@ -13,14 +13,11 @@ from assay.agent_host.threads import CallRaisedError, TooManyHangError
 from assay.agent_host.tracebacks import user_traceback
 from assay.model.agent_response import AgentErrorKind, AgentResponse, MalformedAnswerError, clean_text, error_response
 from assay.model.response_limits import AnswerTooLargeError
+from assay.model.retrying import http_status_of, may_pass
 from assay.runtime.redaction import Redactor, secret_values
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-# Errors of the agent's code: the same question raises them again.
-_DETERMINISTIC = (TypeError, LookupError, AttributeError, NameError, ImportError, SyntaxError, NotImplementedError,
-                  AssertionError, ArithmeticError, RecursionError)  # fmt: skip
 
 
 class PartialAnswerError(Exception):
@@ -29,14 +26,12 @@ class PartialAnswerError(Exception):
     Args:
         cause: What it raised.
         answer: What it had done until then: its tool calls and its usage.
-        details: Fields of AgentError that its framework knows better than the exception shows.
     """
 
-    def __init__(self, cause: BaseException, answer: AgentResponse, **details: Any) -> None:
+    def __init__(self, cause: BaseException, answer: AgentResponse) -> None:
         super().__init__(str(cause))
         self.cause = cause
         self.answer = answer
-        self.details = details
 
 
 class SessionLostError(Exception):
@@ -70,18 +65,18 @@ class Failures:
                 return self.of(problem.cause)
             case PartialAnswerError():
                 cause = self.of(problem.cause)
-                assert cause.error is not None, "it is the answer of an agent that raised"
-                error = dataclasses.replace(cause.error, **problem.details)
-                return dataclasses.replace(problem.answer, status=cause.status, error=error)
+                return dataclasses.replace(problem.answer, status=cause.status, error=cause.error)
             case asyncio.CancelledError():
                 return error_response(AgentErrorKind.RAISED, "the agent cancelled itself", type="CancelledError")
             case TaskExitError(__cause__=BaseException() as cause):
                 return self.of(cause)
+        status = http_status_of(problem) if isinstance(problem, Exception) else None
         return error_response(
-            AgentErrorKind.RAISED,
+            AgentErrorKind.RAISED if status is None else AgentErrorKind.HTTP_STATUS,
             self.described(problem),
             type=type(problem).__name__,
-            retryable=isinstance(problem, Exception) and not isinstance(problem, _DETERMINISTIC),
+            http_status=status,
+            retryable=may_pass(problem),
             traceback=user_traceback(problem, self.redacted),
         )
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from assay.model.retrying import is_retryable_status
+
 OUTPUT_TOOLS = frozenset({"set_model_response", "finish_task"})
 """Tools by which a model hands over its structured output and the result of a task: none of the user's."""
 
-_RETRYABLE_STATUSES = frozenset({408, 409, 425, 429})
 _RETRYABLE_CODES = frozenset({"ABORTED", "DEADLINE_EXCEEDED", "INTERNAL", "RESOURCE_EXHAUSTED", "UNAVAILABLE",
                               "UNKNOWN", "UNKNOWN_ERROR"})  # fmt: skip
 
@@ -13,7 +14,7 @@ _RETRYABLE_CODES = frozenset({"ABORTED", "DEADLINE_EXCEEDED", "INTERNAL", "RESOU
 def is_retryable(code: str) -> bool:
     """Return whether another attempt may help after an error code of a model, which may be a status of HTTP."""
     if code.isascii() and code.isdigit():
-        return int(code) in _RETRYABLE_STATUSES or 500 <= int(code) <= 599
+        return is_retryable_status(int(code))
     return code in _RETRYABLE_CODES
 
 

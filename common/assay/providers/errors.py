@@ -12,12 +12,11 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from assay.model.response_fields import clean_text
+from assay.model.retrying import is_hopeless_code, is_retryable_status
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_RETRYABLE_STATUSES = frozenset({408, 409, 425, 429})
-_HOPELESS_CODES = frozenset({"insufficient_quota", "billing_hard_limit_reached"})
 _FIELD_STATUSES = (400, 422)  # the latter is FastAPI's, on which many compatible services are built
 _MESSAGE_CHARS = 500
 _ERROR_STATUSES = {
@@ -77,12 +76,12 @@ class ProviderStatusError(Exception):
     @property
     def may_pass(self) -> bool:
         """Whether another attempt may succeed."""
-        if self.code in _HOPELESS_CODES or self.type in _HOPELESS_CODES:
+        if is_hopeless_code(self.code) or is_hopeless_code(self.type):
             return False
         advice = self.headers.get("x-should-retry", "")
         if advice in ("true", "false"):
             return advice == "true"
-        return self.status in _RETRYABLE_STATUSES or self.status >= 500 or self.status < 300
+        return is_retryable_status(self.status) or self.status < 300
 
 
 class UnreachableError(Exception):

@@ -10,7 +10,6 @@ from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from google.adk.agents.invocation_context import LlmCallsLimitExceededError
 from google.adk.agents.run_config import RunConfig
 from google.adk.apps.app import App
 from google.adk.artifacts import InMemoryArtifactService
@@ -22,7 +21,7 @@ from google.adk.workflow import BaseNode, Workflow
 from google.genai import types
 
 from assay.agent_host.failures import PartialAnswerError
-from assay.agent_host.frameworks.adk_events import EventReader, error_details
+from assay.agent_host.frameworks.adk_events import EventReader
 from assay.agent_host.frameworks.opening import made_by_factory, wrong_object
 from assay.errors import InvalidInputError, Problem
 
@@ -135,10 +134,7 @@ class AdkAgent:
             finally:
                 await self._keep(request.session_id, session)
         except Exception as problem:
-            details = error_details(problem)
-            if isinstance(problem, LlmCallsLimitExceededError):
-                details = {"retryable": False}
-            raise PartialAnswerError(problem, reader.response(is_interrupted=True), **details) from problem
+            raise PartialAnswerError(problem, reader.response(is_interrupted=True)) from problem
         return reader.response()
 
     async def aclose(self) -> None:

@@ -145,18 +145,6 @@ class _Call:
         return ToolCall(self.name, self.id, self.arguments_json, self.result_json, is_error)
 
 
-def error_details(problem: BaseException) -> dict[str, Any]:
-    """Return what the status of a provider's error says about it: fields of AgentError; none where it has no status.
-
-    The errors of google-genai have their status as `code`, those of other providers' packages as `status_code`.
-    """
-    for name in ("code", "status_code"):
-        status = getattr(problem, name, None)
-        if isinstance(status, int) and not isinstance(status, bool) and 400 <= status <= 599:
-            return {"kind": AgentErrorKind.HTTP_STATUS, "http_status": status, "retryable": is_retryable(str(status))}
-    return {}
-
-
 def _error(code: str, message: str) -> AgentError:
     status = int(code) if code.isascii() and code.isdigit() and 400 <= int(code) <= 599 else None
     return AgentError(
