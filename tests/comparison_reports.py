@@ -12,7 +12,7 @@ from tests.report_documents import document, metric, row, score
 
 from assay.comparison.compare import compare_runs, with_floors, with_questions
 from assay.comparison.decision import DecisionRules, decide
-from assay.comparison.model import ComparisonSettings
+from assay.comparison.model import ComparisonSettings, NoiseFloor
 from assay.reports.comparison.compared_run import compared_run
 from assay.reports.comparison.comparison_report import ComparisonReport, report_of_runs
 from assay.reports.report import report_of_file
@@ -91,7 +91,7 @@ def compared(
     documents: Sequence[Mapping[str, Any]],
     *,
     rules: DecisionRules | None = None,
-    noise_floors: Mapping[str, float] | None = None,
+    noise_floors: Mapping[str, NoiseFloor] | None = None,
     **settings: Any,
 ) -> Iterator[ComparisonReport]:
     """Yield the report of a comparison of runs by their documents.
@@ -163,7 +163,8 @@ def stopped(*, decided: bool = True, **changes: Any) -> list[dict[str, Any]]:
         decided: Whether it has.
         changes: What differs in what the runs say of the stop.
     """
-    stopping = {"rule": "always-valid", "metric": "accuracy", "variants": ["old", "new"], "cases": 200, "seed": 5,
+    rule = changes.get("rule", "always-valid")
+    stopping = {"rule": rule, "metric": "accuracy", "variants": ["old", "new"], "cases": 200, "seed": 5,
                 "alpha": 0.05, "low": 0.0, "high": 1.0, "higher_is_better": True}  # fmt: skip
     stop = {"rule": "always-valid", "metric": "accuracy", "winner": "new", "cases": 18, "n_pairs": 18, "look": None,
             "z": None, "bound": None, "p": 0.0123, "asked": 20, "planned": 200, "saved_calls": 180,

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from tests.comparison_reports import compared, three, two
 from tests.report_documents import HOSTILE, agent_error, document, failed, gate, metric, row, score, written
 
+from assay.comparison.model import NoiseFloor
 from assay.reports.annotations import annotation_lines
 from assay.reports.comparison.short_text import short_lines
 from assay.reports.comparison.text import comparison_lines
@@ -100,7 +101,9 @@ def reports(folder: Path) -> Iterator[tuple[str, bytes]]:
 def _comparison(below: Path, documents: Sequence[Mapping[str, Any]], name: str) -> Iterator[tuple[str, bytes]]:
     """Yield the text reports of a comparison, and what the console prints of it."""
     below.mkdir()
-    with compared(below, documents, noise_floors={"accuracy": 0.04} if len(documents) == 2 else None) as report:
+    with compared(
+        below, documents, noise_floors={"accuracy": NoiseFloor(0.04, 0.125, 32)} if len(documents) == 2 else None
+    ) as report:
         yield f"{name}/short.txt", "".join(f"{line}\n" for line in short_lines(report)).encode()
         yield f"{name}/console.txt", "".join(f"{line}\n" for line in comparison_lines(report)).encode()
         for path in write_comparison(report, below / "out", ["markdown", "csv"]).written:

@@ -72,6 +72,11 @@ _OPTIONS = (
         help="End with 1 where the primary metric drops by more than D, whatever the p-value and --fail-on; default: "
         "no such limit.",
     ),
+    click.option(
+        "--max-drop-test",
+        is_flag=True,
+        help="With --max-drop: end with 1 unless the values exclude a larger drop, by a one-sided bound of 1 - alpha.",
+    ),
     click.option("--strict", is_flag=True, help="End with 4 where anything is undecided."),
     click.option(
         "--allow-mismatch",
@@ -89,7 +94,19 @@ against_option = click.option(
     "spec, the name of a baseline, a run or a results.json; default: no comparison.",
 )
 _NAMES = frozenset(
-    ("primary", "margin", "cluster", "adjust", "alpha", "seed", "fail_on", "max_drop", "strict", "allow_mismatch")
+    (
+        "primary",
+        "margin",
+        "cluster",
+        "adjust",
+        "alpha",
+        "seed",
+        "fail_on",
+        "max_drop",
+        "max_drop_test",
+        "strict",
+        "allow_mismatch",
+    )
 )
 _OF_RUNS = (
     click.option(
@@ -151,6 +168,7 @@ def against_options(command: F) -> F:
         seed: int,
         fail_on: str,
         max_drop: float | None,
+        max_drop_test: bool,
         strict: bool,
         allow_mismatch: bool,
         where: str = "",
@@ -163,7 +181,7 @@ def against_options(command: F) -> F:
 
         settings, rules = check_settings(
             ComparisonSettings(primary, margin, cluster, alpha=alpha, seed=seed, where=where, all_pairs=all_pairs),
-            DecisionRules(max_drop=max_drop, strict=strict, allow_mismatch=allow_mismatch),
+            DecisionRules(max_drop=max_drop, max_drop_test=max_drop_test, strict=strict, allow_mismatch=allow_mismatch),
             adjust=adjust,
             fail_on=fail_on,
             prefix="--",

@@ -24,13 +24,13 @@ from tests.report_documents import HOSTILE
 from tests.unit.charts.test_charts_text import glyphs
 from tests.unit.test_report_markdown import LINKED, PARTS, READER, cells, leaves, paired_cells
 
+from assay.comparison import allowed_drop, model, stopping_outcome
 from assay.comparison import decision as decision_model
-from assay.comparison import model
 from assay.comparison.compare import MOST_RUNS
 from assay.comparison.decision import DecisionRules, decide
 from assay.comparison.facts import facts_of
 from assay.comparison.joined import label_of
-from assay.comparison.model import FailOn, Verdict
+from assay.comparison.model import FailOn, NoiseFloor, Verdict
 from assay.errors import InvalidInputError
 from assay.reports.charts.fonts import Fonts
 from assay.reports.comparison import plots
@@ -64,7 +64,9 @@ PAYLOADS = [*PARTS, "=1+1", "@SUM(A1)", "-2+3", "\t=1", "</script><img src=x>", 
 @pytest.fixture(scope="module")
 def of_two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ComparisonReport]:
     """Two runs, of which the second is better."""
-    with compared(tmp_path_factory.mktemp("two"), two(), noise_floors={"accuracy": 0.4}) as report:
+    with compared(
+        tmp_path_factory.mktemp("two"), two(), noise_floors={"accuracy": NoiseFloor(0.4, 0.25, 32)}
+    ) as report:
         yield report
 
 
@@ -104,7 +106,7 @@ def test_the_document_keeps_to_its_schema(of_two: ComparisonReport, of_three: Co
 def test_the_schema_has_every_field_of_a_comparison() -> None:
     """A field that is added to the model is in the document, and so in the schema."""
     of_json = comparison_schema()["$defs"]
-    for module in (model, decision_model):
+    for module in (model, decision_model, allowed_drop, stopping_outcome):
         for name, cls in vars(module).items():
             snake = "".join(f"_{char.lower()}" if char.isupper() else char for char in name).lstrip("_")
             if dataclasses.is_dataclass(cls) and name != "DecisionRules":
@@ -323,7 +325,11 @@ def test_warnings_say_what_a_statistician_would(of_two: ComparisonReport) -> Non
     equal = changed(report, effective_clusters=9.6)
     assert "of equal size" not in "\n".join(cautions(equal))
     assert "a few large differences carry the mean: its interval is doubtful" in "\n".join(cautions(equal))
-    assert "noise floor (A/A): 0.40 accuracy; the difference is not above it" in comparison_lines(of_two)
+    floor = (
+        "noise floor (A/A): 0.40 accuracy, two standard errors of a pair of equal runs, of which 25.0% of 32 cases "
+        "came out differently; the difference is not above it"
+    )
+    assert floor in comparison_lines(of_two)
 
 
 def test_the_guide_shows_what_is_printed() -> None:

@@ -11,9 +11,12 @@ from tests.comparison_reports import compared, run_document, stopped, two
 
 from assay.comparison.model import Verdict
 from assay.reports.comparison.document import comparison_document
+from assay.reports.comparison.headline import verdict_sentence
 from assay.reports.comparison.markdown import comparison_markdown
+from assay.reports.comparison.short_text import short_lines
 from assay.reports.comparison.text import comparison_lines
 from assay.reports.schema import comparison_schema
+from assay.statistics.stagewise import stagewise_estimate
 from assay.text.unsafe_text import json_text
 from assay.wire.comparison import COMPARISON
 
@@ -30,7 +33,8 @@ def test_the_rule_decides_and_every_report_says_so(tmp_path: Path) -> None:
         assert (report.comparison.primary, one.verdict) == ("accuracy", Verdict.B_BETTER)
         assert one.p is not None
         said = ["always-valid decided after 18 of 200 cases", "not adjusted for looking early",
-                "always-valid 95% interval of the difference of accuracy", "A asked 20, B 20 of 200 cases",
+                "always-valid 95% interval of the difference", "plain difference +0.30",
+                "too large on average where a rule stopped", "A asked 20, B 20 of 200 cases",
                 "saves about 360 calls, 1,800 tokens, 1 USD, 60 s"]  # fmt: skip
         for text in ("\n".join(comparison_lines(report)), comparison_markdown(report)):
             plain = text.replace("\\", "")
@@ -47,14 +51,58 @@ def test_the_rule_decides_and_every_report_says_so(tmp_path: Path) -> None:
         assert COMPARISON.from_wire(COMPARISON.to_wire(report.comparison)).stopping == report.comparison.stopping
 
 
+def looked(**changes: Any) -> list[dict[str, Any]]:
+    """Two runs that stopped at the second of five looks, in which B won 11 of 18 cases and A none."""
+    return stopped(**{"rule": "five-looks", "look": 2, "z": 11**0.5, "bound": 3.2255, "p": None,
+                      "standard_error": 11**0.5 / 18, "looks": [9, 18]} | changes)  # fmt: skip
+
+
+def test_planned_looks_show_the_estimate_that_allows_for_them(tmp_path: Path) -> None:
+    """Headline, table and JSON have the median-unbiased estimate and its interval; the plain difference stays."""
+    expected = stagewise_estimate(11**0.5, 11**0.5 / 18, [9, 18])
+    with compared(tmp_path, looked()) as report:
+        one = report.comparison.pairs[0].metric("accuracy")
+        assert (one.difference, one.median_unbiased, one.interval, one.interval_method) == (
+            pytest.approx(0.3),
+            expected.difference,
+            expected.interval,
+            "stagewise",
+        )
+        said = verdict_sentence(report)
+        assert "+0.61 [+0.25, +0.97] (median-unbiased estimate, 95% interval of the looks)" in said
+        assert "plain difference +0.30 (too large on average where a rule stopped) over 20 cases" in said
+        assert "+0.61 [+0.25, +0.97]" in short_lines(report)[3]
+        document = json.loads(json_text(comparison_document(report)))
+        assert document["comparison"]["stopping"]["looks"] == [9, 18]
+        jsonschema.Draft202012Validator(comparison_schema()).validate(document)
+        assert COMPARISON.from_wire(COMPARISON.to_wire(report.comparison)) == report.comparison
+
+
 def test_the_order_of_the_runs_moves_no_decision(tmp_path: Path) -> None:
-    """Compared the other way round, the same run is better, and z has the sign of B - A."""
-    looked: dict[str, Any] = {"rule": "five-looks", "look": 2, "z": 3.3, "bound": 3.2255, "p": None}
-    with compared(tmp_path, stopped(**looked)[::-1]) as report:
-        stopping = report.comparison.stopping
+    """Compared the other way round, the same run is better, and estimate and interval are mirrored."""
+    with compared(tmp_path, looked()) as report, compared(tmp_path, looked()[::-1]) as swapped:
+        stopping = swapped.comparison.stopping
         assert stopping is not None
-        assert (stopping.verdict, stopping.z) == (Verdict.A_BETTER, -3.3)
-        assert "at look 2 of 5, after 18 of 200 cases" in "\n".join(comparison_lines(report))
+        assert (stopping.verdict, stopping.z) == (Verdict.A_BETTER, -(11**0.5))
+        one, other = (each.comparison.pairs[0].metric("accuracy") for each in (report, swapped))
+        assert one.interval is not None
+        assert other.interval == pytest.approx((-one.interval[1], -one.interval[0]))
+        assert other.median_unbiased == pytest.approx(-(one.median_unbiased or 0.0))
+        assert "at look 2 of 5, after 18 of 200 cases" in "\n".join(comparison_lines(swapped))
+
+
+def test_looks_that_decided_nothing_end_with_all_cases(tmp_path: Path) -> None:
+    """Of 20 planned cases, all asked: z of all of them belongs to the fifth look, and 0 is in the interval."""
+    documents = looked(decided=False)
+    for document in documents:
+        document["run"]["stopping"]["cases"] = 24
+    with compared(tmp_path, documents) as report:
+        stopping, one = report.comparison.stopping, report.comparison.pairs[0].metric("accuracy")
+        assert stopping is not None
+        assert (stopping.z, stopping.looks, stopping.look) == (pytest.approx(6**0.5), (5, 10, 15, 20), None)
+        assert one.reason == "rule_undecided"
+        assert one.interval == pytest.approx(stagewise_estimate(6**0.5, 6**0.5 / 20, (5, 10, 15, 20)).interval)
+        assert "too large on average" not in verdict_sentence(report)
 
 
 def test_an_ordinary_p_value_does_not_decide_where_the_rule_did_not(tmp_path: Path) -> None:

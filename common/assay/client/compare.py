@@ -114,6 +114,7 @@ def compare(
     all_pairs: bool = False,
     fail_on: str = "regression",
     max_drop: float | None = None,
+    max_drop_test: bool = False,
     strict: bool = False,
     allow_mismatch: bool = False,
     server: str | None = None,
@@ -133,6 +134,7 @@ def compare(
         all_pairs: Whether every pair of runs decides, and p-values are adjusted over all of them.
         fail_on: What makes `exit_status` 1: "regression", "inconclusive" or "never".
         max_drop: The largest drop of the primary metric that is not 1, whatever the p-value.
+        max_drop_test: Whether `exit_status` is 1 unless the values exclude a larger drop, by a one-sided bound.
         strict: Whether anything undecided makes `exit_status` 4.
         allow_mismatch: Whether runs that must not be compared give 0 in place of 3.
         server: The orchestrator that stores the runs; None for the local stack.
@@ -145,7 +147,7 @@ def compare(
     check_packages()
     settings, rules = check_settings(
         ComparisonSettings(primary, margin, cluster, alpha=alpha, seed=seed, where=where, all_pairs=all_pairs),
-        DecisionRules(max_drop=max_drop, strict=strict, allow_mismatch=allow_mismatch),
+        DecisionRules(max_drop=max_drop, max_drop_test=max_drop_test, strict=strict, allow_mismatch=allow_mismatch),
         adjust=adjust,
         fail_on=fail_on,
     )

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import hashlib
 import json
-import math
 from typing import TYPE_CHECKING, Any
 
+from assay.comparison.model import NoiseFloor
 from assay.reports.atomic import atomic_writer
 from assay.text.unsafe_text import json_text
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from assay.comparison.model import Comparison
+    from assay.comparison.model import Comparison, MetricComparison
     from assay.local.home import Home
 
 _FOLDER = "noise_floors"
@@ -35,10 +36,11 @@ def store_floor(home: Home, head: Mapping[str, Any], comparison: Comparison) -> 
         SetupError: The file cannot be written.
     """
     pair = comparison.pairs[0]
+    known = {one.metric: floor for one in pair.metrics if (floor := noise_floor(one)) is not None}
     found = {
         "runs": [one.run_id for one in comparison.variants],
         "cases": pair.n_common,
-        "floors": {one.metric: abs(one.difference) for one in pair.metrics if one.difference is not None},
+        "floors": {name: dataclasses.asdict(floor) for name, floor in known.items()},
     }
     path = _path(home, head)
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -47,11 +49,22 @@ def store_floor(home: Home, head: Mapping[str, Any], comparison: Comparison) -> 
     return path
 
 
-def find_floor(home: Home, head: Mapping[str, Any]) -> dict[str, float]:
+def noise_floor(one: MetricComparison) -> NoiseFloor | None:
+    """Return how far two runs of one spec are apart by a metric; None where too few cases have a value.
+
+    Their difference itself is one draw: a second pair would exceed it half of the time. Its standard error says how
+    far pairs are apart.
+    """
+    if one.standard_error is None:
+        return None
+    return NoiseFloor(2 * one.standard_error, (one.wins + one.losses) / one.n_pairs, one.n_pairs)
+
+
+def find_floor(home: Home, head: Mapping[str, Any]) -> dict[str, NoiseFloor]:
     """Return the floor of each metric of a run's spec and dataset; empty where none was measured here."""
-    with contextlib.suppress(OSError, ValueError, AttributeError):
+    with contextlib.suppress(OSError, ValueError, AttributeError, TypeError, KeyError):
         floors = json.loads(_path(home, head).read_text("utf-8"))["floors"].items()
-        return {name: float(value) for name, value in floors if math.isfinite(value)}
+        return {name: NoiseFloor(**floor) for name, floor in floors}
     return {}
 
 

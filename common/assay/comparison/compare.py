@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from assay.comparison.cases import CaseScores
+    from assay.comparison.model import NoiseFloor
 
 MOST_RUNS = 26
 """Most runs of one comparison: each has a letter."""
@@ -161,7 +162,7 @@ def flipped_ids(comparison: Comparison) -> set[str]:
     return {one.case_id for key, cases in comparison.flipped.items() if key.startswith(f"{first}_vs_") for one in cases}
 
 
-def with_floors(comparison: Comparison, floors: Mapping[str, float]) -> Comparison:
+def with_floors(comparison: Comparison, floors: Mapping[str, NoiseFloor]) -> Comparison:
     """Return a comparison with the noise floor of each metric beside its differences.
 
     Args:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from assay.comparison.allowed_drop import AllowedDrop, allowed_drop, drop_notes, not_excluded, too_large
 from assay.comparison.model import FailOn, Verdict
 from assay.comparison.run_names import run_names
 from assay.records import dataclass
-from assay.statistics.thresholds import exceeds, text_apart
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from assay.comparison.model import Comparison, MetricComparison, PairComparison
 
@@ -33,12 +34,14 @@ class DecisionRules:
         fail_on: Which verdicts of the primary metric.
         max_drop: The largest drop of the primary metric against the baseline, in its unit, whatever the p-value and
             `fail_on`; None for no such limit.
+        max_drop_test: Whether a larger drop must be excluded: the one-sided bound of 1 - alpha has to be below it.
         strict: Whether anything undecided fails.
         allow_mismatch: Whether runs that must not be compared give figures and 0.
     """
 
     fail_on: FailOn = FailOn.REGRESSION
     max_drop: float | None = None
+    max_drop_test: bool = False
     strict: bool = False
     allow_mismatch: bool = False
 
@@ -54,12 +57,14 @@ class Decision:
         is_regression: Whether a run is worse than the first; a failure without it is that nothing is decided.
         otherwise: What the status would be under other rules, such as "4 with --strict"; empty where nothing is let
             pass.
+        drops: With `max_drop`, that of each run with a difference.
     """
 
     exit_status: int
     reasons: tuple[str, ...]
     is_regression: bool = False
     otherwise: str = ""
+    drops: tuple[AllowedDrop, ...] = ()
 
     @property
     def word(self) -> str:
@@ -101,14 +106,33 @@ def decide(comparison: Comparison, rules: DecisionRules, *, of_run: bool = False
     names = run_names(comparison.variants, of_run=of_run)
     against = [pair for pair in comparison.pairs if pair.a == comparison.variants[0].label]
     primaries = [(names[pair.b], names[pair.a], pair.metric(comparison.primary)) for pair in against]
-    worse = [reason for b, a, one in primaries for reason in _regressions(b, a, one, rules)]
+    drops = [allowed_drop(pair.b, pair.metric(comparison.primary), rules.max_drop) for pair in against]
+    erring = [said for pair in against if (said := erring_text(pair, names[pair.a], names[pair.b]))]
+    found = _decided(comparison, primaries, drops, erring, rules)
+    known = {drop.label: drop for drop in drops if drop is not None}
+    notes = drop_notes(list(known.values()), [names[label] for label in known])
+    return replace(found, reasons=(*found.reasons, *notes), drops=tuple(known.values()))
+
+
+def _decided(
+    comparison: Comparison,
+    primaries: Sequence[tuple[str, str, MetricComparison]],
+    drops: Sequence[AllowedDrop | None],
+    erring: Sequence[str],
+    rules: DecisionRules,
+) -> Decision:
+    worse = [reason for each, drop in zip(primaries, drops, strict=True) for reason in _regressions(*each, drop, rules)]
     if rules.fail_on is FailOn.REGRESSION and not comparison.filtered:
-        worse += [said for pair in against if (said := erring_text(pair, names[pair.a], names[pair.b]))]
+        worse += erring
     unknown = [
         f"whether {one.metric} of {b} differs from that of {a} is not decided"
         for b, a, one in primaries
         if rules.fail_on is FailOn.INCONCLUSIVE and one.verdict is Verdict.INCONCLUSIVE
     ]
+    if rules.max_drop_test:
+        alpha = comparison.settings.alpha
+        tested = zip(primaries, drops, strict=True)
+        unknown += [reason for each, drop in tested for reason in not_excluded(*each, drop, alpha)]
     if worse or unknown:
         return Decision(FAILED, (*worse, *unknown), is_regression=bool(worse))
     missing = [
@@ -134,12 +158,10 @@ def decide(comparison: Comparison, rules: DecisionRules, *, of_run: bool = False
     return Decision(NO_REGRESSION, open_ones, otherwise="4 with --strict" if open_ones else "")
 
 
-def _regressions(b: str, a: str, one: MetricComparison, rules: DecisionRules) -> Iterator[str]:
-    if one.difference is not None and rules.max_drop is not None:
-        drop = -one.difference if one.higher_is_better else one.difference
-        if exceeds(drop, rules.max_drop):
-            shown = text_apart(drop, [rules.max_drop])
-            yield f"{one.metric} of {b} is {shown} worse than that of {a}, more than the allowed {rules.max_drop:g}"
+def _regressions(
+    b: str, a: str, one: MetricComparison, drop: AllowedDrop | None, rules: DecisionRules
+) -> Iterator[str]:
+    yield from too_large(b, a, one, drop)
     if rules.fail_on is not FailOn.NEVER and one.verdict is Verdict.A_BETTER:
         yield _worse_text(b, a, one)
 

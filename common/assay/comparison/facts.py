@@ -192,7 +192,10 @@ def _stopping(data: Mapping[str, Any] | None) -> StoppingSettings | None:
 
 
 def _stopped(data: Mapping[str, Any] | None) -> StoppedEarly | None:
-    return None if data is None else StoppedEarly(**_known(StoppedEarly, data))
+    if data is None:
+        return None
+    known = _known(StoppedEarly, data)
+    return StoppedEarly(**{**known, "looks": tuple(known.get("looks", ()))})
 
 
 def _known(plain: type[StoppingSettings | StoppedEarly], data: Mapping[str, Any]) -> dict[str, Any]:

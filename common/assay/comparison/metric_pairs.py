@@ -13,7 +13,16 @@ from assay.comparison.model import ClassicalTest, Estimate, MetricComparison, Pa
 from assay.statistics.clusters import clustered_wilson, in_clusters
 from assay.statistics.equivalence import rate_equivalence, score_equivalence
 from assay.statistics.independent import chi_square, t_test
-from assay.statistics.paired import McNemar, PairedScores, differences, mcnemar, paired_scores, t_interval
+from assay.statistics.one_sided import rate_bounds, score_bounds
+from assay.statistics.paired import (
+    McNemar,
+    PairedScores,
+    bonett_price_error,
+    differences,
+    mcnemar,
+    paired_scores,
+    t_interval,
+)
 from assay.statistics.power import (
     cases_for_rates,
     cases_for_scores,
@@ -213,6 +222,7 @@ def _binary(found: MetricComparison, pair: PairedValues, settings: ComparisonSet
         difference=test.difference,
         interval=test.interval,
         equivalence_interval=rate_equivalence(a_only, b_only, n, alpha=settings.alpha),
+        one_sided=rate_bounds(a_only, b_only, n, alpha=settings.alpha),
         p=test.p,
         table=PassTable(both, a_only, b_only, n - both - a_only - b_only),
         mid_p=test.mid_p,
@@ -220,6 +230,7 @@ def _binary(found: MetricComparison, pair: PairedValues, settings: ComparisonSet
         min_attainable_p=test.min_attainable_p,
         borderline=test.is_borderline(settings.alpha),
         cliffs_delta=None,
+        standard_error=bonett_price_error(a_only, b_only, n),
         detectable=detectable_rate_difference(n, disagreeing, alpha=settings.alpha, power=settings.power),
         n_needed=_needed_for_rates(test, disagreeing, settings),
         interval_method="bonett_price",
@@ -247,6 +258,7 @@ def _scores(
         equivalence_interval=score_equivalence(
             pair.differences.tolist(), pair.bounds, alpha=settings.alpha, clusters=pair.clusters
         ),
+        one_sided=score_bounds(pair.differences.tolist(), pair.bounds, alpha=settings.alpha, clusters=pair.clusters),
         p=test.flip.p,
         min_attainable_p=test.flip.least_p,
         borderline=_is_borderline(test, settings),

@@ -11,6 +11,8 @@ from assay.records import dataclass
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from assay.comparison.stopping_outcome import StoppingOutcome
+
 PASS_RATE = "pass_rate"  # noqa: S105 - a name, not a password
 """The name under which row verdicts are compared, beside the metrics."""
 
@@ -212,6 +214,8 @@ class WorstCase:
         n_replaced: Cases with such a value on at least one side.
         difference: B - A.
         interval: Of the difference, of 1 - alpha; None where it has none.
+        one_sided: The difference's one-sided bounds, each of 1 - alpha: an allowed drop is compared with the worse one.
+            None where the values exclude nothing.
         p: Raw p-value.
         holds: Whether the verdict of the complete cases is that of these figures, too; False where they have none.
     """
@@ -254,6 +258,21 @@ class Reason(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class NoiseFloor:
+    """How far two runs of one spec over the same cases are apart by chance.
+
+    Args:
+        difference: Two standard errors of their difference: about 1 pair in 20 is further apart.
+        flip_rate: Share of the cases whose values differ, from 0 to 1.
+        n: Cases with a value in both.
+    """
+
+    difference: float
+    flip_rate: float
+    n: int
+
+
+@dataclass(frozen=True, slots=True)
 class MetricComparison:
     """One metric of two runs over the cases that both have scored.
 
@@ -271,6 +290,8 @@ class MetricComparison:
         a: The value of A over the pairs.
         b: The value of B.
         difference: B - A.
+        median_unbiased: B - A as planned looks estimate it, to which `interval` belongs; the plain difference is too
+            large on average where a rule stopped. None without planned looks.
         interval: Of the difference, of 1 - alpha.
         interval_method: "bonett_price" for rates, "t" for scores, "sign_flip" with a cluster key, "cr2" where clusters
             are too few for a verdict, "always_valid" or "stagewise" where a rule stops early; empty without one.
@@ -304,7 +325,7 @@ class MetricComparison:
         classical: The unpaired test.
         without_errors: The difference over the cases without an agent error; None where there is no such error.
         without_errors_p: Its raw p-value.
-        noise_floor: The absolute difference that A has from itself, where it was measured.
+        noise_floor: How far A is from itself, where that was measured.
         notes: Stable words on what to know: "few_differing" (as `Reason.TOO_FEW_DIFFERING`), "few_clusters" (fewer than
             ten effective ones), "large_losses" (a few large differences carry the mean), "constant" (all differences
             are 0: no part of a family), "as_primary" (all values are those of the primary metric: its p-values).
@@ -323,9 +344,11 @@ class MetricComparison:
     a: Estimate | None = None
     b: Estimate | None = None
     difference: float | None = None
+    median_unbiased: float | None = None
     interval: tuple[float, float] | None = None
     interval_method: str = ""
     equivalence_interval: tuple[float, float] | None = None
+    one_sided: tuple[float, float] | None = None
     p: float | None = None
     p_error: float | None = None
     p_adjusted: float | None = None
@@ -354,7 +377,7 @@ class MetricComparison:
     classical: ClassicalTest | None = None
     without_errors: float | None = None
     without_errors_p: float | None = None
-    noise_floor: float | None = None
+    noise_floor: NoiseFloor | None = None
     notes: tuple[str, ...] = ()
     is_direction_assumed: bool = False
 
@@ -494,59 +517,6 @@ class VariantRecommendation:
     improvements: tuple[str, ...]
     confidence: str
     note: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class StoppingOutcome:
-    """What a rule that stops two runs early came to; its verdict is that of their comparison.
-
-    Args:
-        rule: "always-valid" or "five-looks".
-        metric: The metric that decides.
-        alpha: Level over all looks.
-        seed: Of the order of asking.
-        planned: Cases of the dataset.
-        asked_a: Cases with a row in A.
-        asked_b: Cases with a row in B.
-        verdict: Which run is better; inconclusive where the rule did not decide.
-        cases: After how many cases of the order it decided; 0 where it did not.
-        n_pairs: How many of these have a value in both runs.
-        look: Which of the five looks, from 1; None for the always-valid rule.
-        z: Its statistic, above 0 where B's values are larger; None likewise.
-        bound: What |z| reached; None likewise.
-        p: The always-valid p-value at the decision; None for five looks.
-        interval: Of B - A over all cases that both runs have, which may be looked at after any case; None for a metric
-            without bounds.
-        saved_calls: Calls of both agents that were not made, by estimate, as all that follows.
-        saved_tokens: Tokens of agents and judge; None where they were not counted.
-        saved_usd: What they would have cost; None without prices.
-        saved_s: Wall time, the longer of both runs; None where it is not known.
-    """
-
-    rule: str
-    metric: str
-    alpha: float
-    seed: int
-    planned: int
-    asked_a: int
-    asked_b: int
-    verdict: Verdict
-    cases: int = 0
-    n_pairs: int = 0
-    look: int | None = None
-    z: float | None = None
-    bound: float | None = None
-    p: float | None = None
-    interval: tuple[float, float] | None = None
-    saved_calls: int = 0
-    saved_tokens: float | None = None
-    saved_usd: float | None = None
-    saved_s: float | None = None
-
-    @property
-    def has_decided(self) -> bool:
-        """Whether the rule decided."""
-        return self.verdict is not Verdict.INCONCLUSIVE
 
 
 @dataclass(frozen=True, slots=True)

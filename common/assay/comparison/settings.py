@@ -44,6 +44,9 @@ def check_settings(
     for name, value in (("margin", settings.margin), ("max_drop", rules.max_drop)):
         if value is not None and not (math.isfinite(value) and value >= 0):
             problem(f"must be a number from 0, not {value!r}", name)
+    if rules.max_drop_test and rules.max_drop is None:
+        limit = f"{prefix}{'max-drop' if prefix else 'max_drop'}"
+        problem(f"needs {limit}, the drop that has to be excluded: add it, or leave this one out", "max_drop_test")
     if settings.margin == 0:
         problem("must be above 0: no difference is smaller", "margin")
     _check_shares(settings, problem)

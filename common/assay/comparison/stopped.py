@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from assay.comparison.model import StoppingOutcome, Verdict
-from assay.statistics.sequential import always_valid_interval
+from assay.comparison.model import Verdict
+from assay.comparison.stopping import StoppingRule
+from assay.comparison.stopping_outcome import StoppingOutcome
+from assay.statistics.sequential import always_valid_interval, always_valid_lower_bound, look_at, look_sizes
+from assay.statistics.stagewise import stagewise_estimate
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from assay.comparison.facts import RunFacts
     from assay.comparison.metric_pairs import PairedValues
-    from assay.comparison.model import ComparisonSettings
+    from assay.comparison.model import ComparisonSettings, MetricComparison
     from assay.model.stopping import StoppingSettings
+
+ALWAYS_VALID, STAGEWISE = "always_valid", "stagewise"
+"""How the intervals of rules that stop early are made."""
 
 
 def shared_stopping(runs: Sequence[RunFacts]) -> StoppingSettings | None:
@@ -45,12 +52,7 @@ def stopping_outcome(
     if stopping is None or values.metric != stopping.metric or settings.where or settings.cluster:
         return None
     known = [run.stopped for run in runs if run.stopped is not None]
-    stopped = known[0] if known else None
-    verdict = Verdict.INCONCLUSIVE
-    if stopped is not None:
-        verdict = Verdict.A_BETTER if stopped.winner == runs[0].variant else Verdict.B_BETTER
-    sign = 1 if stopping.variants[0] == runs[0].variant else -1  # z is of the order of the variants
-    return StoppingOutcome(
+    found = StoppingOutcome(
         rule=stopping.rule,
         metric=stopping.metric,
         alpha=stopping.alpha,
@@ -58,29 +60,82 @@ def stopping_outcome(
         planned=stopping.cases,
         asked_a=asked[0],
         asked_b=asked[1],
-        verdict=verdict,
-        cases=stopped.cases if stopped is not None else 0,
-        n_pairs=stopped.n_pairs if stopped is not None else 0,
-        look=stopped.look if stopped is not None else None,
-        z=stopped.z * sign if stopped is not None and stopped.z is not None else None,
-        bound=stopped.bound if stopped is not None else None,
-        p=stopped.p if stopped is not None else None,
-        interval=_interval(stopping, values),
+        verdict=Verdict.INCONCLUSIVE,
         saved_calls=sum(one.saved_calls for one in known),
         saved_tokens=_sum([one.saved_tokens for one in known]),
         saved_usd=_sum([one.saved_usd for one in known]),
         saved_s=max((one.saved_s for one in known if one.saved_s is not None), default=None),
     )
+    if not known:
+        return found if stopping.rule != StoppingRule.FIVE_LOOKS else _last_look(found, values)
+    stopped, first = known[0], runs[0].variant
+    return replace(
+        found,
+        verdict=Verdict.A_BETTER if stopped.winner == first else Verdict.B_BETTER,
+        cases=stopped.cases,
+        n_pairs=stopped.n_pairs,
+        look=stopped.look,
+        # z is of the order of the variants
+        z=stopped.z if stopped.z is None or stopping.variants[0] == first else -stopped.z,
+        bound=stopped.bound,
+        p=stopped.p,
+        standard_error=stopped.standard_error,
+        looks=stopped.looks,
+    )
 
 
-def _interval(stopping: StoppingSettings, values: PairedValues) -> tuple[float, float] | None:
-    """Return the interval that may be looked at after any case, in the unit of the metric."""
-    if stopping.scale is None or not len(values.a):
-        return None
-    width = stopping.scale[1] - stopping.scale[0]
-    differences = [min(max(float(b - a) / width, -1.0), 1.0) for a, b in zip(values.a, values.b, strict=True)]
-    low, high = always_valid_interval(differences, alpha=stopping.alpha)
-    return low * width, high * width
+def _last_look(outcome: StoppingOutcome, values: PairedValues) -> StoppingOutcome:
+    """Return what looks that decided nothing end with: z over all cases that both runs have."""
+    count, common = len(values.a), len(values.a) + values.n_dropped
+    if not count:
+        return outcome
+    seen = look_at(values.differences.tolist(), is_binary=values.is_binary)
+    # Which cases have no value is not known of the earlier looks: their share of all is.
+    earlier = [round(count * size / common) for size in look_sizes(outcome.planned) if size < common]
+    return replace(outcome, z=seen.z, standard_error=seen.standard_error, looks=(*earlier, count))
+
+
+def with_stopping(
+    one: MetricComparison, stopping: StoppingOutcome | None, values: PairedValues, settings: ComparisonSettings
+) -> MetricComparison:
+    """Return the metric that decides with the estimate and the interval that allow for looking early.
+
+    Args:
+        one: With the ordinary interval, which stays where the rule has none.
+        stopping: What the rule came to; None where none decides.
+        values: Of the metric.
+        settings: How the runs are compared.
+    """
+    width = values.bounds[1] - values.bounds[0]
+    if stopping is None or not len(values.a):
+        return one
+    if stopping.rule == StoppingRule.ALWAYS_VALID:
+        differences = [min(max(found / width, -1.0), 1.0) for found in values.differences.tolist()]
+        ends = always_valid_interval(differences, alpha=settings.alpha)
+        is_borderline = stopping.has_decided and ends[0] <= 0 <= ends[1]
+        least = always_valid_lower_bound(differences, alpha=settings.alpha)
+        most = -always_valid_lower_bound([-each for each in differences], alpha=settings.alpha)
+        return replace(
+            one,
+            interval=(ends[0] * width, ends[1] * width),
+            interval_method=ALWAYS_VALID,
+            one_sided=(least * width, most * width),
+            borderline=is_borderline,
+        )
+    if stopping.z is None or not stopping.standard_error:
+        return one
+    z, error, looks = stopping.z, stopping.standard_error, stopping.looks
+    found = stagewise_estimate(z, error, looks, alpha=settings.alpha)
+    low, high = stagewise_estimate(z, error, looks, alpha=2 * settings.alpha).interval
+    return replace(
+        one,
+        median_unbiased=found.difference,
+        interval=(max(-width, found.interval[0]), min(width, found.interval[1])),
+        interval_method=STAGEWISE,
+        # A normal limit does not know of losses too rare to be among the cases: the ordinary bounds do.
+        one_sided=one.one_sided and (min(low, one.one_sided[0]), max(high, one.one_sided[1])),
+        borderline=False,
+    )
 
 
 def _sum(parts: Sequence[float | None]) -> float | None:

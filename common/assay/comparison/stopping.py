@@ -19,8 +19,8 @@ from assay.statistics.sequential import (
     LOOK_BOUNDS,
     Evidence,
     first_crossing,
+    look_at,
     look_sizes,
-    look_statistic,
 )
 
 if TYPE_CHECKING:
@@ -93,6 +93,8 @@ class Stop:
         z: Its statistic; None likewise.
         bound: What |z| reached; None likewise.
         p: The always-valid p-value; None for planned looks.
+        standard_error: Of the mean difference at the look; None for the always-valid rule.
+        looks: The pairs with a value in both runs at each planned look that was made; empty likewise.
     """
 
     rule: StoppingRule
@@ -103,6 +105,8 @@ class Stop:
     z: float | None = None
     bound: float | None = None
     p: float | None = None
+    standard_error: float | None = None
+    looks: tuple[int, ...] = ()
 
 
 class Stopping:
@@ -122,6 +126,7 @@ class Stopping:
         self._differences: list[float] = []
         self._is_binary = plan.repeats == 1
         self._finished = 0
+        self._looks: list[int] = []
         self._sizes = look_sizes(plan.cases) if plan.rule is StoppingRule.FIVE_LOOKS else ()
         self._evidence = Evidence(plan.cases)
         self.stop: Stop | None = None
@@ -168,16 +173,19 @@ class Stopping:
             if place not in self._sizes:
                 continue
             number = self._sizes.index(place)
-            z = look_statistic(self._differences, is_binary=self._is_binary)
-            if abs(z) >= LOOK_BOUNDS[number]:
+            self._looks.append(len(self._differences))
+            seen = look_at(self._differences, is_binary=self._is_binary)
+            if abs(seen.z) >= LOOK_BOUNDS[number]:
                 return Stop(
                     self._plan.rule,
                     place,
                     len(self._differences),
                     self._verdict(),
                     look=number + 1,
-                    z=z,
+                    z=seen.z,
                     bound=LOOK_BOUNDS[number],
+                    standard_error=seen.standard_error,
+                    looks=tuple(self._looks),
                 )
         return None
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from assay.comparison.metric_pairs import NoVerdict, too_few
 from assay.comparison.model import Adjustment, Reason, Verdict, WorstCase
+from assay.comparison.stopped import with_stopping
 from assay.statistics.adjustment import benjamini_hochberg, holm
 from assay.statistics.equivalence import LEAST_CASES
 from assay.statistics.sequential import Evidence
@@ -15,7 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from assay.comparison.metric_pairs import PairedValues, Tested
-    from assay.comparison.model import ComparisonSettings, ErrorComparison, MetricComparison, StoppingOutcome
+    from assay.comparison.model import ComparisonSettings, ErrorComparison, MetricComparison
+    from assay.comparison.stopping_outcome import StoppingOutcome
 
 CONSTANT = "constant"
 """The note of a metric whose differences are all 0: there is nothing to test."""
@@ -144,6 +146,8 @@ class _Decision:
         one = replace(found, notes=(*found.notes, *self.families.notes[self.at]))
         if one.decides:
             one = replace(one, p_adjusted=self.families.adjusted(self.at))
+        one = with_stopping(one, self.stopping, self.values, self.settings)
+        one = replace(one, one_sided=self._one_sided(one))
         missing = too_few(self.values)
         claim = Verdict.INCONCLUSIVE if missing else self._claim(one)
         worst = self._worst(one, claim)
@@ -160,6 +164,15 @@ class _Decision:
         if errors is not None and errors.differ and (worst is None or not worst.holds):
             return _without(one, Verdict.WITHHELD, self._erring(errors, worst))
         return replace(one, verdict=claim)
+
+    def _one_sided(self, one: MetricComparison) -> tuple[float, float] | None:
+        """Return the one-sided bounds of a metric; where errors differ, with the worst values in their place, too."""
+        errors, lowest, highest = self.values.errors, self.tested.lowest, self.tested.highest
+        if errors is None or not errors.differ:
+            return one.one_sided
+        ends = [each.one_sided if each is not None else None for each in (one, lowest, highest)]
+        known = [each for each in ends if each is not None]
+        return (min(low for low, _ in known), max(high for _, high in known)) if len(known) == len(ends) else None
 
     def _claim(self, one: MetricComparison) -> Verdict:
         """Return the verdict of the complete cases."""

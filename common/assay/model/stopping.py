@@ -51,6 +51,8 @@ class StoppedEarly:
         z: Its statistic; None likewise.
         bound: What |z| reached; None likewise.
         p: The always-valid p-value; None for five looks.
+        standard_error: Of the mean difference at the look; None for the always-valid rule.
+        looks: The pairs with a value in both runs at each look that was made; empty likewise.
         asked: Cases of which the run asked at least one repeat.
         planned: Cases of the dataset.
         saved_calls: Calls of the agent that were not made, by estimate, as all that follows.
@@ -68,6 +70,8 @@ class StoppedEarly:
     z: float | None = None
     bound: float | None = None
     p: float | None = None
+    standard_error: float | None = None
+    looks: tuple[int, ...] = ()
     asked: int = 0
     planned: int = 0
     saved_calls: int = 0

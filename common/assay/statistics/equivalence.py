@@ -22,6 +22,8 @@ from assay.statistics.paired import bonett_price, t_interval
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
 
+    from assay.statistics.clusters import Clusters
+
 LEAST_CASES = 50
 """Cases, or clusters, from which the added gain and loss keep a wrong "equivalent" below 10 %."""
 
@@ -66,14 +68,27 @@ def score_equivalence(
     Returns:
         None for a metric without a scale, and with fewer than 50 cases, or clusters.
     """
-    width = bounds[1] - bounds[0]
-    if len(differences) < LEAST_CASES or not 0 < width < math.inf:
+    if len(differences) < LEAST_CASES or not 0 < bounds[1] - bounds[0] < math.inf:
         return None
     found = in_clusters(differences, clusters)
-    if len(found.counts) < LEAST_CASES:
-        return None
-    size = len(differences) / len(found.counts)
-    sums, counts = (*found.sums, width * size, -width * size), (*found.counts, size, size)
+    return widened_interval(found, bounds[1] - bounds[0], alpha) if len(found.counts) >= LEAST_CASES else None
+
+
+def widened_interval(
+    found: Clusters, width: float, alpha: float, *, gains: int = 1, losses: int = 1
+) -> tuple[float, float] | None:
+    """Return the t interval of a mean, of 1 - 2 alpha, with some largest gains and losses of mean size added.
+
+    Args:
+        found: The differences by cluster.
+        width: The range of the metric.
+        alpha: Level of each side.
+        gains: How many gains are added.
+        losses: How many losses are added.
+    """
+    size = math.fsum(found.counts) / len(found.counts)
+    added = (*(width * size for _ in range(gains)), *(-width * size for _ in range(losses)))
+    sums, counts = (*found.sums, *added), (*found.counts, *(size for _ in added))
     mean = math.fsum(sums) / math.fsum(counts)
     residuals = [one - mean * count for one, count in zip(sums, counts, strict=True)]
     error, degrees = cr2_error(residuals, counts)

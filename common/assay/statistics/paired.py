@@ -132,10 +132,14 @@ def bonett_price(b: int, c: int, n: int, *, alpha: float = 0.05) -> tuple[float,
     """Return the interval of a difference of paired rates, clipped to [-1, 1]."""
     from statistics import NormalDist
 
-    lost, won = (b + 1) / (n + 2), (c + 1) / (n + 2)
-    difference = won - lost
-    half = NormalDist().inv_cdf(1 - alpha / 2) * math.sqrt((lost + won - difference * difference) / (n + 2))
+    difference, half = (c - b) / (n + 2), NormalDist().inv_cdf(1 - alpha / 2) * bonett_price_error(b, c, n)
     return max(-1.0, difference - half), min(1.0, difference + half)
+
+
+def bonett_price_error(b: int, c: int, n: int) -> float:
+    """Return the standard error of a difference of paired rates: of the cases and one that each variant wins."""
+    lost, won = (b + 1) / (n + 2), (c + 1) / (n + 2)
+    return math.sqrt((lost + won - (won - lost) ** 2) / (n + 2))
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from assay.records import dataclass
 from assay.statistics.clusters import is_negligible
 
 if TYPE_CHECKING:
@@ -106,18 +107,8 @@ class Evidence:
         return np.concatenate(parts)
 
 
-def log_evidence_of_counts(lost: int, won: int) -> float:
-    """Return log E of cases that are right or wrong: log(2^m · lost! · won! / (m + 1)!), m = lost + won.
-
-    Args:
-        lost: Cases that A alone has right.
-        won: Cases that B alone has right.
-    """
-    m = lost + won
-    return m * math.log(2) + math.lgamma(lost + 1) + math.lgamma(won + 1) - math.lgamma(m + 2)
-
-
 def _log_of_counts(lost: NDArray[np.int64], won: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return log E of cases that are right or wrong: log(2^m · lost! · won! / (m + 1)!), m = lost + won."""
     from scipy.special import gammaln
 
     m = lost + won
@@ -164,20 +155,38 @@ def always_valid_interval(differences: Sequence[float], *, alpha: float = 0.05) 
     Raises:
         ValueError: A difference is outside of [-1, 1] or NaN.
     """
+    bets = (-0.5, 0.5)
+    return _always_valid_end(differences, -1.0, bets, alpha), _always_valid_end(differences, 1.0, bets, alpha)
+
+
+def always_valid_lower_bound(differences: Sequence[float], *, alpha: float = 0.05) -> float:
+    """Return the one-sided bound below which the mean difference is not, which may be looked at after any case.
+
+    Only bets on a larger mean count: it is the least μ for which 2·∫ Π (1 + λ·(dᵢ - μ)) dλ over λ in [0, ½] is below
+    1/alpha.
+
+    Raises:
+        ValueError: A difference is outside of [-1, 1] or NaN.
+    """
+    return _always_valid_end(differences, -1.0, (0.0, 0.5), alpha)
+
+
+def _always_valid_end(differences: Sequence[float], end: float, bets: tuple[float, float], alpha: float) -> float:
+    """Return where on the way from the mean to an end the evidence of some bets against a mean reaches 1/alpha."""
     import numpy as np
 
     values, counts = np.unique(np.asarray(differences, dtype=float), return_counts=True)
     if not (np.abs(values) <= 1).all():
         raise ValueError("an interval needs differences in [-1, 1]: divide them by the range of the metric")
     if not len(values):
-        return -1.0, 1.0
+        return end
     mean, times = math.fsum(values * counts) / len(differences), counts.astype(float)
+    width = bets[1] - bets[0]
 
     def excess(at: float) -> float:
-        return _log_integral(values - at, times) + math.log(alpha)
+        return _log_integral(values - at, times, bets) - math.log(width) + math.log(alpha)
 
-    step = 1 / math.sqrt(len(differences))
-    return _crossing(excess, mean, -step, -1.0), _crossing(excess, mean, step, 1.0)
+    return _crossing(excess, mean, math.copysign(1 / math.sqrt(len(differences)), end), end)
 
 
 def _crossing(excess: Callable[[float], float], start: float, step: float, end: float) -> float:
@@ -206,8 +215,8 @@ def _boundary(is_outside: Callable[[float], bool], inside: float, end: float) ->
     return inside
 
 
-def _log_integral(shifted: NDArray[np.float64], counts: NDArray[np.float64]) -> float:
-    """Return log ∫ Π (1 + λ·x) dλ over λ in [-½, ½], each x in [-2, 2] as often as it is counted.
+def _log_integral(shifted: NDArray[np.float64], counts: NDArray[np.float64], bets: tuple[float, float]) -> float:
+    """Return log ∫ Π (1 + λ·x) dλ over bets λ from -½ to ½, each x in [-2, 2] as often as it is counted.
 
     The integrand has one peak and a concave logarithm, so each side of the peak is integrated by itself, as far as it
     counts.
@@ -223,11 +232,11 @@ def _log_integral(shifted: NDArray[np.float64], counts: NDArray[np.float64]) -> 
         with np.errstate(divide="ignore"):
             return np.array([float(counts @ np.log(1 + one * shifted)) for one in at])
 
-    peak = _boundary(lambda at: slope(at) <= 0, -0.5, 0.5) if slope(-0.5) > 0 else -0.5
+    peak = _boundary(lambda at: slope(at) <= 0, *bets) if slope(bets[0]) > 0 else bets[0]
     height = float(log_at(np.array([peak]))[0])
     nodes, weights = roots_legendre(_NODES_A_SIDE)
     logs, parts = [], []
-    for end in (-0.5, 0.5):
+    for end in bets:
         last = _boundary(lambda at: float(log_at(np.array([at]))[0]) < height - _NEGLIGIBLE, peak, end)
         half = (last - peak) / 2
         logs.append(log_at(peak + half * (1 + nodes)))
@@ -247,14 +256,27 @@ def look_sizes(cases: int) -> tuple[int, ...]:
     return tuple(-(-cases * number // len(LOOK_BOUNDS)) for number in range(1, len(LOOK_BOUNDS) + 1))
 
 
-def look_statistic(differences: Sequence[float], *, is_binary: bool) -> float:
-    """Return z of a planned look; its sign is that of the mean difference.
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What a planned look sees.
+
+    Args:
+        z: Its statistic; the sign is that of the mean difference.
+        standard_error: Of the mean difference, mean/z; 0 where no case differs.
+    """
+
+    z: float
+    standard_error: float
+
+
+def look_at(differences: Sequence[float], *, is_binary: bool) -> Look:
+    """Return what a planned look sees.
 
     Args:
         differences: Of the cases so far.
-        is_binary: Whether they come from 0 and 1: then (won - lost)/√(won + lost), 0 where none disagree. Otherwise the
-            z that is as unlikely as the paired t statistic: with few cases, t itself is large too often. Where all
-            differences are equal there is no t, and they count as won or lost.
+        is_binary: Whether they come from 0 and 1: then z is (won - lost)/√(won + lost), 0 where none disagree.
+            Otherwise it is the z that is as unlikely as the paired t statistic: with few cases, t itself is large too
+            often. Where all differences are equal there is no t, and they count as won or lost.
 
     Source: P. O'Brien and T. Fleming, "A multiple testing procedure for clinical trials", 1979.
     """
@@ -262,9 +284,12 @@ def look_statistic(differences: Sequence[float], *, is_binary: bool) -> float:
     spread = math.fsum((one - total / n) ** 2 for one in differences) if n else 0.0
     if is_binary or n < 2 or is_negligible(math.sqrt(spread / (n - 1)), total / n):
         won, lost = sum(one > 0 for one in differences), sum(one < 0 for one in differences)
-        return (won - lost) / math.sqrt(won + lost) if won + lost else 0.0
+        z = (won - lost) / math.sqrt(won + lost) if won + lost else 0.0
+        return Look(z, total / n / z if z else math.sqrt(won + lost) / max(1, n))
     from scipy import special
 
-    t = total / n / math.sqrt(spread / (n - 1) / n)
+    error = math.sqrt(spread / (n - 1) / n)
+    t = total / n / error
     tail = max(float(special.stdtr(n - 1, -abs(t))), _SMALLEST_TAIL)
-    return math.copysign(float(special.ndtri(tail)), t)
+    z = math.copysign(float(special.ndtri(tail)), t)
+    return Look(z, total / n / z if z else error)

@@ -1916,6 +1916,8 @@ class StoppedEarly(_message.Message):
     SAVED_TOKENS_FIELD_NUMBER: _builtins.int
     SAVED_USD_FIELD_NUMBER: _builtins.int
     SAVED_S_FIELD_NUMBER: _builtins.int
+    STANDARD_ERROR_FIELD_NUMBER: _builtins.int
+    LOOKS_FIELD_NUMBER: _builtins.int
     rule: _builtins.str
     """"always-valid" or "five-looks"."""
     metric: _builtins.str
@@ -1946,6 +1948,12 @@ class StoppedEarly(_message.Message):
     """What they would have cost in USD, by estimate; absent without prices."""
     saved_s: _builtins.float
     """Wall time that was not needed in seconds, by estimate; absent where it is not known."""
+    standard_error: _builtins.float
+    """Of the mean difference at that look; absent for "always-valid"."""
+    @_builtins.property
+    def looks(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Pairs with a value in both runs at each look that was made; empty likewise."""
+
     def __init__(
         self,
         *,
@@ -1964,10 +1972,12 @@ class StoppedEarly(_message.Message):
         saved_tokens: _builtins.float | None = ...,
         saved_usd: _builtins.float | None = ...,
         saved_s: _builtins.float | None = ...,
+        standard_error: _builtins.float | None = ...,
+        looks: _abc.Iterable[_builtins.int] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_bound", b"_bound", "_look", b"_look", "_p", b"_p", "_saved_s", b"_saved_s", "_saved_tokens", b"_saved_tokens", "_saved_usd", b"_saved_usd", "_z", b"_z", "bound", b"bound", "look", b"look", "p", b"p", "saved_s", b"saved_s", "saved_tokens", b"saved_tokens", "saved_usd", b"saved_usd", "z", b"z"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_bound", b"_bound", "_look", b"_look", "_p", b"_p", "_saved_s", b"_saved_s", "_saved_tokens", b"_saved_tokens", "_saved_usd", b"_saved_usd", "_standard_error", b"_standard_error", "_z", b"_z", "bound", b"bound", "look", b"look", "p", b"p", "saved_s", b"saved_s", "saved_tokens", b"saved_tokens", "saved_usd", b"saved_usd", "standard_error", b"standard_error", "z", b"z"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_bound", b"_bound", "_look", b"_look", "_p", b"_p", "_saved_s", b"_saved_s", "_saved_tokens", b"_saved_tokens", "_saved_usd", b"_saved_usd", "_z", b"_z", "asked_count", b"asked_count", "bound", b"bound", "cases_count", b"cases_count", "look", b"look", "metric", b"metric", "p", b"p", "pairs_count", b"pairs_count", "planned_count", b"planned_count", "rule", b"rule", "saved_calls", b"saved_calls", "saved_s", b"saved_s", "saved_tokens", b"saved_tokens", "saved_usd", b"saved_usd", "winner", b"winner", "z", b"z"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_bound", b"_bound", "_look", b"_look", "_p", b"_p", "_saved_s", b"_saved_s", "_saved_tokens", b"_saved_tokens", "_saved_usd", b"_saved_usd", "_standard_error", b"_standard_error", "_z", b"_z", "asked_count", b"asked_count", "bound", b"bound", "cases_count", b"cases_count", "look", b"look", "looks", b"looks", "metric", b"metric", "p", b"p", "pairs_count", b"pairs_count", "planned_count", b"planned_count", "rule", b"rule", "saved_calls", b"saved_calls", "saved_s", b"saved_s", "saved_tokens", b"saved_tokens", "saved_usd", b"saved_usd", "standard_error", b"standard_error", "winner", b"winner", "z", b"z"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__bound: _TypeAlias = _typing.Literal["bound"]  # noqa: Y015
     _WhichOneofArgType__bound: _TypeAlias = _typing.Literal["_bound", b"_bound"]  # noqa: Y015
@@ -1981,6 +1991,8 @@ class StoppedEarly(_message.Message):
     _WhichOneofArgType__saved_tokens: _TypeAlias = _typing.Literal["_saved_tokens", b"_saved_tokens"]  # noqa: Y015
     _WhichOneofReturnType__saved_usd: _TypeAlias = _typing.Literal["saved_usd"]  # noqa: Y015
     _WhichOneofArgType__saved_usd: _TypeAlias = _typing.Literal["_saved_usd", b"_saved_usd"]  # noqa: Y015
+    _WhichOneofReturnType__standard_error: _TypeAlias = _typing.Literal["standard_error"]  # noqa: Y015
+    _WhichOneofArgType__standard_error: _TypeAlias = _typing.Literal["_standard_error", b"_standard_error"]  # noqa: Y015
     _WhichOneofReturnType__z: _TypeAlias = _typing.Literal["z"]  # noqa: Y015
     _WhichOneofArgType__z: _TypeAlias = _typing.Literal["_z", b"_z"]  # noqa: Y015
     @_typing.overload
@@ -1995,6 +2007,8 @@ class StoppedEarly(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__saved_tokens) -> _WhichOneofReturnType__saved_tokens | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__saved_usd) -> _WhichOneofReturnType__saved_usd | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__standard_error) -> _WhichOneofReturnType__standard_error | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__z) -> _WhichOneofReturnType__z | None: ...
 
@@ -4437,7 +4451,8 @@ class StoppingOutcome(_message.Message):
     Z_FIELD_NUMBER: _builtins.int
     BOUND_FIELD_NUMBER: _builtins.int
     P_FIELD_NUMBER: _builtins.int
-    INTERVAL_FIELD_NUMBER: _builtins.int
+    STANDARD_ERROR_FIELD_NUMBER: _builtins.int
+    LOOKS_FIELD_NUMBER: _builtins.int
     SAVED_CALLS_FIELD_NUMBER: _builtins.int
     SAVED_TOKENS_FIELD_NUMBER: _builtins.int
     SAVED_USD_FIELD_NUMBER: _builtins.int
@@ -4465,11 +4480,13 @@ class StoppingOutcome(_message.Message):
     look: _builtins.int
     """Which of the five looks, from 1; absent for "always-valid"."""
     z: _builtins.float
-    """The statistic of that look."""
+    """The statistic of that look or, where it was not decided, over all cases that both runs have."""
     bound: _builtins.float
     """What its absolute value reached."""
     p: _builtins.float
     """The always-valid p-value at the decision; absent for "five-looks"."""
+    standard_error: _builtins.float
+    """Of the mean difference, beside z."""
     saved_calls: _builtins.int
     """Calls of both agents that were not made, by estimate."""
     saved_tokens: _builtins.float
@@ -4479,9 +4496,9 @@ class StoppingOutcome(_message.Message):
     saved_s: _builtins.float
     """Wall time that was not needed in seconds, by estimate: the longer of both runs; absent where it is not known."""
     @_builtins.property
-    def interval(self) -> Global___Interval:
-        """The interval of B - A over all cases that both runs have, which may be looked at after any case; absent for a metric
-        without bounds.
+    def looks(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Pairs with a value in both runs at each look that was made, the last of which is that of z; empty for
+        "always-valid".
         """
 
     def __init__(
@@ -4501,15 +4518,16 @@ class StoppingOutcome(_message.Message):
         z: _builtins.float | None = ...,
         bound: _builtins.float | None = ...,
         p: _builtins.float | None = ...,
-        interval: Global___Interval | None = ...,
+        standard_error: _builtins.float | None = ...,
+        looks: _abc.Iterable[_builtins.int] | None = ...,
         saved_calls: _builtins.int = ...,
         saved_tokens: _builtins.float | None = ...,
         saved_usd: _builtins.float | None = ...,
         saved_s: _builtins.float | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_bound", b"_bound", "_look", b"_look", "_p", b"_p", "_saved_s", b"_saved_s", "_saved_tokens", b"_saved_tokens", "_saved_usd", b"_saved_usd", "_z", b"_z", "bound", b"bound", "interval", b"interval", "look", b"look", "p", b"p", "saved_s", b"saved_s", "saved_tokens", b"saved_tokens", "saved_usd", b"saved_usd", "z", b"z"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_bound", b"_bound", "_look", b"_look", "_p", b"_p", "_saved_s", b"_saved_s", "_saved_tokens", b"_saved_tokens", "_saved_usd", b"_saved_usd", "_standard_error", b"_standard_error", "_z", b"_z", "bound", b"bound", "look", b"look", "p", b"p", "saved_s", b"saved_s", "saved_tokens", b"saved_tokens", "saved_usd", b"saved_usd", "standard_error", b"standard_error", "z", b"z"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_bound", b"_bound", "_look", b"_look", "_p", b"_p", "_saved_s", b"_saved_s", "_saved_tokens", b"_saved_tokens", "_saved_usd", b"_saved_usd", "_z", b"_z", "alpha", b"alpha", "asked_a_count", b"asked_a_count", "asked_b_count", b"asked_b_count", "bound", b"bound", "cases_count", b"cases_count", "interval", b"interval", "look", b"look", "metric", b"metric", "p", b"p", "pairs_count", b"pairs_count", "planned_count", b"planned_count", "rule", b"rule", "saved_calls", b"saved_calls", "saved_s", b"saved_s", "saved_tokens", b"saved_tokens", "saved_usd", b"saved_usd", "seed", b"seed", "verdict", b"verdict", "z", b"z"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_bound", b"_bound", "_look", b"_look", "_p", b"_p", "_saved_s", b"_saved_s", "_saved_tokens", b"_saved_tokens", "_saved_usd", b"_saved_usd", "_standard_error", b"_standard_error", "_z", b"_z", "alpha", b"alpha", "asked_a_count", b"asked_a_count", "asked_b_count", b"asked_b_count", "bound", b"bound", "cases_count", b"cases_count", "look", b"look", "looks", b"looks", "metric", b"metric", "p", b"p", "pairs_count", b"pairs_count", "planned_count", b"planned_count", "rule", b"rule", "saved_calls", b"saved_calls", "saved_s", b"saved_s", "saved_tokens", b"saved_tokens", "saved_usd", b"saved_usd", "seed", b"seed", "standard_error", b"standard_error", "verdict", b"verdict", "z", b"z"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__bound: _TypeAlias = _typing.Literal["bound"]  # noqa: Y015
     _WhichOneofArgType__bound: _TypeAlias = _typing.Literal["_bound", b"_bound"]  # noqa: Y015
@@ -4523,6 +4541,8 @@ class StoppingOutcome(_message.Message):
     _WhichOneofArgType__saved_tokens: _TypeAlias = _typing.Literal["_saved_tokens", b"_saved_tokens"]  # noqa: Y015
     _WhichOneofReturnType__saved_usd: _TypeAlias = _typing.Literal["saved_usd"]  # noqa: Y015
     _WhichOneofArgType__saved_usd: _TypeAlias = _typing.Literal["_saved_usd", b"_saved_usd"]  # noqa: Y015
+    _WhichOneofReturnType__standard_error: _TypeAlias = _typing.Literal["standard_error"]  # noqa: Y015
+    _WhichOneofArgType__standard_error: _TypeAlias = _typing.Literal["_standard_error", b"_standard_error"]  # noqa: Y015
     _WhichOneofReturnType__z: _TypeAlias = _typing.Literal["z"]  # noqa: Y015
     _WhichOneofArgType__z: _TypeAlias = _typing.Literal["_z", b"_z"]  # noqa: Y015
     @_typing.overload
@@ -4537,6 +4557,8 @@ class StoppingOutcome(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__saved_tokens) -> _WhichOneofReturnType__saved_tokens | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__saved_usd) -> _WhichOneofReturnType__saved_usd | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__standard_error) -> _WhichOneofReturnType__standard_error | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__z) -> _WhichOneofReturnType__z | None: ...
 
@@ -4945,6 +4967,8 @@ class MetricComparison(_message.Message):
     NOISE_FLOOR_FIELD_NUMBER: _builtins.int
     NOTES_FIELD_NUMBER: _builtins.int
     IS_DIRECTION_ASSUMED_FIELD_NUMBER: _builtins.int
+    MEDIAN_UNBIASED_FIELD_NUMBER: _builtins.int
+    ONE_SIDED_FIELD_NUMBER: _builtins.int
     metric: _builtins.str
     """The metric, or "pass_rate"."""
     is_primary: _builtins.bool
@@ -5017,10 +5041,10 @@ class MetricComparison(_message.Message):
     """The difference over the cases without an agent error; absent where there is no such error."""
     without_errors_p: _builtins.float
     """Its raw p-value."""
-    noise_floor: _builtins.float
-    """The absolute difference that the first run has from itself, where it was measured."""
     is_direction_assumed: _builtins.bool
     """Whether the metric does not say that higher is better, which is assumed."""
+    median_unbiased: _builtins.float
+    """Second less first as planned looks estimate it, to which `interval` belongs; absent without planned looks."""
     @_builtins.property
     def a(self) -> Global___Estimate:
         """The value of the first over the pairs."""
@@ -5054,8 +5078,18 @@ class MetricComparison(_message.Message):
         """The unpaired test."""
 
     @_builtins.property
+    def noise_floor(self) -> Global___NoiseFloor:
+        """How far the first run is from itself, where it was measured."""
+
+    @_builtins.property
     def notes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Stable words on what to know, such as "few_clusters"."""
+
+    @_builtins.property
+    def one_sided(self) -> Global___Interval:
+        """One-sided bounds of the difference, each of 1 - alpha: an allowed drop is compared with the worse one. Absent where
+        the values exclude nothing.
+        """
 
     def __init__(
         self,
@@ -5103,13 +5137,15 @@ class MetricComparison(_message.Message):
         classical: Global___ClassicalTest | None = ...,
         without_errors: _builtins.float | None = ...,
         without_errors_p: _builtins.float | None = ...,
-        noise_floor: _builtins.float | None = ...,
+        noise_floor: Global___NoiseFloor | None = ...,
         notes: _abc.Iterable[_builtins.str] | None = ...,
         is_direction_assumed: _builtins.bool = ...,
+        median_unbiased: _builtins.float | None = ...,
+        one_sided: Global___Interval | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_cliffs_delta", b"_cliffs_delta", "_clusters_count", b"_clusters_count", "_cohens_h", b"_cohens_h", "_d_z", b"_d_z", "_decides", b"_decides", "_detectable", b"_detectable", "_difference", b"_difference", "_effective_clusters", b"_effective_clusters", "_largest_cluster_share", b"_largest_cluster_share", "_mid_p", b"_mid_p", "_min_attainable_p", b"_min_attainable_p", "_n_needed", b"_n_needed", "_noise_floor", b"_noise_floor", "_p", b"_p", "_p_adjusted", b"_p_adjusted", "_p_error", b"_p_error", "_standard_error", b"_standard_error", "_t", b"_t", "_t_p", b"_t_p", "_without_errors", b"_without_errors", "_without_errors_p", b"_without_errors_p", "a", b"a", "b", b"b", "classical", b"classical", "cliffs_delta", b"cliffs_delta", "clusters_count", b"clusters_count", "cohens_h", b"cohens_h", "d_z", b"d_z", "decides", b"decides", "detectable", b"detectable", "difference", b"difference", "effective_clusters", b"effective_clusters", "equivalence_interval", b"equivalence_interval", "errors", b"errors", "interval", b"interval", "largest_cluster_share", b"largest_cluster_share", "mid_p", b"mid_p", "min_attainable_p", b"min_attainable_p", "n_needed", b"n_needed", "noise_floor", b"noise_floor", "p", b"p", "p_adjusted", b"p_adjusted", "p_error", b"p_error", "standard_error", b"standard_error", "t", b"t", "t_p", b"t_p", "table", b"table", "without_errors", b"without_errors", "without_errors_p", b"without_errors_p", "worst_case", b"worst_case"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_cliffs_delta", b"_cliffs_delta", "_clusters_count", b"_clusters_count", "_cohens_h", b"_cohens_h", "_d_z", b"_d_z", "_decides", b"_decides", "_detectable", b"_detectable", "_difference", b"_difference", "_effective_clusters", b"_effective_clusters", "_largest_cluster_share", b"_largest_cluster_share", "_median_unbiased", b"_median_unbiased", "_mid_p", b"_mid_p", "_min_attainable_p", b"_min_attainable_p", "_n_needed", b"_n_needed", "_p", b"_p", "_p_adjusted", b"_p_adjusted", "_p_error", b"_p_error", "_standard_error", b"_standard_error", "_t", b"_t", "_t_p", b"_t_p", "_without_errors", b"_without_errors", "_without_errors_p", b"_without_errors_p", "a", b"a", "b", b"b", "classical", b"classical", "cliffs_delta", b"cliffs_delta", "clusters_count", b"clusters_count", "cohens_h", b"cohens_h", "d_z", b"d_z", "decides", b"decides", "detectable", b"detectable", "difference", b"difference", "effective_clusters", b"effective_clusters", "equivalence_interval", b"equivalence_interval", "errors", b"errors", "interval", b"interval", "largest_cluster_share", b"largest_cluster_share", "median_unbiased", b"median_unbiased", "mid_p", b"mid_p", "min_attainable_p", b"min_attainable_p", "n_needed", b"n_needed", "noise_floor", b"noise_floor", "one_sided", b"one_sided", "p", b"p", "p_adjusted", b"p_adjusted", "p_error", b"p_error", "standard_error", b"standard_error", "t", b"t", "t_p", b"t_p", "table", b"table", "without_errors", b"without_errors", "without_errors_p", b"without_errors_p", "worst_case", b"worst_case"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cliffs_delta", b"_cliffs_delta", "_clusters_count", b"_clusters_count", "_cohens_h", b"_cohens_h", "_d_z", b"_d_z", "_decides", b"_decides", "_detectable", b"_detectable", "_difference", b"_difference", "_effective_clusters", b"_effective_clusters", "_largest_cluster_share", b"_largest_cluster_share", "_mid_p", b"_mid_p", "_min_attainable_p", b"_min_attainable_p", "_n_needed", b"_n_needed", "_noise_floor", b"_noise_floor", "_p", b"_p", "_p_adjusted", b"_p_adjusted", "_p_error", b"_p_error", "_standard_error", b"_standard_error", "_t", b"_t", "_t_p", b"_t_p", "_without_errors", b"_without_errors", "_without_errors_p", b"_without_errors_p", "a", b"a", "b", b"b", "borderline", b"borderline", "classical", b"classical", "cliffs_delta", b"cliffs_delta", "clusters_count", b"clusters_count", "cohens_h", b"cohens_h", "d_z", b"d_z", "decides", b"decides", "detectable", b"detectable", "difference", b"difference", "effective_clusters", b"effective_clusters", "equivalence_interval", b"equivalence_interval", "errors", b"errors", "higher_is_better", b"higher_is_better", "interval", b"interval", "interval_method", b"interval_method", "is_direction_assumed", b"is_direction_assumed", "is_primary", b"is_primary", "largest_cluster", b"largest_cluster", "largest_cluster_share", b"largest_cluster_share", "losses", b"losses", "message", b"message", "method", b"method", "metric", b"metric", "mid_p", b"mid_p", "min_attainable_p", b"min_attainable_p", "n_dropped", b"n_dropped", "n_needed", b"n_needed", "n_pairs", b"n_pairs", "noise_floor", b"noise_floor", "notes", b"notes", "p", b"p", "p_adjusted", b"p_adjusted", "p_error", b"p_error", "reason", b"reason", "standard_error", b"standard_error", "t", b"t", "t_p", b"t_p", "table", b"table", "ties", b"ties", "verdict", b"verdict", "wins", b"wins", "without_errors", b"without_errors", "without_errors_p", b"without_errors_p", "worst_case", b"worst_case"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cliffs_delta", b"_cliffs_delta", "_clusters_count", b"_clusters_count", "_cohens_h", b"_cohens_h", "_d_z", b"_d_z", "_decides", b"_decides", "_detectable", b"_detectable", "_difference", b"_difference", "_effective_clusters", b"_effective_clusters", "_largest_cluster_share", b"_largest_cluster_share", "_median_unbiased", b"_median_unbiased", "_mid_p", b"_mid_p", "_min_attainable_p", b"_min_attainable_p", "_n_needed", b"_n_needed", "_p", b"_p", "_p_adjusted", b"_p_adjusted", "_p_error", b"_p_error", "_standard_error", b"_standard_error", "_t", b"_t", "_t_p", b"_t_p", "_without_errors", b"_without_errors", "_without_errors_p", b"_without_errors_p", "a", b"a", "b", b"b", "borderline", b"borderline", "classical", b"classical", "cliffs_delta", b"cliffs_delta", "clusters_count", b"clusters_count", "cohens_h", b"cohens_h", "d_z", b"d_z", "decides", b"decides", "detectable", b"detectable", "difference", b"difference", "effective_clusters", b"effective_clusters", "equivalence_interval", b"equivalence_interval", "errors", b"errors", "higher_is_better", b"higher_is_better", "interval", b"interval", "interval_method", b"interval_method", "is_direction_assumed", b"is_direction_assumed", "is_primary", b"is_primary", "largest_cluster", b"largest_cluster", "largest_cluster_share", b"largest_cluster_share", "losses", b"losses", "median_unbiased", b"median_unbiased", "message", b"message", "method", b"method", "metric", b"metric", "mid_p", b"mid_p", "min_attainable_p", b"min_attainable_p", "n_dropped", b"n_dropped", "n_needed", b"n_needed", "n_pairs", b"n_pairs", "noise_floor", b"noise_floor", "notes", b"notes", "one_sided", b"one_sided", "p", b"p", "p_adjusted", b"p_adjusted", "p_error", b"p_error", "reason", b"reason", "standard_error", b"standard_error", "t", b"t", "t_p", b"t_p", "table", b"table", "ties", b"ties", "verdict", b"verdict", "wins", b"wins", "without_errors", b"without_errors", "without_errors_p", b"without_errors_p", "worst_case", b"worst_case"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__cliffs_delta: _TypeAlias = _typing.Literal["cliffs_delta"]  # noqa: Y015
     _WhichOneofArgType__cliffs_delta: _TypeAlias = _typing.Literal["_cliffs_delta", b"_cliffs_delta"]  # noqa: Y015
@@ -5129,14 +5165,14 @@ class MetricComparison(_message.Message):
     _WhichOneofArgType__effective_clusters: _TypeAlias = _typing.Literal["_effective_clusters", b"_effective_clusters"]  # noqa: Y015
     _WhichOneofReturnType__largest_cluster_share: _TypeAlias = _typing.Literal["largest_cluster_share"]  # noqa: Y015
     _WhichOneofArgType__largest_cluster_share: _TypeAlias = _typing.Literal["_largest_cluster_share", b"_largest_cluster_share"]  # noqa: Y015
+    _WhichOneofReturnType__median_unbiased: _TypeAlias = _typing.Literal["median_unbiased"]  # noqa: Y015
+    _WhichOneofArgType__median_unbiased: _TypeAlias = _typing.Literal["_median_unbiased", b"_median_unbiased"]  # noqa: Y015
     _WhichOneofReturnType__mid_p: _TypeAlias = _typing.Literal["mid_p"]  # noqa: Y015
     _WhichOneofArgType__mid_p: _TypeAlias = _typing.Literal["_mid_p", b"_mid_p"]  # noqa: Y015
     _WhichOneofReturnType__min_attainable_p: _TypeAlias = _typing.Literal["min_attainable_p"]  # noqa: Y015
     _WhichOneofArgType__min_attainable_p: _TypeAlias = _typing.Literal["_min_attainable_p", b"_min_attainable_p"]  # noqa: Y015
     _WhichOneofReturnType__n_needed: _TypeAlias = _typing.Literal["n_needed"]  # noqa: Y015
     _WhichOneofArgType__n_needed: _TypeAlias = _typing.Literal["_n_needed", b"_n_needed"]  # noqa: Y015
-    _WhichOneofReturnType__noise_floor: _TypeAlias = _typing.Literal["noise_floor"]  # noqa: Y015
-    _WhichOneofArgType__noise_floor: _TypeAlias = _typing.Literal["_noise_floor", b"_noise_floor"]  # noqa: Y015
     _WhichOneofReturnType__p: _TypeAlias = _typing.Literal["p"]  # noqa: Y015
     _WhichOneofArgType__p: _TypeAlias = _typing.Literal["_p", b"_p"]  # noqa: Y015
     _WhichOneofReturnType__p_adjusted: _TypeAlias = _typing.Literal["p_adjusted"]  # noqa: Y015
@@ -5172,13 +5208,13 @@ class MetricComparison(_message.Message):
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__largest_cluster_share) -> _WhichOneofReturnType__largest_cluster_share | None: ...
     @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__median_unbiased) -> _WhichOneofReturnType__median_unbiased | None: ...
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__mid_p) -> _WhichOneofReturnType__mid_p | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__min_attainable_p) -> _WhichOneofReturnType__min_attainable_p | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__n_needed) -> _WhichOneofReturnType__n_needed | None: ...
-    @_typing.overload
-    def WhichOneof(self, oneof_group: _WhichOneofArgType__noise_floor) -> _WhichOneofReturnType__noise_floor | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__p) -> _WhichOneofReturnType__p | None: ...
     @_typing.overload
@@ -5197,6 +5233,36 @@ class MetricComparison(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__without_errors_p) -> _WhichOneofReturnType__without_errors_p | None: ...
 
 Global___MetricComparison: _TypeAlias = MetricComparison  # noqa: Y015
+
+@_typing.final
+class NoiseFloor(_message.Message):
+    """NoiseFloor is how far two runs of one spec over the same cases are apart by chance."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DIFFERENCE_FIELD_NUMBER: _builtins.int
+    FLIP_RATE_FIELD_NUMBER: _builtins.int
+    N_FIELD_NUMBER: _builtins.int
+    difference: _builtins.float
+    """Two standard errors of their difference."""
+    flip_rate: _builtins.float
+    """Share of the cases whose values differ, from 0 to 1."""
+    n: _builtins.int
+    """Cases with a value in both."""
+    def __init__(
+        self,
+        *,
+        difference: _builtins.float = ...,
+        flip_rate: _builtins.float = ...,
+        n: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["difference", b"difference", "flip_rate", b"flip_rate", "n", b"n"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___NoiseFloor: _TypeAlias = NoiseFloor  # noqa: Y015
 
 @_typing.final
 class WorstCase(_message.Message):

@@ -17,16 +17,17 @@ from assay.comparison.model import (
     FlippedCase,
     MetricComparison,
     Mismatch,
+    NoiseFloor,
     OmnibusTest,
     PairComparison,
     PassTable,
     RankedVariant,
-    StoppingOutcome,
     Variant,
     VariantRecommendation,
     Verdict,
     WorstCase,
 )
+from assay.comparison.stopping_outcome import StoppingOutcome
 from assay.errors import InvalidInputError, Problem
 from assay.v1 import orchestrator_pb2 as pb
 from assay.wire.converter import Converter, EnumConverter, Functions, Spread
@@ -129,6 +130,8 @@ _PAIR = Converter(
                 "b": _ESTIMATE,
                 "interval": _INTERVAL,
                 "equivalence_interval": _INTERVAL,
+                "one_sided": _INTERVAL,
+                "noise_floor": Converter(NoiseFloor, pb.NoiseFloor),
                 "table": Converter(PassTable, pb.PassTable),
                 "classical": Converter(ClassicalTest, pb.ClassicalTest),
                 "errors": _ERRORS,
@@ -162,7 +165,7 @@ COMPARISON = Converter(
             StoppingOutcome,
             pb.StoppingOutcome,
             renamed={"n_pairs": "pairs_count"},
-            parts={"verdict": _VERDICTS, "interval": _INTERVAL},
+            parts={"verdict": _VERDICTS},
         ),
     },
     spread={

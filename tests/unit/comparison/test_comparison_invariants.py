@@ -115,6 +115,7 @@ def mirrored(one: MetricComparison) -> MetricComparison:
         difference=negated(one.difference),
         interval=turned(one.interval),
         equivalence_interval=turned(one.equivalence_interval),
+        one_sided=turned(one.one_sided),
         wins=one.losses,
         losses=one.wins,
         table=table,

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from assay.statistics.bradley_terry import bradley_terry
 from assay.statistics.drift import TOO_FEW_ITEMS, find_drift
 from assay.statistics.figure import rate
-from assay.statistics.noise_floor import expected_gap, noise_floor
 from assay.statistics.paired import mcnemar_p
 from assay.statistics.pairs import PairJudgement, tally_pairs
 
@@ -197,17 +196,3 @@ def test_drift_of_too_little_is_not_computed(old: list[float | None], new: list[
     """Neither an alarm nor an all-clear."""
     found = find_drift(named(old), named(new), width=4)
     assert (found.drifted, found.mean, found.reason) == (None, None, TOO_FEW_ITEMS)
-
-
-def test_the_noise_floor() -> None:
-    """Flips and the gap of pass rates, over cases with both verdicts."""
-    found = noise_floor([True, True, False, None, True], [True, False, False, True, False])
-    assert (found.flip_rate.value, found.flip_rate.n) == (0.5, 4)
-    assert found.gap.value == 0.5
-    assert noise_floor([None], [True]).gap.value is None
-
-
-def test_the_expected_gap_of_identical_prompts() -> None:
-    """25 cases of which each verdict turns with 10 %: about 6.6 points."""
-    assert expected_gap(25, 0.1) == pytest.approx(0.066, abs=5e-4)
-    assert expected_gap(10, 0.0) == 0.0

@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 
 from assay.statistics.sequential import (
     Evidence,
+    Look,
     always_valid_interval,
+    always_valid_lower_bound,
     first_crossing,
-    log_evidence_of_counts,
+    look_at,
     look_sizes,
-    look_statistic,
 )
 
 CLOSE = 1e-6
@@ -42,8 +43,7 @@ SCORES = st.lists(st.sampled_from([-1.0, -0.75, -0.5, -0.25, 0.0, 0.25, 0.5, 0.7
     ],
 )
 def test_evidence_of_counts(lost: int, won: int, evidence: float) -> None:
-    """The closed form, and the same from the cases one by one."""
-    assert math.exp(log_evidence_of_counts(lost, won)) == pytest.approx(evidence, abs=CLOSE)
+    """From the cases one by one."""
     cases = [-1.0] * lost + [1.0] * won + [0.0]
     assert math.exp(Evidence(len(cases)).take(cases)[-1]) == pytest.approx(evidence, abs=CLOSE)
 
@@ -102,7 +102,7 @@ def test_many_cases_are_integrated_by_few_nodes(won: int, lost: int) -> None:
     evidence = Evidence(20_001)
     evidence.take([1e-300])  # a fraction that changes nothing, after which sums are integrated
     path = evidence.take(np.random.default_rng(4).permutation([1.0] * won + [-1.0] * lost).tolist())
-    assert path[-1] == pytest.approx(log_evidence_of_counts(lost, won), abs=1e-7)
+    assert path[-1] == pytest.approx(Evidence(20_000).take([1.0] * won + [-1.0] * lost)[-1], abs=1e-7)
 
 
 @pytest.mark.parametrize("differences", [[1.5], [math.nan], [0.0] * 4])
@@ -122,6 +122,16 @@ def test_always_valid_intervals(lost: int, won: int, n: int, low: float, high: f
     assert always_valid_interval([]) == (-1.0, 1.0)
 
 
+def test_an_always_valid_lower_bound() -> None:
+    """Bets on a larger mean alone: closed for equal differences, and never below the end of the two-sided interval."""
+    bound = always_valid_lower_bound([1.0] * 8)
+    ratio = 1 - bound  # 2·∫ (1 + λ·ratio)⁸ dλ from 0 to ½ is 20
+    assert 2 * ((1 + ratio / 2) ** 9 - 1) / (9 * ratio) == pytest.approx(20, abs=1e-6)
+    differences = [-1.0] * 10 + [1.0] * 40 + [0.0] * 150
+    assert 0.050278 < always_valid_lower_bound(differences) < 0.15
+    assert always_valid_lower_bound([]) == always_valid_lower_bound([0.0]) == -1.0
+
+
 @settings(max_examples=25)
 @given(SCORES)
 def test_always_valid_intervals_always(differences: list[float]) -> None:
@@ -130,6 +140,7 @@ def test_always_valid_intervals_always(differences: list[float]) -> None:
     mean = sum(differences) / len(differences) if differences else 0.0
     assert -1 <= low <= mean <= high <= 1
     assert always_valid_interval([-one for one in differences]) == pytest.approx((-high, -low), abs=1e-7)
+    assert low - 1e-9 <= always_valid_lower_bound(differences) <= mean
 
 
 def test_when_looks_are_due() -> None:
@@ -142,12 +153,17 @@ def test_when_looks_are_due() -> None:
 
 def test_what_a_look_says() -> None:
     """z of wins against losses; of scores the z whose tail is that of t; equal differences count as won."""
-    assert look_statistic([1.0] * 10 + [-1.0] * 2 + [0.0] * 5, is_binary=True) == pytest.approx(8 / math.sqrt(12))
+    seen = look_at([1.0] * 10 + [-1.0] * 2 + [0.0] * 5, is_binary=True)
+    assert (seen.z, seen.standard_error) == pytest.approx((8 / math.sqrt(12), math.sqrt(12) / 17))
     scores = [1.0, 1.0, 0.0, 1.0, 1.0, 2.0, 0.0, 0.0]
     tail = scipy.stats.ttest_1samp(scores, 0, alternative="greater").pvalue
-    assert look_statistic(scores, is_binary=False) == pytest.approx(scipy.stats.norm.isf(tail))
-    assert look_statistic([-one for one in scores], is_binary=False) == pytest.approx(-scipy.stats.norm.isf(tail))
-    assert look_statistic([-0.5] * 9, is_binary=False) == -3.0
-    assert look_statistic([0.8 - 0.7, 0.9 - 0.8, 0.4 - 0.3] * 3, is_binary=False) == 3.0  # equal but for rounding
-    assert look_statistic([0.0, 0.0], is_binary=True) == look_statistic([], is_binary=False) == 0.0
-    assert 30 < look_statistic([1.0] * 99_999 + [0.999], is_binary=False) < 40
+    z = scipy.stats.norm.isf(tail)
+    seen = look_at(scores, is_binary=False)
+    assert (seen.z, seen.standard_error) == pytest.approx((z, 0.75 / z))
+    assert look_at([-one for one in scores], is_binary=False).z == pytest.approx(-z)
+    assert look_at([-0.5] * 9, is_binary=False) == Look(-3.0, 0.5 / 3)
+    assert look_at([0.8 - 0.7, 0.9 - 0.8, 0.4 - 0.3] * 3, is_binary=False).z == 3.0  # equal but for rounding
+    assert look_at([0.0, 0.0], is_binary=True) == look_at([], is_binary=False) == Look(0.0, 0.0)
+    assert look_at([1.0, -1.0, 0.0], is_binary=True) == Look(0.0, math.sqrt(2) / 3)
+    assert look_at([0.5, -0.5], is_binary=False) == Look(0.0, 0.5)
+    assert 30 < look_at([1.0] * 99_999 + [0.999], is_binary=False).z < 40

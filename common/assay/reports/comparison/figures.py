@@ -65,8 +65,10 @@ class Figures:
         return f"{self.value(estimate.value)} {self.interval(estimate.interval)}".rstrip()
 
     def change(self, one: MetricComparison | WorstCase) -> str:
-        """Return the difference of two runs with its interval."""
-        return f"{self.difference(one.difference)} {self.interval(one.interval, signed=True)}".rstrip()
+        """Return the difference of two runs with its interval; after planned looks, what they estimate."""
+        estimate = getattr(one, "median_unbiased", None)
+        said = self.difference(one.difference if estimate is None else estimate)
+        return f"{said} {self.interval(one.interval, signed=True)}".rstrip()
 
 
 def _without_sign_of_zero(text: str) -> str:

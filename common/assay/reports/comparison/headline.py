@@ -9,6 +9,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from assay.comparison.model import Reason, Verdict
+from assay.comparison.stopped import ALWAYS_VALID, STAGEWISE
 from assay.reports.comparison.figures import figures_of, level_text, p_phrase, p_text, tested_text
 from assay.reports.metric_text import count_text
 from assay.statistics.sequential import LOOK_BOUNDS
@@ -16,7 +17,8 @@ from assay.statistics.sequential import LOOK_BOUNDS
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from assay.comparison.model import ErrorComparison, MetricComparison, PairComparison, StoppingOutcome
+    from assay.comparison.model import ErrorComparison, MetricComparison, PairComparison
+    from assay.comparison.stopping_outcome import StoppingOutcome
     from assay.reports.comparison.comparison_report import ComparisonReport
 
 _MOST_LISTED = 8
@@ -178,10 +180,25 @@ def _seen(report: ComparisonReport, one: MetricComparison, a: str, b: str) -> st
     figures = figures_of(report, one.metric)
     complete = f"{figures.change(one)} over {_cases(one, a, b)}, {tested_text(one, report.comparison.settings.alpha)}"
     if (stopping := report.comparison.stopping) is not None:
-        complete += f" (not adjusted for looking early); {_decided_by(stopping)}"
+        complete = f"{_after_looking(report, one, stopping)} over {_cases(one, a, b)}{_decided_by(stopping)}"
     if (worst := one.worst_case) is None:
         return complete
     return f"worst case {figures.change(worst)}, {p_phrase(worst.p)}; complete cases {complete}"
+
+
+def _after_looking(report: ComparisonReport, one: MetricComparison, stopping: StoppingOutcome) -> str:
+    """Return the estimate and the interval that allow for looking early, and the plain difference."""
+    figures, level = figures_of(report, one.metric), level_text(report.comparison.settings.alpha)
+    plain = f"plain difference {figures.difference(one.difference)}"
+    if stopping.has_decided:
+        plain += " (too large on average where a rule stopped)"
+    interval = figures.interval(one.interval, signed=True)
+    if one.interval_method == ALWAYS_VALID:
+        return f"always-valid {level} interval of the difference {interval}, {plain}"
+    if one.interval_method == STAGEWISE:
+        estimate = figures.difference(one.median_unbiased)
+        return f"{estimate} {interval} (median-unbiased estimate, {level} interval of the looks), {plain}"
+    return f"{plain} {interval}".rstrip()
 
 
 def _cases(one: MetricComparison, a: str, b: str) -> str:
@@ -211,11 +228,11 @@ def _cases_with_errors(errors: ErrorComparison, pair: PairComparison) -> tuple[i
 
 
 def _decided_by(stopping: StoppingOutcome) -> str:
-    """Return when a rule that stops early decided, and by what."""
+    """Return when a rule that stops early decided, and by what; empty where it decided nothing."""
     if not stopping.has_decided:
-        return f"{stopping.rule} decided nothing in {count_text(stopping.planned, 'planned case')}"
+        return ""
     of = f"after {stopping.cases:,} of {count_text(stopping.planned, 'case')}"
     if stopping.look is not None and stopping.z is not None and stopping.bound is not None:
         said = f"at look {stopping.look} of {len(LOOK_BOUNDS)}, {of}, where |z| {abs(stopping.z):.4f}"
-        return f"{stopping.rule} decided {said} reached {stopping.bound:.4f}"
-    return f"{stopping.rule} decided {of}, where its p-value was {p_text(stopping.p)}"
+        return f"; {stopping.rule} decided {said} reached {stopping.bound:.4f}"
+    return f"; {stopping.rule} decided {of}, where its p-value was {p_text(stopping.p)}"

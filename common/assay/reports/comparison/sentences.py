@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from assay.comparison.model import PASS_RATE, Reason, Verdict
+from assay.comparison.stopped import ALWAYS_VALID, STAGEWISE
 from assay.reports.comparison.figures import figures_of, level_text, p_phrase
 from assay.reports.comparison.headline import Naming, named
 from assay.reports.metric_text import count_text
@@ -39,12 +40,10 @@ def stopping_texts(report: ComparisonReport) -> list[str]:
             "adjusted for that"
             for name in names
         ]
-    figures = figures_of(report, stopping.metric)
-    said = [f"p-values and intervals of all metrics are not adjusted for looking early: {stopping.rule} decides"]
-    if stopping.interval is not None:
-        level = level_text(stopping.alpha)
-        interval = figures.interval(stopping.interval, signed=True)
-        said.append(f"always-valid {level} interval of the difference of {stopping.metric}: {interval}")
+    of = "p-values and intervals of all metrics"
+    if report.comparison.pairs[0].metric(stopping.metric).interval_method in (ALWAYS_VALID, STAGEWISE):
+        of = f"p-values, and intervals of other values than those of {stopping.metric},"
+    said = [f"{of} are not adjusted for looking early: {stopping.rule} decides"]
     if stopping.has_decided:
         asked = f"A asked {stopping.asked_a:,}, B {stopping.asked_b:,} of {count_text(stopping.planned, 'case')}"
         saved = saved_text(stopping.saved_calls, stopping.saved_tokens, stopping.saved_usd, stopping.saved_s)
@@ -141,7 +140,9 @@ def _cautions(report: ComparisonReport, pair: PairComparison) -> Iterator[str]:
         yield _clusters_sentence(report, one)
     if "large_differences" in one.notes and not is_unequal:
         yield "a few large differences carry the mean: its interval is doubtful; p tests whether the runs behave alike"
-    if one.borderline:
+    if one.borderline and one.interval_method == ALWAYS_VALID:
+        yield "borderline: the rule decided, and its always-valid interval, which is made more cautiously, holds 0"
+    elif one.borderline:
         yield "borderline: p-value and interval disagree; the p-value decides"
     elif one.reason == Reason.NOT_SIGNIFICANT_ADJUSTED:
         level = level_text(report.comparison.settings.alpha)
@@ -186,9 +187,12 @@ def floor_sentence(report: ComparisonReport, one: MetricComparison) -> str:
     """Return how far the first run is from itself."""
     if one.noise_floor is None:
         return "noise floor (A/A): not measured - run with --aa"
-    figures = figures_of(report, one.metric)
-    said = f"noise floor (A/A): {figures.value(one.noise_floor)} {one.metric}"
-    if one.difference is not None and abs(one.difference) <= one.noise_floor:
+    figures, floor = figures_of(report, one.metric), one.noise_floor
+    said = (
+        f"noise floor (A/A): {figures.value(floor.difference)} {one.metric}, two standard errors of a pair of equal "
+        f"runs, of which {floor.flip_rate:.1%} of {count_text(floor.n, 'case')} came out differently"
+    )
+    if one.difference is not None and abs(one.difference) <= floor.difference:
         return f"{said}; the difference is not above it"
     return said
 

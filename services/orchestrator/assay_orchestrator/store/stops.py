@@ -287,4 +287,5 @@ def read_stop(connection: sa.Connection, run_id: str) -> Stop | None:
     from assay.comparison.stopping import Stop, StoppingRule
 
     data = json.loads(text)
-    return Stop(**{**data, "rule": StoppingRule(data["rule"]), "verdict": Verdict(data["verdict"])})
+    plain = {"rule": StoppingRule(data["rule"]), "verdict": Verdict(data["verdict"]), "looks": tuple(data["looks"])}
+    return Stop(**{**data, **plain})

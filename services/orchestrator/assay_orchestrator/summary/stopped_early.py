@@ -47,6 +47,8 @@ def stopped_early(connection: sa.Connection, run: Run, judging: JudgingSummary |
         z=stop.z,
         bound=stop.bound,
         p=stop.p,
+        standard_error=stop.standard_error,
+        looks=stop.looks,
         asked=counts.cases,
         planned=settings.cases,
         saved_calls=round(counts.answers * share),

@@ -1,0 +1,103 @@
+"""The largest drop that a pipeline allows: what the values say of it, and how often noise alone exceeds it."""
+
+from __future__ import annotations
+
+from statistics import NormalDist
+from typing import TYPE_CHECKING
+
+from assay.comparison.model import Reason, Verdict
+from assay.records import dataclass
+from assay.statistics.thresholds import exceeds, text_apart
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from assay.comparison.model import MetricComparison
+
+_LEAST_CHANCE = 0.001
+_AFTER_LOOKS = frozenset({"always_valid", "stagewise"})
+
+
+@dataclass(frozen=True, slots=True)
+class AllowedDrop:
+    """What a comparison says of the largest drop that is allowed.
+
+    Args:
+        label: The run that is compared with the first one.
+        drop: By how much the primary metric is worse; below 0 where it is better.
+        allowed: The largest drop that is allowed.
+        bound: The largest drop that the values do not exclude, one-sided at 1 - alpha; None where they exclude none.
+        noise_chance: How often noise alone exceeds the allowed drop where both runs are equal, Φ(-allowed/standard
+            error); None where the values have no spread, and after looking early.
+        is_narrow: Whether the interval of the difference reaches at most the allowed drop to either side.
+    """
+
+    label: str
+    drop: float
+    allowed: float
+    bound: float | None
+    noise_chance: float | None
+    is_narrow: bool
+
+
+def allowed_drop(label: str, one: MetricComparison, allowed: float | None) -> AllowedDrop | None:
+    """Return what the primary metric of a run says of an allowed drop; None without either of the two."""
+    difference = one.difference if one.median_unbiased is None else one.median_unbiased
+    if difference is None or allowed is None:
+        return None
+    bound = None
+    # Errors that withhold a verdict are in the bounds.
+    is_bounded = one.verdict not in (Verdict.NO_DATA, Verdict.WITHHELD) or one.reason == Reason.AGENT_ERRORS
+    if one.one_sided is not None and is_bounded:
+        bound = -one.one_sided[0] if one.higher_is_better else one.one_sided[1]
+    chance = None
+    if one.standard_error and one.interval_method not in _AFTER_LOOKS:
+        chance = NormalDist().cdf(-allowed / one.standard_error)
+    return AllowedDrop(
+        label=label,
+        drop=-difference if one.higher_is_better else difference,
+        allowed=allowed,
+        bound=bound,
+        noise_chance=chance,
+        is_narrow=one.interval is None or (one.interval[1] - one.interval[0]) / 2 <= allowed,
+    )
+
+
+def too_large(b: str, a: str, one: MetricComparison, drop: AllowedDrop | None) -> Iterator[str]:
+    """Yield that a drop is larger than what is allowed; nothing where it is not."""
+    if drop is not None and exceeds(drop.drop, drop.allowed):
+        shown = text_apart(drop.drop, [drop.allowed])
+        yield f"{one.metric} of {b} is {shown} worse than that of {a}, more than the allowed {drop.allowed:g}"
+
+
+def not_excluded(b: str, a: str, one: MetricComparison, drop: AllowedDrop | None, alpha: float) -> Iterator[str]:
+    """Yield that a larger drop than the allowed one is not excluded; nothing where it is, or nothing is compared."""
+    if drop is None or one.verdict is Verdict.NO_DATA or exceeds(drop.drop, drop.allowed):
+        return
+    said = f"a drop of {one.metric} of {b} against {a} by more than {drop.allowed:g} is not excluded"
+    if drop.bound is None:
+        yield f"{said}: {one.message or 'the values have no spread'}"
+    elif drop.bound >= drop.allowed:
+        shown = f"it may be {text_apart(drop.bound, [drop.allowed])} (one-sided {100 * (1 - alpha):.4g}% bound"
+        differ = one.errors is not None and one.errors.differ
+        yield f"{said}: {shown}{', with the worst values in place of errors' if differ else ''})"
+
+
+def drop_notes(drops: Sequence[AllowedDrop], names: Sequence[str]) -> Iterator[str]:
+    """Yield what to know of an allowed drop: how often noise decides, and whether the cases can tell such a drop.
+
+    Args:
+        drops: Of each run.
+        names: What each is called.
+    """
+    for drop, name in zip(drops, names, strict=True):
+        of = f" of {name}" if len(drops) > 1 else ""
+        if drop.noise_chance is not None:
+            is_rare = drop.noise_chance < _LEAST_CHANCE
+            chance = f"less than {_LEAST_CHANCE:.1%}" if is_rare else f"{drop.noise_chance:.1%}"
+            yield f"noise alone exceeds --max-drop {drop.allowed:g}{of} in {chance} of comparisons of equal runs"
+        if not drop.is_narrow:
+            yield (
+                f"the interval{of} reaches more than {drop.allowed:g} to either side: so few cases hardly tell such a "
+                "drop from noise"
+            )
