@@ -199,6 +199,19 @@ def test_the_worst_case_is_said_before_the_complete_cases(of_two: ComparisonRepo
         assert "accuracy, complete cases" in lines[worst + 1]
 
 
+def test_values_over_other_cases_have_their_number(of_three: ComparisonReport) -> None:
+    """A run that has no value on the hard cases has a better mean: beside those of other runs it says over how many."""
+    first, *others = of_three.comparison.variants
+    few = replace(first.metrics["quality"], n=11)
+    variants = (replace(first, metrics={**first.metrics, "quality": few}), *others)
+    report = replace(of_three, comparison=replace(of_three.comparison, variants=variants))
+    for text in ("\n".join(short_lines(report)), "\n".join(comparison_lines(report)), comparison_markdown(report)):
+        assert ", n 11" in text
+        assert ", n 20" in text
+    assert ", n 11" in " ".join(drawn(report))
+    assert ", n 20" not in "\n".join(comparison_lines(of_three))
+
+
 def test_errors_are_in_the_first_line_whatever_the_verdict(of_three: ComparisonReport) -> None:
     """Of three runs, too, whose first line is about all of them."""
     counts = {"a_rows": 0, "b_rows": 9, "a_cases": 0, "b_cases": 9, "a_only": 0, "b_only": 9}

@@ -84,6 +84,13 @@ def figures_of(report: ComparisonReport, metric: str) -> Figures:
     return Figures(min(max(1 - math.floor(math.log10(spread) + _ROUNDING), least), _MOST_DECIMALS))
 
 
+def run_value(report: ComparisonReport, metric: str, estimate: Estimate) -> str:
+    """Return the value of a metric over all cases of a run, with their number where runs have values of other ones."""
+    text = figures_of(report, metric).estimate(estimate)
+    counts = {one.metrics[metric].n for one in report.comparison.variants}
+    return text if len(counts) == 1 or estimate.value is None else f"{text}, n {estimate.n:,}"
+
+
 def _spreads(comparison: Comparison, metric: str) -> Iterator[float]:
     """Yield what the decimals of a metric have to show: half the width of intervals, else differences or values."""
     found = [pair.metric(metric) for pair in comparison.pairs]

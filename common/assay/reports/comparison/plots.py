@@ -10,7 +10,15 @@ from assay.reports.charts.frame import CONTENT, LEFT, RIGHT, draw_heading
 from assay.reports.charts.palette import BAD, GOOD, GRID, INK, MUTED, PLAIN, SERIES, TRACK, VERMILION, Fill
 from assay.reports.charts.scales import Scale, axis_end
 from assay.reports.charts.sheet import LARGE, NORMAL, SMALL, TITLE, Area, Sheet
-from assay.reports.comparison.figures import figures_of, level_text, metric_text, tested_text, verdict_text
+from assay.reports.comparison.figures import (
+    figures_of,
+    level_text,
+    metric_text,
+    p_phrase,
+    run_value,
+    tested_text,
+    verdict_text,
+)
 from assay.reports.comparison.headline import Naming, verdict_sentence
 from assay.reports.comparison.sentences import banners
 from assay.reports.metric_text import count_text
@@ -27,7 +35,7 @@ _LINE = 20.0
 """From one line of text to the next."""
 _MOST_METRICS = 5
 _LEAST_AXES, _MOST_AXES = 3, 8
-_VALUE_ROOM = 220.0
+_VALUE_ROOM = 270.0
 """Of a value with its interval, such as 0.02156 [0.02126, 0.02187]."""
 _MOST_DIFFERENCES = 10
 _MIDDLE = 600.0
@@ -128,7 +136,7 @@ def _metric_bars(sheet: Sheet, area: Area, report: ComparisonReport, name: str, 
         middle = area.top + _LINE * (index + 1)
         sheet.text((area.left, middle), variant.label, bold=True, width=24)
         _bar(sheet, scale, middle, one, SERIES[index % len(SERIES)])
-        sheet.text((area.right - _VALUE_ROOM, middle), figures.estimate(one), width=_VALUE_ROOM)
+        sheet.text((area.right - _VALUE_ROOM, middle), run_value(report, name, one), width=_VALUE_ROOM)
     if threshold is not None:
         place = scale.at(threshold)
         bottom = area.top + _LINE * (len(estimates) + 0.4)
@@ -266,7 +274,8 @@ def _differences(sheet: Sheet, area: Area, report: ComparisonReport) -> list[str
 
 def _reach(ones: Sequence[MetricComparison]) -> float:
     """Return how far an axis reaches to both sides of 0."""
-    ends = [abs(end) for one in ones for end in (*(one.interval or ()), one.difference or 0.0)]
+    shown = [one.worst_case or one for one in ones]
+    ends = [abs(end) for one in shown for end in (*(one.interval or ()), one.difference or 0.0)]
     return axis_end(max(ends)) if any(ends) else 1.0
 
 
@@ -280,21 +289,23 @@ def _difference(
     one: MetricComparison,
     reach: float,
 ) -> None:
-    figures, start = figures_of(report, one.metric), area.left + 158
-    scale = Scale(-reach, reach, start, start + 110)
-    sheet.text((area.left, middle), name, bold=one.is_primary, width=150)
+    figures, start, shown = figures_of(report, one.metric), area.left + 140, one.worst_case or one
+    scale = Scale(-reach, reach, start, start + 100)
+    name = name if one.worst_case is None else f"{name}, worst"
+    sheet.text((area.left, middle), name, bold=one.is_primary, width=132)
     sheet.rectangle(Area(scale.start, middle - 7, scale.end, middle + 7), Fill(TRACK))
     margin = report.comparison.settings.margin
     if margin is not None and one.is_primary:
         sheet.rectangle(Area(scale.at(-margin), middle - 7, scale.at(margin), middle + 7), Fill(GRID))
     sheet.line([scale.at(0.0)] * 2, [middle - 9, middle + 9], MUTED)
-    if one.difference is None:
+    if shown.difference is None:
         sheet.text((scale.end + 10, middle), "no data", colour=MUTED, width=area.right - scale.end - 10)
         return
-    _whisker(sheet, scale, middle, one.interval)
-    sheet.dots([scale.at(one.difference)], [middle], _fill(one).colour, size=7, marker="D")
-    tested, verdict = tested_text(one, report.comparison.settings.alpha), verdict_text(one, pair.a, pair.b)
-    said = f"{figures.change(one)}, {tested}, {verdict}"
+    _whisker(sheet, scale, middle, shown.interval)
+    sheet.dots([scale.at(shown.difference)], [middle], _fill(one).colour, size=7, marker="D")
+    alpha = report.comparison.settings.alpha
+    tested = p_phrase(one.worst_case.p) if one.worst_case is not None else tested_text(one, alpha)
+    said = f"{figures.change(shown)}, {verdict_text(one, pair.a, pair.b)}, {tested}"
     sheet.text((scale.end + 10, middle), said, width=area.right - scale.end - 10)
 
 

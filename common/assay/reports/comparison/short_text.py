@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from assay.comparison.model import PASS_RATE, Verdict
-from assay.reports.comparison.figures import figures_of, metric_text
+from assay.reports.comparison.figures import figures_of, metric_text, run_value
 from assay.reports.comparison.headline import Naming, pair_sentence, verdict_sentence
 from assay.reports.comparison.sentences import banners, cautions, decision_sentence
 from assay.reports.comparison.tables import changes_sentence, columns, flipped_cases
@@ -66,7 +66,7 @@ def _runs(report: ComparisonReport) -> list[str]:
     metrics = [one.metric for one in report.distinct(comparison.pairs[0])[:_MOST_METRICS]]
     rows = [("  ", *(metric_text(report, name) for name in metrics))]
     for variant in comparison.variants[:_MOST_RUNS]:
-        values = (figures_of(report, name).estimate(variant.metrics[name]) for name in metrics)
+        values = (run_value(report, name, variant.metrics[name]) for name in metrics)
         rows.append((f"  {report.names[variant.label]}", *values))
     more = len(comparison.variants) - _MOST_RUNS
     return [*columns(rows, _NAME_CHARS), *([f"  and {more} more"] if more > 0 else [])]

@@ -14,6 +14,7 @@ from assay.reports.comparison.figures import (
     metric_text,
     p_text,
     raw_p_text,
+    run_value,
     tested_text,
     verdict_text,
 )
@@ -58,7 +59,7 @@ def metrics_of_runs(report: ComparisonReport) -> list[Row]:
     names = [one.metric for one in report.shown(comparison.pairs[0])]
     rows: list[Row] = [("", "cases", *(metric_text(report, name) for name in names))]
     for one in comparison.variants:
-        values = (figures_of(report, name).estimate(one.metrics[name]) for name in names)
+        values = (run_value(report, name, one.metrics[name]) for name in names)
         rows.append((one.label, f"{one.cases:,}", *values))
     return rows
 
