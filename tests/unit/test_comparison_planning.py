@@ -13,7 +13,7 @@ from assay.statistics.power import (
     detectable_rate_difference,
     detectable_score_difference,
 )
-from assay.statistics.ranking import best_probabilities, ranked, ranking_score, recommend
+from assay.statistics.ranking import best_shares, ranked, ranking_score, recommend
 
 CLOSE = 1e-6
 
@@ -99,8 +99,8 @@ def test_rankings_and_recommendations() -> None:
 def test_the_probability_of_being_best() -> None:
     """About 0.949, 0.051 and 0 for eight cases of three variants; equal variants share it."""
     rows = [(1, 1, 0), (1, 0, 0), (1, 1, 1), (1, 1, 0), (0, 0, 0), (1, 1, 0), (1, 0, 0), (1, 1, 1)]
-    assert best_probabilities(rows) == pytest.approx((0.949, 0.051, 0.0), abs=0.02)
-    assert best_probabilities([(1, 1), (0, 0)]) == [0.5, 0.5]
+    assert best_shares(rows) == pytest.approx((0.949, 0.051, 0.0), abs=0.02)
+    assert best_shares([(1, 1), (0, 0)]) == [0.5, 0.5]
 
 
 def test_the_pace_of_a_run_leaves_out_what_its_first_rows_waited_for() -> None:

@@ -35,7 +35,7 @@ from assay.comparison.what_changed import CODE, changes
 from assay.errors import InvalidInputError
 from assay.parsing.names import unknown_name
 from assay.statistics.independent import cochran_q, friedman
-from assay.statistics.ranking import best_probabilities, ranked, ranking_score, recommend
+from assay.statistics.ranking import best_shares, ranked, ranking_score, recommend
 from assay.version import __version__
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def compare_runs(runs: Sequence[ComparedRun], settings: ComparisonSettings) -> C
     better = metric_facts(primary, metrics).higher_is_better
     complete = CompleteCases(cases, settings)
     rows = complete.rows(primary)
-    best = best_probabilities(rows if better else -rows, seed=settings.seed) if len(rows) else [None] * len(runs)
+    best = best_shares(rows if better else -rows, seed=settings.seed) if len(rows) else [None] * len(runs)
     variants = tuple(_variant(index, run, names, metrics, settings, best[index]) for index, run in enumerate(runs))
     stopping = stopping_outcome(rule, facts, [len(one.case_ids) for one in cases], values[0], settings)
     called = run_names(variants)
@@ -302,7 +302,7 @@ def _variant(
         dataset_id=facts.dataset_id,
         dataset_name=facts.dataset_name,
         ranking_score=ranking_score(facts.ranking),
-        best_probability=best,
+        best_share=best,
     )
 
 

@@ -113,7 +113,7 @@ class Variant:
         dataset_id: The dataset's content.
         dataset_name: Its name.
         ranking_score: The classical weighted score; None where it has no metric for it.
-        best_probability: How often it has the highest mean of the primary metric when cases are drawn again.
+        best_share: In what share of resamples of the cases it has the highest mean of the primary metric.
     """
 
     label: str
@@ -136,7 +136,7 @@ class Variant:
     dataset_id: str = ""
     dataset_name: str = ""
     ranking_score: float | None = None
-    best_probability: float | None = None
+    best_share: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,7 +67,7 @@ def recommend(order: Sequence[str], winners: Mapping[str, str]) -> Recommendatio
     return Recommendation(first, better, confidence)
 
 
-def best_probabilities(rows: Sequence[Sequence[float]] | NDArray[np.float64], *, seed: int = 0) -> list[float]:
+def best_shares(rows: Sequence[Sequence[float]] | NDArray[np.float64], *, seed: int = 0) -> list[float]:
     """Return of each variant how often its mean is the highest when cases are drawn again, 10,000 times.
 
     With more than 10,000 cases, the means are drawn from their normal limit.

@@ -4590,7 +4590,7 @@ class ComparedVariant(_message.Message):
     DATASET_ID_FIELD_NUMBER: _builtins.int
     DATASET_NAME_FIELD_NUMBER: _builtins.int
     RANKING_SCORE_FIELD_NUMBER: _builtins.int
-    BEST_PROBABILITY_FIELD_NUMBER: _builtins.int
+    BEST_SHARE_FIELD_NUMBER: _builtins.int
     label: _builtins.str
     """"A" for the first, then "B" and so on."""
     name: _builtins.str
@@ -4627,8 +4627,8 @@ class ComparedVariant(_message.Message):
     """The dataset's name."""
     ranking_score: _builtins.float
     """The classical weighted score; absent where it has no metric for it."""
-    best_probability: _builtins.float
-    """How often it has the highest mean of the primary metric when cases are drawn again, 0 to 1."""
+    best_share: _builtins.float
+    """In what share of resamples of the cases it has the highest mean of the primary metric, 0 to 1."""
     @_builtins.property
     def metrics(self) -> _containers.RepeatedCompositeFieldContainer[Global___NamedEstimate]:
         """Every metric and the pass rate, over all its cases."""
@@ -4660,14 +4660,14 @@ class ComparedVariant(_message.Message):
         dataset_id: _builtins.str = ...,
         dataset_name: _builtins.str = ...,
         ranking_score: _builtins.float | None = ...,
-        best_probability: _builtins.float | None = ...,
+        best_share: _builtins.float | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_best_probability", b"_best_probability", "_cost_usd", b"_cost_usd", "_judge_cost_usd", b"_judge_cost_usd", "_mean_latency_s", b"_mean_latency_s", "_mean_tokens", b"_mean_tokens", "_p95_latency_s", b"_p95_latency_s", "_ranking_score", b"_ranking_score", "best_probability", b"best_probability", "cost_usd", b"cost_usd", "judge_cost_usd", b"judge_cost_usd", "mean_latency_s", b"mean_latency_s", "mean_tokens", b"mean_tokens", "p95_latency_s", b"p95_latency_s", "ranking_score", b"ranking_score"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_best_share", b"_best_share", "_cost_usd", b"_cost_usd", "_judge_cost_usd", b"_judge_cost_usd", "_mean_latency_s", b"_mean_latency_s", "_mean_tokens", b"_mean_tokens", "_p95_latency_s", b"_p95_latency_s", "_ranking_score", b"_ranking_score", "best_share", b"best_share", "cost_usd", b"cost_usd", "judge_cost_usd", b"judge_cost_usd", "mean_latency_s", b"mean_latency_s", "mean_tokens", b"mean_tokens", "p95_latency_s", b"p95_latency_s", "ranking_score", b"ranking_score"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_best_probability", b"_best_probability", "_cost_usd", b"_cost_usd", "_judge_cost_usd", b"_judge_cost_usd", "_mean_latency_s", b"_mean_latency_s", "_mean_tokens", b"_mean_tokens", "_p95_latency_s", b"_p95_latency_s", "_ranking_score", b"_ranking_score", "agent_errors_count", b"agent_errors_count", "best_probability", b"best_probability", "cases_count", b"cases_count", "cost_usd", b"cost_usd", "dataset_id", b"dataset_id", "dataset_name", b"dataset_name", "fingerprints", b"fingerprints", "invalid_verdicts_count", b"invalid_verdicts_count", "judge_cost_usd", b"judge_cost_usd", "label", b"label", "mean_latency_s", b"mean_latency_s", "mean_tokens", b"mean_tokens", "metrics", b"metrics", "name", b"name", "p95_latency_s", b"p95_latency_s", "partial", b"partial", "prompt_path", b"prompt_path", "ranking_score", b"ranking_score", "repeats_count", b"repeats_count", "run_id", b"run_id", "verdicts_count", b"verdicts_count"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_best_share", b"_best_share", "_cost_usd", b"_cost_usd", "_judge_cost_usd", b"_judge_cost_usd", "_mean_latency_s", b"_mean_latency_s", "_mean_tokens", b"_mean_tokens", "_p95_latency_s", b"_p95_latency_s", "_ranking_score", b"_ranking_score", "agent_errors_count", b"agent_errors_count", "best_share", b"best_share", "cases_count", b"cases_count", "cost_usd", b"cost_usd", "dataset_id", b"dataset_id", "dataset_name", b"dataset_name", "fingerprints", b"fingerprints", "invalid_verdicts_count", b"invalid_verdicts_count", "judge_cost_usd", b"judge_cost_usd", "label", b"label", "mean_latency_s", b"mean_latency_s", "mean_tokens", b"mean_tokens", "metrics", b"metrics", "name", b"name", "p95_latency_s", b"p95_latency_s", "partial", b"partial", "prompt_path", b"prompt_path", "ranking_score", b"ranking_score", "repeats_count", b"repeats_count", "run_id", b"run_id", "verdicts_count", b"verdicts_count"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType__best_probability: _TypeAlias = _typing.Literal["best_probability"]  # noqa: Y015
-    _WhichOneofArgType__best_probability: _TypeAlias = _typing.Literal["_best_probability", b"_best_probability"]  # noqa: Y015
+    _WhichOneofReturnType__best_share: _TypeAlias = _typing.Literal["best_share"]  # noqa: Y015
+    _WhichOneofArgType__best_share: _TypeAlias = _typing.Literal["_best_share", b"_best_share"]  # noqa: Y015
     _WhichOneofReturnType__cost_usd: _TypeAlias = _typing.Literal["cost_usd"]  # noqa: Y015
     _WhichOneofArgType__cost_usd: _TypeAlias = _typing.Literal["_cost_usd", b"_cost_usd"]  # noqa: Y015
     _WhichOneofReturnType__judge_cost_usd: _TypeAlias = _typing.Literal["judge_cost_usd"]  # noqa: Y015
@@ -4681,7 +4681,7 @@ class ComparedVariant(_message.Message):
     _WhichOneofReturnType__ranking_score: _TypeAlias = _typing.Literal["ranking_score"]  # noqa: Y015
     _WhichOneofArgType__ranking_score: _TypeAlias = _typing.Literal["_ranking_score", b"_ranking_score"]  # noqa: Y015
     @_typing.overload
-    def WhichOneof(self, oneof_group: _WhichOneofArgType__best_probability) -> _WhichOneofReturnType__best_probability | None: ...
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__best_share) -> _WhichOneofReturnType__best_share | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__cost_usd) -> _WhichOneofReturnType__cost_usd | None: ...
     @_typing.overload

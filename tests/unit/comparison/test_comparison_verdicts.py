@@ -310,7 +310,7 @@ def test_three_runs() -> None:
     assert found.omnibus["exact_match"].test == "cochran_q"
     assert found.omnibus["exact_match"].p == pytest.approx(0.022371, abs=1e-6)
     assert [(pair.a, pair.b) for pair in found.pairs] == [("A", "B"), ("A", "C"), ("B", "C")]
-    chances = [one.best_probability for one in found.variants]
+    chances = [one.best_share for one in found.variants]
     assert chances == pytest.approx([0.949, 0.051, 0.0], abs=0.02)
     assert found.not_worse_than_best == ("A", "B", "C")  # eight cases decide nothing
     raw = [pair.metric("exact_match").p for pair in found.pairs]

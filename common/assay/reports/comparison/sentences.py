@@ -268,7 +268,7 @@ def ranking_texts(report: ComparisonReport) -> list[str]:
     """Return the runs by their ranking, with scores and, of three or more, how often resampled cases put them first."""
     found: list[str] = []
     for one in report.comparison.ranking:
-        best = report.comparison.variant(one.label).best_probability if len(report.comparison.variants) > 2 else None
+        best = report.comparison.variant(one.label).best_share if len(report.comparison.variants) > 2 else None
         score = "" if one.score is None else f" {one.score:.2f}"
         share = "" if best is None else f" ({best:.1%})" if found else f" (highest mean in {best:.1%} of resamples)"
         found.append(f"{one.label}{score}{share}")
