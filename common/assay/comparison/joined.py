@@ -115,6 +115,7 @@ class JoinedRuns:
         known = (one == one) & (other == other)
         return replace(
             values,
+            is_binary=values.is_binary and values.bounds == (0.0, 1.0),  # not ratings that are 1 by chance
             a=one[known],
             b=other[known],
             n_dropped=len(one) - int(known.sum()),

@@ -252,12 +252,12 @@ class _Decision:
 
     def _too_few_units(self, one: MetricComparison, tail: str) -> NoVerdict:
         differing = sum(map(bool, self.values.units))
+        reason, units = Reason.TOO_FEW_DIFFERING, "1 case" if differing == 1 else f"{differing} cases"
         if self.values.clusters is not None:
-            said = f"{differing} of {one.clusters} clusters came out differently"
-            return NoVerdict(Reason.TOO_FEW_CLUSTERS, f"{said}: with so few, no p-value {tail}")
-        cases = "no case" if not differing else "1 case" if differing == 1 else f"{differing} cases"
-        said = f"{cases} came out differently: with so few, no p-value {tail}"
-        return NoVerdict(Reason.TOO_FEW_DIFFERING, said)
+            reason, units = Reason.TOO_FEW_CLUSTERS, f"{differing} of {one.clusters} clusters"
+        if not differing:
+            return NoVerdict(reason, "no case came out differently")
+        return NoVerdict(reason, f"{units} came out differently: with so few, no p-value {tail}")
 
     def _erring(self, errors: ErrorComparison, worst: WorstCase | None) -> NoVerdict:
         """Return why errors withhold the verdict of the complete cases."""
