@@ -190,8 +190,8 @@ class ErrorComparison:
         b_only: Cases with an error of B alone.
         p: Exact McNemar p-value of `a_only` against `b_only`, not adjusted for other tests.
         worse: Label of the run that errs significantly more often; empty where neither does.
-        differ: Whether the errors may move a difference: p is below the level, or more rows of a run have an error than
-            its `max_agent_errors` allows.
+        differ: Whether the errors may move a difference: p is below the level, or at least `max_agent_errors` of the
+            rows of a run have an error.
     """
 
     a_rows: int

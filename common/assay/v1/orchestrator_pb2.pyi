@@ -4893,7 +4893,7 @@ class ErrorComparison(_message.Message):
     worse: _builtins.str
     """Label of the run that errs significantly more often; empty where neither does."""
     differ: _builtins.bool
-    """Whether the errors may move a difference: p is below the level, or more rows of a run have an error than it allows."""
+    """Whether the errors may move a difference: p is below the level, or a run has as many as its max_agent_errors."""
     def __init__(
         self,
         *,

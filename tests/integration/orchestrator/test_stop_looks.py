@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import math
 import random
 from typing import TYPE_CHECKING
 
@@ -75,21 +76,18 @@ async def store(open_store: Callable[[], Database]) -> AsyncIterator[Database]:
 
 
 def value_of(variant: str, case_index: int, repeat: int) -> float | None:
-    """Return what a row scores: the new variant is right more often; some rows have no value."""
+    """Return what a row scores: the new variant is right more often; some rows are skipped, others an error (NaN)."""
     dice = random.Random(f"{variant} {case_index} {repeat}")
-    if dice.random() < 0.05:
-        return None
+    if (chance := dice.random()) < 0.05:
+        return None if chance < 0.02 else math.nan
     return float(dice.random() < (0.5 if variant == "old" else 0.85))
 
 
 def row_of(variant: str, case_index: int, repeat: int) -> CaseResult:
     """Return a row as it is stored."""
     value = value_of(variant, case_index, repeat)
-    score = (
-        Score("exact_match", ScoreStatus.SCORED, value)
-        if value is not None
-        else Score("exact_match", ScoreStatus.SKIPPED)
-    )
+    status = ScoreStatus.SKIPPED if value is None else ScoreStatus.ERROR if math.isnan(value) else ScoreStatus.SCORED
+    score = Score("exact_match", status, value if status is ScoreStatus.SCORED else None)
     return CaseResult(f"c{case_index}", case_index, repeat, "", AgentStatus.SUCCESS, None, (score,), 1.5, "")
 
 
@@ -98,7 +96,7 @@ def decided(cases: int = CASES) -> Stop | None:
 
     def mean(variant: str, case_index: int) -> float | None:
         known = [value for each in range(REPEATS) if (value := value_of(variant, case_index, each)) is not None]
-        return sum(known) / len(known) if known else None
+        return sum(known) / len(known) if known and not any(map(math.isnan, known)) else None
 
     return first_stop(plan_of(STOPPING, REPEATS), [(mean("old", at), mean("new", at)) for at in range(cases)])
 

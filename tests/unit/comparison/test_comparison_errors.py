@@ -124,6 +124,14 @@ def test_the_worst_value_is_that_for_the_verdict_claimed() -> None:
     assert one.verdict is Verdict.WITHHELD
 
 
+@pytest.mark.parametrize(("count", "differ"), [(4, False), (5, True)])
+def test_errors_differ_from_the_bound_of_the_run_on(count: int, differ: bool) -> None:
+    """Of 100 rows 5 are `max_agent_errors`, though 5 against 0 are not significant (0.0625)."""
+    one, _ = compared([[0.5]] * 100, [[FAILED]] * count + [[0.5]] * (100 - count))
+    assert one.errors is not None
+    assert (one.errors.worse, one.errors.differ) == ("", differ)
+
+
 def test_few_errors_that_do_not_differ_change_nothing() -> None:
     """One failure in 30 cases is neither significant nor above 5 %: the complete cases decide."""
     one, found = compared(HARD["a"], [[FAILED]] + [[0.6]] * 29)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
@@ -186,16 +187,25 @@ class StopLook:
         found: _Values = []
         while len(repeats := by_case.get(first + len(found), ())) == self._repeats:
             known = [value for value in repeats if value is not None]
-            found.append(sum(known) / len(known) if known else None)
+            mean = sum(known) / len(known) if known else math.nan
+            found.append(None if math.isnan(mean) else mean)
         return found
 
     def _value(self, passed: bool | None, values_json: str) -> float | None:
-        """Return what a row counts for; rounding beyond the metric's bounds is none."""
+        """Return what a row counts for; rounding beyond the metric's bounds is none.
+
+        NaN where an error left no value, which takes the whole case out of the comparison; None where the metric skips
+        the row.
+        """
         metric, scale = self._settings.metric, self._settings.scale
         from assay.comparison.model import PASS_RATE
 
-        value = passed if metric == PASS_RATE else json.loads(values_json).get(metric)
-        if value is None or abs(value) > _LARGEST_VALUE:
+        values = json.loads(values_json)
+        value = passed if metric == PASS_RATE else values.get(metric)
+        if value is None:
+            is_error = None in values.values() if metric == PASS_RATE else metric in values
+            return math.nan if is_error else None
+        if abs(value) > _LARGEST_VALUE:
             return None
         return float(value) if scale is None else min(max(float(value), scale[0]), scale[1])
 
