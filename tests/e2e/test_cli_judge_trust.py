@@ -154,9 +154,32 @@ def test_a_run_whose_judge_likes_everything_is_marked(judged_project: Cli) -> No
     assert "UNTRUSTED" in cli.run("runs", "show", "latest").stdout
     stored = json.loads(cli.run("runs", "show", "latest", "--json").stdout)
     assert stored["summary"]["judging"]["canaries"]["kinds"]["injection"] == {"count": 2, "wrong": 2}
-    drawn = cli.run("judge", "sample", "latest", "--count", "4", "--output", "labels.csv")
-    assert drawn.stdout.startswith("wrote 4 of 20 answers to labels.csv")
-    assert "exists already" in cli.run("judge", "sample", "latest", "--output", "labels.csv", status=2).stderr
-    head, *lines = (cli.folder / "labels.csv").read_text().splitlines()
-    assert head == "id,question,answer,reference,human,probability"
-    assert [line.rsplit(",", 2)[1:] for line in lines] == [["", "0.2"]] * 4
+
+
+def test_a_run_names_the_calibration_of_its_judge(judged_project: Cli) -> None:
+    """Its answers are drawn for people, their labels calibrate its judge, and from then on the run says so."""
+    cli = judged_project
+    with ScriptedProvider(says({"reasoning": "Lovely.", "score": 5})) as provider:
+        who = {"provider": "openai", "model": "judge-2", "base_url": provider.openai_url, "canaries": 0}
+        cli.write("assay.yaml", {
+            "name": "judged", "dataset": "qa.jsonl", "agent": {"adapter": "python", "target": "agent:answer"},
+            "metrics": ["quality"], "judge": who,
+        })  # fmt: skip
+        done = cli.run("run", "assay.yaml", "--output-dir", "out")
+        assert "calibration  none of this judge by this rubric" in done.stdout
+        drawn = cli.run("judge", "sample", "latest", "--count", "4", "--output", "labels.csv")
+        assert drawn.stdout.startswith("wrote 4 of 20 answers to labels.csv")
+        assert "exists already" in cli.run("judge", "sample", "latest", "--output", "labels.csv", status=2).stderr
+        head, *lines = (cli.folder / "labels.csv").read_text().splitlines()
+        assert head == "id,question,answer,reference,human,probability"
+        assert [line.rsplit(",", 2)[1:] for line in lines] == [["", "0.2"]] * 4
+        cli.write(
+            "labelled.csv", "\n".join([head, *(line.replace(",,0.2", f",{n + 1},0.2") for n, line in enumerate(lines))])
+        )
+        calibrate = ("judge", "calibrate", "--labels", "labelled.csv", "--spec", "assay.yaml")
+        assert "stored" not in cli.run(*calibrate, "--no-store").stdout
+        assert "stored  runs of this judge and rubric name this calibration" in cli.run(*calibrate).stdout
+        shown = cli.run("runs", "show", "latest").stdout
+        assert "calibration  quality: UNTRUSTED, alpha" in shown
+        assert "with people on 4 answers" in shown
+        assert "quality: 20 of 20 rows pass, as people would -  withheld: the judge is no better than chance" in shown

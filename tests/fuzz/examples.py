@@ -142,6 +142,15 @@ EXAMPLES: Mapping[str, Sequence[Message]] = {
     ],
     "assay.v1.ListAttemptsRequest": [pb.ListAttemptsRequest(run_id="r", case_id="c0")],
     "assay.v1.SetBaselineRequest": [pb.SetBaselineRequest(name="main", run_id="r")],
+    "assay.v1.SetCalibrationRequest": [
+        pb.SetCalibrationRequest(
+            calibration=pb.JudgeCalibration(
+                rubric="quality", fingerprints=["sha256:1"], judge="openai:m", n=60, measure="alpha_interval",
+                alpha=0.8, low=0.7, high=0.9, trust="trusted", threshold=4, rule="at_least", sensitivity=0.9,
+                n_passed=40, specificity=0.8, n_failed=20, drawn="random",
+            )
+        )
+    ],
     "assay.v1.DeleteBaselineRequest": [pb.DeleteBaselineRequest(name="main")],
     "assay.v1.CompareRunsRequest": [pb.CompareRunsRequest(run_ids=["r", "s"], settings=_COMPARISON)],
     "assay.v1.ListComparedCasesRequest": [

@@ -65,6 +65,7 @@ NOT_READ = {
     ("docs/http.md", "agent.response.text"): "the reason of a run, which `test_http_runs.py` compares",
     ("docs/installation.md", "PYTHON_IMAGE="): "lines of .env with a digest to be filled in",
     ("docs/installation.md", "... INFO"): "log lines of several tests, which `test_cli_logs.py` compares",
+    ("docs/judges.md", "calibration  quality"): "a line of output, whose form `test_judged_calibration.py` compares",
     ("docs/judges.md", "verdict  NO ALARM"): "a line of output, whose sentence `test_statistics_pairs.py` compares",
     ("docs/metrics.md", "3 of 4 checks"): "a line of output, which `test_cli_checks.py` compares",
     ("docs/python.md", "<Evaluation capitals"): "a repr, which `test_api_result.py` compares",

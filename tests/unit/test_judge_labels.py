@@ -12,7 +12,7 @@ from assay.errors import DatasetError, InvalidInputError
 from assay.model.agent_response import AgentResponse, AgentStatus
 from assay.model.model_price import ModelPrice
 from assay.model.run import CaseResult
-from assay.statistics.calibration import HUMAN_VERDICT, RANDOM, UNKNOWN, WEIGHTED, Drawing
+from assay.statistics.corrected_rate import HUMAN_VERDICT, RANDOM, UNKNOWN, WEIGHTED, Drawing
 from assay_cli.commands.judge.access import JudgeName, judge_access, judge_name
 from assay_cli.commands.judge.baseline import read_baseline
 from assay_cli.commands.judge.labels import Labels, check_scale, read_items

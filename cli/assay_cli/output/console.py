@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from assay.metrics.latency import RANGES
 from assay.model.run import GateOutcome
+from assay.reports.calibration_text import calibration_sentences
 from assay.reports.document import pass_rate_interval
 from assay.reports.judging_text import canary_line, judging_line, jury_lines
 from assay.reports.metric_text import (
@@ -204,6 +205,7 @@ class ConsoleSummary:
             lines += [judging_line(summary.judging, self._run.settings.judge), *jury_lines(summary.judging)]
             if summary.judging.canaries is not None:
                 lines.append(canary_line(summary.judging.canaries))
+            lines += [f"calibration  {said}" for said in calibration_sentences(self._run)]
         return "\n".join(lines)
 
     def _criteria(self, criteria: Sequence[GateResult], kind: str) -> str:

@@ -42,7 +42,7 @@ def full(run: Run) -> dict[str, Any]:
     if run.summary is not None:
         summary = {
             **dataclasses.asdict(run.summary),
-            "judging": judging_document(run.summary.judging),
+            "judging": judging_document(run),
             "stopped_early": stopped_document(run.summary.stopped_early),
             **verdict_document(run),
             "selection": selected_document(run),

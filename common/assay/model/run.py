@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from assay.model.canary_summary import CanarySummary
+    from assay.model.judge_calibration import JudgeCalibration
     from assay.model.stopping import StoppedEarly
 
 __all__ = [
@@ -526,7 +527,8 @@ class RunCounts:
 class Run:
     """One evaluation of one agent over one dataset; times are ISO 8601 texts in UTC.
 
-    A running run whose `pause_cause` is OWNER is about to pause: its questions in flight end first.
+    A running run whose `pause_cause` is OWNER is about to pause: its questions in flight end first. `calibrations` are
+    those of the judges that its verdicts are of.
     """
 
     run_id: str
@@ -542,6 +544,7 @@ class Run:
     summary: RunSummary | None = None
     assay_version: str = ""
     pause_cause: PauseCause | None = None
+    calibrations: tuple[JudgeCalibration, ...] = ()
 
     @property
     def finished(self) -> bool:

@@ -15,6 +15,7 @@ from assay.metrics.core.score import score_from_json
 from assay.metrics.core.turn_scores import TURNS
 from assay.model.agent_response import response_to_json
 from assay.parsing.names import writable
+from assay.reports.calibration_text import calibration_documents, calibration_sentences
 from assay.reports.metric_text import units_of
 from assay.reports.recommendations import recommendations
 from assay.reports.row_notes import row_notes
@@ -26,7 +27,7 @@ from assay.verdict.stopping_text import stopped_sentence
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from assay.model.run import CaseResult, GroupSummary, JudgingSummary, MetricSummary, Run, RunSummary, Score
+    from assay.model.run import CaseResult, GroupSummary, MetricSummary, Run, RunSummary, Score
     from assay.model.stopping import StoppedEarly
     from assay.spec.model import Spec
 
@@ -95,7 +96,7 @@ def head_document(
             "tags": [_group(group) for group in summary.tags],
             "repeats": dict(summary.repeats),
             "weighted": dict(summary.weighted),
-            "judging": judging_document(summary.judging),
+            "judging": judging_document(run),
             "stopped_early": stopped_document(summary.stopped_early),
             **_flat(summary),
         },
@@ -255,12 +256,19 @@ def _result(metric: MetricSummary) -> dict[str, Any]:
     }
 
 
-def judging_document(judging: JudgingSummary | None) -> dict[str, Any] | None:
+def judging_document(run: Run) -> dict[str, Any] | None:
     """Return what judging came to; null where no row has a verdict."""
+    judging = run.summary.judging if run.summary is not None else None
     if judging is None:
         return None
     canaries = None if judging.canaries is None else judging.canaries.document()
-    return {**dataclasses.asdict(judging), "hit_rate": judging.hit_rate, "canaries": canaries}
+    return {
+        **dataclasses.asdict(judging),
+        "hit_rate": judging.hit_rate,
+        "canaries": canaries,
+        "calibrations": calibration_documents(run),
+        "calibration_messages": calibration_sentences(run),
+    }
 
 
 def stopped_document(stopped: StoppedEarly | None) -> dict[str, Any] | None:

@@ -231,7 +231,11 @@ def _effort(head: Head) -> list[str]:
         money = "" if cost is None else f", {cost:.4f} USD"
         parts.append(f"{count_text(judging['verdicts'], 'verdict')}: {judging['asked']:,} asked, "
                      f"{judging['cached']:,} from the cache{money}")  # fmt: skip
-    return ["", f"Time and cost: {'; '.join(parts)}"] if parts else []
+    lines = [f"Time and cost: {'; '.join(parts)}"] if parts else []
+    lines += [
+        f"Calibration of the judge: {markdown_prose(said)}" for said in (judging or {}).get("calibration_messages", ())
+    ]
+    return [line for each in lines for line in ("", each)]
 
 
 def _embedders(head: Head) -> str:

@@ -23,7 +23,18 @@ from assay.statistics.agreement_interval import (
     Measure,
     agreement_interval,
 )
-from assay.statistics.corrected_rate import DrawnLabel, corrected_pass_rate, weighted_pass_rate
+from assay.statistics.corrected_rate import (
+    AT_RANDOM,
+    JUDGE_VERDICT,
+    LABELS_WITHOUT_WEIGHTS,
+    RANDOM,
+    WEIGHTED,
+    Drawing,
+    DrawnLabel,
+    corrected_pass_rate,
+    weighted_pass_rate,
+    withheld_by_drawing,
+)
 from assay.statistics.figure import NOTHING, Figure, rate
 from assay.statistics.intervals import wilson
 from assay.statistics.krippendorff import LEVELS, Level, alpha
@@ -32,35 +43,6 @@ from assay.statistics.thresholds import holds
 from assay.statistics.trust import Trust, judge_trust
 
 PASS, FAIL = "pass", "fail"
-
-RANDOM, HUMAN_VERDICT, JUDGE_VERDICT, WEIGHTED, UNKNOWN = (
-    "random",
-    "human_verdict",
-    "judge_verdict",
-    "weighted",
-    "unknown",
-)
-"""How labelled items were drawn: at random; so many of those that people pass and so many of those that they fail; the
-same by the judge's verdict; with different chances that are known; not known."""
-
-LABELS_WITHOUT_WEIGHTS, DRAWING_UNKNOWN = "labels_without_weights", "drawing_unknown"
-"""Why there is no corrected rate: the judge chose what people labelled, or may have done."""
-
-
-@dataclass(frozen=True, slots=True)
-class Drawing:
-    """How the items with labels were drawn.
-
-    Args:
-        how: One of the words above.
-        weights: For how many rows each item stands, on any scale; None unless `how` is "weighted".
-    """
-
-    how: str = RANDOM
-    weights: tuple[float, ...] | None = None
-
-
-AT_RANDOM = Drawing()
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,8 +102,8 @@ class Calibration:
         """
         if self.drawn == WEIGHTED:
             return weighted_pass_rate(passed / n, n, self.passes)
-        if self.drawn in (JUDGE_VERDICT, UNKNOWN):
-            return Figure(None, n, reason=LABELS_WITHOUT_WEIGHTS if self.drawn == JUDGE_VERDICT else DRAWING_UNKNOWN)
+        if reason := withheld_by_drawing(self.drawn):
+            return Figure(None, n, reason=reason)
         right, wrong = self.figures.get("sensitivity"), self.figures.get("specificity")
         if right is None or wrong is None or right.value is None or wrong.value is None:
             return Figure(None, n, reason=NOTHING)

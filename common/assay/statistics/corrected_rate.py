@@ -10,8 +10,8 @@ to q0 and to q1, and with θ', p', q0', q1' from these
 
     θ' + 2 z² (θ' v1 - (1 - θ') v0)  ±  z sqrt(p' (1 - p') / n' + θ'² v1 + (1 - θ')² v0) / (q0' + q1' - 1)
 
-where v = q' (1 - q') / m'. It covers 93 % or more from four labels of each kind on, unless few of one kind meet more
-than four times as many of the other; with fewer than four there is no value.
+where v = q' (1 - q') / m'. It covers 93 % or more from five labels of each kind on, unless few of one kind meet more
+than four times as many of the other; with fewer than five there is no value.
 
 Labels drawn by the judge's verdict: among them q0 and q1 are not those of all rows. Their shares of the drawing say for
 how many rows each label stands, and the judge's mistakes are added up over the strata h of equal shares:
@@ -31,9 +31,9 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from assay.records import dataclass
 from assay.statistics.figure import NOTHING, Figure
 
 if TYPE_CHECKING:
@@ -41,11 +41,40 @@ if TYPE_CHECKING:
 
 NO_BETTER_THAN_CHANCE = "no_better_than_chance"
 TOO_FEW_OF_A_KIND = "too_few_of_a_kind"
-LEAST_OF_A_KIND = 4
+LEAST_OF_A_KIND = 5
 """Labels of each kind, passed and failed by people, from which on the interval holds its level."""
+
+RANDOM, HUMAN_VERDICT, JUDGE_VERDICT = "random", "human_verdict", "judge_verdict"
+WEIGHTED, UNKNOWN = "weighted", "unknown"
+"""How labelled items were drawn: at random; so many of those that people pass and so many of those that they fail; the
+same by the judge's verdict; with different chances that are known; not known."""
+
+LABELS_WITHOUT_WEIGHTS, DRAWING_UNKNOWN = "labels_without_weights", "drawing_unknown"
+"""Why there is no corrected rate: the judge chose what people labelled, or may have done."""
+
+
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """How the items with labels were drawn.
+
+    Args:
+        how: One of the words above.
+        weights: For how many rows each item stands, on any scale; None unless `how` is "weighted".
+    """
+
+    how: str = RANDOM
+    weights: tuple[float, ...] | None = None
+
+
+AT_RANDOM = Drawing()
 
 _Z_95 = 1.959963984540054
 _LEAST_OF_A_STRATUM = 2
+
+
+def withheld_by_drawing(drawn: str) -> str:
+    """Return why labels that were drawn in this way correct no pass rate; empty where they do."""
+    return {JUDGE_VERDICT: LABELS_WITHOUT_WEIGHTS, UNKNOWN: DRAWING_UNKNOWN}.get(drawn, "")
 
 
 def corrected_pass_rate(
@@ -62,7 +91,7 @@ def corrected_pass_rate(
         n_passed: Items that people passed, which q1 rests on.
 
     Returns:
-        No value where q0 + q1 is at most 1: such a judge's verdict says nothing. None, too, with fewer than four items
+        No value where q0 + q1 is at most 1: such a judge's verdict says nothing. None, too, with fewer than five items
         that people passed, or failed.
     """
     if not (n and n_failed and n_passed):
@@ -76,6 +105,8 @@ def corrected_pass_rate(
     p, spread = _adjusted_rate(observed, n)
     q0, v0 = _one_more_of_each(specificity, n_failed)
     q1, v1 = _one_more_of_each(sensitivity, n_passed)
+    if q0 + q1 - 1 <= 1e-12:  # of so few labels the judge may as well be guessing
+        return Figure(theta, n, (0.0, 1.0))
     centre = (p + q0 - 1) / (q0 + q1 - 1)
     error = math.sqrt(spread + centre**2 * v1 + (1 - centre) ** 2 * v0) / (q0 + q1 - 1)
     centre += 2 * _Z_95**2 * (centre * v1 - (1 - centre) * v0)

@@ -1629,6 +1629,7 @@ class Run(_message.Message):
     SUMMARY_FIELD_NUMBER: _builtins.int
     ASSAY_VERSION_FIELD_NUMBER: _builtins.int
     PAUSE_CAUSE_FIELD_NUMBER: _builtins.int
+    CALIBRATIONS_FIELD_NUMBER: _builtins.int
     run_id: _builtins.str
     """Unique, readable, safe as a file name."""
     state: Global___RunState.ValueType
@@ -1669,6 +1670,12 @@ class Run(_message.Message):
     def summary(self) -> Global___RunSummary:
         """Final once the run has SUCCEEDED; before, GetRun alone sets it, marked as partial."""
 
+    @_builtins.property
+    def calibrations(self) -> _containers.RepeatedCompositeFieldContainer[Global___JudgeCalibration]:
+        """Calibrations of the judges whose verdicts the run rests on, newest first; empty where there are none. Only GetRun
+        sets them.
+        """
+
     def __init__(
         self,
         *,
@@ -1685,10 +1692,11 @@ class Run(_message.Message):
         summary: Global___RunSummary | None = ...,
         assay_version: _builtins.str = ...,
         pause_cause: Global___PauseCause.ValueType = ...,
+        calibrations: _abc.Iterable[Global___JudgeCalibration] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["counts", b"counts", "create_time", b"create_time", "dataset", b"dataset", "end_time", b"end_time", "spec", b"spec", "start_time", b"start_time", "summary", b"summary"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["assay_version", b"assay_version", "counts", b"counts", "create_time", b"create_time", "dataset", b"dataset", "end_time", b"end_time", "last_sequence", b"last_sequence", "pause_cause", b"pause_cause", "run_id", b"run_id", "spec", b"spec", "start_time", b"start_time", "state", b"state", "state_reason", b"state_reason", "summary", b"summary"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["assay_version", b"assay_version", "calibrations", b"calibrations", "counts", b"counts", "create_time", b"create_time", "dataset", b"dataset", "end_time", b"end_time", "last_sequence", b"last_sequence", "pause_cause", b"pause_cause", "run_id", b"run_id", "spec", b"spec", "start_time", b"start_time", "state", b"state", "state_reason", b"state_reason", "summary", b"summary"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -6483,3 +6491,166 @@ class DeleteBaselineResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___DeleteBaselineResponse: _TypeAlias = DeleteBaselineResponse  # noqa: Y015
+
+@_typing.final
+class JudgeCalibration(_message.Message):
+    """JudgeCalibration is how far a judge, or a jury, agrees with people."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RUBRIC_FIELD_NUMBER: _builtins.int
+    CRITERION_FIELD_NUMBER: _builtins.int
+    FINGERPRINTS_FIELD_NUMBER: _builtins.int
+    JUDGE_FIELD_NUMBER: _builtins.int
+    N_FIELD_NUMBER: _builtins.int
+    MEASURE_FIELD_NUMBER: _builtins.int
+    ALPHA_FIELD_NUMBER: _builtins.int
+    LOW_FIELD_NUMBER: _builtins.int
+    HIGH_FIELD_NUMBER: _builtins.int
+    TRUST_FIELD_NUMBER: _builtins.int
+    THRESHOLD_FIELD_NUMBER: _builtins.int
+    RULE_FIELD_NUMBER: _builtins.int
+    SENSITIVITY_FIELD_NUMBER: _builtins.int
+    N_PASSED_FIELD_NUMBER: _builtins.int
+    SPECIFICITY_FIELD_NUMBER: _builtins.int
+    N_FAILED_FIELD_NUMBER: _builtins.int
+    DRAWN_FIELD_NUMBER: _builtins.int
+    CALIBRATED_AT_FIELD_NUMBER: _builtins.int
+    rubric: _builtins.str
+    """By which rubric it judged, 1 to 100 characters."""
+    criterion: _builtins.str
+    """The criterion that counted, up to 100 characters; empty for the whole."""
+    judge: _builtins.str
+    """Who judged, for people; up to 1,000 characters."""
+    n: _builtins.int
+    """Answers with both a label and a valid verdict; at least 1."""
+    measure: _builtins.str
+    """Which alpha it is: "alpha_interval" or "alpha_nominal"."""
+    alpha: _builtins.float
+    """Krippendorff's alpha of judge and people, at most 1; absent where it cannot be computed."""
+    low: _builtins.float
+    """Lower end of its 95 % interval; absent where there is none."""
+    high: _builtins.float
+    """Upper end of its 95 % interval; absent where there is none."""
+    trust: _builtins.str
+    """How far it may be trusted: "trusted", "tentative", "untrusted" or "unknown"."""
+    threshold: _builtins.float
+    """From which score an answer passed, on the rubric's scale; absent where nothing decided."""
+    rule: _builtins.str
+    """How score and threshold compare: "at_least" or "more_than"; empty without a threshold."""
+    sensitivity: _builtins.float
+    """Share of what people passed that the judge passed, 0 to 1; absent where it is not known."""
+    n_passed: _builtins.int
+    """Answers that people passed."""
+    specificity: _builtins.float
+    """Share of what people failed that the judge failed, 0 to 1; absent where it is not known."""
+    n_failed: _builtins.int
+    """Answers that people failed."""
+    drawn: _builtins.str
+    """How the answers were drawn: "random", "human_verdict", "judge_verdict", "weighted" or "unknown"."""
+    calibrated_at: _builtins.str
+    """When it was stored, ISO 8601, UTC; ignored in a request."""
+    @_builtins.property
+    def fingerprints(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Fingerprints of judge and rubric, sorted; of a jury those of each judge. 1 to 20, of up to 100 characters."""
+
+    def __init__(
+        self,
+        *,
+        rubric: _builtins.str = ...,
+        criterion: _builtins.str = ...,
+        fingerprints: _abc.Iterable[_builtins.str] | None = ...,
+        judge: _builtins.str = ...,
+        n: _builtins.int = ...,
+        measure: _builtins.str = ...,
+        alpha: _builtins.float | None = ...,
+        low: _builtins.float | None = ...,
+        high: _builtins.float | None = ...,
+        trust: _builtins.str = ...,
+        threshold: _builtins.float | None = ...,
+        rule: _builtins.str = ...,
+        sensitivity: _builtins.float | None = ...,
+        n_passed: _builtins.int = ...,
+        specificity: _builtins.float | None = ...,
+        n_failed: _builtins.int = ...,
+        drawn: _builtins.str = ...,
+        calibrated_at: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_alpha", b"_alpha", "_high", b"_high", "_low", b"_low", "_sensitivity", b"_sensitivity", "_specificity", b"_specificity", "_threshold", b"_threshold", "alpha", b"alpha", "high", b"high", "low", b"low", "sensitivity", b"sensitivity", "specificity", b"specificity", "threshold", b"threshold"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_alpha", b"_alpha", "_high", b"_high", "_low", b"_low", "_sensitivity", b"_sensitivity", "_specificity", b"_specificity", "_threshold", b"_threshold", "alpha", b"alpha", "calibrated_at", b"calibrated_at", "criterion", b"criterion", "drawn", b"drawn", "fingerprints", b"fingerprints", "high", b"high", "judge", b"judge", "low", b"low", "measure", b"measure", "n", b"n", "n_failed", b"n_failed", "n_passed", b"n_passed", "rubric", b"rubric", "rule", b"rule", "sensitivity", b"sensitivity", "specificity", b"specificity", "threshold", b"threshold", "trust", b"trust"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__alpha: _TypeAlias = _typing.Literal["alpha"]  # noqa: Y015
+    _WhichOneofArgType__alpha: _TypeAlias = _typing.Literal["_alpha", b"_alpha"]  # noqa: Y015
+    _WhichOneofReturnType__high: _TypeAlias = _typing.Literal["high"]  # noqa: Y015
+    _WhichOneofArgType__high: _TypeAlias = _typing.Literal["_high", b"_high"]  # noqa: Y015
+    _WhichOneofReturnType__low: _TypeAlias = _typing.Literal["low"]  # noqa: Y015
+    _WhichOneofArgType__low: _TypeAlias = _typing.Literal["_low", b"_low"]  # noqa: Y015
+    _WhichOneofReturnType__sensitivity: _TypeAlias = _typing.Literal["sensitivity"]  # noqa: Y015
+    _WhichOneofArgType__sensitivity: _TypeAlias = _typing.Literal["_sensitivity", b"_sensitivity"]  # noqa: Y015
+    _WhichOneofReturnType__specificity: _TypeAlias = _typing.Literal["specificity"]  # noqa: Y015
+    _WhichOneofArgType__specificity: _TypeAlias = _typing.Literal["_specificity", b"_specificity"]  # noqa: Y015
+    _WhichOneofReturnType__threshold: _TypeAlias = _typing.Literal["threshold"]  # noqa: Y015
+    _WhichOneofArgType__threshold: _TypeAlias = _typing.Literal["_threshold", b"_threshold"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__alpha) -> _WhichOneofReturnType__alpha | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__high) -> _WhichOneofReturnType__high | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__low) -> _WhichOneofReturnType__low | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__sensitivity) -> _WhichOneofReturnType__sensitivity | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__specificity) -> _WhichOneofReturnType__specificity | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__threshold) -> _WhichOneofReturnType__threshold | None: ...
+
+Global___JudgeCalibration: _TypeAlias = JudgeCalibration  # noqa: Y015
+
+@_typing.final
+class SetCalibrationRequest(_message.Message):
+    """What is stored."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CALIBRATION_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def calibration(self) -> Global___JudgeCalibration:
+        """The calibration."""
+
+    def __init__(
+        self,
+        *,
+        calibration: Global___JudgeCalibration | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["calibration", b"calibration"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["calibration", b"calibration"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SetCalibrationRequest: _TypeAlias = SetCalibrationRequest  # noqa: Y015
+
+@_typing.final
+class SetCalibrationResponse(_message.Message):
+    """What was stored."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CALIBRATION_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def calibration(self) -> Global___JudgeCalibration:
+        """The calibration as it is stored now."""
+
+    def __init__(
+        self,
+        *,
+        calibration: Global___JudgeCalibration | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["calibration", b"calibration"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["calibration", b"calibration"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SetCalibrationResponse: _TypeAlias = SetCalibrationResponse  # noqa: Y015

@@ -120,6 +120,11 @@ class RunServiceStub(object):
                 request_serializer=assay_dot_v1_dot_orchestrator__pb2.DeleteBaselineRequest.SerializeToString,
                 response_deserializer=assay_dot_v1_dot_orchestrator__pb2.DeleteBaselineResponse.FromString,
                 _registered_method=True)
+        self.SetCalibration = channel.unary_unary(
+                '/assay.v1.RunService/SetCalibration',
+                request_serializer=assay_dot_v1_dot_orchestrator__pb2.SetCalibrationRequest.SerializeToString,
+                response_deserializer=assay_dot_v1_dot_orchestrator__pb2.SetCalibrationResponse.FromString,
+                _registered_method=True)
         self.CompareRuns = channel.unary_unary(
                 '/assay.v1.RunService/CompareRuns',
                 request_serializer=assay_dot_v1_dot_orchestrator__pb2.CompareRunsRequest.SerializeToString,
@@ -305,6 +310,16 @@ class RunServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def SetCalibration(self, request, context):
+        """SetCalibration stores how far a judge agrees with people; GetRun then names it for
+        runs of the team whose verdicts have the same fingerprints. One of the same
+        rubric, criterion and fingerprints is replaced. A team has up to 1,000; the oldest
+        go first. Idempotent.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def CompareRuns(self, request, context):
         """CompareRuns joins runs by case, tests every metric and returns the figures. A
         run that is unfinished is compared by the rows there are, without a verdict
@@ -416,6 +431,11 @@ def add_RunServiceServicer_to_server(servicer, server):
                     servicer.DeleteBaseline,
                     request_deserializer=assay_dot_v1_dot_orchestrator__pb2.DeleteBaselineRequest.FromString,
                     response_serializer=assay_dot_v1_dot_orchestrator__pb2.DeleteBaselineResponse.SerializeToString,
+            ),
+            'SetCalibration': grpc.unary_unary_rpc_method_handler(
+                    servicer.SetCalibration,
+                    request_deserializer=assay_dot_v1_dot_orchestrator__pb2.SetCalibrationRequest.FromString,
+                    response_serializer=assay_dot_v1_dot_orchestrator__pb2.SetCalibrationResponse.SerializeToString,
             ),
             'CompareRuns': grpc.unary_unary_rpc_method_handler(
                     servicer.CompareRuns,
@@ -849,6 +869,33 @@ class RunService(object):
             '/assay.v1.RunService/DeleteBaseline',
             assay_dot_v1_dot_orchestrator__pb2.DeleteBaselineRequest.SerializeToString,
             assay_dot_v1_dot_orchestrator__pb2.DeleteBaselineResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SetCalibration(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/assay.v1.RunService/SetCalibration',
+            assay_dot_v1_dot_orchestrator__pb2.SetCalibrationRequest.SerializeToString,
+            assay_dot_v1_dot_orchestrator__pb2.SetCalibrationResponse.FromString,
             options,
             channel_credentials,
             insecure,

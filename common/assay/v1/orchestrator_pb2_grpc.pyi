@@ -137,6 +137,12 @@ class RunServiceStub:
     """DeleteBaseline forgets a name; the run stays. An unknown name is NOT_FOUND
     (reason BASELINE_NOT_FOUND).
     """
+    SetCalibration: _grpc.UnaryUnaryMultiCallable[_orchestrator_pb2.SetCalibrationRequest, _orchestrator_pb2.SetCalibrationResponse]
+    """SetCalibration stores how far a judge agrees with people; GetRun then names it for
+    runs of the team whose verdicts have the same fingerprints. One of the same
+    rubric, criterion and fingerprints is replaced. A team has up to 1,000; the oldest
+    go first. Idempotent.
+    """
     CompareRuns: _grpc.UnaryUnaryMultiCallable[_orchestrator_pb2.CompareRunsRequest, _orchestrator_pb2.CompareRunsResponse]
     """CompareRuns joins runs by case, tests every metric and returns the figures. A
     run that is unfinished is compared by the rows there are, without a verdict
@@ -268,6 +274,12 @@ class RunServiceAsyncStub(RunServiceStub):
     DeleteBaseline: _aio.UnaryUnaryMultiCallable[_orchestrator_pb2.DeleteBaselineRequest, _orchestrator_pb2.DeleteBaselineResponse]  # type: ignore[assignment]
     """DeleteBaseline forgets a name; the run stays. An unknown name is NOT_FOUND
     (reason BASELINE_NOT_FOUND).
+    """
+    SetCalibration: _aio.UnaryUnaryMultiCallable[_orchestrator_pb2.SetCalibrationRequest, _orchestrator_pb2.SetCalibrationResponse]  # type: ignore[assignment]
+    """SetCalibration stores how far a judge agrees with people; GetRun then names it for
+    runs of the team whose verdicts have the same fingerprints. One of the same
+    rubric, criterion and fingerprints is replaced. A team has up to 1,000; the oldest
+    go first. Idempotent.
     """
     CompareRuns: _aio.UnaryUnaryMultiCallable[_orchestrator_pb2.CompareRunsRequest, _orchestrator_pb2.CompareRunsResponse]  # type: ignore[assignment]
     """CompareRuns joins runs by case, tests every metric and returns the figures. A
@@ -487,6 +499,18 @@ class RunServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_orchestrator_pb2.DeleteBaselineResponse, _abc.Awaitable[_orchestrator_pb2.DeleteBaselineResponse]]:
         """DeleteBaseline forgets a name; the run stays. An unknown name is NOT_FOUND
         (reason BASELINE_NOT_FOUND).
+        """
+
+    @_abc_1.abstractmethod
+    def SetCalibration(
+        self,
+        request: _orchestrator_pb2.SetCalibrationRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_orchestrator_pb2.SetCalibrationResponse, _abc.Awaitable[_orchestrator_pb2.SetCalibrationResponse]]:
+        """SetCalibration stores how far a judge agrees with people; GetRun then names it for
+        runs of the team whose verdicts have the same fingerprints. One of the same
+        rubric, criterion and fingerprints is replaced. A team has up to 1,000; the oldest
+        go first. Idempotent.
         """
 
     @_abc_1.abstractmethod

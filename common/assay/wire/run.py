@@ -14,6 +14,7 @@ from assay.errors import SetupError
 from assay.model.baseline import Baseline
 from assay.model.by_metric import ByMetric
 from assay.model.code_identity import CodeIdentity
+from assay.model.judge_calibration import JudgeCalibration
 from assay.model.run import (
     AgentSettings,
     AttemptOutcome,
@@ -109,6 +110,7 @@ def _run_id_from_wire(run_id: str) -> str:
 
 _TIMES = Functions(timestamp_to_wire, timestamp_from_wire)
 _RUN_ID = Functions(str, _run_id_from_wire)
+CALIBRATION = Converter(JudgeCalibration, pb.JudgeCalibration)
 RUN = Converter(
     Run,
     pb.Run,
@@ -124,6 +126,7 @@ RUN = Converter(
         "ended_at": _TIMES,
         "summary": SUMMARY,
         "pause_cause": EnumConverter(PauseCause, pb.PauseCause, unknown=None),
+        "calibrations": CALIBRATION,
     },
 )
 

@@ -40,13 +40,13 @@ from assay.wire.filters import (
     run_order_from_wire,
 )
 from assay.wire.judging import SPEND_CAP
-from assay.wire.run import ATTEMPT, BASELINE, DATASET, DELETION, RUN, SETTINGS, result_to_wire
+from assay.wire.run import ATTEMPT, BASELINE, CALIBRATION, DATASET, DELETION, RUN, SETTINGS, result_to_wire
 from assay_orchestrator.agent_streams import AgentStreams
 from assay_orchestrator.identity.scopes import call_scope
 from assay_orchestrator.queries.row_pages import PageRequest, RowPages
 from assay_orchestrator.runs.admission import check_settings, check_source
 from assay_orchestrator.runs.run_lists import RunPosition, RunQuery
-from assay_orchestrator.store import audit, baselines, datasets, history, quotas, runs, tokens
+from assay_orchestrator.store import audit, baselines, calibrations, datasets, history, quotas, runs, tokens
 from assay_orchestrator.store.page_tokens import PageTokens
 from assay_orchestrator.watch.message_cache import WatchMessageCache
 from assay_orchestrator.watch.watches import Watches
@@ -163,7 +163,13 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
         """Return one run."""
         scope = self._scope()
         get = self._manager.get if request.final_summary_only else self._manager.get_summarised
-        return pb.GetRunResponse(run=self._to_wire(await get(scope, request.run_id)))
+        run = await get(scope, request.run_id)
+        judging = run.summary.judging if run.summary is not None else None
+        if judging is not None and judging.fingerprints:
+            team = scope.team if self._fixed_scope is not None else run.settings.team
+            found = await self._database.read(lambda c: calibrations.calibrations_of(c, team, judging.fingerprints))
+            run = dataclasses.replace(run, calibrations=found)
+        return pb.GetRunResponse(run=self._to_wire(run))
 
     async def ListRuns(  # noqa: N802
         self,
@@ -359,6 +365,18 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
         scope = self._scope()
         await self._database.write(lambda c: baselines.delete_baseline(c, scope, request.name))
         return pb.DeleteBaselineResponse()
+
+    async def SetCalibration(  # noqa: N802
+        self,
+        request: pb.SetCalibrationRequest,
+        context: grpc.aio.ServicerContext[pb.SetCalibrationRequest, pb.SetCalibrationResponse],
+    ) -> pb.SetCalibrationResponse:
+        """Store a calibration of a judge."""
+        scope = self._scope()
+        given = CALIBRATION.from_wire(request.calibration)
+        calibrations.check_calibration(given)
+        found = await self._database.write(lambda c: calibrations.set_calibration(c, scope, given))
+        return pb.SetCalibrationResponse(calibration=CALIBRATION.to_wire(found))
 
     async def CompareRuns(  # noqa: N802
         self,

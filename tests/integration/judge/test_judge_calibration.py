@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from assay.errors import InvalidInputError
-from assay.statistics.calibration import JUDGE_VERDICT, UNKNOWN, Drawing
+from assay.statistics.corrected_rate import JUDGE_VERDICT, UNKNOWN, Drawing
 from assay.testing.judges import says, user_of
 from assay.testing.providers import ProviderRequest, Reply
 from assay_cli.commands.judge.access import JudgeAccess, JudgeName, open_judge
@@ -93,7 +93,7 @@ async def test_the_worked_scores_through_the_wire(tmp_path: Path, start: Callabl
     assert len(judge.provider.requests) == 8
     assert (again.bill.cached, again.bill.cost_usd) == (8, 0.0)
     assert again.corrected is not None
-    assert again.corrected.value == pytest.approx(0.8)  # it passes and fails exactly what people do
+    assert again.corrected.reason == "too_few_of_a_kind"  # four passed and four failed
     document = json.loads(json.dumps(again.document(), allow_nan=False))
     assert document["judges"][0]["calibration"]["trust"]["level"] == "tentative"
     assert len(document["judges"][0]["fingerprints"]) == 1
@@ -110,6 +110,11 @@ async def test_a_rate_is_corrected_only_where_the_drawing_is_known(tmp_path: Pat
     assert unknown.document()["corrected_pass_rate"]["reason"] == "drawing_unknown"
     chosen = await outcome(tmp_path, halves(tmp_path), observed=(160, 200), drawing=Drawing(JUDGE_VERDICT))
     assert "add a column probability" in chosen.document()["corrected_pass_rate"]["message"]
+    right = await outcome(tmp_path, halves(tmp_path), observed=(120, 200))
+    assert right.corrected is not None
+    assert right.corrected.value == pytest.approx(0.6)  # it passes and fails exactly what people do
+    assert "by this calibration: alpha 1.00 [" in right.text()
+    assert "warning" not in right.text()
     doubted = await outcome(tmp_path, halves(tmp_path), observed=(190, 200))
     assert "warning: the judge passes 50% of the labelled answers and 95% of the rows" in doubted.text()
 

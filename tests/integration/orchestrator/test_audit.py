@@ -11,7 +11,7 @@ import pytest
 import sqlalchemy as sa
 from tests.shared_installation import SharedInstallation, shared_installation
 
-from assay.client import admin, baselines
+from assay.client import admin, baselines, calibrations
 from assay.client.audit import AuditFilter, ChainCheck, list_audit
 from assay.client.client import Client
 from assay.errors import AssayError, InvalidInputError, PermissionDeniedError, ResumeExpiredError, StorageError
@@ -21,6 +21,7 @@ from assay.identity.rights import Role
 from assay.identity.tokens import new_token
 from assay.model.agent_response import AgentResponse, AgentStatus
 from assay.model.case import Case, Turn
+from assay.model.judge_calibration import JudgeCalibration
 from assay.rpc.auditing import action_of
 from assay.rpc.methods import METHODS, Audit
 from assay.rpc.status import translated
@@ -93,6 +94,11 @@ async def create_run(found: World) -> None:
         pass
 
 
+CALIBRATION = JudgeCalibration(
+    "quality", fingerprints=("sha256:1",), n=60, measure="alpha_interval", trust="unknown", drawn="random"
+)
+
+
 # How each method that changes something is called, once; what it changes, and whose that is.
 CALLS: dict[str, tuple[Drive, Callable[[World], str], str]] = {
     "UploadDataset": (lambda w: w.member.upload_dataset(CASES, name="new"), lambda w: "", "search"),
@@ -103,6 +109,11 @@ CALLS: dict[str, tuple[Drive, Callable[[World], str], str]] = {
     "DeleteRun": (lambda w: w.member.delete_run(w.runs[3]), lambda w: w.runs[3], "search"),
     "SetBaseline": (lambda w: baselines.set_baseline(w.member, "new", w.runs[1]), lambda w: "new", "search"),
     "DeleteBaseline": (lambda w: baselines.delete_baseline(w.member, "old"), lambda w: "old", "search"),
+    "SetCalibration": (
+        lambda w: calibrations.set_calibration(w.member, CALIBRATION),
+        lambda w: "quality",
+        "search",
+    ),
     "CreateTeam": (lambda w: admin.create_team(w.operator, "fresh"), lambda w: "fresh", "fresh"),
     "DisableTeam": (lambda w: admin.disable_team(w.operator, "idle"), lambda w: "idle", "idle"),
     "EnableTeam": (lambda w: admin.enable_team(w.operator, "disabled"), lambda w: "disabled", "disabled"),

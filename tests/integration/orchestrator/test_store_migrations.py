@@ -80,7 +80,7 @@ _STORED["0019"] = (  # texts and values that rows are found by have columns
     ),
     "INSERT INTO score_values VALUES ('r', 'exact_match', 0, 0, 1.0)",
 )
-_STORED |= dict.fromkeys((f"{number:04}" for number in range(20, 28)), _STORED["0019"])
+_STORED |= dict.fromkeys((f"{number:04}" for number in range(20, 29)), _STORED["0019"])
 
 
 def described(engine: sa.Engine) -> dict[str, object]:

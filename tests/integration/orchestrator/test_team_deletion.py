@@ -16,7 +16,7 @@ from tests.shared_installation import SharedInstallation, shared_installation
 from tests.waiting import until
 
 from assay.agent_host.caller import AgentCaller
-from assay.client import admin, baselines
+from assay.client import admin, baselines, calibrations
 from assay.client.client import Client
 from assay.errors import (
     AssayError,
@@ -30,6 +30,7 @@ from assay.errors import (
 from assay.identity.rights import Role
 from assay.model.agent_response import AgentResponse, AgentStatus
 from assay.model.case import Case, Turn
+from assay.model.judge_calibration import JudgeCalibration
 from assay.model.run import RunState
 from assay_orchestrator.identity.bootstrap import make_operator_token
 from assay_orchestrator.settings import Settings
@@ -69,6 +70,13 @@ async def fill(shared: SharedInstallation, team: str, settings: RunSettings) -> 
         async for _event in client.watch_run(run.run_id):
             pass
     await baselines.set_baseline(client, "main", run.run_id)
+    await calibrations.set_calibration(
+        client,
+        JudgeCalibration(
+            "quality", fingerprints=("1",), judge=secret(team, "judge"), n=60, measure="alpha_interval",
+            trust="unknown", drawn="random",
+        ),
+    )  # fmt: skip
     await admin.create_target(client, "bot", f"{team}.example.org")
     hosted = dataclasses.replace(settings, agent=dataclasses.replace(settings.agent, adapter="python", target="m:f"))
     await client.create_run(hosted, dataset.dataset_id)  # is never hosted, and stays active
@@ -130,7 +138,7 @@ async def test_nothing_of_a_deleted_team_is_left(
         operator = await shared.member("ops", Role.OPERATOR)
         with engine.connect() as connection:
             before = {team: rows_of(connection, team) for team in ("alpha", "beta")}
-        names = ("runs", "results", "answers", "baselines", "targets", "tokens", "uploads")
+        names = ("runs", "results", "answers", "baselines", "calibrations", "targets", "tokens", "uploads")
         assert min(before["alpha"][name] for name in names) > 0
 
         found = await erased(operator, "alpha")

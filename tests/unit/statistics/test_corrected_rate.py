@@ -25,6 +25,7 @@ from assay.statistics.figure import NOTHING, Figure
         (0.6, 100, 0.9, 40, 0.8, 60, 0.714286, (0.538199, 0.901840)),
         (0.05, 100, 0.9, 50, 0.9, 50, 0.0, (0.0, 0.055109)),
         (1.0, 20, 1.0, 10, 1.0, 10, 1.0, (0.823135, 1.0)),
+        (0.5, 20, 0.8, 5, 0.25, 20, 1.0, (0.0, 1.0)),  # with one more of each, q0 + q1 is below 1
     ],
 )
 def test_worked_examples(
@@ -44,7 +45,7 @@ def test_worked_examples(
         (100, 0.9, 0.1, 40, NO_BETTER_THAN_CHANCE),
         (0, 0.9, 0.9, 40, NOTHING),
         (100, 0.9, 0.9, 0, NOTHING),
-        (100, 1.0, 0.9, 3, TOO_FEW_OF_A_KIND),
+        (100, 1.0, 0.9, 4, TOO_FEW_OF_A_KIND),
     ],
 )
 def test_what_corrects_nothing(n: int, q0: float, q1: float, m0: int, reason: str) -> None:

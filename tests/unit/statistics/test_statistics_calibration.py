@@ -8,20 +8,22 @@ import random
 import pytest
 
 from assay.statistics.calibration import (
-    DRAWING_UNKNOWN,
-    JUDGE_VERDICT,
-    LABELS_WITHOUT_WEIGHTS,
-    RANDOM,
-    UNKNOWN,
-    WEIGHTED,
     Calibration,
-    Drawing,
     Passing,
     calibrate_labels,
     calibrate_pairs,
     calibrate_scores,
     judges_alpha,
     majority,
+)
+from assay.statistics.corrected_rate import (
+    DRAWING_UNKNOWN,
+    JUDGE_VERDICT,
+    LABELS_WITHOUT_WEIGHTS,
+    RANDOM,
+    UNKNOWN,
+    WEIGHTED,
+    Drawing,
 )
 from assay.statistics.figure import ONE_LABEL
 from assay.statistics.pairs import PairJudgement

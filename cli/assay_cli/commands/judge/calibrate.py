@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from assay.errors import InvalidInputError, Problem
+from assay.errors import AssayError, InvalidInputError, Problem
 from assay.text.unsafe_text import clean, json_text
 from assay_cli.commands.judge.access import judge_access, judge_options
 from assay_cli.exit_status import EXIT_GATE, EXIT_INFRASTRUCTURE, with_status
-from assay_cli.options import debug_option, json_option, run_async
+from assay_cli.options import check_address, connect, debug_option, json_option, run_async
 
 if TYPE_CHECKING:
     from assay_cli.commands.judge.outcome import Outcome
@@ -44,6 +44,14 @@ _LEVELS = ("unknown", "untrusted", "tentative", "trusted")
 @click.option(
     "--require", type=click.Choice(_LEVELS[1:]), help="Exit with 1 below this level of trust; default: any level."
 )
+@click.option(
+    "--store",
+    metavar="HOST:PORT",
+    envvar="ASSAY_SERVER",
+    callback=check_address,
+    help="Orchestrator that keeps the calibration for its runs; default: $ASSAY_SERVER, else the local one.",
+)
+@click.option("--no-store", is_flag=True, help="Do not keep the calibration.")
 @json_option
 @debug_option
 def calibrate(
@@ -55,6 +63,8 @@ def calibrate(
     observed: str | None,
     drawn: str | None,
     require: str | None,
+    store: str | None,
+    no_store: bool,
     as_json: bool,
     **judge: Any,
 ) -> int:
@@ -63,6 +73,8 @@ def calibrate(
     A record of the file has question and answer, or answer_a and answer_b; reference and contexts where there are
     any; and human: a score on the rubric's scale, pass or fail, or a, b or tie. Several people are a list, or
     columns human_1, human_2. Pairs are asked in both orders.
+
+    The calibration is kept, and runs of the same judge and rubric name it in their reports.
 
     --observed corrects a pass rate only where it is known how the answers were drawn: at random (`assay judge sample`
     writes such a file), by the human verdict, or with a column probability.
@@ -82,11 +94,30 @@ def calibrate(
         raise InvalidInputError(problems)
     asked = Asked(given, rubric, criterion, threshold, counts, given.drawing(drawn))
     outcome = run_async(calibrated(access, asked))
+    stored = not (no_store or outcome.bill.unavailable) and run_async(_kept(outcome, store))
     if as_json:
-        click.echo(json_text(outcome.document(), indent=1))
+        click.echo(json_text({**outcome.document(), "stored": stored}, indent=1))
     else:
         click.echo(outcome.text())
+        if stored:
+            click.echo("stored  runs of this judge and rubric name this calibration")
     return _status(outcome, require, as_json=as_json)
+
+
+async def _kept(outcome: Outcome, store: str | None) -> bool:
+    """Store a calibration; say why where that fails, since its figures were paid for."""
+    calibration = outcome.storable()
+    if calibration is None:
+        return False
+    from assay.client.calibrations import set_calibration
+
+    try:
+        async with connect(store) as (client, _):
+            await set_calibration(client, calibration)
+    except AssayError as error:
+        click.echo(f"warning: the calibration was not stored: {clean(str(error))}", err=True)
+        return False
+    return True
 
 
 def _status(outcome: Outcome, require: str | None, *, as_json: bool) -> int:

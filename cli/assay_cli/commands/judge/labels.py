@@ -15,7 +15,7 @@ from assay.datasets.fields import is_blank
 from assay.datasets.readers import recognise_container
 from assay.datasets.records import BadFileError, find_unusable, shown
 from assay.errors import DatasetError, Problem
-from assay.statistics.calibration import RANDOM, UNKNOWN, WEIGHTED, Drawing
+from assay.statistics.corrected_rate import RANDOM, UNKNOWN, WEIGHTED, Drawing
 from assay.text.csv_text import csv_value
 
 if TYPE_CHECKING:

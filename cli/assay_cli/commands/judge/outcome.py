@@ -7,26 +7,28 @@ from typing import TYPE_CHECKING, Any
 
 from assay.errors import InvalidInputError, Problem
 from assay.metrics.jury.jury import jury_label, jury_score
+from assay.model.judge_calibration import JudgeCalibration
 from assay.parsing.names import unknown_name
+from assay.reports.calibration_text import agreement_text, corrected_text, why_withheld
 from assay.statistics.calibration import (
-    AT_RANDOM,
-    RANDOM,
     calibrate_labels,
     calibrate_pairs,
     calibrate_scores,
     judges_alpha,
 )
+from assay.statistics.corrected_rate import AT_RANDOM, RANDOM
+from assay.statistics.figure import Figure
 from assay_cli.commands.judge.access import open_judge
 from assay_cli.commands.judge.calls import JudgeClient
 from assay_cli.commands.judge.labels import LABELS, PAIRS, check_scale
-from assay_cli.commands.judge.report import calibration_text, corrected_text, figure_text, why_withheld
+from assay_cli.commands.judge.report import calibration_text, figure_text
 from assay_cli.commands.judge.rubrics import PAIRWISE, QUALITY, known_rubric, passing_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from assay.statistics.calibration import Calibration, Drawing, Passing
-    from assay.statistics.figure import Figure
+    from assay.statistics.calibration import Calibration, Passing
+    from assay.statistics.corrected_rate import Drawing
     from assay_cli.commands.judge.access import JudgeAccess
     from assay_cli.commands.judge.calls import Bill, Judged
     from assay_cli.commands.judge.labels import Labels
@@ -157,6 +159,36 @@ class Outcome:
             self.jury_alpha = judges_alpha(self.values, "interval")
             self.jury = self._held([jury_score(row).value for row in rows])
 
+    def storable(self) -> JudgeCalibration | None:
+        """Return it as runs with the same judge name it; None for pairs, and without a verdict of a judge."""
+        decisive = self.decisive
+        fingerprints = {each for judged in self.judged for each in judged.fingerprints}
+        if self.asked.is_paired or not decisive.n or not fingerprints:
+            return None
+        alpha = decisive.figures[decisive.measure]
+        nothing = Figure(None, 0)
+        right, wrong = (decisive.figures.get(name, nothing) for name in ("sensitivity", "specificity"))
+        low, high = alpha.interval or (None, None)
+        return JudgeCalibration(
+            rubric=self.rubric.name,
+            criterion=self.asked.criterion or "",
+            fingerprints=tuple(sorted(fingerprints)),
+            judge=" + ".join(judged.name for judged in self.judged),
+            n=decisive.n,
+            measure=decisive.measure,
+            alpha=alpha.value,
+            low=low,
+            high=high,
+            trust=decisive.trust.level,
+            threshold=None if self.passing is None else self.passing.threshold,
+            rule="" if self.passing is None else self.passing.rule,
+            sensitivity=right.value,
+            n_passed=right.n,
+            specificity=wrong.value,
+            n_failed=wrong.n,
+            drawn=decisive.drawn,
+        )
+
     def doubt(self) -> str:
         """Return why the answers were hardly drawn at random from the rows whose pass rate is corrected; usually empty.
 
@@ -223,8 +255,11 @@ class Outcome:
             parts.append(calibration_text(self.jury, heading))
         if self.corrected is not None and self.asked.observed is not None:
             passed, total = self.asked.observed
+            alpha = self.decisive.figures[self.decisive.measure]
+            low, high = alpha.interval or (None, None)
             parts.append(f"pass rate  {passed / total:.1%} of {total} rows as judged, as people would "
-                         f"{corrected_text(self.corrected)}")  # fmt: skip
+                         f"{corrected_text(self.corrected)}\n"
+                         f"by this calibration: {agreement_text(alpha.value, low, high, self.decisive.n)}")  # fmt: skip
             parts += [f"warning: {self.doubt()}"] if self.doubt() else []
         return "\n\n".join([*parts, self.bill.sentence()])
 

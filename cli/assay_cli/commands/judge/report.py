@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from assay.statistics.corrected_rate import LEAST_OF_A_KIND
 from assay.text.unsafe_text import clean
 from assay_cli.output.terminal import table
 
@@ -42,17 +41,6 @@ _REASONS = {
     "no_better_than_chance": "not computed: the judge is no better than chance",
     "labels_without_weights": "not computed: drawn by the judge's verdict, without weights",
 }
-_WITHHELD = {
-    "labels_without_weights": "the labelled answers were drawn by the judge's verdict, so that its mistakes among them "
-    "are not those among all rows: add a column probability with the share of the drawing for each label "
-    "(docs/judges.md), or draw at random with `assay judge sample`",
-    "drawing_unknown": "it is not known how the labelled answers were drawn, and labels drawn by the judge's verdict "
-    "make this rate wrong: say --drawn random or --drawn human-verdict, or add a column probability (docs/judges.md)",
-    "too_few_of_a_kind": f"people passed, or failed, fewer than {LEAST_OF_A_KIND} of the labelled answers: label more "
-    "of them",
-    "no_better_than_chance": "the judge is no better than chance",
-    "nothing_to_compare": "there are no labels of both kinds, passed and failed",
-}
 
 
 def figure_text(name: str, figure: Figure) -> tuple[str, str]:
@@ -68,20 +56,6 @@ def figure_text(name: str, figure: Figure) -> tuple[str, str]:
     if figure.interval is not None:
         interval = "[" + ", ".join(pattern.format(end) for end in figure.interval) + "]"
     return pattern.format(figure.value), interval
-
-
-def why_withheld(corrected: Figure) -> str:
-    """Return why there is no corrected pass rate, and what to do; empty where there is one."""
-    return _WITHHELD.get(corrected.reason, corrected.reason)
-
-
-def corrected_text(corrected: Figure) -> str:
-    """Return a corrected pass rate with its interval, or why it is withheld."""
-    if corrected.value is None or corrected.interval is None:
-        return f"-  withheld: {why_withheld(corrected)}"
-    low, high = corrected.interval
-    cut = " (cut off: such a rate does not fit the errors found here; label answers of that run)" if low == high else ""
-    return f"{corrected.value:.1%} [{low:.1%}, {high:.1%}]{cut}"
 
 
 def calibration_text(calibration: Calibration, heading: str) -> str:

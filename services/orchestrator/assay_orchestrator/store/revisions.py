@@ -12,7 +12,7 @@ from assay_orchestrator.store.processes import running_processes
 if TYPE_CHECKING:
     import sqlalchemy as sa
 
-HEAD_REVISION = "0028"
+HEAD_REVISION = "0029"
 
 
 def _create(connection: sa.Connection) -> None:

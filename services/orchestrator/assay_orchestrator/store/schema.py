@@ -98,6 +98,18 @@ baselines = sa.Table(
     sa.PrimaryKeyConstraint("team", "name"),
 )
 
+calibrations = sa.Table(
+    "calibrations",
+    metadata,
+    sa.Column("team", CleanString(64), nullable=False),
+    sa.Column("rubric", CleanText, nullable=False),
+    sa.Column("criterion", CleanText, nullable=False),
+    sa.Column("fingerprints", CleanText, nullable=False),
+    sa.Column("calibration_json", CleanText, nullable=False),
+    sa.Column("set_at", sa.String(32), nullable=False),
+    sa.PrimaryKeyConstraint("team", "rubric", "criterion", "fingerprints"),
+)
+
 shards = sa.Table(
     "shards",
     metadata,

@@ -220,7 +220,7 @@ class SummaryView:
         if canaries:
             mark = "UNTRUSTED: " if canaries.get("untrusted") else ""
             pairs.append(("canaries", mark + str(canaries.get("sentence", ""))))
-        return pairs
+        return pairs + [("calibration", said) for said in judging.get("calibration_messages") or ()]
 
     def repeats(self) -> list[Pair]:
         """Return what several runs of each case came to; empty where there was one."""

@@ -1,0 +1,119 @@
+"""How far a run's judge agrees with people, and the pass rate that people would have given, for people and programs."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+from assay.statistics.corrected_rate import (
+    DRAWING_UNKNOWN,
+    LABELS_WITHOUT_WEIGHTS,
+    LEAST_OF_A_KIND,
+    NO_BETTER_THAN_CHANCE,
+    TOO_FEW_OF_A_KIND,
+    WEIGHTED,
+    corrected_pass_rate,
+    withheld_by_drawing,
+)
+from assay.statistics.figure import NOTHING, Figure
+from assay.text.unsafe_text import shorten
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from assay.model.judge_calibration import JudgeCalibration
+    from assay.model.run import MetricSummary, Run
+
+NO_CALIBRATION = (
+    "none of this judge by this rubric: how far it agrees with people is not known; `assay judge calibrate` measures it"
+)
+_METRICS = {"quality": "quality", "answer": "judge_score"}
+"""Which metric asks by which rubric."""
+_ONLY_WITH_LABELS = "labels_are_weighted"
+_WITHHELD = {
+    LABELS_WITHOUT_WEIGHTS: "the labelled answers were drawn by the judge's verdict, so that its mistakes among them "
+    "are not those among all rows: add a column probability with the share of the drawing for each label "
+    "(docs/judges.md), or draw at random with `assay judge sample`",
+    DRAWING_UNKNOWN: "it is not known how the labelled answers were drawn, and labels drawn by the judge's verdict "
+    "make this rate wrong: say --drawn random or --drawn human-verdict, or add a column probability (docs/judges.md)",
+    TOO_FEW_OF_A_KIND: f"people passed, or failed, fewer than {LEAST_OF_A_KIND} of the labelled answers: label more "
+    "of them",
+    NO_BETTER_THAN_CHANCE: "the judge is no better than chance",
+    NOTHING: "there are no labels of both kinds, passed and failed",
+    _ONLY_WITH_LABELS: "the labels have weights, and count for the run that they were drawn from: "
+    "`assay judge calibrate --observed` has them",
+}
+
+
+def why_withheld(corrected: Figure) -> str:
+    """Return why there is no corrected pass rate, and what to do; empty where there is one."""
+    return _WITHHELD.get(corrected.reason, corrected.reason)
+
+
+def corrected_text(corrected: Figure) -> str:
+    """Return a corrected pass rate with its interval, or why it is withheld."""
+    if corrected.value is None or corrected.interval is None:
+        return f"-  withheld: {why_withheld(corrected)}"
+    low, high = corrected.interval
+    cut = " (cut off: such a rate does not fit the errors found here; label answers of that run)" if low == high else ""
+    return f"{corrected.value:.1%} [{low:.1%}, {high:.1%}]{cut}"
+
+
+def calibration_sentences(run: Run) -> list[str]:
+    """Return how far the judges of a run agree with people, or that it is not known; empty where none was asked."""
+    if run.summary is None or run.summary.judging is None or not run.summary.judging.fingerprints:
+        return []
+    return [_sentence(run, each) for each in run.calibrations] or [NO_CALIBRATION]
+
+
+def calibration_documents(run: Run) -> list[dict[str, Any]]:
+    """Return the calibrations of a run's judges for JSON, each with the corrected pass rates of its metrics."""
+    return [
+        {
+            **dataclasses.asdict(each),
+            "corrected": {
+                metric.metric: {**found.document(), "message": why_withheld(found) or None}
+                for metric, found in _corrected(run, each)
+            },
+        }
+        for each in run.calibrations
+    ]
+
+
+def agreement_text(alpha: float | None, low: float | None, high: float | None, n: int) -> str:
+    """Return alpha with its interval and what it rests on."""
+    if alpha is None:
+        return f"no alpha from {n} answers"
+    interval = f" [{low:.2f}, {high:.2f}]" if low is not None and high is not None else " without an interval"
+    return f"alpha {alpha:.2f}{interval} with people on {n} answers"
+
+
+def _sentence(run: Run, found: JudgeCalibration) -> str:
+    of = f"{found.rubric} {found.criterion}".strip()
+    agreement = agreement_text(found.alpha, found.low, found.high, found.n)
+    rates = "".join(
+        f"; {shorten(metric.metric, 40)}: {metric.passed} of {metric.n_scored} rows pass, as people would "
+        f"{corrected_text(corrected)}"
+        for metric, corrected in _corrected(run, found)
+    )
+    return f"{shorten(of, 80)}: {found.trust.upper()}, {agreement} ({found.calibrated_at[:10]}){rates}"
+
+
+def _corrected(run: Run, found: JudgeCalibration) -> Iterator[tuple[MetricSummary, Figure]]:
+    """Yield the metrics that pass where the calibrated judge did, each with its corrected pass rate."""
+    kinds = {metric.name: metric.kind for metric in run.settings.metrics}
+    for metric in run.summary.metrics if run.summary is not None else ():
+        is_asked = kinds.get(metric.metric, metric.metric) == _METRICS.get(found.rubric) and not found.criterion
+        if is_asked and metric.n_scored and (metric.threshold, metric.rule) == (found.threshold, found.rule):
+            yield metric, _corrected_rate(metric.passed, metric.n_scored, found)
+
+
+def _corrected_rate(passed: int, n: int, found: JudgeCalibration) -> Figure:
+    if reason := withheld_by_drawing(found.drawn) or (_ONLY_WITH_LABELS if found.drawn == WEIGHTED else ""):
+        return Figure(None, n, reason=reason)
+    if found.sensitivity is None or found.specificity is None:
+        return Figure(None, n, reason=NOTHING)
+    return corrected_pass_rate(
+        passed / n, n,
+        specificity=found.specificity, n_failed=found.n_failed, sensitivity=found.sensitivity, n_passed=found.n_passed,
+    )  # fmt: skip
