@@ -151,12 +151,12 @@ def test_a_case_with_an_error_in_a_repeat_is_dropped_whole() -> None:
     assert (one.errors.b_rows, one.errors.b_cases) == (10, 10)
 
 
-def test_ratings_that_are_all_1_have_worst_values_of_their_own_scale() -> None:
+def test_ratings_that_are_all_0_or_1_have_worst_values_of_their_own_scale() -> None:
     """The worst rating is 5, which is no rate: such values are no 0 and 1, though all that there are might be."""
-    rating = MetricFacts("tone", "quality", scale=(1.0, 5.0))
-    found, _ = compared([[1.0]] * 20, [[FAILED]] * 9 + [[1.0]] * 11, rating)
+    rating = MetricFacts("tone", "quality", scale=(0.0, 5.0))
+    found, _ = compared([[1.0]] * 20, [[FAILED]] * 6 + [[0.0]] * 14, rating)
     assert found.worst_case is not None
-    assert found.worst_case.difference == pytest.approx(9 * 4 / 20)
+    assert found.worst_case.difference == pytest.approx((6 * 4 - 14) / 20)
 
 
 def test_without_a_scale_there_is_no_worst_value() -> None:
