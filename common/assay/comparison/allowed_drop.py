@@ -84,7 +84,7 @@ def not_excluded(b: str, a: str, one: MetricComparison, drop: AllowedDrop | None
 
 
 def drop_notes(drops: Sequence[AllowedDrop], names: Sequence[str]) -> Iterator[str]:
-    """Yield what to know of an allowed drop: how often noise decides, and whether the cases can tell such a drop.
+    """Yield what to know of an allowed drop: how often noise decides, and whether the cases can show such a drop.
 
     Args:
         drops: Of each run.
@@ -98,6 +98,6 @@ def drop_notes(drops: Sequence[AllowedDrop], names: Sequence[str]) -> Iterator[s
             yield f"noise alone exceeds --max-drop {drop.allowed:g}{of} in {chance} of comparisons of equal runs"
         if not drop.is_narrow:
             yield (
-                f"the interval{of} reaches more than {drop.allowed:g} to either side: so few cases hardly tell such a "
-                "drop from noise"
+                f"the interval{of} reaches more than {drop.allowed:g} to either side: with so few cases, such a drop "
+                "can be noise"
             )

@@ -46,7 +46,7 @@ def is_retryable_status(status: int) -> bool:
 
 
 def is_hopeless_code(code: object) -> bool:
-    """Whether a provider's code says that no attempt helps before somebody pays."""
+    """Whether a provider's code says that no attempt helps before a bill is paid."""
     return isinstance(code, str) and code in _HOPELESS_CODES
 
 

@@ -44,7 +44,7 @@ class Clusters:
 
     @property
     def effective_count(self) -> float:
-        """How many clusters of equal size tell as much: (Σ n)² / Σ n²."""
+        """How many clusters of equal size say as much: (Σ n)² / Σ n²."""
         return effective_number(self.counts)
 
     @property
@@ -98,7 +98,7 @@ def cr2_error(residuals: Sequence[float], counts: Sequence[float]) -> tuple[floa
 
 
 def effective_number(counts: Iterable[int]) -> float:
-    """Return how many clusters of equal size tell as much as clusters of these sizes: (Σ n)² / Σ n²."""
+    """Return how many clusters of equal size say as much as clusters of these sizes: (Σ n)² / Σ n²."""
     sizes = list(counts)
     return sum(sizes) ** 2 / sum(size * size for size in sizes)
 
@@ -126,7 +126,7 @@ def least_units(alpha: float, tests: int = 1) -> int:
 
 
 def effective_cases(values: Sequence[float], clusters: Sequence[Hashable]) -> float:
-    """Return how many independent cases tell as much about a rate as cases in clusters, at most all of them.
+    """Return how many independent cases say as much about a rate as cases in clusters, at most all of them.
 
     The variance of the rate over independent cases is compared with CR2's. Where it has no spread, which is no proof
     that there is none, cases of a cluster count as copies of each other: (Σ n)² / Σ n².

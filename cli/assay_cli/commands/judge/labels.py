@@ -90,16 +90,16 @@ class Labels:
     items: tuple[Item, ...]
     file: str
 
-    def drawing(self, told: str | None) -> Drawing:
+    def drawing(self, drawn: str | None) -> Drawing:
         """Return how the items were drawn.
 
         Args:
-            told: What the user says: "random", "human-verdict" or "judge-verdict"; None for nothing.
+            drawn: What the user says: "random", "human-verdict" or "judge-verdict"; None for nothing.
         """
         weights = [item.weight for item in self.items if item.weight is not None]
         if len(set(weights)) > 1:
             return Drawing(WEIGHTED, tuple(weights))
-        return Drawing(RANDOM if weights else told.replace("-", "_") if told else UNKNOWN)
+        return Drawing(RANDOM if weights else drawn.replace("-", "_") if drawn else UNKNOWN)
 
 
 def read_items(path: Path, *, labelled: bool = True) -> Labels:
