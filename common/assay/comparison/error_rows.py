@@ -1,7 +1,13 @@
-"""Whether two runs err differently often: errors that are not random choose the cases that are left to compare."""
+"""Whether two runs err differently often: errors that are not random choose the cases that are left to compare.
+
+Rows that fail where they would have been bad make a run look better long before a test finds that it fails more often.
+So errors also count as different where one run alone errs on √n / 4 more of n cases than the other, or where as many
+rows of a run have an error as its `max_agent_errors`.
+"""
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from assay.comparison.model import ErrorComparison
@@ -13,6 +19,8 @@ if TYPE_CHECKING:
 
     import numpy as np
     from numpy.typing import NDArray
+
+_PULL = 4  # a surplus of √n / 4 errors on a run's worst rows raises a false "better" of 2.5 % to at most 7 %
 
 
 def compared_errors(
@@ -37,8 +45,7 @@ def compared_errors(
     counts = int(a.sum()), int(b.sum())
     a_only, b_only = int(((a > 0) & (b == 0)).sum()), int(((a == 0) & (b > 0)).sum())
     p, _ = mcnemar_p(a_only, b_only)
-    # At the bound itself, too: 5 errors of 100 on the bad runs of one side make it better in 9 % of A/A comparisons.
-    too_many = any(count and meets(count, share * total) for count, (total, share) in zip(counts, rows, strict=True))
+    many = any(count and meets(count, share * total) for count, (total, share) in zip(counts, rows, strict=True))
     return ErrorComparison(
         *counts,
         int((a > 0).sum()),
@@ -47,5 +54,5 @@ def compared_errors(
         b_only,
         p,
         worse="" if p >= alpha else labels[b_only > a_only],
-        differ=p < alpha or too_many,
+        differ=p < alpha or many or abs(a_only - b_only) > math.sqrt(len(a)) / _PULL,
     )

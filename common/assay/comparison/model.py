@@ -190,8 +190,8 @@ class ErrorComparison:
         b_only: Cases with an error of B alone.
         p: Exact McNemar p-value of `a_only` against `b_only`, not adjusted for other tests.
         worse: Label of the run that errs significantly more often; empty where neither does.
-        differ: Whether the errors may move a difference: p is below the level, or at least `max_agent_errors` of the
-            rows of a run have an error.
+        differ: Whether the errors may move a difference: p is below the level, one run alone errs on more than √n / 4
+            cases more than the other, or as many rows of a run have an error as its `max_agent_errors`.
     """
 
     a_rows: int

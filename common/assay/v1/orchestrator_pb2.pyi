@@ -4901,7 +4901,7 @@ class ErrorComparison(_message.Message):
     worse: _builtins.str
     """Label of the run that errs significantly more often; empty where neither does."""
     differ: _builtins.bool
-    """Whether the errors may move a difference: p is below the level, or a run has as many as its max_agent_errors."""
+    """Whether errors may move a difference: p is below the level, a surplus above √n / 4, or max_agent_errors is reached."""
     def __init__(
         self,
         *,

@@ -124,7 +124,7 @@ def test_the_worst_value_is_that_for_the_verdict_claimed() -> None:
     assert one.verdict is Verdict.WITHHELD
 
 
-@pytest.mark.parametrize(("count", "differ"), [(4, False), (5, True)])
+@pytest.mark.parametrize(("count", "differ"), [(2, False), (5, True)])
 def test_errors_differ_from_the_bound_of_the_run_on(count: int, differ: bool) -> None:
     """Of 100 rows 5 are `max_agent_errors`, though 5 against 0 are not significant (0.0625)."""
     one, _ = compared([[0.5]] * 100, [[FAILED]] * count + [[0.5]] * (100 - count))
@@ -139,6 +139,28 @@ def test_few_errors_that_do_not_differ_change_nothing() -> None:
     assert (one.errors.p, one.errors.differ, one.worst_case) == (1.0, False, None)
     assert one.verdict is Verdict.B_BETTER
     assert decide(found, DecisionRules()).exit_status == 0
+
+
+@pytest.mark.parametrize(
+    ("cases", "a_errors", "b_errors", "differ"),
+    [
+        (100, 0, 2, False),
+        (100, 0, 3, True),
+        (100, 3, 5, True),
+        (100, 3, 4, False),
+        (400, 8, 13, False),
+        (400, 8, 14, True),
+    ],
+)
+def test_errors_differ_before_a_test_finds_it(cases: int, a_errors: int, b_errors: int, *, differ: bool) -> None:
+    """A surplus above √n / 4 cases, or 5 % of a run's rows; the errors are on different cases, and p is above 5 %."""
+    rows: list[list[float | str]] = [[0.5]] * cases
+    a = [[FAILED]] * a_errors + rows[a_errors:]
+    b = rows[: cases - b_errors] + [[FAILED]] * b_errors
+    one, _ = compared(a, b)
+    assert one.errors is not None
+    assert one.errors.p > 0.05
+    assert one.errors.differ is differ
 
 
 def test_a_case_with_an_error_in_a_repeat_is_dropped_whole() -> None:
