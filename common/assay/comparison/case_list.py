@@ -63,7 +63,7 @@ class CaseValue:
 
     Args:
         metric: The metric, or `PASS_RATE`.
-        value: None where no row of the case has one.
+        value: None where no row of the case has one, or a row has none because of an error.
         difference: Less that of the first run; None for the first run itself, and where one has no value.
     """
 

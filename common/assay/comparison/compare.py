@@ -36,6 +36,7 @@ from assay.errors import InvalidInputError
 from assay.parsing.names import unknown_name
 from assay.statistics.independent import cochran_q, friedman
 from assay.statistics.ranking import best_shares, ranked, ranking_score, recommend
+from assay.statistics.sign_flips import DRAWS, MORE_DRAWS
 from assay.version import __version__
 
 if TYPE_CHECKING:
@@ -130,7 +131,7 @@ def compare_runs(runs: Sequence[ComparedRun], settings: ComparisonSettings) -> C
         flipped={name: found.worst(most_flipped) for name, found in flipped.items()},
         flipped_count={name: found.count for name, found in flipped.items()},
         filtered=bool(settings.where),
-        random_draws={"sign_assignments": 20_000, "resamples": 10_000},
+        random_draws={"sign_assignments": DRAWS, "sign_assignments_near_alpha": MORE_DRAWS, "resamples": 10_000},
         stopping=stopping,
     )
 

@@ -187,19 +187,23 @@ class _Decision:
         return margin is not None and inner is not None and -margin < inner[0] and inner[1] < margin
 
     def _worst(self, one: MetricComparison, claim: Verdict) -> WorstCase | None:
-        """Return the figures that are worst for a claim; without one, worst for the run that seems better."""
+        """Return the figures that are worst for a claim; without one, worst for the run that seems better.
+
+        Where both seem equal, those that are further from it; None where these are as far either way.
+        """
         lowest, highest = self.tested.lowest, self.tested.highest
         if lowest is None or highest is None:
             return None
+        farthest = max(lowest, highest, key=lambda each: abs(each.difference or 0.0))
         if claim is Verdict.EQUIVALENT:
-            shown = max(lowest, highest, key=lambda each: abs(each.difference or 0.0))
-            return self._worst_case(shown, holds=self._is_within(lowest) and self._is_within(highest))
+            return self._worst_case(farthest, holds=self._is_within(lowest) and self._is_within(highest))
         if claim in _BETTER:
             is_larger = (claim is Verdict.B_BETTER) is one.higher_is_better
         elif one.difference:
             is_larger = one.difference > 0
         else:
-            return None
+            is_equal = abs(lowest.difference or 0.0) == abs(highest.difference or 0.0)
+            return None if is_equal else self._worst_case(farthest, holds=False)
         shown = lowest if is_larger else highest
         return self._worst_case(shown, holds=claim in _BETTER and _better(shown) is claim and self._is_certain(shown))
 

@@ -5834,7 +5834,7 @@ class CaseValue(_message.Message):
     metric: _builtins.str
     """The metric, or "pass_rate"."""
     value: _builtins.float
-    """Its value; absent where no row of the case has one."""
+    """Its value; absent where no row of the case has one, or a row has none because of an error."""
     difference: _builtins.float
     """Less that of the first run; absent for the first run itself, and where one has no value."""
     def __init__(

@@ -200,16 +200,20 @@ def floor_sentence(report: ComparisonReport, one: MetricComparison) -> str:
 def method_text(report: ComparisonReport, one: MetricComparison) -> str:
     """Return which test a metric had."""
     settings = report.comparison.settings
-    draws = report.comparison.random_draws.get("sign_assignments")
     of_clusters = f" of sums by {settings.cluster}" if one.clusters is not None else ""
-    drawn = f" ({draws:,} draws, seed {settings.seed})" if draws else ""
+    drawn = f" ({_draws(one):,} draws, seed {settings.seed})" if one.p_error else ""
     return {
         "mcnemar_exact": "exact McNemar",
         "sign_flip_exact": f"sign-flip permutation{of_clusters}",
         "sign_flip_random": f"sign-flip permutation{of_clusters}{drawn}",
         "sign_flip_normal_limit": f"sign-flip permutation{of_clusters} (normal limit)",
-        "clustered_t": f"t-test clustered by {settings.cluster}",
     }.get(one.method, "no test")
+
+
+def _draws(one: MetricComparison) -> int:
+    """Return from how many assignments of signs a p-value is, by its standard error."""
+    p, error = one.p or 0.0, one.p_error or 1.0
+    return round(p * (1 - p) / error**2)
 
 
 def matrix_heading(report: ComparisonReport, metric: str) -> str:
