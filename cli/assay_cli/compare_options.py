@@ -46,6 +46,13 @@ _OPTIONS = (
         help="Differences of the primary metric within ±D, in its unit, are equivalent; default: none.",
     ),
     click.option(
+        "--difference",
+        type=float,
+        metavar="D",
+        help="Say how many cases a difference of the primary metric of D needs where fewer decide nothing; default: "
+        "--margin, else --max-drop.",
+    ),
+    click.option(
         "--cluster",
         metavar="KEY",
         default="",
@@ -97,6 +104,7 @@ _NAMES = frozenset(
     (
         "primary",
         "margin",
+        "difference",
         "cluster",
         "adjust",
         "alpha",
@@ -162,6 +170,7 @@ def against_options(command: F) -> F:
         *args: Any,
         primary: str,
         margin: float | None,
+        difference: float | None,
         cluster: str,
         adjust: str,
         alpha: float,
@@ -180,7 +189,16 @@ def against_options(command: F) -> F:
         from assay.comparison.settings import check_settings
 
         settings, rules = check_settings(
-            ComparisonSettings(primary, margin, cluster, alpha=alpha, seed=seed, where=where, all_pairs=all_pairs),
+            ComparisonSettings(
+                primary,
+                margin,
+                cluster,
+                alpha=alpha,
+                seed=seed,
+                where=where,
+                all_pairs=all_pairs,
+                difference=difference,
+            ),
             DecisionRules(max_drop=max_drop, max_drop_test=max_drop_test, strict=strict, allow_mismatch=allow_mismatch),
             adjust=adjust,
             fail_on=fail_on,

@@ -2,70 +2,152 @@
 
 from __future__ import annotations
 
+import math
+from statistics import NormalDist
+
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.comparison.row_pace import Pace
+from assay.statistics.clusters import least_units
+from assay.statistics.paired import mcnemar
 from assay.statistics.power import (
     cases_for_rates,
     cases_for_scores,
     detectable_rate_difference,
     detectable_score_difference,
+    rate_power,
 )
 from assay.statistics.ranking import best_shares, ranked, ranking_score, recommend
+from assay.statistics.sign_flips import sign_flips
 
 CLOSE = 1e-6
 
 
 @pytest.mark.parametrize(
-    ("difference", "disagreeing", "n"), [(0.2, 0.3, 57), (0.1, 0.25, 194), (0.05, 0.2, 626), (0.03, 0.15, 1306)]
+    ("difference", "disagreeing", "n"),
+    [
+        (0.2, 0.3, 61),
+        (0.1, 0.25, 207),
+        (0.05, 0.1, 337),
+        (0.3, 0.5, 46),
+        (0.05, 0.2, 658),
+        (0.03, 0.15, 1362),
+        (0.9, 0.9, 7),
+        (0.3, 1.0, 97),  # 94 to 96 have the power, 97 is the first from which on it stays
+    ],
 )
 def test_cases_for_rates(difference: float, disagreeing: float, n: int) -> None:
-    """Rounded up; the sign does not matter."""
+    """From so many cases on, exact McNemar has its power; one less lacks it. The sign does not matter."""
     assert cases_for_rates(difference, disagreeing) == cases_for_rates(-difference, disagreeing) == n
+    powers = [rate_power(each, difference, disagreeing) for each in range(n - 1, n + 60)]
+    assert powers[0] < 0.8
+    assert min(powers[1:]) >= 0.8
+
+
+@pytest.mark.parametrize("alpha", [0.05, 0.0625, 0.01])
+@pytest.mark.parametrize(
+    ("n", "difference", "disagreeing"), [(12, 0.4, 0.6), (15, -0.3, 0.3), (20, 0.5, 1.0), (5, 1, 1)]
+)
+def test_power_counts_what_the_test_decides(n: int, difference: float, disagreeing: float, alpha: float) -> None:
+    """The sum over all tables in which `mcnemar` is significant in the right direction; p = alpha is not."""
+    won, lost = (disagreeing + abs(difference)) / 2, (disagreeing - abs(difference)) / 2
+    same = 1 - disagreeing
+    expected = math.fsum(
+        math.comb(n, b) * math.comb(n - b, c) * lost**b * won**c * same ** (n - b - c)
+        for b in range(n + 1)
+        for c in range(b + 1, n - b + 1)
+        if mcnemar(0, b, c, n - b - c).p < alpha
+    )
+    assert rate_power(n, difference, disagreeing, alpha=alpha) == pytest.approx(expected, abs=1e-10)
+
+
+def test_large_sizes_are_close_to_the_normal_limit() -> None:
+    """Where enumeration ends, the closed form with what an exact test loses continues it."""
+    assert cases_for_rates(0.003, 0.2) == pytest.approx(175_000, rel=0.01)
+    assert cases_for_rates(0.001, 0.2) == pytest.approx(1_571_766, rel=1e-4)  # enumerated
+    assert detectable_rate_difference(200_000, 0.2) == pytest.approx(detectable_rate_difference(200_001, 0.2), rel=0.01)
 
 
 @pytest.mark.parametrize(
     ("n", "disagreeing", "difference"),
-    [(50, 0.25, 0.193467), (100, 0.25, 0.138434), (200, 0.25, 0.098468), (1000, 0.2, 0.039574), (25, 0.25, None)],
+    [
+        (50, 0.25, 0.198584),
+        (100, 0.25, 0.144206),
+        (200, 0.25, 0.101519),
+        (1000, 0.2, 0.040410),
+        (25, 0.25, None),
+        (50, 0.12, None),  # six or more of six expected cases differ too seldom
+        (5, 1.0, None),
+        (6, 1.0, 0.926985),  # all six must point one way: the sixth root of 0.8 is won
+    ],
 )
 def test_detectable_differences_of_rates(n: int, disagreeing: float, difference: float | None) -> None:
     """Where too few cases disagree, nothing is detectable."""
-    assert detectable_rate_difference(n, disagreeing) == pytest.approx(difference, abs=CLOSE)
+    found = detectable_rate_difference(n, disagreeing)
+    assert found == pytest.approx(difference, abs=CLOSE)
+    if found is not None:
+        assert rate_power(n, found, disagreeing) == pytest.approx(0.8, abs=1e-8)
 
 
 def test_no_number_of_cases_is_enough() -> None:
     """A difference that is nothing beside the spread needs more cases than a float can count."""
     assert cases_for_scores(-5.4e-235, 6.3e98) is None
     assert cases_for_rates(1e-200, 1.0) is None
+    assert cases_for_rates(0, 0.1) is None
     assert cases_for_scores(1e-9, 1.0) is None  # some 8e18: not exact as a float, and more than a message holds
-
-
-def test_scores() -> None:
-    """Cases and differences of the examples."""
-    assert (cases_for_scores(0.3, 1.0), cases_for_scores(-0.2, 0.8), cases_for_scores(0, 1.0)) == (88, 126, None)
-    assert detectable_score_difference(25, 1.0) == pytest.approx(0.560317, abs=CLOSE)
-    assert detectable_score_difference(100, 0.9) == pytest.approx(0.252143, abs=CLOSE)
-
-
-def test_cases_needed_for_what_was_observed() -> None:
-    """By the share of disagreeing cases and the difference that a comparison found."""
-    assert cases_for_rates(8 / 50, 12 / 50) == 72
-    assert cases_for_rates(1 / 200, 7 / 200) == 10987
-    assert cases_for_rates(0, 10 / 100) is None
     with pytest.raises(ValueError, match="at least that share"):
         cases_for_rates(0.3, 0.2)
 
 
-@given(st.integers(30, 100_000), st.floats(0.05, 1.0))
+@pytest.mark.parametrize(("effect", "n"), [(5, 6), (1.5, 7), (1.2, 8), (1.0, 11), (0.8, 15), (0.5, 34), (0.3, 90)])
+def test_cases_for_scores(effect: float, n: int) -> None:
+    """The noncentral t, for few cases the sign flips themselves, never fewer than can decide; 0 has no size."""
+    assert (cases_for_scores(effect, 1.0), cases_for_scores(-2 * effect, 2.0), cases_for_scores(0, 1.0)) == (n, n, None)
+    assert least_units(0.05) == 6
+
+
+def test_few_cases_decide_by_their_signs() -> None:
+    """Six normal differences are significant where all are above 0: the mean is that of the sixth root of 0.8."""
+    assert detectable_score_difference(5, 1.0) is None
+    assert detectable_score_difference(6, 1.0) == pytest.approx(NormalDist().inv_cdf(0.8 ** (1 / 6)), abs=0.02)
+    assert detectable_score_difference(25, 1.0) == pytest.approx(0.584027, abs=CLOSE)
+    assert detectable_score_difference(100, 0.9) == pytest.approx(0.254622, abs=CLOSE)
+
+
+def test_sign_flips_keep_what_sizes_promise() -> None:
+    """A difference of one standard deviation: of 11 planned cases the product's own test finds 80 %, and no less."""
+    n = cases_for_scores(1.0, 1.0)
+    assert n is not None
+    drawn = np.random.default_rng(3).normal(1.0, 1.0, (1_500, n))
+    found = [one.p < 0.05 and row.sum() > 0 for one, row in zip(sign_flips(list(drawn)), drawn, strict=True)]
+    assert sum(found) / len(found) >= 0.8 - 3 * math.sqrt(0.16 / len(found))
+
+
+def test_scores_of_which_few_differ_need_six_that_do() -> None:
+    """With 5 % of cases that differ, 157 of them leave six with a chance of 80 %; fewer detect nothing."""
+    assert cases_for_scores(0.3, 1.0, differing=0.05) == 157
+    assert detectable_score_difference(156, 1.0, differing=0.05) is None
+    assert detectable_score_difference(157, 1.0, differing=0.05) is not None
+
+
+def test_sums_in_whole_steps_lose_power() -> None:
+    """Scores that differ by 1 or not at all are rates: their size is McNemar's, within 1 %."""
+    spread = math.sqrt(0.1 - 0.05**2)
+    found = cases_for_scores(0.05, spread, differing=0.1, step=1.0)
+    assert found == pytest.approx(337, rel=0.01)
+    assert detectable_score_difference(337, spread, differing=0.1, step=1.0) == pytest.approx(0.05, rel=0.01)
+
+
+@given(st.integers(30, 20_000), st.floats(0.05, 1.0))
 def test_a_detectable_difference_needs_no_more_cases_than_there_are(n: int, disagreeing: float) -> None:
-    """The two formulas fit each other."""
+    """Power rises with the difference, and a size for a detectable one is about the number of cases."""
     difference = detectable_rate_difference(n, disagreeing)
     if difference is not None:
-        needed = cases_for_rates(difference, disagreeing)
-        assert needed is not None
-        assert abs(needed - n) <= 1
+        needed = cases_for_rates(difference * (1 + 1e-6), disagreeing) if difference < disagreeing * 0.999 else n
+        assert needed == pytest.approx(n, abs=2 + 3 * math.sqrt(n))
 
 
 @pytest.mark.parametrize(

@@ -163,8 +163,13 @@ def test_what_is_not_decided_is_never_called_equal(of_two: ComparisonReport) -> 
     why = "the p-value is not below 0.05"
     undecided = {"verdict": Verdict.INCONCLUSIVE, "message": why, "difference": 0.0, "p": 1.0, "p_adjusted": 1.0}
     report = changed(of_two, **undecided, n_needed=40)
+    assert not any("needed" in said for said in cautions(report))  # nobody chose a difference
+    chosen = replace(report.comparison.settings, difference=0.05)
+    report = replace(report, comparison=replace(report.comparison, settings=chosen))
     assert verdict_sentence(report).startswith(f"Inconclusive: {why}; accuracy of B (candidate) against A (baseline): ")
-    assert cautions(report)[0].startswith("few cases: 20 paired cases, where about 40 are needed")
+    assert cautions(report)[0].startswith(
+        "few cases: 20 paired cases, where about 40 are needed to detect a difference of 0.05"
+    )
     assert "no difference" not in everything(report).lower()
     settings = replace(of_two.comparison.settings, margin=0.05)
     equal = changed(of_two, verdict=Verdict.EQUIVALENT, equivalence_interval=(-0.01, 0.02))

@@ -16,8 +16,10 @@ from assay_cli.output.terminal import table
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from assay.comparison.planning import Plan, RowCost
+    from assay.comparison.planning import Plan, RowCost, Variation
     from assay.reports.report import Report
+
+_EFFORT = ("agent calls", "judge calls", "tokens", "cost", "time")
 
 
 @click.command(
@@ -43,6 +45,13 @@ if TYPE_CHECKING:
     default=0.5,
     help="How alike the variants' values of one case are, 0 to 1, where one run is given; default: 0.5.",
 )
+@click.option(
+    "--cluster",
+    metavar="KEY",
+    default="",
+    help="What cases share with others: category, or tag:NAME for tags such as NAME:value; sizes are then of clusters; "
+    "default: nothing.",
+)
 @json_option
 @server_option
 @debug_option
@@ -54,6 +63,7 @@ def plan(
     alpha: float,
     power: float,
     correlation: float,
+    cluster: str,
     as_json: bool,
     server: str | None,
 ) -> int:
@@ -62,6 +72,9 @@ def plan(
     RUN is an earlier run of the agent: a results.json, or a stored run. OTHER is a second one over the same cases, of
     a variant that differs as the next one will; with it, how far variants differ case by case is measured.
     """
+    from assay.comparison.cases import cluster_key_text, is_cluster_key
+    from assay.comparison.planning import plan as make_plan
+
     bounds = {
         "--difference": (difference, 0.0, math.inf),
         "--alpha": (alpha, 0.0, 0.5),
@@ -74,9 +87,13 @@ def plan(
     ]
     if not 0 <= correlation < 1:
         wrong.append(Problem(f"must be from 0 and below 1, not {correlation!r}", "--correlation"))
+    if cluster and not is_cluster_key(cluster):
+        wrong.append(Problem(cluster_key_text(cluster), "--cluster"))
     if wrong:
         raise InvalidInputError(wrong)
-    found = run_async(_plan([run, *([other] if other else [])], difference, metric, alpha, power, correlation, server))
+    runs = [run, *([other] if other else [])]
+    variation, cost = run_async(_learned(runs, metric, correlation=correlation, cluster=cluster, server=server))
+    found = make_plan(variation, difference, cost, alpha=alpha, power=power)
     if as_json:
         print_document(dataclasses.asdict(found))
         return 0
@@ -85,19 +102,14 @@ def plan(
     return 0
 
 
-async def _plan(
-    runs: list[str],
-    difference: float,
-    metric: str,
-    alpha: float,
-    power: float,
-    correlation: float,
-    server: str | None,
-) -> Plan:
+async def _learned(
+    runs: list[str], metric: str, *, correlation: float, cluster: str, server: str | None
+) -> tuple[Variation, RowCost]:
+    """Return how a metric varies over earlier runs, and what a row of the first one took."""
     from assay.client.comparing import reports_of
+    from assay.comparison.cases import is_shared, no_clusters_text
     from assay.comparison.facts import default_primary, facts_of
     from assay.comparison.model import PASS_RATE
-    from assay.comparison.planning import plan as make_plan
     from assay.comparison.planning import variation_of
     from assay.parsing.names import unknown_name
 
@@ -106,8 +118,20 @@ async def _plan(
         name = metric or default_primary(metrics)
         if name != PASS_RATE and name not in metrics:
             raise InvalidInputError([Problem(unknown_name("metric", name, [PASS_RATE, *metrics]), "--metric")])
-        variation = variation_of(name, *(_values(report, name) for report in reports), correlation=correlation)
-        return make_plan(variation, difference, _cost(reports[0]), alpha=alpha, power=power)
+        clusters = _clusters(reports[0], cluster) if cluster else None
+        if clusters is not None and not any(map(is_shared, clusters.values())):
+            raise InvalidInputError(no_clusters_text(cluster))
+        values = (_values(report, name) for report in reports)
+        variation = variation_of(name, *values, correlation=correlation, cluster=cluster, clusters=clusters)
+        return variation, _cost(reports[0])
+
+
+def _clusters(report: Report, key: str) -> dict[str, str]:
+    from assay.comparison.cases import cluster_of
+
+    return {
+        row["case_id"]: cluster_of(key, row["case_id"], row["category"] or "", row["tags"]) for row in report.rows()
+    }
 
 
 def _values(report: Report, metric: str) -> Iterator[tuple[str, float | None]]:
@@ -150,17 +174,24 @@ def _cost(report: Report) -> RowCost:
 
 
 def _lines(found: Plan) -> Iterator[str]:
+    if found.message:
+        yield clean(f"{found.message}.")
+        return
     known = found.variation
+    clustered = "" if known.clusters is None else f" in {known.clusters:,} clusters by {clean(known.cluster)}"
     yield (
-        f"{clean(known.metric)}: {known.mean:.4g} over {known.n:,} cases; a difference of {found.difference:g} is "
-        f"detected with a chance of {found.power:.0%} at a level of {found.alpha:g} by"
+        f"{clean(known.metric)}: {known.mean:.4g} over {known.n:,} cases{clustered}; a difference of "
+        f"{found.difference:g} is detected with a chance of {found.power:.0%} at a level of {found.alpha:g} by"
     )
     yield ""
-    head = ("repeats", "cases", "rows of both", "agent calls", "judge calls", "tokens", "cost", "time")
+    in_clusters = ("clusters",) if known.clusters is not None else ()
+    head = ("repeats", "cases", "at upper limit", *in_clusters, "rows of both", *_EFFORT)
     rows = [
         (
             str(size.repeats),
             _number(size.cases),
+            _number(size.cases_upper),
+            *(_number(size.clusters) for _ in in_clusters),
             _number(size.rows),
             _number(size.agent_calls),
             _number(size.judge_calls),
@@ -170,7 +201,7 @@ def _lines(found: Plan) -> Iterator[str]:
             "-" if size.detectable is None else f"{size.detectable:.3g}",
         )
         for size in found.sizes
-        if size.cases is not None
+        if size.cases is not None or size.cases_upper is not None
     ]
     yield table([(*head, f"detectable with {known.n:,} cases"), *rows])
     yield ""

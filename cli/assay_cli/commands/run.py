@@ -59,8 +59,8 @@ _GROUPS = {
     "Metric and spec": ("metrics", "repeats", "overrides", "name", "labels", "note", "prices"),
     "Report": ("output_dir", "report_names", "record_verdicts", "record", "no_progress", "quiet", "verbose", "as_json"),
     "CI": ("junit", "summary", "comment_file", "comment_key", "annotations", "annotations_file"),
-    "Comparison": ("against", "primary", "margin", "cluster", "adjust", "alpha", "seed", "fail_on", "max_drop",
-                   "max_drop_test", "strict", "allow_mismatch"),
+    "Comparison": ("against", "primary", "margin", "difference", "cluster", "adjust", "alpha", "seed", "fail_on",
+                   "max_drop", "max_drop_test", "strict", "allow_mismatch"),
     "Server": ("resume_id", "server"),
 }  # fmt: skip
 

@@ -105,6 +105,7 @@ def compare(
     *runs: RunSource,
     primary: str = "",
     margin: float | None = None,
+    difference: float | None = None,
     cluster: str = "",
     adjust: str = "holm",
     alpha: float = 0.05,
@@ -125,6 +126,7 @@ def compare(
         runs: Two to 26 results of `assay.evaluate`, names of results.json files, or ids of stored runs.
         primary: The metric that decides; empty for exact match, else quality, else the first metric.
         margin: Differences of the primary metric within ± this are equivalent.
+        difference: Of the primary metric, for which the needed cases are computed; None for the margin, else the drop.
         cluster: What cases share with others: "category", or "tag:NAME" for tags such as NAME:value.
         adjust: How p-values of several tests are adjusted: "holm" or "bh".
         alpha: Level of the tests.
@@ -146,7 +148,9 @@ def compare(
     """
     check_packages()
     settings, rules = check_settings(
-        ComparisonSettings(primary, margin, cluster, alpha=alpha, seed=seed, where=where, all_pairs=all_pairs),
+        ComparisonSettings(
+            primary, margin, cluster, alpha=alpha, seed=seed, where=where, all_pairs=all_pairs, difference=difference
+        ),
         DecisionRules(max_drop=max_drop, max_drop_test=max_drop_test, strict=strict, allow_mismatch=allow_mismatch),
         adjust=adjust,
         fail_on=fail_on,

@@ -93,7 +93,7 @@ class CaseScores:
             self._error_rows.append(0)
             self._met.append(0)
             self.categories.append(category)
-            self.clusters.append(_cluster(self._cluster, case_id, category, tags))
+            self.clusters.append(cluster_of(self._cluster, case_id, category, tags))
             self.contents.append(content)
         self.row_count += 1
         self._rows[place] += 1
@@ -234,7 +234,24 @@ def is_shared(cluster: str) -> bool:
     return not cluster.startswith(_OWN)
 
 
-def _cluster(key: str, case_id: str, category: str, tags: Sequence[str]) -> str:
+def is_cluster_key(key: str) -> bool:
+    """Whether a text names what cases share: "category", or "tag:NAME"."""
+    kind, _, name = key.partition(":")
+    return key == "category" or (kind == "tag" and bool(name.strip()))
+
+
+def cluster_key_text(key: str) -> str:
+    """Return what is wrong with a text that names nothing that cases share."""
+    return f"must be category, or tag:NAME for tags such as NAME:value, not {key!r}"
+
+
+def no_clusters_text(key: str) -> str:
+    """Return what is wrong with a key that no case has."""
+    missing = "category" if key == "category" else f"tag that begins with '{key.removeprefix('tag:')}:'"
+    return f"--cluster: no case of the runs has a {missing}: choose another key, or leave it out"
+
+
+def cluster_of(key: str, case_id: str, category: str, tags: Sequence[str]) -> str:
     """Return what a case shares with others; its own id, behind a mark, where it shares nothing."""
     if key == "category" and category:
         return category

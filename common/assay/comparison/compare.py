@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from itertools import compress
 from typing import TYPE_CHECKING
 
+from assay.comparison.cases import no_clusters_text
 from assay.comparison.facts import MetricFacts, RunFacts, default_primary
 from assay.comparison.joined import CompleteCases, JoinedRuns, label_of, metric_facts
 from assay.comparison.matching import matched
@@ -210,8 +211,7 @@ def _check(runs: Sequence[ComparedRun]) -> None:
 def _check_clusters(runs: Sequence[ComparedRun], key: str) -> None:
     """Raise where no case has what a cluster key names: every case would be a cluster of its own."""
     if key and not any(run.cases.has_clusters for run in runs):
-        missing = "category" if key == "category" else f"tag that begins with '{key.removeprefix('tag:')}:'"
-        raise InvalidInputError(f"--cluster: no case of the runs has a {missing}: choose another key, or leave it out")
+        raise InvalidInputError(no_clusters_text(key))
 
 
 def common_metrics(runs: Sequence[ComparedRun]) -> dict[str, MetricFacts]:

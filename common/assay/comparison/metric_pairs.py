@@ -15,19 +15,12 @@ from assay.statistics.equivalence import rate_equivalence, score_equivalence
 from assay.statistics.independent import chi_square, t_test
 from assay.statistics.one_sided import rate_bounds, score_bounds
 from assay.statistics.paired import (
-    McNemar,
     PairedScores,
     bonett_price_error,
     differences,
     mcnemar,
     paired_scores,
     t_interval,
-)
-from assay.statistics.power import (
-    cases_for_rates,
-    cases_for_scores,
-    detectable_rate_difference,
-    detectable_score_difference,
 )
 from assay.statistics.sign_flips import sign_flips
 
@@ -215,7 +208,6 @@ def _binary(found: MetricComparison, pair: PairedValues, settings: ComparisonSet
     a_only, b_only = int((pair.a > pair.b).sum()), int((pair.a < pair.b).sum())
     n = len(pair.a)
     test = mcnemar(both, a_only, b_only, n - both - a_only - b_only, alpha=settings.alpha)
-    disagreeing = (a_only + b_only) / n
     return replace(
         found,
         method="mcnemar_exact",
@@ -231,15 +223,9 @@ def _binary(found: MetricComparison, pair: PairedValues, settings: ComparisonSet
         borderline=test.is_borderline(settings.alpha),
         cliffs_delta=None,
         standard_error=bonett_price_error(a_only, b_only, n),
-        detectable=detectable_rate_difference(n, disagreeing, alpha=settings.alpha, power=settings.power),
-        n_needed=_needed_for_rates(test, disagreeing, settings),
         interval_method="bonett_price",
         notes=(FEW_DIFFERING,) if a_only + b_only and test.min_attainable_p >= settings.alpha else (),
     )
-
-
-def _needed_for_rates(test: McNemar, disagreeing: float, settings: ComparisonSettings) -> int | None:
-    return cases_for_rates(test.difference, disagreeing, alpha=settings.alpha, power=settings.power)
 
 
 def _scores(
@@ -248,8 +234,6 @@ def _scores(
     test = paired_scores(
         pair.a.tolist(), pair.b.tolist(), seed=settings.seed, alpha=settings.alpha, clusters=pair.clusters, flip=flip
     )
-    # What independent cases with this standard error would spread by; with clusters it counts their likeness.
-    spread = None if test.standard_error is None else test.standard_error * math.sqrt(test.n)
     return replace(
         found,
         method=f"sign_flip_{test.flip.method}",
@@ -270,14 +254,6 @@ def _scores(
         p_error=test.flip.error,
         interval_method=test.interval_method,
         **_clusters(test.clusters, pair),
-        detectable=(
-            detectable_score_difference(test.n, spread, alpha=settings.alpha, power=settings.power) if spread else None
-        ),
-        n_needed=(
-            cases_for_scores(test.mean_difference, spread, alpha=settings.alpha, power=settings.power)
-            if spread
-            else None
-        ),
         notes=tuple(_notes(test, pair, settings)),
     )
 

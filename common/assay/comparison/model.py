@@ -60,6 +60,8 @@ class ComparisonSettings:
         where: A filter expression on rows; figures of such a comparison are exploratory, without a verdict.
         all_pairs: Whether every pair of runs decides, and not only those with the baseline: p-values are then adjusted
             over all of them.
+        difference: A difference of the primary metric for which the needed cases are computed; None for the margin,
+            where there is one.
     """
 
     primary: str = ""
@@ -71,6 +73,7 @@ class ComparisonSettings:
     seed: int = 0
     where: str = ""
     all_pairs: bool = False
+    difference: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -320,8 +323,10 @@ class MetricComparison:
         errors: Rows without a value because of an error of agent, judge or metric; None where there are none.
         worst_case: The figures with the worst values in their place, where `errors.differ`; None otherwise, or for a
             metric without a least and a greatest value.
-        detectable: The smallest difference that these cases detect at 80 % power; None where none is.
-        n_needed: Cases that would detect the difference seen; None where there is none.
+        detectable: The smallest difference that these cases detect with the power of the settings, at the level of
+            the first test of the adjustment; None where none is, and where a rule stops early.
+        n_needed: About how many cases detect the difference that was chosen; None where none was, and for all metrics
+            but the primary one.
         classical: The unpaired test.
         without_errors: The difference over the cases without an agent error; None where there is no such error.
         without_errors_p: Its raw p-value.

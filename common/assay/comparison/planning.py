@@ -6,21 +6,25 @@ The variance of a case's difference between two variants is
 
 where `between` is the variance of the cases' means and `within` that of the runs of one case. Two earlier runs over the
 same cases measure the whole of it, with `within / repeats` of each; one run needs an assumption about the correlation,
-which is part of the plan.
+which is part of the plan. With a cluster key all of this is of clusters: the sum of a cluster's deviations from the
+mean, by the cases of a mean cluster.
 """
 
 from __future__ import annotations
 
 import math
-from collections import defaultdict
-from dataclasses import dataclass, field
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from assay.errors import InvalidInputError
+from assay.statistics.clusters import effective_number, in_clusters, is_negligible, least_units
 from assay.statistics.paired import LARGEST
+from assay.statistics.paired import difference as case_difference
 from assay.statistics.power import (
     cases_for_rates,
     cases_for_scores,
+    common_step,
     detectable_rate_difference,
     detectable_score_difference,
 )
@@ -31,6 +35,7 @@ if TYPE_CHECKING:
 DEFAULT_CORRELATION = 0.5
 """How alike the cases' means of two variants are assumed to be where one run alone is known."""
 REPEATS = (1, 2, 3, 5)
+_UPPER = 0.8  # of the one-sided interval whose upper limit gives the cautious sizes
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +73,11 @@ class Variation:
         repeats: Runs of each case in the first run.
         noise: The part of `spread` that comes from the runs of one case, each earlier run with its own repeats; None
             with one run, or where each case was run once.
+        differing: Share of the cases, or clusters, whose values differ between two runs of them; None with one run.
+        step: What all values of rows are multiples of, from the least one on: 1 for 0 and 1; 0 where there is none.
+        cluster: What cases share with others, as in `ComparisonSettings`; variances are then of clusters.
+        clusters: How many there are; None without a cluster key.
+        effective_clusters: How many clusters of equal size would say as much: (Σn)²/Σn². None likewise.
     """
 
     metric: str
@@ -80,6 +90,16 @@ class Variation:
     spread: float | None
     repeats: int
     noise: float | None = None
+    differing: float | None = None
+    step: float = 0.0
+    cluster: str = ""
+    clusters: int | None = None
+    effective_clusters: float | None = None
+
+    @property
+    def units(self) -> float:
+        """How many independent values of the same weight there are: cases, or effective clusters."""
+        return self.n if self.effective_clusters is None else self.effective_clusters
 
     def difference_variance(self, repeats: int) -> float | None:
         """Return the variance of a case's difference with so many runs a case; None where it is not known."""
@@ -110,24 +130,30 @@ class PlannedSize:
     Args:
         repeats: Runs of each case.
         cases: Cases that detect the difference; None where that is not known.
-        rows: Of both variants together.
+        cases_upper: The same if the cases differ as much as the earlier runs leave possible: by the upper limit of a
+            one-sided 80 % interval of the share that disagrees (Clopper-Pearson) or of the standard deviation
+            (chi-square).
+        rows: Of both variants together, for `cases`, as are all that follow but `detectable`.
         detectable: The smallest difference that the earlier run's cases would detect; None where none is.
         agent_calls: Of both variants.
         judge_calls: Of both variants.
         tokens: Of the agents; None where unknown.
         cost_usd: None where unknown.
         time_s: If the rows are as fast as those of the earlier run, models loaded; None where unknown.
+        clusters: In how many clusters the cases are; None without a cluster key.
     """
 
     repeats: int
-    cases: int | None
-    rows: int | None
-    detectable: float | None
+    cases: int | None = None
+    cases_upper: int | None = None
+    rows: int | None = None
+    detectable: float | None = None
     agent_calls: int | None = None
     judge_calls: int | None = None
     tokens: int | None = None
     cost_usd: float | None = None
     time_s: float | None = None
+    clusters: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +166,8 @@ class Plan:
         alpha: Level of the test.
         power: Chance to detect it.
         sizes: By number of repeats.
+        reason: Why nothing can be planned: "no_variation" or "too_little_disagreement"; empty where something can.
+        message: The same as a sentence without its full stop.
         notes: Sentences on what the figures rest on.
     """
 
@@ -148,6 +176,8 @@ class Plan:
     alpha: float
     power: float
     sizes: tuple[PlannedSize, ...]
+    reason: str = ""
+    message: str = ""
     notes: tuple[str, ...] = field(default=())
 
 
@@ -157,6 +187,8 @@ def variation_of(
     other: Iterable[tuple[str, float | None]] | None = None,
     *,
     correlation: float = DEFAULT_CORRELATION,
+    cluster: str = "",
+    clusters: Mapping[str, str] | None = None,
 ) -> Variation:
     """Return how a metric varies over the rows of one or two earlier runs.
 
@@ -165,9 +197,11 @@ def variation_of(
         rows: Case id and value of each row; rows without a value, or with one beyond ±1e100, count for nothing.
         other: Those of a second run over the same cases.
         correlation: Assumed where there is no second run.
+        cluster: What cases share with others; empty for nothing.
+        clusters: With it, what each case of the first run shares.
 
     Raises:
-        InvalidInputError: Fewer than two cases have a value, or the runs share fewer than two.
+        InvalidInputError: Fewer than two cases, or clusters, have a value, or the runs share fewer than two.
     """
     by_case = _by_case(rows)
     if len(by_case) < 2:
@@ -179,7 +213,15 @@ def variation_of(
         if len(common) < 2:
             raise InvalidInputError(f"the runs share {len(common)} cases with a value of {metric}: a plan needs two")
         runs = [{case: run[case] for case in common} for run in (by_case, others)]
+    shared = None if clusters is None else [clusters[case] for case in runs[0]]
+    sizes = None if shared is None else Counter(shared).values()
+    if sizes is not None and len(sizes) == 1:
+        raise InvalidInputError(f"all cases are in one cluster by {cluster}: a plan needs at least two")
+    effective = None if sizes is None else effective_number(sizes)
     means = [[_mean(values) for values in run.values()] for run in runs]
+    differences = None if other is None else [case_difference(a, b) for a, b in zip(*means, strict=True)]
+    # The noise of a cluster's cases adds up, so that of its mean is that of one case by their number.
+    unit_cases = 1.0 if effective is None else len(means[0]) / effective
     known = [one for run in runs if (one := _within(run)) is not None]
     within = _mean(known) if known else None
     return Variation(
@@ -187,52 +229,151 @@ def variation_of(
         n=len(means[0]),
         mean=_mean(means[0]),
         is_rate=all(value in (0.0, 1.0) for run in runs for values in run.values() for value in values),
-        variance=_variance(means[0]),
-        within=within,
+        variance=_unit_variance(means[0], shared),
+        within=None if within is None else within / unit_cases,
         correlation=correlation if other is None else None,
-        spread=None if other is None else _variance([b - a for a, b in zip(*means, strict=True)]),
+        spread=None if differences is None else _unit_variance(differences, shared),
         repeats=max(map(len, runs[0].values())),
-        noise=None if other is None or within is None else math.fsum(_noise(run, within) for run in runs),
+        noise=(
+            None if other is None or within is None else math.fsum(_noise(run, within) for run in runs) / unit_cases
+        ),
+        differing=None if differences is None else _differing(runs, differences, shared),
+        step=common_step({value for run in runs for values in run.values() for value in values}),
+        cluster=cluster,
+        clusters=None if sizes is None else len(sizes),
+        effective_clusters=effective,
     )
 
 
 def plan(variation: Variation, difference: float, cost: RowCost, *, alpha: float = 0.05, power: float = 0.8) -> Plan:
-    """Return how many cases detect a difference between two variants, and what they cost, by number of repeats."""
-    sizes = tuple(_size(variation, difference, cost, repeats, alpha, power) for repeats in REPEATS)
-    return Plan(variation, difference, alpha, power, sizes, tuple(_notes(variation)))
+    """Return how many cases detect a difference between two variants, and what they cost, by number of repeats.
+
+    A run in which nothing varies plans nothing: any size would rest on a variance that was made up.
+    """
+    planner = _Planner(variation, abs(difference), cost, alpha, power)
+    sizes = tuple(planner.size(repeats) for repeats in REPEATS)
+    reason, message = _why_not(planner, sizes)
+    notes = tuple(_notes(variation, alpha)) if not reason else ()
+    return Plan(variation, difference, alpha, power, sizes, reason, message, notes)
 
 
-def _size(
-    variation: Variation, difference: float, cost: RowCost, repeats: int, alpha: float, power: float
-) -> PlannedSize:
-    spread = variation.difference_variance(repeats)
-    if spread is None:
-        return PlannedSize(repeats, None, None, None)
-    if variation.is_rate and repeats == 1:
-        disagreeing = min(1.0, spread)  # of 0 and 1: the mean of the squared differences, about their variance
-        needed = cases_for_rates(difference, max(disagreeing, abs(difference)), alpha=alpha, power=power)
-        detectable = detectable_rate_difference(variation.n, disagreeing, alpha=alpha, power=power)
-    else:
-        needed = cases_for_scores(difference, math.sqrt(spread), alpha=alpha, power=power) if spread else 2
-        detectable = detectable_score_difference(variation.n, math.sqrt(spread), alpha=alpha, power=power)
-    if needed is None:
-        return PlannedSize(repeats, None, None, detectable)
-    cases = max(needed, 2)
-    rows = 2 * cases * repeats
-    return PlannedSize(
-        repeats,
-        cases,
-        rows,
-        detectable,
-        agent_calls=math.ceil(rows * cost.agent_calls),
-        judge_calls=math.ceil(rows * cost.judge_calls),
-        tokens=None if cost.tokens is None else math.ceil(rows * cost.tokens),
-        cost_usd=None if cost.cost_usd is None else rows * cost.cost_usd,
-        time_s=None if cost.time_s is None else rows * cost.time_s,
+@dataclass(frozen=True, slots=True)
+class _Planner:
+    """Sizes for one difference. Arguments as for `plan`; the difference is without a sign."""
+
+    variation: Variation
+    difference: float
+    cost: RowCost
+    alpha: float
+    power: float
+
+    def size(self, repeats: int) -> PlannedSize:
+        """Return what a number of repeats needs."""
+        variance = self.variation.difference_variance(repeats)
+        if not variance or is_negligible(math.sqrt(variance), self.variation.mean):
+            return PlannedSize(repeats)
+        units, upper, detectable = (
+            self._of_rates() if self.uses_mcnemar(repeats) else self._of_scores(math.sqrt(variance), repeats)
+        )
+        unit_cases = self.variation.n / self.variation.units
+        cases, cases_upper = (None if one is None else math.ceil(one * unit_cases) for one in (units, upper))
+        found = PlannedSize(repeats, cases, cases_upper, detectable=detectable)
+        return found if cases is None else self._with_cost(found, cases)
+
+    def uses_mcnemar(self, repeats: int) -> bool:
+        """Whether the comparison is of 0 and 1."""
+        return self.variation.is_rate and repeats == 1 and self.variation.clusters is None
+
+    def disagreeing(self) -> tuple[float, float]:
+        """Return the share of cases in which two variants disagree, and its upper limit."""
+        known = self.variation
+        if known.differing is not None:
+            return known.differing, _upper_share(known.differing, known.n)
+        assumed = min(1.0, known.difference_variance(1) or 0.0)
+        if not assumed:
+            return 0.0, 0.0
+        rarer = min(known.mean, 1 - known.mean)
+        upper = min(0.5, _upper_share(rarer, known.n))
+        return assumed, min(1.0, assumed * upper * (1 - upper) / (rarer * (1 - rarer)))
+
+    def _of_rates(self) -> tuple[int | None, int | None, float | None]:
+        share, upper = self.disagreeing()
+        units, at_upper = (
+            None if one < self.difference else cases_for_rates(self.difference, one, alpha=self.alpha, power=self.power)
+            for one in (share, upper)
+        )
+        return units, at_upper, detectable_rate_difference(self.variation.n, share, alpha=self.alpha, power=self.power)
+
+    def _of_scores(self, spread: float, repeats: int) -> tuple[int | None, int | None, float | None]:
+        known = self.variation
+        differing = 1.0 if known.differing is None else known.differing
+        step = known.step / repeats / known.n * known.units
+        units, at_upper = (
+            cases_for_scores(self.difference, one, differing=differing, step=step, alpha=self.alpha, power=self.power)
+            for one in (spread, spread * _upper_spread(known.units))
+        )
+        detectable = detectable_score_difference(
+            math.floor(known.units), spread, differing=differing, step=step, alpha=self.alpha, power=self.power
+        )
+        return units, at_upper, detectable
+
+    def _with_cost(self, size: PlannedSize, cases: int) -> PlannedSize:
+        known, cost, rows = self.variation, self.cost, 2 * cases * size.repeats
+        return replace(
+            size,
+            rows=rows,
+            agent_calls=math.ceil(rows * cost.agent_calls),
+            judge_calls=math.ceil(rows * cost.judge_calls),
+            tokens=None if cost.tokens is None else math.ceil(rows * cost.tokens),
+            cost_usd=None if cost.cost_usd is None else rows * cost.cost_usd,
+            time_s=None if cost.time_s is None else rows * cost.time_s,
+            clusters=known.clusters and math.ceil(cases * known.clusters / known.n),
+        )
+
+
+def _upper_share(share: float, n: int) -> float:
+    """Return the upper limit of a share of n cases.
+
+    Source: C. Clopper and E. Pearson, "The use of confidence or fiducial limits illustrated in the case of the
+    binomial", 1934.
+    """
+    from scipy import special
+
+    count = share * n
+    return 1.0 if count >= n else float(special.betaincinv(count + 1, n - count, _UPPER))
+
+
+def _upper_spread(units: float) -> float:
+    """Return how many times larger than the one seen a standard deviation may be: the limit of chi-square."""
+    from scipy import special
+
+    degrees = max(1.0, units - 1)
+    return math.sqrt(degrees / float(special.chdtri(degrees, _UPPER)))
+
+
+def _why_not(planner: _Planner, sizes: Sequence[PlannedSize]) -> tuple[str, str]:
+    """Return why nothing can be planned, as a word and as a sentence; both empty where something can."""
+    known = planner.variation
+    if any(one.cases is not None or one.cases_upper is not None for one in sizes):
+        return "", ""
+    runs = "this run" if known.correlation is not None else "these runs"
+    if planner.uses_mcnemar(1) and (share := planner.disagreeing()[0]):
+        seen = f"about {share:.2g} of the cases" if known.correlation is not None else f"{share:.2g} of the cases"
+        return "too_little_disagreement", (
+            f"{known.metric} cannot be planned from {runs}: two variants disagree on {seen}, and a difference of "
+            f"{planner.difference:g} needs at least that share of them; take a run of cases that the variants answer "
+            "differently, or a smaller difference"
+        )
+    unit = "case" if known.clusters is None else "cluster"
+    of = "the value" if known.correlation is not None else "the difference between them"
+    seen = f"{of} is the same in every {unit}"
+    return "no_variation", (
+        f"{known.metric} cannot be planned from {runs}: {seen}, which does not say how much further ones vary; take a "
+        "run with more cases, or with harder ones"
     )
 
 
-def _notes(variation: Variation) -> list[str]:
+def _notes(variation: Variation, alpha: float) -> list[str]:
     notes = []
     if variation.correlation is not None:
         notes.append(
@@ -244,8 +385,17 @@ def _notes(variation: Variation) -> list[str]:
     elif (share := variation.noise_share) is not None:
         advice = "more runs of each case help more than more cases" if share > 0.5 else "more cases help more"
         notes.append(f"{share:.0%} of the uncertainty comes from the runs of one case: {advice}")
-    if variation.n < 30:
-        notes.append(f"{variation.n} cases are few to learn a variance from: take the sizes as rough")
+    clusters = variation.effective_clusters
+    unit, seen = ("cases", f"{variation.n:,}") if clusters is None else ("clusters", f"effectively {clusters:.3g}")
+    notes.append(
+        f"the sizes are learned from {seen} {unit}, and about every second one is too small; with those at the upper "
+        "limit it is one in five"
+    )
+    notes.append(f"fewer than {least_units(alpha)} differing {unit} can never decide at a level of {alpha:g}")
+    if clusters is None:
+        notes.append("cases count as independent: where they share documents or customers, name these with --cluster")
+    else:
+        notes.append("the new clusters are taken to be as large as those of the earlier run, and as unequal")
     return notes
 
 
@@ -272,6 +422,29 @@ def _noise(run: Mapping[str, Sequence[float]], within: float) -> float:
     """
     own = _within(run)
     return (within if own is None else own) * _mean([1 / len(values) for values in run.values()])
+
+
+def _differing(
+    runs: Sequence[Mapping[str, Sequence[float]]], differences: Sequence[float], clusters: Sequence[str] | None
+) -> float:
+    """Return the share of clusters whose sums differ; without clusters, of cases by single runs of each."""
+    if clusters is not None:
+        sums = in_clusters(differences, clusters).sums
+        return sum(one != 0 for one in sums) / len(sums)
+    return _mean(
+        [
+            _mean([float(case_difference(a, b) != 0) for a in first for b in second])
+            for first, second in zip(*(run.values() for run in runs), strict=True)
+        ]
+    )
+
+
+def _unit_variance(values: Sequence[float], clusters: Sequence[str] | None) -> float:
+    """Return the variance of the cases or, of clusters, that with which effective ones give the error of the mean."""
+    if clusters is None:
+        return _variance(values)
+    found = in_clusters(values, clusters)
+    return (found.error or 0.0) ** 2 * found.effective_count
 
 
 def _mean(values: Sequence[float]) -> float:

@@ -6,6 +6,7 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
+from assay.comparison.cases import cluster_key_text, is_cluster_key
 from assay.comparison.model import Adjustment, ComparisonSettings, FailOn
 from assay.errors import InvalidInputError, Problem
 from assay.parsing.names import unknown_name
@@ -24,7 +25,9 @@ _LARGEST_SEED = 2**63 - 1
 def check_settings(
     settings: ComparisonSettings, rules: DecisionRules, *, adjust: str, fail_on: str, prefix: str = ""
 ) -> tuple[ComparisonSettings, DecisionRules]:
-    """Return settings and rules with `adjust` and `fail_on` in them.
+    """Return settings and rules with `adjust`, `fail_on` and the chosen difference in them.
+
+    The margin, else the allowed drop, is the difference that people chose where they named no other.
 
     Args:
         settings: Without the adjustment.
@@ -41,20 +44,20 @@ def check_settings(
     def problem(message: str, name: str) -> None:
         problems.append(Problem(message, f"{prefix}{name.replace('_', '-') if prefix else name}"))
 
-    for name, value in (("margin", settings.margin), ("max_drop", rules.max_drop)):
+    sizes = (("margin", settings.margin), ("difference", settings.difference), ("max_drop", rules.max_drop))
+    for name, value in sizes:
         if value is not None and not (math.isfinite(value) and value >= 0):
             problem(f"must be a number from 0, not {value!r}", name)
+        if value == 0 and name != "max_drop":
+            problem("must be above 0: no difference is smaller", name)
     if rules.max_drop_test and rules.max_drop is None:
         limit = f"{prefix}{'max-drop' if prefix else 'max_drop'}"
         problem(f"needs {limit}, the drop that has to be excluded: add it, or leave this one out", "max_drop_test")
-    if settings.margin == 0:
-        problem("must be above 0: no difference is smaller", "margin")
     _check_shares(settings, problem)
     if not 0 <= settings.seed <= _LARGEST_SEED:
         problem(f"must be from 0 to {_LARGEST_SEED}, not {settings.seed!r}", "seed")
-    kind, _, name = settings.cluster.partition(":")
-    if settings.cluster not in ("", "category") and not (kind == "tag" and name.strip()):
-        problem(f"must be category, or tag:NAME for tags such as NAME:value, not {settings.cluster!r}", "cluster")
+    if settings.cluster and not is_cluster_key(settings.cluster):
+        problem(cluster_key_text(settings.cluster), "cluster")
     adjustment, failing = _member(Adjustment, adjust), _member(FailOn, fail_on)
     if adjustment is None:
         problem(unknown_name("adjustment", adjust, [one.value for one in Adjustment]), "adjust")
@@ -64,7 +67,8 @@ def check_settings(
         problems += _filter_problems(settings.where, f"{prefix}where")
     if problems or adjustment is None or failing is None:
         raise InvalidInputError(problems)
-    return replace(settings, adjust=adjustment), replace(rules, fail_on=failing)
+    difference = next((one for one in (settings.difference, settings.margin, rules.max_drop) if one), None)
+    return replace(settings, adjust=adjustment, difference=difference), replace(rules, fail_on=failing)
 
 
 def _check_shares(settings: ComparisonSettings, problem: Callable[[str, str], None]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from assay.comparison.detectable import with_power
 from assay.comparison.metric_pairs import NoVerdict, too_few
 from assay.comparison.model import Adjustment, Reason, Verdict, WorstCase
 from assay.comparison.stopped import with_stopping
@@ -120,12 +121,15 @@ def decided(
         names: Of both runs of each metric, for messages.
     """
     families = Families([one.found for one in tested], values, settings)
-    return [
+    found = [
         _Decision(
             at, one, values[at], families, settings, stopping if families.is_primary(at) else None, names[at]
         ).comparison()
         for at, one in enumerate(tested)
     ]
+    if stopping is not None:  # a rule that stops early has another power than the test of all cases
+        return found
+    return [with_power(one, values[at], settings, families.size(at)) for at, one in enumerate(found)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -4196,6 +4196,7 @@ class ComparisonSettings(_message.Message):
     SEED_FIELD_NUMBER: _builtins.int
     WHERE_FIELD_NUMBER: _builtins.int
     ALL_PAIRS_FIELD_NUMBER: _builtins.int
+    DIFFERENCE_FIELD_NUMBER: _builtins.int
     primary: _builtins.str
     """The metric that decides, or "pass_rate"; empty for exact match, else quality, else the first one."""
     margin: _builtins.float
@@ -4214,6 +4215,8 @@ class ComparisonSettings(_message.Message):
     """A filter of rows as text; a comparison with one is exploratory, without a verdict. Empty for all rows."""
     all_pairs: _builtins.bool
     """Whether every pair of runs decides, and not only those with the first run."""
+    difference: _builtins.float
+    """A difference of the primary metric, above 0, for which the needed cases are computed. Absent for the margin."""
     def __init__(
         self,
         *,
@@ -4226,13 +4229,19 @@ class ComparisonSettings(_message.Message):
         seed: _builtins.int = ...,
         where: _builtins.str = ...,
         all_pairs: _builtins.bool = ...,
+        difference: _builtins.float | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_margin", b"_margin", "margin", b"margin"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_difference", b"_difference", "_margin", b"_margin", "difference", b"difference", "margin", b"margin"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_margin", b"_margin", "adjust", b"adjust", "all_pairs", b"all_pairs", "alpha", b"alpha", "cluster", b"cluster", "margin", b"margin", "power", b"power", "primary", b"primary", "seed", b"seed", "where", b"where"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_difference", b"_difference", "_margin", b"_margin", "adjust", b"adjust", "all_pairs", b"all_pairs", "alpha", b"alpha", "cluster", b"cluster", "difference", b"difference", "margin", b"margin", "power", b"power", "primary", b"primary", "seed", b"seed", "where", b"where"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__difference: _TypeAlias = _typing.Literal["difference"]  # noqa: Y015
+    _WhichOneofArgType__difference: _TypeAlias = _typing.Literal["_difference", b"_difference"]  # noqa: Y015
     _WhichOneofReturnType__margin: _TypeAlias = _typing.Literal["margin"]  # noqa: Y015
     _WhichOneofArgType__margin: _TypeAlias = _typing.Literal["_margin", b"_margin"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__difference) -> _WhichOneofReturnType__difference | None: ...
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__margin) -> _WhichOneofReturnType__margin | None: ...
 
 Global___ComparisonSettings: _TypeAlias = ComparisonSettings  # noqa: Y015
@@ -5042,9 +5051,9 @@ class MetricComparison(_message.Message):
     largest_cluster_share: _builtins.float
     """Its share of the cases, 0 to 1; absent likewise."""
     detectable: _builtins.float
-    """The smallest difference that these cases detect."""
+    """The smallest difference that these cases detect; absent where there is none, and where a rule stops early."""
     n_needed: _builtins.int
-    """Cases that would detect the difference seen."""
+    """About how many cases detect the difference that was chosen; absent where none was."""
     without_errors: _builtins.float
     """The difference over the cases without an agent error; absent where there is no such error."""
     without_errors_p: _builtins.float

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import random
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import stats
 
 from assay.comparison.planning import RowCost, Variation, plan, variation_of
 from assay.errors import InvalidInputError
+from assay.statistics.power import cases_for_rates, cases_for_scores
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 COST = RowCost(agent_calls=1, judge_calls=0.5, tokens=100, cost_usd=0.01, time_s=0.25)
 
@@ -29,22 +36,112 @@ def test_the_variance_of_repeats_is_split() -> None:
 
 
 def test_sizes_of_the_specification() -> None:
-    """A quarter of disagreeing cases needs 194 of them for ten points; scores with sd 1.0 need 88 for 0.3."""
-    rates = Variation("accuracy", 200, 0.8, True, 0.16, None, None, 0.25, 1)
-    sizes = {one.repeats: one for one in plan(rates, 0.1, COST).sizes}
-    assert sizes[1].cases == 194
-    assert sizes[1].detectable == pytest.approx(0.098468, abs=1e-6)
+    """A quarter of disagreeing cases needs 207 of them for ten points; scores with sd 1.0 need 90 for 0.3."""
+    sizes = {one.repeats: one for one in plan(rates(both=125, a_only=25, b_only=25, neither=25), 0.1, COST).sizes}
+    assert sizes[1].cases == 207
+    assert sizes[1].detectable == pytest.approx(0.101519, abs=1e-6)
     assert sizes[2].cases is None  # what repeats bring is not known
     scores = Variation("quality", 100, 4.0, False, 1.0, None, None, 1.0, 1)
-    assert plan(scores, 0.3, COST).sizes[0].cases == 88
+    assert plan(scores, 0.3, COST).sizes[0].cases == 90
+
+
+def rates(*, both: int, a_only: int, b_only: int, neither: int) -> Variation:
+    """Return how two runs differ by a table of right and wrong cases."""
+    pairs = [(1.0, 1.0)] * both + [(1.0, 0.0)] * a_only + [(0.0, 1.0)] * b_only + [(0.0, 0.0)] * neither
+    runs = [[(str(case), pair[side]) for case, pair in enumerate(pairs)] for side in (0, 1)]
+    return variation_of("accuracy", *runs)
+
+
+def test_sizes_at_the_upper_limit() -> None:
+    """Clopper and Pearson's limit of 50 of 200 that disagree is 0.280; chi-square's of sd 1.0 in 100 cases 1.064."""
+    size = plan(rates(both=125, a_only=25, b_only=25, neither=25), 0.1, COST).sizes[0]
+    assert size.cases_upper == cases_for_rates(0.1, float(stats.beta.ppf(0.8, 51, 150)))
+    scores = Variation("quality", 100, 4.0, False, 1.0, None, None, 1.0, 1)
+    limit = math.sqrt(99 / float(stats.chi2.ppf(0.2, 99)))
+    assert plan(scores, 0.3, COST).sizes[0].cases_upper == cases_for_scores(0.3, limit)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "reason", "said"),
+    [
+        ([0.8] * 10, [0.8] * 10, "no_variation", "m cannot be planned from these runs: the difference between them is"),
+        ([0.8] * 10, None, "no_variation", "m cannot be planned from this run: the value is the same in every case"),
+        ([1.0] * 20, [1.0] * 20, "no_variation", "cannot be planned"),
+        ([0.1, 0.2, 0.3, 0.4], [0.2, 0.3, 0.4, 0.5], "no_variation", "the same in every case"),
+        (
+            [1.0, 0.0] * 100,
+            [0.0, 0.0] + [1.0, 0.0] * 99,
+            "too_little_disagreement",
+            "disagree on 0.005 of the cases",
+        ),
+    ],
+)
+def test_runs_that_plan_nothing(first: Sequence[float], second: Sequence[float] | None, reason: str, said: str) -> None:
+    """Where nothing varies no size is made up, and no difference is detectable."""
+    runs = [[(str(case), value) for case, value in enumerate(run)] for run in (first, second) if run is not None]
+    found = plan(variation_of("m", *runs), 0.05, COST)
+    assert found.reason == reason
+    assert said in found.message
+    assert {(one.cases, one.cases_upper) for one in found.sizes} == {(None, None)}
+    assert {one.detectable for one in found.sizes if reason == "no_variation"} <= {None}
+
+
+def test_a_share_that_disagrees_less_than_the_difference_has_the_cautious_size_alone() -> None:
+    """One of 20 cases disagrees, as few as the difference needs: its upper limit plans, the share seen does not."""
+    size = plan(rates(both=19, a_only=1, b_only=0, neither=0), 0.06, COST).sizes[0]
+    assert (size.cases, size.rows) == (None, None)
+    assert size.cases_upper is not None
+    assert size.cases_upper > 100
+
+
+def test_few_cases_that_differ_need_more_cases() -> None:
+    """Ten of 200 cases differ, widely: a size leaves six that differ, whatever their spread says."""
+    rng = random.Random(4)
+    first = [(str(case), rng.random()) for case in range(200)]
+    second = [(case, value + (5.0 if int(case) % 20 == 0 else 0.0)) for case, value in first]
+    variation = variation_of("quality", first, second)
+    assert variation.differing == pytest.approx(0.05)
+    assert plan(variation, 1.0, COST).sizes[0].cases == 157
+
+
+def test_clusters_are_what_is_counted() -> None:
+    """Ten questions a page that succeed or fail together need ten times the cases of single ones, and six pages."""
+    rng = random.Random(9)
+    pages = {str(case): f"page {case // 10}" for case in range(400)}
+    moved = {page: rng.gauss(0.0, 1.0) for page in sorted(set(pages.values()))}
+    first = [(case, 0.0) for case in pages]
+    second = [(case, moved[page]) for case, page in pages.items()]
+    alone = variation_of("quality", first, second)
+    clustered = variation_of("quality", first, second, cluster="tag:page", clusters=pages)
+    assert (clustered.clusters, clustered.effective_clusters) == (40, 40.0)
+    single, shared = (plan(one, 0.3, COST).sizes[0] for one in (alone, clustered))
+    assert single.cases is not None
+    assert shared.cases == pytest.approx(10 * single.cases, rel=0.1)
+    assert shared.clusters == shared.cases / 10
+    assert plan(clustered, 100.0, COST).sizes[0].cases == 60
+    with pytest.raises(InvalidInputError, match="one cluster by category"):
+        variation_of("quality", first, second, cluster="category", clusters=dict.fromkeys(pages, "a"))
+
+
+def test_clusters_of_unequal_size_count_as_fewer() -> None:
+    """One page of 200 cases and nine of 5 are as good as 1.5 equal ones: too few to detect anything."""
+    rng = random.Random(2)
+    pages = {str(case): str(max(0, (case - 195) // 5)) for case in range(245)}
+    rows = [[(case, rng.random()) for case in pages] for _ in range(2)]
+    found = variation_of("quality", *rows, cluster="category", clusters=pages)
+    assert (found.clusters, found.effective_clusters) == (10, pytest.approx(1.49, abs=0.01))
+    size = plan(found, 0.1, COST).sizes[0]
+    assert size.detectable is None
+    assert size.cases is not None
+    assert size.cases >= 6 * 245 / 1.5
 
 
 def test_what_a_plan_costs() -> None:
     """Calls, tokens, money and time are those of both variants, at the earlier run's rates."""
     found = plan(Variation("quality", 100, 4.0, False, 1.0, None, None, 1.0, 1), 0.3, COST).sizes[0]
-    assert (found.rows, found.agent_calls, found.judge_calls, found.tokens) == (176, 176, 88, 17_600)
-    assert found.cost_usd == pytest.approx(1.76)
-    assert found.time_s == pytest.approx(44.0)
+    assert (found.rows, found.agent_calls, found.judge_calls, found.tokens) == (180, 180, 90, 18_000)
+    assert found.cost_usd == pytest.approx(1.8)
+    assert found.time_s == pytest.approx(45.0)
 
 
 def test_repeats_take_noise_out() -> None:
@@ -58,12 +155,17 @@ def test_repeats_take_noise_out() -> None:
 
 
 def test_two_runs_measure_the_difference() -> None:
-    """With a second run nothing is assumed: equal values have no variance, and two cases are enough."""
-    rows = [(str(case), case % 5) for case in range(40)]
-    found = variation_of("quality", rows, rows)
-    assert (found.correlation, found.spread) == (None, 0.0)
-    assert plan(found, 0.1, COST).sizes[0].cases == 2
+    """With a second run nothing is assumed; a plan says what it rests on and how far it may be off."""
+    rows = [(str(case), float(case % 5)) for case in range(40)]
+    found = variation_of("quality", rows, [(case, value + int(case) % 3) for case, value in rows])
+    assert (found.correlation, found.step) == (None, 1.0)
+    assert found.differing == pytest.approx(26 / 40)
     assert any("assumed to correlate" in note for note in plan(variation_of("quality", rows), 0.1, COST).notes)
+    notes = plan(found, 0.1, COST).notes
+    assert not any("assumed" in note for note in notes)
+    assert any("learned from 40 cases, and about every second one is too small" in note for note in notes)
+    assert any("fewer than 6 differing cases" in note for note in notes)
+    assert any("name these with --cluster" in note for note in notes)
 
 
 @pytest.mark.parametrize("repeats", [(1, 8), (8, 1), (4, 4)])

@@ -128,11 +128,12 @@ def _agent_errors(report: ComparisonReport) -> Iterator[str]:
 def _cautions(report: ComparisonReport, pair: PairComparison) -> Iterator[str]:
     one = pair.metric(report.comparison.primary)
     figures = figures_of(report, one.metric)
-    if one.verdict is Verdict.INCONCLUSIVE and one.n_needed is not None and one.n_needed > one.n_pairs:
+    chosen = report.comparison.settings.difference or report.comparison.settings.margin
+    if one.verdict is Verdict.INCONCLUSIVE and chosen and one.n_needed is not None and one.n_needed > one.n_pairs:
         power = f"{report.comparison.settings.power:.4g}"
         yield (
             f"few cases: {count_text(one.n_pairs, 'paired case')}, where about {one.n_needed:,} are needed to detect a "
-            f"difference of {figures.value(abs(one.difference or 0.0))} with power {power}"
+            f"difference of {figures.value(chosen)} with power {power}"
         )
     if one.interval_method == "cr2":
         yield "the interval is that of cluster-robust errors (CR2): too few clusters for the interval of the test"
@@ -173,7 +174,7 @@ def detectable_sentence(report: ComparisonReport, one: MetricComparison) -> str:
 
     Empty where no difference could have been a verdict: a threshold beside that would say otherwise.
     """
-    if one.reason not in _DECIDABLE:
+    if one.reason not in _DECIDABLE or report.comparison.stopping is not None:
         return ""
     power = f"{100 * report.comparison.settings.power:.4g}%"
     cases = count_text(one.n_pairs, "case")
