@@ -172,9 +172,11 @@ def _clusters_sentence(report: ComparisonReport, one: MetricComparison) -> str:
 def detectable_sentence(report: ComparisonReport, one: MetricComparison) -> str:
     """Return the smallest difference of a metric that the cases of two runs could show.
 
-    Empty where no difference could have been a verdict: a threshold beside that would say otherwise.
+    Empty where no difference could have been a verdict: a threshold beside that would say otherwise. So would "too few
+    cases" beside a difference that was found.
     """
-    if one.reason not in _DECIDABLE or report.comparison.stopping is not None:
+    is_found = one.detectable is None and one.verdict in (Verdict.A_BETTER, Verdict.B_BETTER)
+    if one.reason not in _DECIDABLE or is_found or report.comparison.stopping is not None:
         return ""
     power = f"{100 * report.comparison.settings.power:.4g}%"
     cases = count_text(one.n_pairs, "case")
