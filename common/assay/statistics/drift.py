@@ -20,6 +20,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from assay.statistics.clusters import can_decide, least_units
 from assay.statistics.sign_flips import sign_flip
 from assay.statistics.student import t_quantile_95
 from assay.statistics.thresholds import exceeds
@@ -96,7 +97,8 @@ def find_drift(
     half = t_quantile_95(n - 1) * math.sqrt(variance / n)
     p_value = sign_flip(differences).p
     drifted = p_value < alpha
-    is_excluded = not exceeds(abs(mean) + half, limit)
+    # So few items could not have raised an alarm, and if all of them are equal they exclude nothing.
+    is_excluded = can_decide(n, alpha) and not exceeds(abs(mean) + half, limit)
     return Drift(
         n=n,
         n_dropped=dropped,
@@ -113,8 +115,8 @@ def find_drift(
 def _items_needed(n: int, variance: float, limit: float, alpha: float) -> int:
     """Return about how many items exclude a mean difference beyond the limit, or show it.
 
-    Fewer than log2(1 / α) + 1 differences can raise no alarm. Where the items are as many as their noise asks for, the
+    Never fewer than can raise an alarm. Where the items are as many as their noise asks for, the
     mean itself is too near the limit: twice as many say more.
     """
     by_noise = round(_Z_95**2 * variance / limit**2)
-    return max(by_noise if by_noise > n else 2 * n, math.ceil(1 + math.log2(1 / alpha)))
+    return max(by_noise if by_noise > n else 2 * n, least_units(alpha))

@@ -160,6 +160,7 @@ def test_the_worked_drift() -> None:
         ([3] * 10, [4, 2, *[3] * 8], False, 21),
         ([3] * 60, [4, 2, *[3] * 58], False, None),
         ([3] * 20, [4, 4, 4, 4, *[3] * 16], False, 40),  # 16 for the noise alone, but the mean is 0.2 itself
+        ([3] * 5, [3] * 5, False, 10),  # five equal scores exclude no change of few
         ([3] * 2, [4] * 2, False, 6),  # with fewer no p-value is below 0.05
         ([0.0] * 100, [0.04] * 8 + [0.0] * 92, True, None),  # little, but all one way
     ],
