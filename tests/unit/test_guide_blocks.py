@@ -38,6 +38,7 @@ ELSEWHERE = {
     ("README.md", "console"): "test_readme.py",
     ("README.md", "python"): "test_readme.py",
     ("docs/compare.md", "python"): "test_compare_guide.py",
+    ("docs/compare.md", "text"): "test_planning.py",
     ("docs/database.md", "sql"): "test_database_guide.py",
     ("docs/datasets.md", "python"): "test_dataset_docs.py",
     ("docs/frameworks.md", "jsonl"): "test_frameworks_guide.py",

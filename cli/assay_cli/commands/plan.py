@@ -97,7 +97,7 @@ def plan(
     if as_json:
         print_document(dataclasses.asdict(found))
         return 0
-    for line in _lines(found):
+    for line in plan_lines(found):
         click.echo(line)
     return 0
 
@@ -173,7 +173,8 @@ def _cost(report: Report) -> RowCost:
     )
 
 
-def _lines(found: Plan) -> Iterator[str]:
+def plan_lines(found: Plan) -> Iterator[str]:
+    """Yield a plan as lines of clean text."""
     if found.message:
         yield clean(f"{found.message}.")
         return

@@ -67,15 +67,16 @@ def _of_scores(
     if not one.standard_error:
         return None, None
     grouped = in_clusters(pair.differences.tolist(), pair.clusters)
-    units, count = sum(each != 0 for each in grouped.sums), len(grouped.sums)
+    units, effective = sum(each != 0 for each in grouped.sums), grouped.effective_count
     step = common_step({*pair.a.tolist(), *pair.b.tolist()})
-    differing, detectable, needed = units / count, None, None
+    differing, detectable, needed = units / len(grouped.sums), None, None
     if can_decide(units, alpha):
+        # Beside a large cluster the small ones decide, and no variance says how much they can.
+        count = math.floor(effective)
         effect = detectable_effect(count, differing=differing, alpha=alpha, power=power, degrees=grouped.degrees)
         if effect is not None:
             detectable = with_lost_steps(effect * math.sqrt(count) * one.standard_error, one.n_pairs, step)
     if chosen is not None:
-        effective = grouped.effective_count
         unit_cases = one.n_pairs / effective
         spread = one.standard_error * math.sqrt(effective)
         found = cases_for_scores(chosen, spread, differing=differing, step=step / unit_cases, alpha=alpha, power=power)

@@ -12,10 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
+from tests.guides import blocks
 
 from assay.comparison.planning import RowCost, Variation, plan, variation_of
 from assay.errors import InvalidInputError
 from assay.statistics.power import cases_for_rates, cases_for_scores
+from assay_cli.commands.plan import plan_lines
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -49,7 +51,7 @@ def rates(*, both: int, a_only: int, b_only: int, neither: int) -> Variation:
     """Return how two runs differ by a table of right and wrong cases."""
     pairs = [(1.0, 1.0)] * both + [(1.0, 0.0)] * a_only + [(0.0, 1.0)] * b_only + [(0.0, 0.0)] * neither
     runs = [[(str(case), pair[side]) for case, pair in enumerate(pairs)] for side in (0, 1)]
-    return variation_of("accuracy", *runs)
+    return variation_of("exact_match", *runs)
 
 
 def test_sizes_at_the_upper_limit() -> None:
@@ -216,3 +218,11 @@ def test_too_little_to_learn_from() -> None:
         variation_of("quality", [("a", 1.0), ("b", None)])
     with pytest.raises(InvalidInputError, match="share 0 cases"):
         variation_of("quality", [("a", 1.0), ("b", 2.0)], [("c", 1.0), ("d", 2.0)])
+
+
+def test_the_guide_shows_what_is_printed() -> None:
+    """The output in docs/compare.md is that of two runs over 100 cases of which 15 disagree."""
+    shown = next(block.text for block in blocks("docs/compare.md", "text") if "detectable with" in block.text)
+    cost = RowCost(agent_calls=1, judge_calls=0, tokens=None, cost_usd=None, time_s=0.01)
+    found = plan(rates(both=85, a_only=3, b_only=12, neither=0), 0.1, cost)
+    assert "\n".join(plan_lines(found)).startswith(shown.rstrip("\n"))

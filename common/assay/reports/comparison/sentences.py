@@ -181,6 +181,9 @@ def detectable_sentence(report: ComparisonReport, one: MetricComparison) -> str:
     power = f"{100 * report.comparison.settings.power:.4g}%"
     cases = count_text(one.n_pairs, "case")
     if one.detectable is None:
+        # A difference was found all the same, or clusters are few and unequal, which leaves their power unknown.
+        if one.verdict is not Verdict.INCONCLUSIVE or one.clusters is not None:
+            return ""
         return f"{cases} are too few to find any difference of {one.metric} with {power} power"
     found = figures_of(report, one.metric).value(one.detectable)
     return f"with {cases}, only differences of {one.metric} above {found} are found with {power} power"
