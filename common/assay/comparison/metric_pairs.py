@@ -163,7 +163,9 @@ def compare_values(pairs: Sequence[PairedValues], settings: ComparisonSettings) 
     variants = [(pair, without, pair.lowest, pair.highest) for pair, without in zip(pairs, clean, strict=True)]
     each = [one for group in variants for one in group if one is not None]
     flipped = [one for one in each if len(one.a) and not one.uses_mcnemar]
-    flips = sign_flips([one.units for one in flipped], seed=settings.seed, alpha=settings.alpha)
+    families = Counter(pair.is_primary for pair in pairs if pair.decides)
+    counts = [families[one.is_primary] or 1 for one in flipped]
+    flips = sign_flips([one.units for one in flipped], seed=settings.seed, alpha=settings.alpha, counts=counts)
     by_id = dict(zip(map(id, flipped), flips, strict=True))
 
     def compared(pair: PairedValues | None) -> MetricComparison | None:

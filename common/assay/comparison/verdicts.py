@@ -252,7 +252,12 @@ class _Decision:
         if one.is_primary and self.settings.margin is not None and not self.values.has_scale:
             said = "its values have no least and greatest value, without which no margin shows that runs are equivalent"
             return NoVerdict(Reason.NO_SCALE, f"the p-value is not below {alpha}{tests}, and {said}")
-        if one.min_attainable_p is not None and not self.families.can_decide(self.at, one.min_attainable_p):
+        is_drawn = one.p_error is not None  # from so many units that the number of draws alone is a bound
+        if (
+            not is_drawn
+            and one.min_attainable_p is not None
+            and not self.families.can_decide(self.at, one.min_attainable_p)
+        ):
             return self._too_few_units(one, f"can be below {alpha}{tests}")
         if one.p is not None and one.p < self.settings.alpha:
             return NoVerdict(Reason.NOT_SIGNIFICANT_ADJUSTED, f"the p-value is not below {alpha}{tests}")

@@ -60,7 +60,11 @@ def sign_flip(differences: Sequence[float], *, seed: int = 0, alpha: float = 0.0
 
 
 def sign_flips(
-    comparisons: Sequence[Sequence[float] | NDArray[np.float64]], *, seed: int = 0, alpha: float = 0.05
+    comparisons: Sequence[Sequence[float] | NDArray[np.float64]],
+    *,
+    seed: int = 0,
+    alpha: float = 0.05,
+    counts: Sequence[int] | None = None,
 ) -> list[SignFlip]:
     """Test each comparison; the random signs are drawn once for all.
 
@@ -74,7 +78,8 @@ def sign_flips(
     Args:
         comparisons: The differences of each, one per case or the sums of clusters; finite.
         seed: Of the random signs.
-        alpha: The level that the p-value is compared with, divided by the number of tests where they are adjusted.
+        alpha: The level that the p-value is compared with.
+        counts: With how many tests each is adjusted: it is then compared with alpha by so many, too. None for none.
     """
     import numpy as np
 
@@ -82,8 +87,9 @@ def sign_flips(
     sizes = list(map(_sizes, differences))
     sums = [abs(math.fsum(each.tolist())) for each in differences]
     tests = [_without_draws(each, observed) for each, observed in zip(sizes, sums, strict=True)]
+    levels = [(alpha, alpha / count) for count in counts or (1,) * len(tests)]
     for draws in (DRAWS, MORE_DRAWS):
-        places = [at for at, test in enumerate(tests) if test is None or _is_near(test, alpha, draws)]
+        places = [at for at, test in enumerate(tests) if test is None or _is_near(test, levels[at], draws)]
         drawn = _random([sizes[at] for at in places], [sums[at] for at in places], seed, draws)
         for at, p in zip(places, drawn, strict=True):
             least = max(_least_p(len(sizes[at])), 1 / (1 + draws))
@@ -91,8 +97,10 @@ def sign_flips(
     return [test for test in tests if test is not None]
 
 
-def _is_near(test: SignFlip, alpha: float, draws: int) -> bool:
-    return draws > DRAWS and test.error is not None and abs(test.p - alpha) < _NEAR * test.error
+def _is_near(test: SignFlip, levels: tuple[float, float], draws: int) -> bool:
+    if draws == DRAWS or test.error is None:
+        return False
+    return any(abs(test.p - level) < _NEAR * test.error for level in levels)
 
 
 def _sizes(differences: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -12,6 +12,7 @@ from assay.comparison.compare import ComparedRun, compare_runs
 from assay.comparison.decision import DecisionRules, decide
 from assay.comparison.facts import MetricFacts
 from assay.comparison.model import ComparisonSettings, Verdict
+from assay.statistics.sign_flips import sign_flips
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -154,3 +155,10 @@ def test_p_close_to_the_level_has_its_error() -> None:
     one = of_tone([0.0] * 60, [value * (-1) ** (at % 3) for at, value in enumerate(values)])
     assert (one.method, one.p_error is not None and 0 < one.p_error < 0.01) == ("sign_flip_random", True)
     assert of_tone([0.4] * 6, [0.5] * 6).p_error is None
+
+
+def test_drawn_p_values_reach_the_level_of_a_large_family() -> None:
+    """Of 1,500 tests the least p of 20,000 draws would be 0.075 after the adjustment: more are drawn."""
+    steps = [0.3 + 0.001 * (at * 37 % 101) ** 1.1 for at in range(30)]
+    alone, together = (sign_flips([steps], counts=[count])[0] for count in (1, 1_500))
+    assert (alone.p, together.p) == (pytest.approx(1 / 20_001), pytest.approx(1 / 200_001))
