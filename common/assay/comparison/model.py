@@ -6,6 +6,7 @@ from dataclasses import field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
+from assay.comparison.verdict import Verdict as Verdict  # part of the model to those who read it
 from assay.records import dataclass
 
 if TYPE_CHECKING:
@@ -15,18 +16,6 @@ if TYPE_CHECKING:
 
 PASS_RATE = "pass_rate"  # noqa: S105 - a name, not a password
 """The name under which row verdicts are compared, beside the metrics."""
-
-
-class Verdict(StrEnum):
-    """What a paired test decides."""
-
-    B_BETTER = "b_better"
-    A_BETTER = "a_better"
-    EQUIVALENT = "equivalent"
-    INCONCLUSIVE = "inconclusive"
-    NO_DATA = "no_data"
-    WITHHELD = "withheld"
-    """The runs must not be compared, or cases were chosen after looking: figures without a verdict."""
 
 
 class Adjustment(StrEnum):

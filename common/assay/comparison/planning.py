@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from assay.errors import InvalidInputError
 from assay.statistics.clusters import effective_number, in_clusters, is_negligible, least_units
+from assay.statistics.intervals import upper_rate, upper_spread
 from assay.statistics.paired import LARGEST
 from assay.statistics.paired import difference as case_difference
 from assay.statistics.power import (
@@ -288,12 +289,12 @@ class _Planner:
         """Return the share of cases in which two variants disagree, and its upper limit."""
         known = self.variation
         if known.differing is not None:
-            return known.differing, _upper_share(known.differing, known.n)
+            return known.differing, upper_rate(known.differing * known.n, known.n, level=_UPPER)
         assumed = min(1.0, known.difference_variance(1) or 0.0)
         if not assumed:
             return 0.0, 0.0
         rarer = min(known.mean, 1 - known.mean)
-        upper = min(0.5, _upper_share(rarer, known.n))
+        upper = min(0.5, upper_rate(rarer * known.n, known.n, level=_UPPER))
         return assumed, min(1.0, assumed * upper * (1 - upper) / (rarer * (1 - rarer)))
 
     def _of_rates(self) -> tuple[int | None, int | None, float | None]:
@@ -310,7 +311,7 @@ class _Planner:
         step = known.step / repeats / known.n * known.units
         units, at_upper = (
             cases_for_scores(self.difference, one, differing=differing, step=step, alpha=self.alpha, power=self.power)
-            for one in (spread, spread * _upper_spread(known.units))
+            for one in (spread, spread * upper_spread(known.units - 1, level=_UPPER))
         )
         detectable = detectable_score_difference(
             math.floor(known.units), spread, differing=differing, step=step, alpha=self.alpha, power=self.power
@@ -329,26 +330,6 @@ class _Planner:
             time_s=None if cost.time_s is None else rows * cost.time_s,
             clusters=known.clusters and math.ceil(cases * known.clusters / known.n),
         )
-
-
-def _upper_share(share: float, n: int) -> float:
-    """Return the upper limit of a share of n cases.
-
-    Source: C. Clopper and E. Pearson, "The use of confidence or fiducial limits illustrated in the case of the
-    binomial", 1934.
-    """
-    from scipy import special
-
-    count = share * n
-    return 1.0 if count >= n else float(special.betaincinv(count + 1, n - count, _UPPER))
-
-
-def _upper_spread(units: float) -> float:
-    """Return how many times larger than the one seen a standard deviation may be: the limit of chi-square."""
-    from scipy import special
-
-    degrees = max(1.0, units - 1)
-    return math.sqrt(degrees / float(special.chdtri(degrees, _UPPER)))
 
 
 def _why_not(planner: _Planner, sizes: Sequence[PlannedSize]) -> tuple[str, str]:

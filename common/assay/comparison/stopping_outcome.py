@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from assay.comparison.model import Verdict
+from assay.comparison.verdict import Verdict
 from assay.records import dataclass
 
 

@@ -17,6 +17,7 @@ import math
 from typing import TYPE_CHECKING
 
 from assay.statistics.clusters import cr2_error, in_clusters
+from assay.statistics.intervals import upper_rate
 from assay.statistics.paired import bonett_price, t_interval
 
 if TYPE_CHECKING:
@@ -40,14 +41,7 @@ def rate_equivalence(b: int, c: int, n: int, *, alpha: float = 0.05) -> tuple[fl
     low, high = bonett_price(b, c, n, alpha=2 * alpha)
     if n >= LEAST_CASES:
         return low, high
-    return min(low, -_upper_limit(b, n, alpha)), max(high, _upper_limit(c, n, alpha))
-
-
-def _upper_limit(count: int, n: int, alpha: float) -> float:
-    """Return the exact upper limit of a rate, of 1 - alpha on one side."""
-    from scipy import special
-
-    return float(special.betaincinv(count + 1, n - count, 1 - alpha)) if count < n else 1.0
+    return min(low, -upper_rate(b, n, level=1 - alpha)), max(high, upper_rate(c, n, level=1 - alpha))
 
 
 def score_equivalence(

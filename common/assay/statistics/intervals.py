@@ -1,4 +1,4 @@
-"""95 % intervals of a rate and of a mean."""
+"""Intervals of a rate and of a mean, and upper limits of a rate and of a spread."""
 
 from __future__ import annotations
 
@@ -28,6 +28,35 @@ def wilson(successes: float, n: float, *, z: float = _Z_95) -> tuple[float, floa
     low = 0.0 if successes == 0 else max(0.0, centre - half)
     high = 1.0 if successes == n else min(1.0, centre + half)
     return low, high
+
+
+def upper_rate(count: float, n: float, *, level: float) -> float:
+    """Return the exact upper limit of a rate.
+
+    Args:
+        count: How often it happened; no whole number where cases count for less than one.
+        n: How often it could have.
+        level: Of the limit, on one side.
+
+    Source: C. Clopper and E. Pearson, "The use of confidence or fiducial limits illustrated in the case of the
+    binomial", 1934.
+    """
+    from scipy import special
+
+    return float(special.betaincinv(count + 1, n - count, level)) if count < n else 1.0
+
+
+def upper_spread(degrees: float, *, level: float) -> float:
+    """Return how many times larger than the one seen a standard deviation may be: the limit of chi-square.
+
+    Args:
+        degrees: Of freedom; fewer than one count as one.
+        level: Of the limit, on one side.
+    """
+    from scipy import special
+
+    degrees = max(1.0, degrees)
+    return math.sqrt(degrees / float(special.chdtri(degrees, level)))
 
 
 class MeanInterval:
