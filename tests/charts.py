@@ -15,6 +15,7 @@ from assay.reports.charts.fonts import Fonts
 from assay.reports.charts.row_figures import row_figures
 from assay.reports.formats.charts_report import drawn_text, sheets
 from assay.reports.report import report_of_file
+from assay.statistics.intervals import wilson
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -58,7 +59,8 @@ def group(name: str, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the summary of the rows of a category."""
     passed, failed = (sum(row["passed"] is verdict for row in rows) for verdict in (True, False))
     rate = passed / (passed + failed) if passed + failed else None
-    return {"name": name, "total": len(rows), "passed": passed, "failed": failed, "pass_rate": rate, "metrics": {}}
+    counts = {"name": name, "total": len(rows), "passed": passed, "failed": failed, "pass_rate": rate, "metrics": {}}
+    return {**counts, "pass_rate_interval": wilson(passed, passed + failed)}
 
 
 def drawn(path: Path) -> dict[str, Sheet]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
 
     from assay.comparison.decision import DecisionRules
     from assay.comparison.model import ComparisonSettings
+    from assay.spec.model import Spec
 
 F = TypeVar("F", bound="Callable[..., Any]")
 
@@ -105,7 +108,6 @@ _NAMES = frozenset(
         "primary",
         "margin",
         "difference",
-        "cluster",
         "adjust",
         "alpha",
         "seed",
@@ -129,6 +131,17 @@ _OF_RUNS = (
         help="Decide every pair of runs, and adjust p-values over all of them; default: those with the baseline.",
     ),
 )
+
+
+def with_cluster(overrides: tuple[str, ...], options: CompareOptions) -> tuple[str, ...]:
+    """Return the overrides of a spec with what --cluster says: it is a setting of the run, too."""
+    return (*overrides, f"cluster={json.dumps(options.settings.cluster)}") if options.settings.cluster else overrides
+
+
+def clustered_as(spec: Spec, options: CompareOptions) -> CompareOptions:
+    """Return how a run of a spec is compared: by its own clusters, unless the options say otherwise."""
+    settings = replace(options.settings, cluster=options.settings.cluster or spec.settings.cluster)
+    return CompareOptions(settings, options.rules)
 
 
 def check_against(context: click.Context, against: str) -> None:

@@ -138,10 +138,11 @@ class GateItem(EvaluationItem):
 
     def runtest(self) -> None:
         """Fail where the gate does not hold, or could not be computed."""
-        from assay.verdict.gates import actual_text
+        from assay.verdict.gates import compared_text
 
         gate = self.report().head["summary"]["gates"][self._index]
-        actual = "" if gate["actual"] is None else f", actual {actual_text(self._expression, gate['actual'])}"
+        compared = compared_text(self._expression, gate["actual"], gate.get("interval"))
+        actual = "" if gate["actual"] is None else f", actual {compared}"
         self.user_properties.append(("actual", gate["actual"]))
         if gate["outcome"] != "pass":
             why = "".join(f"; {clean(text)}" for text in (gate["reason"], gate.get("note")) if text)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from assay.model.agent_response import AgentStatus
+from assay.model.dependent_cases import DependentCases
 from assay.model.run import (
     AgentSettings,
     CaseResult,
@@ -32,6 +33,11 @@ from assay.reports.quality_scores import QualityScores
 from assay.reports.recommendations import recommendations
 
 FOREIGN = {"warnings": {"model_language_mismatch": 2}}
+
+
+def gate(expression: str, outcome: str, low: float, high: float) -> GateResult:
+    """A gate whose value has this interval."""
+    return GateResult(expression, GateOutcome(outcome), (low + high) / 2, interval=(low, high))
 
 
 def run_with(
@@ -101,8 +107,12 @@ def test_nothing_to_say() -> None:
         (run_with(MetricSummary("mine", None, 0, 1, 0), kinds={"mine": "rouge"}), "1 row lacks what it reads"),
         (run_with(MetricSummary("quality", None, 0, 100, 0)), "quality was computed on no row: it needs a judge;"),
         (run_with(FINE, gates=["exact_match > 0"], passed=80, decided=100), None),
-        (run_with(FINE, gates=["pass_rate >= 0.85"], passed=85, decided=100),
-         "The true pass rate may be on either side of 85 %: with 100 cases the 95 % interval is 76.7% to 90.7%. More"),
+        (run_with(FINE, gate_results=[gate("pass_rate >= 0.85", "pass", 0.767, 0.907)]),
+         "holds, but chance may have decided it: 0.85 lies within the 95 % interval, 0.767 to 0.907. More cases"),
+        (run_with(FINE, gate_results=[gate("category.a.rouge >= 0.5", "fail", 0.3, 0.6)],
+                  dependent=DependentCases("tag:doc", 9, 3, 3.0, 0.4, 2.0)),
+         "does not hold, but chance may have decided it: 0.5 lies within the 95 % interval, 0.3 to 0.6. More clusters"),
+        (run_with(FINE, gate_results=[gate("rouge >= 0.5", "pass", 0.6, 0.8)]), None),
         (run_with(FINE, gates=["pass_rate >= 0.1"], passed=0, decided=3, agent_errors=3, row_count=3), None),
         (run_with(MetricSummary("mine", None, 0, 2, 0), kinds={"mine": "python"}),
          "mine was computed on no row: the function returned None on 2 rows, which skips a row."),

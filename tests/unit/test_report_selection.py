@@ -144,8 +144,8 @@ def test_repeated_rows_and_copies_are_said_beside_the_verdict() -> None:
     notes = [
         "3 rows asked again after errors",
         "1 row scored again after errors",
-        "each of 200 cases was run 3 times: intervals of means count cases, the pass rate has no interval",
-        "record 2 repeats record 1; 199 of 200 cases repeat an earlier one: intervals count them as independent cases",
+        "each of 200 cases was run 3 times: intervals count cases, not rows",
+        "record 2 repeats record 1; 199 of 200 cases repeat an earlier one: intervals count copies of a case once",
     ]
     assert ConsoleSummary(run, io.StringIO()).note_lines()[-4:] == notes
     assert full(run)["summary"]["notes"][-4:] == notes

@@ -11,7 +11,14 @@ import click
 
 from assay.text.unsafe_text import clean
 from assay_cli.ci_options import ci_options
-from assay_cli.compare_options import CompareOptions, against_option, against_options, check_against
+from assay_cli.compare_options import (
+    CompareOptions,
+    against_option,
+    against_options,
+    check_against,
+    clustered_as,
+    with_cluster,
+)
 from assay_cli.options import (
     connect,
     debug_option,
@@ -112,18 +119,16 @@ def rescore(
                 source,
                 spec,
                 metrics=listed_names(metrics),
-                overrides=(*overrides, *marks.overrides),
+                overrides=(*with_cluster(overrides, options), *marks.overrides),
                 judge_environ=None if server else os.environ,
             )
-            for gate in left_out:
-                click.echo(
-                    f"note: the gate {clean(gate)} of run {source.run_id} needs a metric left out here", err=True
-                )
+            _note_left_out(left_out, source.run_id)
             found = marks.label(found)
             code = load_user_code(found.settings, found.base_dir)
             if stack is not None:
                 start_services_of(stack, found)
-            async with read_baseline(client, against, options, found.settings.baseline_name) as baseline:
+            chosen = clustered_as(found, options)
+            async with read_baseline(client, against, chosen, found.settings.baseline_name) as baseline:
                 if baseline is not None:
                     baseline.server = server or ""
                 output = OutputOptions(
@@ -144,3 +149,8 @@ def rescore(
                 return await follow_to_end(client, started, output, code=code, stack=stack)
 
     return run_async(main())
+
+
+def _note_left_out(gates: tuple[str, ...], run_id: str) -> None:
+    for gate in gates:
+        click.echo(f"note: the gate {clean(gate)} of run {run_id} needs a metric left out here", err=True)

@@ -15,7 +15,14 @@ from assay.text.unsafe_text import clean
 from assay_cli.ci_options import ci_options
 from assay_cli.command_again import command_again
 from assay_cli.command_traces import traced_command
-from assay_cli.compare_options import CompareOptions, against_option, against_options, check_against
+from assay_cli.compare_options import (
+    CompareOptions,
+    against_option,
+    against_options,
+    check_against,
+    clustered_as,
+    with_cluster,
+)
 from assay_cli.exit_status import EXIT_INTERRUPTED
 from assay_cli.option_groups import GroupedCommand
 from assay_cli.options import (
@@ -56,11 +63,11 @@ _REPORTS = Path("assay-reports")
 _GROUPS = {
     "Case": ("dataset", "dataset_format", "mapping", "on_bad_case", "cases", "tags", "categories", "quick", "limit",
              "failed_of"),
-    "Metric and spec": ("metrics", "repeats", "overrides", "name", "labels", "note", "prices"),
+    "Metric and spec": ("metrics", "repeats", "cluster", "overrides", "name", "labels", "note", "prices"),
     "Report": ("output_dir", "report_names", "record_verdicts", "record", "no_progress", "quiet", "verbose", "as_json"),
     "CI": ("junit", "summary", "comment_file", "comment_key", "annotations", "annotations_file"),
-    "Comparison": ("against", "primary", "margin", "difference", "cluster", "adjust", "alpha", "seed", "fail_on",
-                   "max_drop", "max_drop_test", "strict", "allow_mismatch"),
+    "Comparison": ("against", "primary", "margin", "difference", "adjust", "alpha", "seed", "fail_on", "max_drop",
+                   "max_drop_test", "strict", "allow_mismatch"),
     "Server": ("resume_id", "server"),
 }  # fmt: skip
 
@@ -167,6 +174,7 @@ def run(
     check_against(click.get_current_context(), against)
     if repeats is not None:
         overrides = (*overrides, f"repeats={repeats}")
+    overrides = with_cluster(overrides, options)
     overrides = (*overrides, *dataset_overrides(dataset_format, mapping, on_bad_case), *marks.overrides)
     use_prices(prices, server)
     start = click.get_current_context().find_object(EarlyStart) or early_start(server)
@@ -196,7 +204,9 @@ def run(
             recorded=_recording(checked, cases, info, record_verdicts, record),
             ci=ci,
         )
-        baseline = _Baseline.of(against, options)  # before the agent is imported, which may change the folder
+        baseline = _Baseline.of(
+            against, clustered_as(checked, options)
+        )  # before the agent is imported, which may change the folder
         with agent_stdout():  # what the agent prints: stdout is for results
             code = _load_code(checked, info)
             work = _Work(checked, cases, info, resumption, baseline, code, start.stack)

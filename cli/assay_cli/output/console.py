@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from assay.metrics.latency import RANGES
 from assay.model.run import GateOutcome
 from assay.reports.calibration_text import calibration_sentences
-from assay.reports.document import pass_rate_interval
 from assay.reports.judging_text import canary_line, judging_line, jury_lines
 from assay.reports.metric_text import (
     Uncomputed,
@@ -25,7 +24,7 @@ from assay.reports.row_notes import row_notes
 from assay.reports.run_description import selection_line
 from assay.reports.selected_cases import selected_cases
 from assay.text.unsafe_text import clean, shorten, without_commands
-from assay.verdict.gates import actual_text
+from assay.verdict.gates import compared_text
 from assay.verdict.run_verdict import criteria_of, run_verdict
 from assay_cli.command_again import pasted
 from assay_cli.output.failing_rows import FailingRows
@@ -40,6 +39,7 @@ if TYPE_CHECKING:
 
 _MAX_GROUPS = 15
 _MAX_REASONS = 3  # of the verdict, in the last line
+_RATES_OF_REPEATS = (("pass@", "pass_at_k"), ("pass^", "pass_hat_k"))
 _SIGNS = {"at_least": ">=", "more_than": ">", "at_most": "<="}
 _MARKS = {GateOutcome.PASS: "PASS", GateOutcome.FAIL: "FAIL", GateOutcome.INCOMPLETE: "INCOMPLETE"}
 _MARK = re.compile(r"\b(?:PASS|FAIL)\b")
@@ -191,7 +191,7 @@ class ConsoleSummary:
 
     def _counts(self, summary: RunSummary) -> str:
         counts = self._run.counts
-        lines = [f"pass rate  {_rate(summary, pass_rate_interval(self._run))}"]
+        lines = [f"pass rate  {_rate(summary)}"]
         if summary.weighted:
             weighted = summary.weighted["pass_rate"]
             lines.append(f"weighted pass rate  {'-' if weighted is None else f'{weighted:.1%}'}")
@@ -211,7 +211,8 @@ class ConsoleSummary:
     def _criteria(self, criteria: Sequence[GateResult], kind: str) -> str:
         lines = []
         for gate in criteria:
-            actual = f"  actual {actual_text(gate.expression, gate.actual)}" if gate.actual is not None else ""
+            compared = compared_text(gate.expression, gate.actual, gate.interval)
+            actual = f"  actual {compared}" if gate.actual is not None else ""
             reason = "".join(f"  {clean(text)}" for text in (gate.note, gate.reason) if text)
             target = {True: "  target reached", False: "  target missed", None: ""}[gate.meets_target]
             mark = self._paint(_MARKS[gate.outcome])
@@ -235,9 +236,17 @@ def _repeats(repeats: Mapping[str, Any]) -> list[str]:
     if not repeats:
         return []
     runs = repeats["runs_per_case"]
-    shown = [(name, repeats[key].get(str(runs))) for name, key in (("pass@", "pass_at_k"), ("pass^", "pass_hat_k"))]
-    found = "  ".join(f"{name}{runs} {value:.1%}" for name, value in shown if value is not None)
+    found = "  ".join(
+        f"{name}{runs} {value:.1%}{_ends(repeats.get(f'{key}_interval', {}).get(str(runs)))}"
+        for name, key in _RATES_OF_REPEATS
+        if (value := repeats[key].get(str(runs))) is not None
+    )
     return [f"{runs} runs a case  {found}".rstrip()]
+
+
+def _ends(interval: Sequence[float] | None) -> str:
+    """Return the interval of a rate as it follows it; empty for none."""
+    return f" [{interval[0]:.1%}, {interval[1]:.1%}]" if interval else ""
 
 
 def _survivors(metric: MetricSummary) -> str:
@@ -257,11 +266,11 @@ def _unanswerable(metric: MetricSummary) -> str:
     return f"{metric.metric}  {rows} unanswerable ({share:.1%}), not in the rate: {declined} declined"
 
 
-def _rate(summary: RunSummary, interval: tuple[float, float] | None) -> str:
+def _rate(summary: RunSummary) -> str:
     """Return the pass rate, its interval, and of how many rows it is."""
     if summary.pass_rate is None:
         return "no row has a verdict"
-    known = f" [{interval[0]:.1%}, {interval[1]:.1%}]" if interval is not None else ""
+    known = _ends(summary.pass_rate_interval)
     undecided = (summary.row_count or 0) - summary.decided
     rows = count_text(summary.decided, "row")
     of = f"{summary.passed:,} of {rows} passed"

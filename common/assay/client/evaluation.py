@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from assay.client.frames import arrow_table, data_frame, metric_records, row_record
 from assay.model.by_metric import ByMetric
 from assay.reports.first_errors import first_errors
-from assay.reports.metric_intervals import MetricIntervals
 from assay.reports.metric_text import units_of, value_text
 from assay.reports.selected_cases import SelectedCases, selected_cases
 from assay.verdict.run_verdict import VerdictStatus, run_verdict
@@ -101,7 +100,7 @@ class Evaluation:
         Raises:
             SetupError: pandas is not installed.
         """
-        return data_frame(metric_records(self.run, self._intervals()))
+        return data_frame(metric_records(self.run))
 
     def to_arrow(self) -> Any:
         """Return the rows as an Arrow table, with the columns of `to_pandas`.
@@ -111,17 +110,11 @@ class Evaluation:
         """
         return arrow_table([row_record(row) for row in self.rows])
 
-    def _intervals(self) -> dict[str, tuple[float, float] | None]:
-        found = MetricIntervals(self.run.settings)
-        for row in self.rows:
-            found.take(row)
-        return found.result(self.summary.metrics)
-
     def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
         from assay.reports.document import head_document
         from assay.reports.notebook import run_html, run_markdown
 
-        head = head_document(self.run, None, intervals=self._intervals())
+        head = head_document(self.run, None)
         html = run_html(head, first_errors(self.rows))
         return {"text/html": html, "text/markdown": run_markdown(head), "text/plain": repr(self)}
 

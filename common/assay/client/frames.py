@@ -52,12 +52,12 @@ def row_record(row: CaseResult) -> dict[str, Any]:
     return {**record, **scores}
 
 
-def metric_records(run: Run, intervals: Mapping[str, tuple[float, float] | None]) -> list[dict[str, Any]]:
+def metric_records(run: Run) -> list[dict[str, Any]]:
     """Return the metrics of a run, one entry each; absent is None."""
     units = units_of(run.settings)
     found = []
     for metric in run.summary.metrics if run.summary is not None else ():
-        low, high = intervals.get(metric.metric) or (None, None)
+        low, high = metric.interval or (None, None)
         found.append(
             {
                 "metric": metric.metric,

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from assay.model.run import Run
     from assay.spec.model import Spec
 
-_KEPT = ("max_agent_errors", "max_metric_errors", "turns", "note", "weight")
+_KEPT = ("max_agent_errors", "max_metric_errors", "turns", "note", "weight", "cluster")
 
 
 def rescoring_spec(

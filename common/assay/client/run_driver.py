@@ -26,6 +26,7 @@ from assay.errors import (
 from assay.judging.recorded_verdicts import CasesWithVerdicts
 from assay.metrics.assertions import why_unmade
 from assay.metrics.checks.unmade_checks import NO_JUDGE_FOR_IT, not_made
+from assay.model.cluster_key import cluster_of, missing_cluster
 from assay.model.run import CaseResult, DatasetReading, DatasetRef, PauseCause, Run, RunState, StateChange
 from assay.runtime.failpoints import failpoint
 from assay.spec.doubtful_criteria import doubtful_criteria, missing_groups
@@ -76,6 +77,7 @@ def check_inputs(spec: Spec, dataset: Dataset) -> DatasetInfo:
                 )
             ]
         )
+    _check_cluster(spec, dataset)
     repeated = _check_repeats(spec, dataset, info)
     _check_prompts(spec, dataset, info)
     warnings = [
@@ -91,6 +93,13 @@ def check_inputs(spec: Spec, dataset: Dataset) -> DatasetInfo:
     if spec.settings.agent.adapter == "replay" and spec.settings.turns != "last":
         warnings += unscored_turns(info.optional_fields, info.name)
     return dataclasses.replace(info, warnings=(*info.warnings, *warnings)) if warnings else info
+
+
+def _check_cluster(spec: Spec, dataset: Dataset) -> None:
+    """Refuse a cluster key that no case has: every case would be a cluster of its own."""
+    key = spec.settings.cluster
+    if key and not any(cluster_of(key, case.category, case.tags) for case in dataset.cases()):
+        raise SpecError([spec.place("cluster", missing_cluster(key))])
 
 
 def _unmade(spec: Spec, info: DatasetInfo) -> Iterator[Problem]:

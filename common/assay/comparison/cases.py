@@ -9,6 +9,8 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from assay.comparison.model import PASS_RATE
+from assay.model.cluster_key import cluster_of as shared_cluster_of
+from assay.model.cluster_key import cluster_problem, missing_cluster
 from assay.model.run_settings import MAX_ERRORS
 from assay.statistics.paired import LARGEST
 
@@ -236,28 +238,19 @@ def is_shared(cluster: str) -> bool:
 
 def is_cluster_key(key: str) -> bool:
     """Whether a text names what cases share: "category", or "tag:NAME"."""
-    kind, _, name = key.partition(":")
-    return key == "category" or (kind == "tag" and bool(name.strip()))
+    return bool(key) and not cluster_problem(key)
 
 
 def cluster_key_text(key: str) -> str:
     """Return what is wrong with a text that names nothing that cases share."""
-    return f"must be category, or tag:NAME for tags such as NAME:value, not {key!r}"
+    return cluster_problem(key)
 
 
 def no_clusters_text(key: str) -> str:
     """Return what is wrong with a key that no case has."""
-    missing = "category" if key == "category" else f"tag that begins with '{key.removeprefix('tag:')}:'"
-    return f"--cluster: no case of the runs has a {missing}: choose another key, or leave it out"
+    return f"--cluster: {missing_cluster(key, ' of the runs')}"
 
 
 def cluster_of(key: str, case_id: str, category: str, tags: Sequence[str]) -> str:
     """Return what a case shares with others; its own id, behind a mark, where it shares nothing."""
-    if key == "category" and category:
-        return category
-    if key.startswith("tag:"):
-        prefix = key.removeprefix("tag:") + ":"
-        for tag in tags:
-            if tag.startswith(prefix):
-                return tag
-    return f"{_OWN}{case_id}"
+    return shared_cluster_of(key, category, tags) or f"{_OWN}{case_id}"

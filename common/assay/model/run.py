@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from assay.model.canary_summary import CanarySummary
+    from assay.model.dependent_cases import DependentCases
     from assay.model.judge_calibration import JudgeCalibration
     from assay.model.stopping import StoppedEarly
 
@@ -61,6 +62,9 @@ __all__ = [
     "StateChange",
     "TurnResult",
 ]
+
+Interval = tuple[float, float]
+"""Low and high end."""
 
 
 class RunState(StrEnum):
@@ -257,6 +261,9 @@ class MetricSummary:
         is_optional: Whether the verdict leaves it out where it could not be computed.
         decides_rows: Whether it gives rows a verdict.
         missing_reason: Why most of the rows without a value have none: a stable word such as "no_reference", or empty.
+        interval: The 95 % interval of the value; None where it has none, as a percentile.
+        n_effective: How many independent rows tell as much, of a value that is a rate; None of any other.
+        pass_rate_interval: That of the share of rows that passed by this metric; None where it decided none.
     """
 
     metric: str
@@ -278,6 +285,9 @@ class MetricSummary:
     is_optional: bool = False
     decides_rows: bool = False
     missing_reason: str = ""
+    interval: Interval | None = None
+    n_effective: float | None = None
+    pass_rate_interval: Interval | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,6 +313,7 @@ class GateResult:
         reason: Why it is incomplete; empty otherwise.
         meets_target: Whether the value reaches the gate's target; None without value or target.
         note: What to know about the value, e.g. "mean over 19 of 20 rows"; empty where there is nothing.
+        interval: The 95 % interval of the value; None where it has none.
     """
 
     expression: str
@@ -311,6 +322,7 @@ class GateResult:
     reason: str = ""
     meets_target: bool | None = None
     note: str = ""
+    interval: Interval | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -324,6 +336,7 @@ class GroupSummary:
         failed: Rows that failed.
         pass_rate: Passed rows by decided rows; None when none was decided.
         metrics: Aggregates by metric; None where no row was scored.
+        pass_rate_interval: The 95 % interval of the pass rate; None where no row was decided.
     """
 
     name: str
@@ -332,6 +345,7 @@ class GroupSummary:
     failed: int
     pass_rate: float | None
     metrics: Mapping[str, float | None] = field(default_factory=dict)
+    pass_rate_interval: Interval | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -457,6 +471,8 @@ class RunSummary:
         stopped_early: Why and when the run stopped early; None where it asked all cases without a decision.
         asked_again: Rows whose agent failed and was asked again later (`--retry-errors`).
         scored_again: Rows that were scored again later because a metric had failed; their agents were not asked again.
+        pass_rate_interval: The 95 % interval of the pass rate; None where no row was decided.
+        dependent: Which cases are not independent of each other; None where all are, or an older version stored it.
     """
 
     overall_status: str
@@ -482,6 +498,8 @@ class RunSummary:
     stopped_early: StoppedEarly | None = None
     asked_again: int = 0
     scored_again: int = 0
+    pass_rate_interval: Interval | None = None
+    dependent: DependentCases | None = None
 
 
 @dataclass(frozen=True, slots=True)

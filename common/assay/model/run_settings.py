@@ -250,6 +250,8 @@ class RunSettings:
         spec_name: The spec's own name, where the run has another one; empty where it is that of the run.
         source_run_id: The run whose stored answers are scored; empty where an agent is asked.
         code: Which code the agent is; None where the client did not say.
+        cluster: What cases share with others, "category" or "tag:NAME": intervals then count clusters. Empty for
+            nothing but copies, which always count once.
     """
 
     name: str
@@ -273,6 +275,7 @@ class RunSettings:
     spec_name: str = ""
     source_run_id: str = ""
     code: CodeIdentity | None = None
+    cluster: str = ""
 
     @property
     def baseline_name(self) -> str:

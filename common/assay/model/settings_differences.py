@@ -11,7 +11,18 @@ if TYPE_CHECKING:
 
     from assay.model.run_settings import AgentSettings, RunSettings
 
-_PLAIN = ("name", "gates", "repeats", "preset", "weight", "max_agent_errors", "max_metric_errors", "turns", "note")
+_PLAIN = (
+    "name",
+    "gates",
+    "repeats",
+    "preset",
+    "weight",
+    "max_agent_errors",
+    "max_metric_errors",
+    "turns",
+    "note",
+    "cluster",
+)
 _SELECTED_BY = ("cases", "tags", "categories", "failed_of", "limit")
 _SPEC_NAMES = {"timeout_s": "timeout", "spend_cap_usd": "spend_cap", "rubric_yaml": "rubric"}
 _SPEC_NAMES |= {

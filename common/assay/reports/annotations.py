@@ -11,7 +11,7 @@ from assay.reports.case_outcomes import Outcome, case_outcomes, gate_outcome, sh
 from assay.reports.run_commands import case_command
 from assay.reports.selected_cases import selection_sentence
 from assay.text.unsafe_text import CUT, clean, shorten
-from assay.verdict.gates import actual_text
+from assay.verdict.gates import compared_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -58,7 +58,8 @@ def _gates(head: Mapping[str, Any], environ: Mapping[str, str]) -> Iterator[str]
         yield _line(spec, None, f"{head['run']['name']}: {summary['overall_status']}", reasons, environ)
     for gate in missed:
         value = gate["actual"]
-        actual = "not computed" if value is None else f"actual {actual_text(gate['expression'], value)}"
+        compared = compared_text(gate["expression"], value, gate.get("interval"))
+        actual = "not computed" if value is None else f"actual {compared}"
         title = f"{gate['source']} {gate['outcome'].upper()}: {gate['expression']}"
         message = "; ".join(filter(None, (actual, gate["reason"], gate.get("note"), selection_sentence(head))))
         yield _line(spec, _line_of(spec, gate["expression"]), title, message, environ)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def summary_lines(report: Report) -> Iterator[tuple[str, str]]:
     """Yield the lines: nine that every run has, agent errors, rows without a verdict, one for each further metric.
 
-    A run over a part of its dataset, and one that is partial, say so at the end.
+    A run over a part of its dataset, one that is partial, and one of dependent cases say so at the end.
     """
     summary, results = report.head["summary"], report.head["results"]
     kinds = metric_kinds(report.head)
@@ -35,6 +35,11 @@ def summary_lines(report: Report) -> Iterator[tuple[str, str]]:
     for name, result in results.items():
         if kinds[name] not in (*SQL_METRICS, "latency"):
             yield name, _value(result.get("unit", ""), result["value"])
+    if dependent := summary.get("dependent"):
+        low, high = summary.get("pass_rate_interval") or (None, None)
+        yield "Pass Rate 95% Low", _share(low)
+        yield "Pass Rate 95% High", _share(high)
+        yield "Effective Cases", "" if dependent["effective_cases"] is None else _number(dependent["effective_cases"])
     if selection := selection_sentence(report.head):
         yield "Selection", selection
     if summary.get("partial"):

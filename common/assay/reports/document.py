@@ -20,7 +20,6 @@ from assay.reports.metric_text import units_of
 from assay.reports.recommendations import recommendations
 from assay.reports.row_notes import row_notes
 from assay.reports.selected_cases import selected_document, selection_document
-from assay.statistics.intervals import wilson
 from assay.verdict.run_verdict import criteria_of, run_verdict
 from assay.verdict.stopping_text import stopped_sentence
 
@@ -38,7 +37,6 @@ def head_document(
     run: Run,
     spec: Spec | None,
     ratings: Mapping[str, Any] = MappingProxyType({}),
-    intervals: Mapping[str, tuple[float, float] | None] = MappingProxyType({}),
 ) -> dict[str, Any]:
     """Return the report of a run without its rows.
 
@@ -46,7 +44,6 @@ def head_document(
         run: With its summary.
         spec: Where it came from; None where only the run is known.
         ratings: By metric, further entries of its results that are known from the rows.
-        intervals: By metric, the 95 % interval of its value, as far as one is known.
     """
     assert run.summary is not None, "only runs with a summary are reported"
     summary = run.summary
@@ -66,7 +63,9 @@ def head_document(
                 "version": metric.version or None,
                 "unit": units.get(metric.metric, ""),
                 **_result(metric),
-                "interval": intervals.get(metric.metric),
+                "interval": metric.interval,
+                "n_effective": metric.n_effective,
+                "pass_rate_interval": metric.pass_rate_interval,
                 **ratings.get(metric.metric, {}),
             }
             for metric in summary.metrics
@@ -83,7 +82,8 @@ def head_document(
             "passed": summary.passed,
             "decided": summary.decided,
             "pass_rate": summary.pass_rate,
-            "pass_rate_interval": pass_rate_interval(run),
+            "pass_rate_interval": summary.pass_rate_interval,
+            "dependent": dataclasses.asdict(summary.dependent) if summary.dependent is not None else None,
             "agent_errors": run.counts.agent_errors,
             "asked_again": summary.asked_again,
             "scored_again": summary.scored_again,
@@ -152,15 +152,6 @@ def dataset_document(run: Run) -> dict[str, Any]:
         "copy_count": reading.copy_count if reading else None,
         "warnings": list(reading.warnings) if reading else None,
     }
-
-
-def pass_rate_interval(run: Run) -> tuple[float, float] | None:
-    """Return the 95 % Wilson interval of a run's pass rate; None where cases were run several times.
-
-    Runs of one case are not independent: an interval over all rows would be narrower than what is known.
-    """
-    summary = run.summary
-    return None if summary is None or run.settings.repeats > 1 else wilson(summary.passed, summary.decided)
 
 
 def row_document(row: CaseResult) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from assay.reports.metric_text import count_text, partial_text
 from assay.reports.run_times import run_time_s
 from assay.reports.selected_cases import selection_sentence
 from assay.text.xml_text import legal_xml, xml_attribute, xml_text
-from assay.verdict.gates import actual_text
+from assay.verdict.gates import compared_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -219,9 +219,8 @@ def _gate_cases(head: Head) -> Sequence[tuple[Outcome, str]]:
         outcome, expression = gate_outcome(gate), gate["expression"]
         named[expression] += 1
         name = expression if named[expression] == 1 else f"{expression} ({named[expression]})"
-        actual = (
-            "not computed" if gate["actual"] is None else f"actual {actual_text(gate['expression'], gate['actual'])}"
-        )
+        compared = compared_text(expression, gate["actual"], gate.get("interval"))
+        actual = "not computed" if gate["actual"] is None else f"actual {compared}"
         said = (f"{expression}: {actual}", gate["reason"], gate.get("note"), selection_sentence(head))
         message = "; ".join(filter(None, said))
         inside = "" if outcome is Outcome.PASSED else _complaint(outcome, message, "")

@@ -13,7 +13,7 @@ from assay.reports.metric_text import count_text, partial_text, threshold_text, 
 from assay.reports.run_times import run_time_s
 from assay.reports.selected_cases import selection_sentence
 from assay.text.markdown_text import markdown_code, markdown_prose
-from assay.verdict.gates import actual_text
+from assay.verdict.gates import compared_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -141,7 +141,8 @@ def _gates(head: Head) -> list[str]:
     gates = sorted(head["summary"]["gates"], key=lambda gate: _URGENCY.index(gate["outcome"]))
     lines = []
     for gate in gates[:_MOST_GATES]:
-        actual = "–" if gate["actual"] is None else actual_text(gate["expression"], gate["actual"])
+        compared = compared_text(gate["expression"], gate["actual"], gate.get("interval"))
+        actual = "–" if gate["actual"] is None else compared
         target = {True: "target reached", False: "target missed", None: ""}[gate.get("meets_target")]
         said = "; ".join(markdown_code(text, _TEXT_CHARS) for text in (gate["reason"], gate.get("note")) if text)
         note = ", ".join(filter(None, (target, said)))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from assay.reports.metric_text import count_text, partial_text, seconds_text, threshold_text, value_text
 from assay.reports.selected_cases import selection_sentence
 from assay.text.unsafe_text import clean, shorten
-from assay.verdict.gates import actual_text
+from assay.verdict.gates import compared_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -41,7 +41,7 @@ def run_html(head: Mapping[str, Any], errors: Sequence[FirstError] = ()) -> str:
         (
             gate["expression"],
             gate["outcome"],
-            "" if gate["actual"] is None else actual_text(gate["expression"], gate["actual"]),
+            "" if gate["actual"] is None else compared_text(gate["expression"], gate["actual"], gate.get("interval")),
         )
         for gate in summary["gates"]
     ]

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 from assay.metrics import METRICS
 from assay.metrics.core.similarity import LANGUAGE_MISMATCH
+from assay.model.dependent_cases import COPIES
 from assay.model.run import GateOutcome
 from assay.model.run_settings import FUNCTION_METRIC
 from assay.reports.metric_text import count_text
 from assay.reports.run_commands import rescore_command, resume_command
-from assay.statistics.intervals import wilson
-from assay.verdict.gates import actual_text, read_gate
-from assay.verdict.run_verdict import agent_error_gap, threshold_expression
+from assay.verdict.gates import actual_text, may_be_chance
+from assay.verdict.run_verdict import agent_error_gap, criteria_of, threshold_expression
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -41,7 +41,7 @@ def recommendations(run: Run, spec: Path | None = None, server: str | None = Non
         *_of_own_errors(run, summary, partial(_remedy, run, spec, server)),
         *(_of_missed(metric, summary) for metric in summary.metrics if metric.meets_threshold is False),
         *_of_missing(run, summary),
-        *_of_certainty(run, summary),
+        *_of_certainty(summary),
         *_of_details(summary),
     ]
     return list(dict.fromkeys(found))
@@ -142,22 +142,26 @@ def _of_missing(run: Run, summary: RunSummary) -> Iterator[str]:
             yield f"The gate {gate.expression} is incomplete: {gate.reason or 'its number was not computed'}."
 
 
-def _of_certainty(run: Run, summary: RunSummary) -> Iterator[str]:
-    """Return advice on a gate on the pass rate that chance alone may have decided, and on several runs a case."""
-    # Of an agent that mostly failed the pass rate says little, however many cases there are.
-    interval = None if agent_error_gap(summary) else wilson(summary.passed, summary.decided)
-    if run.settings.repeats == 1 and interval is not None:
-        kinds = {metric.name: metric.kind for metric in run.settings.metrics}
-        for expression in run.settings.gates:
-            gate = read_gate(expression, metrics=kinds)
-            if gate.name == "pass_rate" and not gate.group and interval[0] < gate.bound < interval[1]:
-                yield (
-                    f"The true pass rate may be on either side of {gate.bound * 100:.4g} %: with "
-                    f"{count_text(summary.decided, 'case')} the 95 % interval is {interval[0]:.1%} to "
-                    f"{interval[1]:.1%}. More cases narrow it."
-                )
+def _of_certainty(summary: RunSummary) -> Iterator[str]:
+    """Return advice on gates and thresholds that chance alone may have decided, and on several runs a case."""
+    # Of an agent that mostly failed a rate says little, however many cases there are.
+    for one in () if agent_error_gap(summary) else criteria_of(summary):
+        if one.interval is not None and (bound := may_be_chance(one.expression, one.interval)) is not None:
+            outcome = "holds" if one.outcome is GateOutcome.PASS else "does not hold"
+            low, high = one.interval
+            yield (
+                f"{one.expression} {outcome}, but chance may have decided it: {bound:.4g} lies within the 95 % "
+                f"interval, {low:.4g} to {high:.4g}. More {_more(summary)} narrow it."
+            )
     if advice := (summary.repeats.get("variance") or {}).get("advice"):
         yield str(advice)
+
+
+def _more(summary: RunSummary) -> str:
+    """Return what narrows intervals: of cases that share something, others that do not share it."""
+    if summary.dependent is None:
+        return "cases"
+    return "cases that are no copies" if summary.dependent.key == COPIES else f"clusters by {summary.dependent.key}"
 
 
 def _of_details(summary: RunSummary) -> Iterator[str]:

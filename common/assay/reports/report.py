@@ -12,7 +12,6 @@ from assay.errors import InvalidInputError, Problem, SetupError, first_problems
 from assay.parsing.names import run_id_problem
 from assay.parsing.strict_json import DECODER
 from assay.reports.document import SCHEMA, head_document
-from assay.reports.metric_intervals import MetricIntervals
 from assay.reports.prepared_rows import PreparedRows
 from assay.reports.quality_scores import QualityScores
 from assay.reports.schema import problems_of_head, problems_of_row
@@ -98,7 +97,7 @@ async def report_of_run(
     Raises:
         SetupError: The rows cannot be written there.
     """
-    ratings, intervals = QualityScores(run.settings.metrics), MetricIntervals(run.settings)
+    ratings = QualityScores(run.settings.metrics)
     prepared = prepared if prepared is not None else PreparedRows((), {})
     parts: dict[str, list[Any]] = {name: [] for name in prepared.formats}
     row_count = 0
@@ -109,7 +108,6 @@ async def report_of_run(
             async for row in rows:
                 also(row)
                 ratings.take(row)
-                intervals.take(row)
                 if row.place is not None:
                     placed.append((row.place, row.repeat_index, file.tell()))
                 made = prepared.of(row)
@@ -126,7 +124,7 @@ async def report_of_run(
                 "--output-dir"
             ) from error
         assert run.summary is not None, "only runs with a summary are reported"
-        head = head_document(run, spec, ratings.result(), intervals.result(run.summary.metrics))
+        head = head_document(run, spec, ratings.result())
         report = Report(json.loads(json_text(head)), row_count, file, 0, file.tell())
         if not placed and prepared.metrics == list(report.head["results"]):
             report.parts = parts

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from assay.model.dependent_cases import COPIES
 from assay.reports.metric_text import count_text
 
 if TYPE_CHECKING:
@@ -11,10 +12,12 @@ if TYPE_CHECKING:
 
     from assay.model.run import Run
 
+_FEW_CLUSTERS = 10  # of equal size; with fewer, one cluster may carry the result
+
 
 def row_notes(run: Run) -> list[str]:
-    """Return a sentence each on rows asked or scored again, on repeats and on copies; none where there are none."""
-    return [*_again(run), *_repeats(run), *_copies(run)]
+    """Return a sentence each on rows asked or scored again, repeats, copies and clusters; none where there are none."""
+    return [*_again(run), *_repeats(run), *_copies(run), *_dependent(run)]
 
 
 def _again(run: Run) -> Iterator[str]:
@@ -27,8 +30,8 @@ def _again(run: Run) -> Iterator[str]:
 def _repeats(run: Run) -> Iterator[str]:
     if (times := run.settings.repeats) > 1:
         yield (
-            f"each of {count_text(run.dataset.case_count, 'case')} was run {times:,} times: intervals of means count "
-            "cases, the pass rate has no interval"
+            f"each of {count_text(run.dataset.case_count, 'case')} was run {times:,} times: intervals count cases, not "
+            "rows"
         )
 
 
@@ -37,4 +40,25 @@ def _copies(run: Run) -> Iterator[str]:
     if reading is not None and reading.copy_count:
         copies = f"{reading.copy_count:,} of {count_text(run.dataset.case_count, 'case')}"
         verb = "repeats" if reading.copy_count == 1 else "repeat"
-        yield f"{reading.first_copy}; {copies} {verb} an earlier one: intervals count them as independent cases"
+        counted = f"clusters by {run.settings.cluster}" if run.settings.cluster else "copies of a case once"
+        yield f"{reading.first_copy}; {copies} {verb} an earlier one: intervals count {counted}"
+
+
+def _dependent(run: Run) -> Iterator[str]:
+    """Yield how many independent cases a run is worth, and the share of the largest cluster where few count."""
+    dependent = run.summary.dependent if run.summary is not None else None
+    if dependent is None:
+        return
+    cases = count_text(dependent.cases, "case")
+    shared = "" if dependent.key == COPIES else f" in {count_text(dependent.clusters, 'cluster')} by {dependent.key}"
+    worth = dependent.effective_cases
+    said = "" if worth is None else f", worth about {_whole(worth)} independent {'one' if worth < 1.5 else 'ones'}"
+    largest = ""
+    if dependent.effective_clusters < _FEW_CLUSTERS:
+        what = "most copied case" if dependent.key == COPIES else "largest cluster"
+        largest = f"; the {what} has {dependent.largest_share:.0%} of them"
+    yield f"{cases}{shared}{said}{largest}"
+
+
+def _whole(count: float) -> str:
+    return f"{max(1, round(count)):,}"

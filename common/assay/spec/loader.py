@@ -15,6 +15,7 @@ from assay.metrics.formula import with_own_numbers
 from assay.metrics.python import names_function, own_name
 from assay.metrics.rows.order import check_metrics
 from assay.model.case_limits import MAX_REPEATS
+from assay.model.cluster_key import cluster_problem
 from assay.model.command_options import COMMAND_KEYS, CommandOptions, command_line
 from assay.model.frameworks import FRAMEWORKS
 from assay.model.labels import label_problems
@@ -54,7 +55,7 @@ SPEC_FILE = "assay.yaml"
 
 _KEYS = ("name", "preset", "dataset", "format", "map", "encoding", "on_bad_case", "agent", "metrics", "judge", "gates",
          "repeats", "reports", "team", "weight", "max_agent_errors", "max_metric_errors", "turns", "labels",
-         "note", "variants")  # fmt: skip
+         "note", "cluster", "variants")  # fmt: skip
 _AGENT_KEYS = ("adapter", "target", "timeout", "concurrency", "retries")
 _HTTP_KEYS = ("method", "headers", "query", "body", "stream", "response")
 _OPTION_KEYS = {"http": _HTTP_KEYS, "a2a": A2A_KEYS, "grpc": GRPC_KEYS, "command": COMMAND_KEYS, "python": PYTHON_KEYS}
@@ -266,6 +267,7 @@ class SpecReader:
                 turns=fields.choice("turns", TURN_SCORES),
                 labels=self._labels(),
                 note=self._note(),
+                cluster=self._cluster(),
             ),
             dataset=self._dataset(dataset, needs_dataset),
             dataset_map=self._map(),
@@ -370,6 +372,12 @@ class SpecReader:
         labels = {str(key): str(one) for key, one in value.items()}
         self._take(label_problems(labels, ""))
         return labels
+
+    def _cluster(self) -> str:
+        key = self._fields.text("cluster")
+        if problem := cluster_problem(key):
+            self._report("cluster", problem)
+        return key
 
     def _note(self) -> str:
         note = self._fields.text("note")

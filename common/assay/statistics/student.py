@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 
 _PRECISION = 1e-13
 _MOST_TERMS = 10_000
 _TINY = 1e-300
 
 
-def t_quantile_95(df: int) -> float:
+@lru_cache(maxsize=1024)
+def t_quantile_95(df: float) -> float:
     """Return the value that |t| with `df` degrees of freedom exceeds with a probability of 5 %.
 
     Raises:
@@ -26,7 +28,7 @@ def t_quantile_95(df: int) -> float:
     return (low + high) / 2
 
 
-def _tail(t: float, df: int) -> float:
+def _tail(t: float, df: float) -> float:
     """Return the probability that |t| is larger: the regularised incomplete beta function at df / (df + t²)."""
     x, a, b = df / (df + t * t), df / 2, 0.5
     log_front = math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x)

@@ -996,6 +996,7 @@ class RunSpec(_message.Message):
     MAX_AGENT_ERRORS_FIELD_NUMBER: _builtins.int
     MAX_METRIC_ERRORS_FIELD_NUMBER: _builtins.int
     TURNS_FIELD_NUMBER: _builtins.int
+    CLUSTER_FIELD_NUMBER: _builtins.int
     LABELS_FIELD_NUMBER: _builtins.int
     NOTE_FIELD_NUMBER: _builtins.int
     SELECTION_FIELD_NUMBER: _builtins.int
@@ -1026,6 +1027,10 @@ class RunSpec(_message.Message):
     turns: _builtins.str
     """What a metric's value of a conversation is, of those that compare an answer with what its turn expects: "mean" over
     its turns, that of the "worst" turn, or of the "last" alone. Empty means "mean".
+    """
+    cluster: _builtins.str
+    """What cases share with others: "category", or "tag:NAME" for tags such as NAME:value; at least one case has it.
+    Intervals then count clusters of cases. Empty: cases are independent, except that copies count once.
     """
     note: _builtins.str
     """A remark for people, at most 2,000 characters; may have line breaks."""
@@ -1099,6 +1104,7 @@ class RunSpec(_message.Message):
         max_agent_errors: _builtins.float | None = ...,
         max_metric_errors: _builtins.float | None = ...,
         turns: _builtins.str = ...,
+        cluster: _builtins.str = ...,
         labels: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
         note: _builtins.str = ...,
         selection: Global___CaseSelection | None = ...,
@@ -1110,7 +1116,7 @@ class RunSpec(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_max_agent_errors", b"_max_agent_errors", "_max_metric_errors", b"_max_metric_errors", "_weight", b"_weight", "agent", b"agent", "code", b"code", "dataset", b"dataset", "judge", b"judge", "max_agent_errors", b"max_agent_errors", "max_metric_errors", b"max_metric_errors", "selection", b"selection", "stopping", b"stopping", "weight", b"weight"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_agent_errors", b"_max_agent_errors", "_max_metric_errors", b"_max_metric_errors", "_weight", b"_weight", "agent", b"agent", "code", b"code", "dataset", b"dataset", "gates", b"gates", "group_id", b"group_id", "judge", b"judge", "labels", b"labels", "max_agent_errors", b"max_agent_errors", "max_metric_errors", b"max_metric_errors", "metrics", b"metrics", "name", b"name", "note", b"note", "preset", b"preset", "repeats", b"repeats", "selection", b"selection", "source_run_id", b"source_run_id", "spec_name", b"spec_name", "stopping", b"stopping", "team", b"team", "turns", b"turns", "weight", b"weight"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_agent_errors", b"_max_agent_errors", "_max_metric_errors", b"_max_metric_errors", "_weight", b"_weight", "agent", b"agent", "cluster", b"cluster", "code", b"code", "dataset", b"dataset", "gates", b"gates", "group_id", b"group_id", "judge", b"judge", "labels", b"labels", "max_agent_errors", b"max_agent_errors", "max_metric_errors", b"max_metric_errors", "metrics", b"metrics", "name", b"name", "note", b"note", "preset", b"preset", "repeats", b"repeats", "selection", b"selection", "source_run_id", b"source_run_id", "spec_name", b"spec_name", "stopping", b"stopping", "team", b"team", "turns", b"turns", "weight", b"weight"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__max_agent_errors: _TypeAlias = _typing.Literal["max_agent_errors"]  # noqa: Y015
     _WhichOneofArgType__max_agent_errors: _TypeAlias = _typing.Literal["_max_agent_errors", b"_max_agent_errors"]  # noqa: Y015
@@ -1777,6 +1783,8 @@ class RunSummary(_message.Message):
     STOPPED_EARLY_FIELD_NUMBER: _builtins.int
     ASKED_AGAIN_COUNT_FIELD_NUMBER: _builtins.int
     SCORED_AGAIN_COUNT_FIELD_NUMBER: _builtins.int
+    PASS_RATE_INTERVAL_FIELD_NUMBER: _builtins.int
+    DEPENDENT_FIELD_NUMBER: _builtins.int
     overall_status: _builtins.str
     """The verdict: "PASS", "FAIL", "INCOMPLETE", "NO_CRITERIA" or "NO_DATA". Gates decide; without gates, the thresholds
     of the metrics. It follows from the other fields.
@@ -1849,6 +1857,14 @@ class RunSummary(_message.Message):
     def stopped_early(self) -> Global___StoppedEarly:
         """Why and when the run stopped early; absent where it asked all cases without a decision."""
 
+    @_builtins.property
+    def pass_rate_interval(self) -> Global___Interval:
+        """The 95 % interval of the pass rate; absent when no row was decided."""
+
+    @_builtins.property
+    def dependent(self) -> Global___DependentCases:
+        """Which cases are not independent of each other; absent where all are."""
+
     def __init__(
         self,
         *,
@@ -1875,10 +1891,12 @@ class RunSummary(_message.Message):
         stopped_early: Global___StoppedEarly | None = ...,
         asked_again_count: _builtins.int = ...,
         scored_again_count: _builtins.int = ...,
+        pass_rate_interval: Global___Interval | None = ...,
+        dependent: Global___DependentCases | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_agent_error_count", b"_agent_error_count", "_max_agent_errors", b"_max_agent_errors", "_max_metric_errors", b"_max_metric_errors", "_pass_rate", b"_pass_rate", "_row_count", b"_row_count", "agent_error_count", b"agent_error_count", "judging", b"judging", "latency", b"latency", "max_agent_errors", b"max_agent_errors", "max_metric_errors", b"max_metric_errors", "pass_rate", b"pass_rate", "row_count", b"row_count", "stopped_early", b"stopped_early"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_agent_error_count", b"_agent_error_count", "_max_agent_errors", b"_max_agent_errors", "_max_metric_errors", b"_max_metric_errors", "_pass_rate", b"_pass_rate", "_row_count", b"_row_count", "agent_error_count", b"agent_error_count", "dependent", b"dependent", "judging", b"judging", "latency", b"latency", "max_agent_errors", b"max_agent_errors", "max_metric_errors", b"max_metric_errors", "pass_rate", b"pass_rate", "pass_rate_interval", b"pass_rate_interval", "row_count", b"row_count", "stopped_early", b"stopped_early"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_agent_error_count", b"_agent_error_count", "_max_agent_errors", b"_max_agent_errors", "_max_metric_errors", b"_max_metric_errors", "_pass_rate", b"_pass_rate", "_row_count", b"_row_count", "agent_error_count", b"agent_error_count", "asked_again_count", b"asked_again_count", "categories", b"categories", "decided", b"decided", "failed_criteria", b"failed_criteria", "gates", b"gates", "judging", b"judging", "latency", b"latency", "left_out_count", b"left_out_count", "max_agent_errors", b"max_agent_errors", "max_metric_errors", b"max_metric_errors", "metrics", b"metrics", "overall_status", b"overall_status", "partial", b"partial", "pass_rate", b"pass_rate", "passed", b"passed", "repeats_json", b"repeats_json", "row_count", b"row_count", "scored_again_count", b"scored_again_count", "skipped_criteria", b"skipped_criteria", "stopped_early", b"stopped_early", "tags", b"tags", "weighted_json", b"weighted_json"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_agent_error_count", b"_agent_error_count", "_max_agent_errors", b"_max_agent_errors", "_max_metric_errors", b"_max_metric_errors", "_pass_rate", b"_pass_rate", "_row_count", b"_row_count", "agent_error_count", b"agent_error_count", "asked_again_count", b"asked_again_count", "categories", b"categories", "decided", b"decided", "dependent", b"dependent", "failed_criteria", b"failed_criteria", "gates", b"gates", "judging", b"judging", "latency", b"latency", "left_out_count", b"left_out_count", "max_agent_errors", b"max_agent_errors", "max_metric_errors", b"max_metric_errors", "metrics", b"metrics", "overall_status", b"overall_status", "partial", b"partial", "pass_rate", b"pass_rate", "pass_rate_interval", b"pass_rate_interval", "passed", b"passed", "repeats_json", b"repeats_json", "row_count", b"row_count", "scored_again_count", b"scored_again_count", "skipped_criteria", b"skipped_criteria", "stopped_early", b"stopped_early", "tags", b"tags", "weighted_json", b"weighted_json"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__agent_error_count: _TypeAlias = _typing.Literal["agent_error_count"]  # noqa: Y015
     _WhichOneofArgType__agent_error_count: _TypeAlias = _typing.Literal["_agent_error_count", b"_agent_error_count"]  # noqa: Y015
@@ -1902,6 +1920,52 @@ class RunSummary(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__row_count) -> _WhichOneofReturnType__row_count | None: ...
 
 Global___RunSummary: _TypeAlias = RunSummary  # noqa: Y015
+
+@_typing.final
+class DependentCases(_message.Message):
+    """DependentCases says which cases of a run are not independent of each other. Cases that share nothing are clusters of
+    one.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KEY_FIELD_NUMBER: _builtins.int
+    CASES_COUNT_FIELD_NUMBER: _builtins.int
+    CLUSTERS_COUNT_FIELD_NUMBER: _builtins.int
+    EFFECTIVE_CLUSTERS_FIELD_NUMBER: _builtins.int
+    LARGEST_SHARE_FIELD_NUMBER: _builtins.int
+    EFFECTIVE_CASES_FIELD_NUMBER: _builtins.int
+    key: _builtins.str
+    """What they share: "category", "tag:NAME", or "copies" for question, variables, history and references."""
+    cases_count: _builtins.int
+    """Cases of the run."""
+    clusters_count: _builtins.int
+    """Clusters that they are in."""
+    effective_clusters: _builtins.float
+    """How many clusters of equal size tell as much: (sum of n)^2 / sum of n^2."""
+    largest_share: _builtins.float
+    """Share of the cases that are in the largest cluster, 0 to 1."""
+    effective_cases: _builtins.float
+    """How many independent cases tell as much about the pass rate; absent when no row was decided."""
+    def __init__(
+        self,
+        *,
+        key: _builtins.str = ...,
+        cases_count: _builtins.int = ...,
+        clusters_count: _builtins.int = ...,
+        effective_clusters: _builtins.float = ...,
+        largest_share: _builtins.float = ...,
+        effective_cases: _builtins.float | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_effective_cases", b"_effective_cases", "effective_cases", b"effective_cases"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_effective_cases", b"_effective_cases", "cases_count", b"cases_count", "clusters_count", b"clusters_count", "effective_cases", b"effective_cases", "effective_clusters", b"effective_clusters", "key", b"key", "largest_share", b"largest_share"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__effective_cases: _TypeAlias = _typing.Literal["effective_cases"]  # noqa: Y015
+    _WhichOneofArgType__effective_cases: _TypeAlias = _typing.Literal["_effective_cases", b"_effective_cases"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__effective_cases) -> _WhichOneofReturnType__effective_cases | None: ...
+
+Global___DependentCases: _TypeAlias = DependentCases  # noqa: Y015
 
 @_typing.final
 class StoppedEarly(_message.Message):
@@ -2401,6 +2465,7 @@ class GroupSummary(_message.Message):
     PASS_RATE_FIELD_NUMBER: _builtins.int
     METRICS_FIELD_NUMBER: _builtins.int
     EMPTY_METRICS_FIELD_NUMBER: _builtins.int
+    PASS_RATE_INTERVAL_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """The category or tag."""
     total: _builtins.int
@@ -2419,6 +2484,10 @@ class GroupSummary(_message.Message):
     def empty_metrics(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Metrics without a scored row in this group."""
 
+    @_builtins.property
+    def pass_rate_interval(self) -> Global___Interval:
+        """The 95 % interval of the pass rate; absent when no row was decided."""
+
     def __init__(
         self,
         *,
@@ -2429,10 +2498,11 @@ class GroupSummary(_message.Message):
         pass_rate: _builtins.float | None = ...,
         metrics: _abc.Mapping[_builtins.str, _builtins.float] | None = ...,
         empty_metrics: _abc.Iterable[_builtins.str] | None = ...,
+        pass_rate_interval: Global___Interval | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_pass_rate", b"_pass_rate", "pass_rate", b"pass_rate"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_pass_rate", b"_pass_rate", "pass_rate", b"pass_rate", "pass_rate_interval", b"pass_rate_interval"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_pass_rate", b"_pass_rate", "empty_metrics", b"empty_metrics", "failed", b"failed", "metrics", b"metrics", "name", b"name", "pass_rate", b"pass_rate", "passed", b"passed", "total", b"total"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_pass_rate", b"_pass_rate", "empty_metrics", b"empty_metrics", "failed", b"failed", "metrics", b"metrics", "name", b"name", "pass_rate", b"pass_rate", "pass_rate_interval", b"pass_rate_interval", "passed", b"passed", "total", b"total"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__pass_rate: _TypeAlias = _typing.Literal["pass_rate"]  # noqa: Y015
     _WhichOneofArgType__pass_rate: _TypeAlias = _typing.Literal["_pass_rate", b"_pass_rate"]  # noqa: Y015
@@ -2465,6 +2535,9 @@ class MetricSummary(_message.Message):
     IS_OPTIONAL_FIELD_NUMBER: _builtins.int
     DECIDES_ROWS_FIELD_NUMBER: _builtins.int
     MISSING_REASON_FIELD_NUMBER: _builtins.int
+    INTERVAL_FIELD_NUMBER: _builtins.int
+    EFFECTIVE_COUNT_FIELD_NUMBER: _builtins.int
+    PASS_RATE_INTERVAL_FIELD_NUMBER: _builtins.int
     metric: _builtins.str
     """The metric."""
     value: _builtins.float
@@ -2503,6 +2576,16 @@ class MetricSummary(_message.Message):
     """Whether it gives rows a verdict."""
     missing_reason: _builtins.str
     """Why most of the rows without a value have none: a stable word such as "no_reference"; empty where all have one."""
+    effective_count: _builtins.float
+    """How many independent rows tell as much, of a value that is a rate; absent of any other."""
+    @_builtins.property
+    def interval(self) -> Global___Interval:
+        """The 95 % interval of the value; absent where it has none, as a percentile."""
+
+    @_builtins.property
+    def pass_rate_interval(self) -> Global___Interval:
+        """The 95 % interval of passed_count by passed_count + failed_count; absent when it decided no row."""
+
     def __init__(
         self,
         *,
@@ -2525,11 +2608,16 @@ class MetricSummary(_message.Message):
         is_optional: _builtins.bool = ...,
         decides_rows: _builtins.bool = ...,
         missing_reason: _builtins.str = ...,
+        interval: Global___Interval | None = ...,
+        effective_count: _builtins.float | None = ...,
+        pass_rate_interval: Global___Interval | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_meets_target", b"_meets_target", "_meets_threshold", b"_meets_threshold", "_target", b"_target", "_threshold", b"_threshold", "_value", b"_value", "meets_target", b"meets_target", "meets_threshold", b"meets_threshold", "target", b"target", "threshold", b"threshold", "value", b"value"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_effective_count", b"_effective_count", "_meets_target", b"_meets_target", "_meets_threshold", b"_meets_threshold", "_target", b"_target", "_threshold", b"_threshold", "_value", b"_value", "effective_count", b"effective_count", "interval", b"interval", "meets_target", b"meets_target", "meets_threshold", b"meets_threshold", "pass_rate_interval", b"pass_rate_interval", "target", b"target", "threshold", b"threshold", "value", b"value"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_meets_target", b"_meets_target", "_meets_threshold", b"_meets_threshold", "_target", b"_target", "_threshold", b"_threshold", "_value", b"_value", "decides_rows", b"decides_rows", "detail_json", b"detail_json", "error_count", b"error_count", "failed_count", b"failed_count", "is_optional", b"is_optional", "meets_target", b"meets_target", "meets_threshold", b"meets_threshold", "metric", b"metric", "missing_reason", b"missing_reason", "own_error_count", b"own_error_count", "passed_count", b"passed_count", "rule", b"rule", "scored_count", b"scored_count", "skipped_count", b"skipped_count", "target", b"target", "threshold", b"threshold", "unanswered_count", b"unanswered_count", "value", b"value", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_effective_count", b"_effective_count", "_meets_target", b"_meets_target", "_meets_threshold", b"_meets_threshold", "_target", b"_target", "_threshold", b"_threshold", "_value", b"_value", "decides_rows", b"decides_rows", "detail_json", b"detail_json", "effective_count", b"effective_count", "error_count", b"error_count", "failed_count", b"failed_count", "interval", b"interval", "is_optional", b"is_optional", "meets_target", b"meets_target", "meets_threshold", b"meets_threshold", "metric", b"metric", "missing_reason", b"missing_reason", "own_error_count", b"own_error_count", "pass_rate_interval", b"pass_rate_interval", "passed_count", b"passed_count", "rule", b"rule", "scored_count", b"scored_count", "skipped_count", b"skipped_count", "target", b"target", "threshold", b"threshold", "unanswered_count", b"unanswered_count", "value", b"value", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__effective_count: _TypeAlias = _typing.Literal["effective_count"]  # noqa: Y015
+    _WhichOneofArgType__effective_count: _TypeAlias = _typing.Literal["_effective_count", b"_effective_count"]  # noqa: Y015
     _WhichOneofReturnType__meets_target: _TypeAlias = _typing.Literal["meets_target"]  # noqa: Y015
     _WhichOneofArgType__meets_target: _TypeAlias = _typing.Literal["_meets_target", b"_meets_target"]  # noqa: Y015
     _WhichOneofReturnType__meets_threshold: _TypeAlias = _typing.Literal["meets_threshold"]  # noqa: Y015
@@ -2540,6 +2628,8 @@ class MetricSummary(_message.Message):
     _WhichOneofArgType__threshold: _TypeAlias = _typing.Literal["_threshold", b"_threshold"]  # noqa: Y015
     _WhichOneofReturnType__value: _TypeAlias = _typing.Literal["value"]  # noqa: Y015
     _WhichOneofArgType__value: _TypeAlias = _typing.Literal["_value", b"_value"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__effective_count) -> _WhichOneofReturnType__effective_count | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__meets_target) -> _WhichOneofReturnType__meets_target | None: ...
     @_typing.overload
@@ -2622,6 +2712,7 @@ class GateResult(_message.Message):
     REASON_FIELD_NUMBER: _builtins.int
     MEETS_TARGET_FIELD_NUMBER: _builtins.int
     NOTE_FIELD_NUMBER: _builtins.int
+    INTERVAL_FIELD_NUMBER: _builtins.int
     expression: _builtins.str
     """The gate as written."""
     outcome: Global___GateOutcome.ValueType
@@ -2634,6 +2725,10 @@ class GateResult(_message.Message):
     """Whether the value reaches the gate's target; absent without value or target."""
     note: _builtins.str
     """What to know about the value, such as "mean over 19 of 20 rows"; empty where there is nothing."""
+    @_builtins.property
+    def interval(self) -> Global___Interval:
+        """The 95 % interval of the value; absent where it has none."""
+
     def __init__(
         self,
         *,
@@ -2643,10 +2738,11 @@ class GateResult(_message.Message):
         reason: _builtins.str = ...,
         meets_target: _builtins.bool | None = ...,
         note: _builtins.str = ...,
+        interval: Global___Interval | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_actual", b"_actual", "_meets_target", b"_meets_target", "actual", b"actual", "meets_target", b"meets_target"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_actual", b"_actual", "_meets_target", b"_meets_target", "actual", b"actual", "interval", b"interval", "meets_target", b"meets_target"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_actual", b"_actual", "_meets_target", b"_meets_target", "actual", b"actual", "expression", b"expression", "meets_target", b"meets_target", "note", b"note", "outcome", b"outcome", "reason", b"reason"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_actual", b"_actual", "_meets_target", b"_meets_target", "actual", b"actual", "expression", b"expression", "interval", b"interval", "meets_target", b"meets_target", "note", b"note", "outcome", b"outcome", "reason", b"reason"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__actual: _TypeAlias = _typing.Literal["actual"]  # noqa: Y015
     _WhichOneofArgType__actual: _TypeAlias = _typing.Literal["_actual", b"_actual"]  # noqa: Y015

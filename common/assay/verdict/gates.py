@@ -239,6 +239,27 @@ def _holds(actual: float, op: str, bound: float) -> bool:
     }[op]
 
 
+def may_be_chance(expression: str, interval: Sequence[float] | None) -> float | None:
+    """Return a gate's bound where it lies inside the 95 % interval of what was compared; None elsewhere."""
+    found = _PATTERN.fullmatch(expression)
+    if found is None or interval is None:
+        return None
+    bound = _number(found[3])
+    return bound if interval[0] < bound < interval[1] else None
+
+
+def compared_text(expression: str, actual: float | None, interval: Sequence[float] | None) -> str:
+    """Return what a gate compared with its 95 % interval, e.g. "0.87 [0.7902, 0.9224]"; "-" for nothing.
+
+    Args:
+        expression: The gate, or a threshold as a gate.
+        actual: The value.
+        interval: Its interval; None where it has none.
+    """
+    known = f" [{interval[0]:.4g}, {interval[1]:.4g}]" if interval and actual is not None else ""
+    return f"{actual_text(expression, actual)}{known}"
+
+
 def actual_text(expression: str, actual: float | None) -> str:
     """Return what a gate compared, rounded so far as it does not look equal to what it is compared with; "-" for none.
 

@@ -191,7 +191,14 @@ def _of_threshold(metric: MetricSummary, summary: RunSummary) -> GateResult:
         reason = gap or uncomputed_text(metric)
         return GateResult(expression, GateOutcome.INCOMPLETE, reason=reason)
     outcome = GateOutcome.PASS if metric.meets_threshold else GateOutcome.FAIL
-    return GateResult(expression, outcome, metric.value, meets_target=metric.meets_target, note=survivors_note(metric))
+    return GateResult(
+        expression,
+        outcome,
+        metric.value,
+        meets_target=metric.meets_target,
+        note=survivors_note(metric),
+        interval=metric.interval,
+    )
 
 
 def uncomputed_text(metric: MetricSummary) -> str:

@@ -5,10 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from assay.model.by_metric import ByMetric
-from assay.model.run import GateOutcome, GateResult, GroupSummary, LatencySummary, MetricSummary, RunSummary
+from assay.model.dependent_cases import DependentCases
+from assay.model.run import (
+    GateOutcome,
+    GateResult,
+    GroupSummary,
+    LatencySummary,
+    MetricSummary,
+    RunSummary,
+)
 from assay.model.stopping import StoppedEarly
 from assay.v1 import orchestrator_pb2 as pb
 from assay.wire.converter import Converter, EnumConverter, Spread
+from assay.wire.interval import INTERVAL
 from assay.wire.judging import JUDGING
 
 if TYPE_CHECKING:
@@ -29,19 +38,24 @@ def _group_metrics_from_wire(group: pb.GroupSummary) -> dict[str, float | None]:
 _GATE = Converter(
     GateResult,
     pb.GateResult,
-    parts={"outcome": EnumConverter(GateOutcome, pb.GateOutcome, unknown=GateOutcome.INCOMPLETE)},
+    parts={
+        "outcome": EnumConverter(GateOutcome, pb.GateOutcome, unknown=GateOutcome.INCOMPLETE),
+        "interval": INTERVAL,
+    },
 )
 _METRIC = Converter(
     MetricSummary,
     pb.MetricSummary,
     renamed={
         "n_scored": "scored_count", "n_skipped": "skipped_count", "n_error": "error_count",
-        "n_own_error": "own_error_count", "n_unanswered": "unanswered_count",
+        "n_own_error": "own_error_count", "n_unanswered": "unanswered_count", "n_effective": "effective_count",
     },
+    parts={"interval": INTERVAL, "pass_rate_interval": INTERVAL},
 )  # fmt: skip
 _GROUP = Converter(
     GroupSummary,
     pb.GroupSummary,
+    parts={"pass_rate_interval": INTERVAL},
     spread={"metrics": Spread(("metrics", "empty_metrics"), _group_metrics_to_wire, _group_metrics_from_wire)},
 )
 SUMMARY = Converter(
@@ -56,6 +70,8 @@ SUMMARY = Converter(
         "tags": _GROUP,
         "judging": JUDGING,
         "stopped_early": Converter(StoppedEarly, pb.StoppedEarly, renamed={"n_pairs": "pairs_count"}),
+        "pass_rate_interval": INTERVAL,
+        "dependent": Converter(DependentCases, pb.DependentCases),
     },
     sequences={"metrics": ByMetric},
 )

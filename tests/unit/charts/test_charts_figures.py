@@ -71,12 +71,12 @@ def test_charts_say_the_numbers_of_the_document(tmp_path: Path) -> None:
     assert groups[groups.index("x") + 1 :][:3] == ["50.0%", "9.5% – 90.5%", "1 of 2"]
 
 
-def test_repeated_runs_have_no_intervals_of_rates(tmp_path: Path) -> None:
-    """Runs of one case are not independent: an interval over rows would be too narrow."""
-    rows = [row("a", repeat=repeat, category="x") for repeat in range(3)]
-    shown = texts(drawn_document(tmp_path, summed(rows, pass_rate_interval=None))["category_breakdown"])
-    assert "Bar: pass rate · no intervals: several runs a case · dashed line: all rows · the worst first" in shown
-    assert "100.0% – 100.0%" not in shown
+def test_groups_without_intervals_have_none_drawn(tmp_path: Path) -> None:
+    """The chart draws those of the document, which knows which rows are not independent."""
+    document = summed([row("a", category="x")])
+    del document["summary"]["categories"][0]["pass_rate_interval"]
+    shown = texts(drawn_document(tmp_path, document)["category_breakdown"])
+    assert shown[shown.index("x") + 1 :][:2] == ["100.0%", "1 of 1"]
 
 
 @pytest.mark.parametrize(

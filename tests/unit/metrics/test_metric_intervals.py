@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.model.agent_response import AgentStatus
-from assay.model.run import CaseResult, MetricSummary, Score, ScoreStatus
-from assay.model.run_settings import AgentSettings, MetricSettings, RunSettings
-from assay.reports.metric_intervals import MetricIntervals
+from assay.metrics import build_metric, complete_parameters
+from assay.model.run import Score, ScoreStatus
+from assay.model.run_settings import MetricSettings
 from assay.statistics.intervals import wilson
+from assay_orchestrator.summary.intervals import MetricIntervals
 
 
 @pytest.mark.parametrize(
@@ -58,13 +58,10 @@ def test_the_interval_holds_the_rate_and_lies_in_the_unit_range(counts: tuple[in
 @pytest.mark.parametrize("kind", ["latency", "tokens", "cost"])
 def test_no_interval_of_a_metric_that_is_never_negative_begins_below_0(kind: str) -> None:
     """One value far above nineteen others makes the interval of their mean wide."""
-    settings = RunSettings("run", AgentSettings("replay"), (MetricSettings(kind),))
-    intervals = MetricIntervals(settings)
+    intervals = MetricIntervals(build_metric(MetricSettings(kind, complete_parameters(kind, {}, where=kind))))
     values = [0.1] * 19 + [30.0]
-    for index, value in enumerate(values):
-        score = Score(kind, ScoreStatus.SCORED, value)
-        intervals.take(CaseResult(f"c{index}", index, 0, "", AgentStatus.SUCCESS, None, (score,), None, ""))
-    mean = math.fsum(values) / len(values)
-    summary = MetricSummary(kind, mean, n_scored=20, n_skipped=0, n_error=0)
-    low, high = intervals.result([summary])[kind] or (-1.0, -1.0)
+    for value in values:
+        intervals.add(Score(kind, ScoreStatus.SCORED, value), None)
+    low, high = intervals.of_value(math.fsum(values) / len(values)) or (-1.0, -1.0)
     assert (low, high > 4) == (0.0, True)
+    assert intervals.of_value(30.0) is None  # a percentile, say

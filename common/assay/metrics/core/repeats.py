@@ -3,7 +3,8 @@
     pass@k = 1 - C(n - c, k) / C(n, k)     at least one of k runs succeeds
     pass^k = C(c, k) / C(n, k)             all k do
 
-for a case with n runs of which c passed; the aggregate is the mean over cases with at least k decided runs.
+for a case with n runs of which c passed; the aggregate is the mean over cases with at least k decided runs. Its
+95 % interval is that of a mean of shares over cases in clusters (`assay.statistics.clustered_mean`).
 Rows without a verdict are left out and counted. Source of pass@k: Chen et al., "Evaluating Large Language
 Models Trained on Code", 2021.
 
@@ -21,10 +22,15 @@ from collections import Counter
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
+from assay.statistics.clustered_mean import ClusteredMean
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from assay.model.run import CaseResult
+
+    _Kind = tuple[int | None, int, int]
+    """The cluster of a case, its decided runs, and those of them that passed."""
 
 _MORE_RUNS = "Most of the uncertainty is between runs of the same case: more runs per case help more than more cases."
 
@@ -48,22 +54,29 @@ def pass_hat_k(n: int, c: int, k: int) -> float | None:
 class RepeatsFold:
     """Takes rows in dataset order, the runs of a case one after the other.
 
-    It counts cases by their decided runs and those of them that passed: a few numbers, however many cases there
-    are, and from them everything is computed exactly.
+    It counts cases by their cluster, decided runs and those of them that passed: a few numbers, however many cases
+    there are that share nothing, and from them everything is computed exactly.
     """
 
     def __init__(self) -> None:
         self._index: int | None = None
+        self._cluster: int | None = None
         self._runs = self._decided = self._passed = 0
         self._most_runs = self._undecided = 0
-        self._cases: Counter[tuple[int, int]] = Counter()
+        self._cases: Counter[_Kind] = Counter()
 
-    def add(self, row: CaseResult) -> None:
-        """Take one more row."""
+    def add(self, row: CaseResult, cluster: int | None = None) -> None:
+        """Take one more row.
+
+        Args:
+            row: The row.
+            cluster: Of its case, not negative; None or a negative number where the case shares nothing.
+        """
         if row.case_index != self._index:
             if self._index is not None:
-                self._cases[self._decided, self._passed] += 1
+                self._cases[self._cluster, self._decided, self._passed] += 1
             self._index = row.case_index
+            self._cluster = None if cluster is None or cluster < 0 else cluster
             self._runs = self._decided = self._passed = 0
         self._runs += 1
         self._most_runs = max(self._most_runs, self._runs)
@@ -71,18 +84,22 @@ class RepeatsFold:
         self._decided += row.passed is not None
         self._passed += row.passed is True
 
-    def _with_open_case(self) -> Counter[tuple[int, int]]:
-        open_case = Counter() if self._index is None else Counter({(self._decided, self._passed): 1})
-        return self._cases + open_case
+    def _with_open_case(self) -> Counter[_Kind]:
+        kind = (self._cluster, self._decided, self._passed)
+        return self._cases + (Counter() if self._index is None else Counter({kind: 1}))
 
     def result(self) -> dict[str, Any]:
         """Return `runs_per_case`, `cases`, `undecided`, `pass_at_k`, `pass_hat_k` and `variance` as a JSON object.
+
+        The intervals of the rates stand in `pass_at_k_interval` and `pass_hat_k_interval`.
 
         It is empty where every case was run once.
         """
         if self._most_runs < 2:
             return {}
-        cases = self._with_open_case()
+        in_clusters, cases = self._with_open_case(), Counter[tuple[int, int]]()
+        for (_, n, c), count in in_clusters.items():
+            cases[n, c] += count
         most = max(n for n, _ in cases)
         return {
             "runs_per_case": self._most_runs,
@@ -90,6 +107,8 @@ class RepeatsFold:
             "undecided": self._undecided,
             "pass_at_k": {str(k): _mean_chance(cases, k, pass_at_k) for k in range(1, most + 1)},
             "pass_hat_k": {str(k): _mean_chance(cases, k, pass_hat_k) for k in range(1, most + 1)},
+            "pass_at_k_interval": {str(k): _interval(in_clusters, k, pass_at_k) for k in range(1, most + 1)},
+            "pass_hat_k_interval": {str(k): _interval(in_clusters, k, pass_hat_k) for k in range(1, most + 1)},
             "variance": _variance(cases),
         }
 
@@ -100,6 +119,17 @@ def _mean_chance(
     found = [(value, count) for (n, c), count in cases.items() if (value := chance(n, c, k)) is not None]
     total = sum(count for _, count in found)
     return math.fsum(value * count for value, count in sorted(found)) / total if total else None
+
+
+def _interval(
+    cases: Counter[_Kind], k: int, chance: Callable[[int, int, int], float | None]
+) -> tuple[float, float] | None:
+    found, runs = ClusteredMean(), 0
+    for (cluster, n, c), count in cases.items():
+        if (value := chance(n, c, k)) is not None:
+            found.take(value, cluster, times=count)
+            runs += n * count
+    return found.interval(of_shares=True, most=runs)
 
 
 def _variance(cases: Counter[tuple[int, int]]) -> dict[str, Any] | None:

@@ -8,7 +8,6 @@ from assay.reports.charts.frame import CONTENT, draw_frame, draw_message
 from assay.reports.charts.palette import BLUE, GRID, INK, MUTED, SKY, TRACK, Fill
 from assay.reports.charts.scales import Scale
 from assay.reports.charts.sheet import Area
-from assay.statistics.intervals import wilson
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -23,10 +22,7 @@ _AXIS = 26.0
 def draw(sheet: Sheet, head: Mapping[str, Any]) -> None:
     """Draw the chart."""
     kind, groups = groups_of(head)
-    interval = (
-        "whisker: its 95 % interval (Wilson) · " if has_intervals(head) else "no intervals: several runs a case · "
-    )
-    subtitle = f"Bar: pass rate · {interval}dashed line: all rows · the worst first" if groups else ""
+    subtitle = "Bar: pass rate · whisker: its 95 % interval · dashed line: all rows · the worst first" if groups else ""
     draw_frame(sheet, head, f"Pass rate by {kind}", subtitle, _more_text(kind, groups[_MOST:]))
     draw_groups(sheet, CONTENT, head, _MOST)
 
@@ -45,11 +41,6 @@ def groups_of(head: Mapping[str, Any]) -> tuple[str, Sequence[Mapping[str, Any]]
 def _badness(group: Mapping[str, Any]) -> tuple[bool, float, int, str]:
     rate = group["pass_rate"]
     return rate is None, rate or 0.0, -group["total"], group["name"]
-
-
-def has_intervals(head: Mapping[str, Any]) -> bool:
-    """Return whether rows are independent; runs of one case are not, and an interval would be too narrow."""
-    return bool(head["config"]["repeats"] == 1)
 
 
 def _more_text(kind: str, hidden: Sequence[Mapping[str, Any]]) -> str:
@@ -86,21 +77,19 @@ def draw_groups(sheet: Sheet, area: Area, head: Mapping[str, Any], most: int) ->
     for index, group in enumerate(shown):
         middle = area.top + (index + 0.5) * height
         sheet.text((area.left, middle), group["name"], width=names)
-        _group(sheet, scale, middle, min(height * 0.6, 20) / 2, group, intervals=has_intervals(head))
-        _counts(sheet, Area(scale.end + 16, middle, area.right, middle), group, wide=wide and has_intervals(head))
+        _group(sheet, scale, middle, min(height * 0.6, 20) / 2, group)
+        _counts(sheet, Area(scale.end + 16, middle, area.right, middle), group, wide=wide)
     if head["summary"]["pass_rate"] is not None:
         sheet.line([scale.at(head["summary"]["pass_rate"])] * 2, [area.top, bottom + 4], INK, width=1.5, dashed=True)
 
 
-def _group(
-    sheet: Sheet, scale: Scale, middle: float, half: float, group: Mapping[str, Any], *, intervals: bool
-) -> None:
+def _group(sheet: Sheet, scale: Scale, middle: float, half: float, group: Mapping[str, Any]) -> None:
     if group["pass_rate"] is None:
         return
     place = scale.at(group["pass_rate"])
     sheet.rectangle(Area(scale.start, middle - half, scale.end, middle + half), Fill(TRACK))
     sheet.rectangle(Area(scale.start, middle - half, place, middle + half), Fill(SKY))
-    interval = wilson(group["passed"], group["passed"] + group["failed"]) if intervals else None
+    interval = group.get("pass_rate_interval")
     if interval is not None:
         left, right = scale.at(interval[0]), scale.at(interval[1])
         sheet.line([left, right], [middle, middle], INK, width=1.5)
@@ -116,7 +105,7 @@ def _counts(sheet: Sheet, place: Area, group: Mapping[str, Any], *, wide: bool) 
         sheet.text((place.left, place.top), f"no verdict, n = {group['total']:,}", colour=MUTED, width=place.width)
         return
     sheet.text((place.left, place.top), f"{group['pass_rate']:.1%}", bold=True)
-    interval = wilson(group["passed"], decided) if wide else None
+    interval = group.get("pass_rate_interval") if wide else None
     if interval is not None:
         sheet.text((place.left + 72, place.top), f"{interval[0]:.1%} – {interval[1]:.1%}", colour=MUTED)
     undecided = group["total"] - decided

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from assay.reports.charts.category_breakdown import draw_groups, groups_of, has_intervals
+from assay.reports.charts.category_breakdown import draw_groups, groups_of
 from assay.reports.charts.frame import CONTENT, draw_frame, draw_heading
 from assay.reports.charts.latency_analysis import draw_histogram
 from assay.reports.charts.metrics_overview import draw_metrics
@@ -33,7 +33,7 @@ def draw(sheet: Sheet, head: Mapping[str, Any], figures: LatencyFigures) -> None
     draw_outcomes(sheet, _panel(sheet, right, top, "Rows"), head["summary"])
     draw_histogram(sheet, _panel(sheet, left, bottom, "Rows by latency"), head, figures)
     (kind, groups) = groups_of(head)
-    said = ", the worst first" + (", with 95 % intervals" if has_intervals(head) else "") if groups else ""
+    said = ", the worst first, with 95 % intervals" if groups else ""
     draw_groups(sheet, _panel(sheet, right, bottom, f"Pass rate by {kind}{said}"), head, _MOST_GROUPS)
 
 

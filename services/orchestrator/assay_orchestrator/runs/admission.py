@@ -11,6 +11,7 @@ from assay.errors import InvalidInputError, Problem, SpecError, WrongStateError
 from assay.metrics import METRICS, complete_parameters, count_problem
 from assay.metrics.rows.order import check_metrics
 from assay.model.case_limits import MAX_REPEATS
+from assay.model.cluster_key import cluster_problem
 from assay.model.labels import VARIANT_LABEL, label_problems
 from assay.model.run_limits import MAX_GROUP_CHARS, MAX_RUN_WEIGHT, MAX_TEAM_CHARS, MIN_RUN_WEIGHT
 from assay.model.run_settings import TURN_SCORES
@@ -53,6 +54,7 @@ def check_settings(settings: RunSettings, limits: Settings, access: AgentAccess 
     if settings.turns not in TURN_SCORES:
         problems.append(Problem(f"must be one of {', '.join(TURN_SCORES)}, not {settings.turns[:60]!r}", "turns"))
     problems += _check_bounds(settings)
+    problems += _check_cluster(settings)
     problems += label_problems(settings.labels, settings.note)
     problems += _check_size("dataset", settings.dataset, "leave warnings out")
     problems += _check_size("selection", settings.selection, "select fewer cases by their ids, or use patterns")
@@ -123,6 +125,11 @@ def _check_names(settings: RunSettings) -> list[Problem]:
         for name, text in (("commit", code.commit), ("agent_sha256", code.agent_sha256)):
             found[f"code.{name}"] = name_problem(text, _MAX_DIGEST_CHARS, required=False)
     return [Problem(problem, field) for field, problem in found.items() if problem]
+
+
+def _check_cluster(settings: RunSettings) -> list[Problem]:
+    problem = cluster_problem(settings.cluster)
+    return [Problem(problem, "cluster")] if problem else []
 
 
 def _check_bounds(settings: RunSettings) -> list[Problem]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from assay.errors import ConflictError, OverloadedError, Problem, SpecError
 from assay.metrics import without_defaults
+from assay.model.cluster_key import missing_cluster
 from assay.runtime.failpoints import failpoint
 from assay.storage.times import now
 from assay.telemetry.tracing import traceparent
@@ -111,6 +112,8 @@ class Creation:
             quotas.require_run(connection, scope.team)
             stops.require_group(connection, record, settings)
             datasets.copy_to_own_team(connection, scope, dataset)
+            if settings.cluster and not datasets.has_cluster(connection, scope, dataset.dataset_id, settings.cluster):
+                raise SpecError([Problem(missing_cluster(settings.cluster), "cluster")])
             stored, is_new = runs.create_run(connection, record)
             if not is_new:
                 return []

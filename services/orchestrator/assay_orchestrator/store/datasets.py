@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
+from assay.datasets.identity import CaseIds, content_of
 from assay.errors import AssayError, DatasetError
 from assay.model.agent_response import clean_text
 from assay.model.case import Case, Turn, case_from_json, case_to_json, expected_of_case, expected_of_turn
+from assay.model.cluster_key import cluster_of
 from assay.model.run import DatasetRef
 from assay.records import dataclass
 from assay.storage.bulk import insert_rows
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 BETWEEN_TURNS = "\x1e"
 """Separates the questions of a case in the column that is searched for them."""
 _LONGEST_UPLOAD = timedelta(days=1)
+_PAGE_CASES = 1_000
 _UNREADABLE = (AssayError, ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 """What converting a stored case may raise, one that a version with other rules accepted, say."""
 
@@ -220,6 +223,30 @@ def read_cases(connection: sa.Connection, run_id: str, first_index: int, count: 
         .order_by(cases.c.case_index)
     ).all()
     return [(case_id, text) for case_id, text in rows]
+
+
+def find_copies(connection: sa.Connection, run_id: str) -> dict[int, int]:
+    """Return the groups of copies among a run's cases: of each case that has copies, the number of its group.
+
+    Copies have equal question, variables, history and references (`assay.datasets.identity.content_of`).
+    """
+    contents, groups, first_index = CaseIds(), dict[int, int](), 0
+    while page := read_cases(connection, run_id, first_index, _PAGE_CASES):
+        for index, (case_id, text) in enumerate(page, start=first_index):
+            place = contents.take(content_of(stored_case(case_id, text).case), index + 1)
+            if place is not None:
+                groups[index] = groups[place - 1] = place - 1
+        first_index += len(page)
+    return groups
+
+
+def has_cluster(connection: sa.Connection, scope: Scope, dataset_id: str, key: str) -> bool:
+    """Return whether a case of a dataset has what a cluster key names."""
+    cases = schema.dataset_cases
+    texts = connection.execute(
+        sa.select(cases.c.case_json).where(cases.c.upload_id == _upload_of(scope.team, dataset_id))
+    ).scalars()
+    return any(cluster_of(key, case.category, case.tags) for text in texts for case in (stored_case("", text).case,))
 
 
 def stored_case(case_id: str, text: str) -> StoredCase:

@@ -21,9 +21,10 @@ from assay_orchestrator.summary.groups import MAX_GROUPS
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from assay.model.run import GroupSummary, MetricSummary, RunSummary
+    from assay.model.run import GroupSummary, Interval, MetricSummary, RunSummary
     from assay.verdict.gates import Gate
     from assay_orchestrator.summary.groups import GroupTally
+    from assay_orchestrator.summary.intervals import RunIntervals
 
 _MAX_NAMES_SHOWN = 10
 
@@ -37,12 +38,14 @@ class Tally:
         agent_errors: Those whose agent failed.
         undecided: Those without a verdict because a metric could not be computed.
         groups: The same of each group, by "category" or "tag" and its name.
+        intervals: Those of the run; None where it has no gates.
     """
 
     rows: int
     agent_errors: int
     undecided: int
     groups: Mapping[tuple[str, str], GroupTally] = field(default_factory=dict)
+    intervals: RunIntervals | None = None
 
 
 def judge_gates(
@@ -70,7 +73,28 @@ def _result(gate: Gate, summary: RunSummary, tally: Tally) -> GateResult:
         reason=reason,
         meets_target=meets_target(gate, actual),
         note=_note(gate, summary, tally) if actual is not None else "",
+        interval=_interval(gate, summary, tally, actual) if actual is not None else None,
     )
+
+
+def _interval(gate: Gate, summary: RunSummary, tally: Tally, actual: float) -> Interval | None:
+    """Return the 95 % interval of what a gate was compared with; None where it is neither a rate nor a mean of rows."""
+    if gate.group:
+        groups = summary.categories if gate.group == "category" else summary.tags
+        if gate.name == "pass_rate":
+            return next(group.pass_rate_interval for group in groups if group.name == gate.label)
+        return tally.groups[gate.group, gate.label].intervals.get(gate.name)
+    if gate.name == "pass_rate":
+        return summary.pass_rate_interval
+    if gate.name in ("pass_at_k", "pass_hat_k") and gate.stat.isdigit():
+        ends: Interval | None = summary.repeats[f"{gate.name}_interval"][gate.stat]
+        return ends
+    if tally.intervals is None:
+        return None
+    if gate.name == "agent_errors":
+        return tally.intervals.errors.interval()
+    of_metric = tally.intervals.metrics[gate.name]
+    return of_metric.of_passes() if gate.stat == "pass_rate" else of_metric.of_value(actual)
 
 
 def _actual(gate: Gate, summary: RunSummary, tally: Tally) -> tuple[float | None, str]:

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from assay.model.run import GroupSummary
 from assay.records import dataclass
+from assay.statistics.clustered_mean import ClusteredMean
 from assay.statistics.exact_sum import ExactSum
+from assay_orchestrator.summary.intervals import MetricIntervals
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from assay.metrics.core.score import Aggregate, Metric
-    from assay.model.run import CaseResult, MetricSummary
+    from assay.model.run import CaseResult, Interval, MetricSummary
+    from assay.verdict.gates import Gate
+    from assay_orchestrator.summary.clusters import CaseClusters
 
 MAX_GROUPS = 1000
 """How many categories, and how many tags, are summed up."""
@@ -26,24 +31,34 @@ class GroupTally:
     Args:
         undecided: Rows without a verdict because a metric could not be computed.
         metrics: What each metric came to, by name.
+        intervals: The 95 % interval of each metric that a gate asks for in this group, by name.
     """
 
     undecided: int
     metrics: Mapping[str, MetricSummary]
+    intervals: Mapping[str, Interval | None] = field(default_factory=dict)
 
 
 class _Group:
-    def __init__(self, metrics: Sequence[Metric]) -> None:
+    def __init__(self, metrics: Sequence[Metric], gated: Iterable[str]) -> None:
         self.total = self.passed = self.failed = self.undecided = 0
         self.folds: list[Aggregate] = [metric.aggregate() for metric in metrics]
+        self.verdicts = ClusteredMean()
+        self.intervals = {
+            index: MetricIntervals(metric) for index, metric in enumerate(metrics) if metric.name in gated
+        }
 
-    def add(self, row: CaseResult) -> None:
+    def add(self, row: CaseResult, cluster: int | None) -> None:
         self.total += 1
         self.passed += row.passed is True
         self.failed += row.passed is False
         self.undecided += row.passed is None and bool(row.reason)
+        if row.passed is not None:
+            self.verdicts.take(float(row.passed), cluster)
         for fold, score in zip(self.folds, row.scores, strict=True):
             fold.add(row, score)
+        for index, interval in self.intervals.items():
+            interval.add(row.scores[index], cluster)
 
     def result(self, name: str) -> GroupSummary:
         decided = self.passed + self.failed
@@ -55,11 +70,15 @@ class _Group:
             failed=self.failed,
             pass_rate=self.passed / decided if decided else None,
             metrics={summary.metric: summary.value for summary in summaries},
+            pass_rate_interval=self.verdicts.interval(),
         )
 
     def tally(self) -> GroupTally:
         summaries = [fold.result() for fold in self.folds]
-        return GroupTally(self.undecided, {summary.metric: summary for summary in summaries})
+        intervals = {
+            summaries[index].metric: found.of_value(summaries[index].value) for index, found in self.intervals.items()
+        }
+        return GroupTally(self.undecided, {summary.metric: summary for summary in summaries}, intervals)
 
 
 class Groups:
@@ -67,27 +86,37 @@ class Groups:
 
     A dataset with more than a thousand different categories or tags uses them as labels, not as groups: the
     first thousand are summed up.
+
+    Args:
+        metrics: The run's metrics, in report order.
+        clusters: Which rows are not independent.
+        gates: What is asked of groups, among other things.
     """
 
-    def __init__(self, metrics: Sequence[Metric]) -> None:
+    def __init__(self, metrics: Sequence[Metric], clusters: CaseClusters, gates: Iterable[Gate]) -> None:
         self._metrics = metrics
+        self._clusters = clusters
+        self._gated: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
+        for gate in gates:
+            if gate.group:
+                self._gated[gate.group, gate.label].add(gate.name)
         self._categories: dict[str, _Group] = {}
         self._tags: dict[str, _Group] = {}
 
-    def add(self, row: CaseResult) -> None:
-        """Take one more row."""
+    def add(self, row: CaseResult, cluster: int | None) -> None:
+        """Take one more row, of a cluster that `CaseClusters.of` returned."""
         if row.category:
-            self._add(self._categories, row.category, row)
+            self._add("category", self._categories, row.category, row, cluster)
         for tag in dict.fromkeys(row.tags):
-            self._add(self._tags, tag, row)
+            self._add("tag", self._tags, tag, row, cluster)
 
-    def _add(self, groups: dict[str, _Group], name: str, row: CaseResult) -> None:
+    def _add(self, kind: str, groups: dict[str, _Group], name: str, row: CaseResult, cluster: int | None) -> None:
         group = groups.get(name)
         if group is None:
             if len(groups) >= MAX_GROUPS:
                 return
-            group = groups[name] = _Group(self._metrics)
-        group.add(row)
+            group = groups[name] = _Group(self._metrics, self._gated.get((kind, name), ()))
+        group.add(row, self._clusters.within(kind, name, row, cluster))
 
     @property
     def categories(self) -> list[GroupSummary]:

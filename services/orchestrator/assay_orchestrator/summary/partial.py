@@ -12,6 +12,7 @@ from assay.metrics import build_metric
 from assay.records import dataclass
 from assay_orchestrator.store import attempts, results, runs, shards
 from assay_orchestrator.store.lifecycle import ACTIVE_STATES
+from assay_orchestrator.summary.clusters import copies_of
 from assay_orchestrator.summary.run_summary import SummaryRules, summarise, with_verdict
 from assay_orchestrator.summary.stopped_early import stopped_early
 
@@ -33,7 +34,8 @@ def fold(connection: sa.Connection, run: Run) -> RunSummary:
     """Return the summary over the stored rows of a run."""
     metrics = [build_metric(metric) for metric in run.settings.metrics]
     rows = results.read_all(connection, run.run_id)
-    summary = summarise(rows, metrics, run.settings.gates, rules=SummaryRules.of(run.settings))
+    rules = SummaryRules.of(run.settings, copies_of(connection, run))
+    summary = summarise(rows, metrics, run.settings.gates, rules=rules)
     asked_again, scored_again = attempts.count_repeated(connection, run.run_id)
     return dataclasses.replace(
         summary,

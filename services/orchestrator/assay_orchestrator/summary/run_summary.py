@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections import Counter
+from dataclasses import field
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from assay.metrics import decides_rows
@@ -15,13 +17,16 @@ from assay.model.agent_response import AgentStatus
 from assay.model.run import RunSummary
 from assay.model.run_settings import CANARY_LIMIT, MAX_ERRORS
 from assay.records import dataclass
+from assay.verdict.gates import read_gate
 from assay.verdict.run_verdict import run_verdict
+from assay_orchestrator.summary.clusters import CaseClusters
 from assay_orchestrator.summary.gates import Tally, judge_gates
 from assay_orchestrator.summary.groups import Groups, Weights
+from assay_orchestrator.summary.intervals import RunIntervals
 from assay_orchestrator.summary.judging import JudgingFold
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from assay.metrics.core.score import Metric
     from assay.model.run import CaseResult
@@ -40,6 +45,9 @@ class SummaryRules:
         deciding: Names of the metrics that give rows a verdict.
         canary_limit: Largest rate of wrong verdicts on canaries, from 0 to 1.
         accepts_canaries: Whether failed canaries leave the verdict as it is.
+        cluster: What cases share with others, as in the run's settings.
+        copies: By the index of a case that has copies, the number of its group.
+        repeats: How often each case is run; None where that is not known.
     """
 
     max_agent_errors: float = MAX_ERRORS
@@ -49,10 +57,18 @@ class SummaryRules:
     deciding: frozenset[str] = frozenset()
     canary_limit: float = CANARY_LIMIT
     accepts_canaries: bool = False
+    cluster: str = ""
+    copies: Mapping[int, int] = field(default_factory=dict)
+    repeats: int | None = None
 
     @classmethod
-    def of(cls, settings: RunSettings) -> SummaryRules:
-        """Return the rules of a run."""
+    def of(cls, settings: RunSettings, copies: Mapping[int, int] = MappingProxyType({})) -> SummaryRules:
+        """Return the rules of a run.
+
+        Args:
+            settings: Of the run.
+            copies: By the index of a case that has copies, the number of its group.
+        """
         judge = settings.judge
         return cls(
             max_agent_errors=settings.max_agent_errors,
@@ -62,6 +78,9 @@ class SummaryRules:
             deciding=frozenset(metric.name for metric in settings.metrics if decides_rows(metric)),
             canary_limit=CANARY_LIMIT if judge is None else judge.canary_limit,
             accepts_canaries=judge is not None and judge.accepts_canaries,
+            cluster=settings.cluster,
+            copies=copies,
+            repeats=settings.repeats,
         )
 
 
@@ -70,11 +89,7 @@ NO_RULES = SummaryRules()
 
 
 def summarise(
-    rows: Iterable[CaseResult],
-    metrics: Sequence[Metric],
-    gates: Sequence[str],
-    *,
-    rules: SummaryRules = NO_RULES,
+    rows: Iterable[CaseResult], metrics: Sequence[Metric], gates: Sequence[str], *, rules: SummaryRules = NO_RULES
 ) -> RunSummary:
     """Return the summary of a run.
 
@@ -85,13 +100,18 @@ def summarise(
         rules: What else decides about the run.
     """
     folds = [metric.aggregate() for metric in metrics]
-    latency, groups, weights, repeats = LatencyFold(), Groups(metrics), Weights(), RepeatsFold()
+    kinds = {metric.name: metric.info.name for metric in metrics}
+    clusters = CaseClusters(rules.cluster, rules.copies, is_repeated=rules.repeats != 1)
+    groups = Groups(metrics, clusters, [read_gate(gate, metrics=kinds) for gate in gates])
+    latency, weights, repeats = LatencyFold(), Weights(), RepeatsFold()
+    intervals = RunIntervals(metrics)
     judging = JudgingFold(rules.canary_limit, accepts_canaries=rules.accepts_canaries)
     total = passed = decided = undecided = agent_errors = timeouts = 0
     unanswered = [0] * len(folds)
     reasons: list[Counter[str]] = [Counter() for _ in folds]
     for row in rows:
         failed = row.status is AgentStatus.ERROR
+        cluster = clusters.of(row)
         for index, (fold, score) in enumerate(zip(folds, row.scores, strict=True)):
             fold.add(row, score)
             unanswered[index] += failed and is_unanswered(score)
@@ -99,9 +119,10 @@ def summarise(
                 reasons[index][score.reason] += 1
         if not failed and row.latency_ms is not None and math.isfinite(row.latency_ms) and row.latency_ms >= 0:
             latency.add(row.latency_ms / 1000)
-        groups.add(row)
+        groups.add(row, cluster)
         weights.add(row)
-        repeats.add(row)
+        repeats.add(row, cluster)
+        intervals.add(row, cluster)
         judging.add(row)
         total += 1
         agent_errors += failed
@@ -109,23 +130,23 @@ def summarise(
         passed += row.passed is True
         decided += row.passed is not None
         undecided += row.passed is None and bool(row.reason)
+    results = intervals.complete([fold.result() for fold in folds])
     summaries = [
         dataclasses.replace(
-            fold.result(),
+            result,
             n_unanswered=count,
             version=metric.version,
             is_optional=metric.name in rules.optional,
             decides_rows=metric.name in rules.deciding,
             missing_reason=min(missing, key=lambda reason: (-missing[reason], reason), default=""),
         )
-        for fold, count, metric, missing in zip(folds, unanswered, metrics, reasons, strict=True)
+        for result, count, metric, missing in zip(results, unanswered, metrics, reasons, strict=True)
     ]
-    pass_rate = passed / decided if decided else None
     summary = RunSummary(
         overall_status="",  # it follows from the rest
         failed_criteria=[summary.metric for summary in summaries if summary.meets_threshold is False],
         skipped_criteria=[summary.metric for summary in summaries if summary.value is None],
-        pass_rate=pass_rate,
+        pass_rate=passed / decided if decided else None,
         passed=passed,
         decided=decided,
         metrics=summaries,
@@ -140,11 +161,11 @@ def summarise(
         max_agent_errors=rules.max_agent_errors,
         max_metric_errors=rules.max_metric_errors,
         left_out=rules.left_out,
+        pass_rate_interval=intervals.verdicts.interval(),
+        dependent=clusters.result(intervals.verdicts.effective_count()),
     )
-    kinds = {metric.name: metric.info.name for metric in metrics}
-    tally = Tally(total, agent_errors, undecided, groups.tallies if gates else {})
-    outcomes = judge_gates(gates, summary, kinds=kinds, tally=tally)
-    return with_verdict(dataclasses.replace(summary, gates=outcomes))
+    tally = Tally(total, agent_errors, undecided, groups.tallies if gates else {}, intervals)
+    return with_verdict(dataclasses.replace(summary, gates=judge_gates(gates, summary, kinds=kinds, tally=tally)))
 
 
 def with_verdict(summary: RunSummary) -> RunSummary:

@@ -12,7 +12,7 @@ from assay.reports.code_text import code_text
 from assay.reports.formats.html.svg import histogram, interval_bar, shares_bar
 from assay.reports.metric_text import bound_text, count_text, partial_text, seconds_text, value_text
 from assay.reports.selected_cases import selection_sentence
-from assay.verdict.gates import actual_text
+from assay.verdict.gates import compared_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -85,7 +85,7 @@ class SummaryView:
         return [
             {
                 **gate,
-                "actual": actual_text(gate["expression"], gate["actual"]),
+                "actual": compared_text(gate["expression"], gate["actual"], gate.get("interval")),
                 "said": "; ".join(filter(None, (gate["reason"], gate.get("note")))),
             }
             for gate in self.summary["gates"]

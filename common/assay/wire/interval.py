@@ -1,0 +1,27 @@
+"""Intervals: pairs of numbers to protobuf messages and back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from assay.v1 import orchestrator_pb2 as pb
+
+
+class IntervalConverter:
+    """Converts a pair of low and high end."""
+
+    def to_wire(self, interval: tuple[float, float]) -> pb.Interval:
+        """Return the message."""
+        return pb.Interval(low=interval[0], high=interval[1])
+
+    def from_wire(self, message: pb.Interval) -> tuple[float, float]:
+        """Return the pair."""
+        return message.low, message.high
+
+    def from_json(self, value: Sequence[float]) -> tuple[float, float]:
+        """Return the pair that a store holds as a list."""
+        low, high = value
+        return low, high
+
+
+INTERVAL = IntervalConverter()

@@ -1,0 +1,99 @@
+"""The 95 % intervals of a run's metrics, from its rows: of their values, and of the rows that passed by them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from assay.model.agent_response import AgentStatus
+from assay.statistics.clustered_mean import ClusteredMean
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from assay.metrics.core.score import Metric
+    from assay.model.run import CaseResult, Interval, MetricSummary, Score
+
+_OF_VALUE = ("interval", "accuracy_interval")
+_OF_PASSES = "pass_rate_interval"
+_OF_DECLINED = "declined_interval"
+"""Intervals among the further aggregates of metrics, which by themselves take all rows as independent."""
+
+
+class MetricIntervals:
+    """Takes the scores of one metric.
+
+    Args:
+        metric: The metric.
+    """
+
+    __slots__ = ("_bounds", "_declined", "_passes", "_values")
+
+    def __init__(self, metric: Metric) -> None:
+        self._bounds = metric.info.bounds
+        self._values, self._passes, self._declined = ClusteredMean(), ClusteredMean(), ClusteredMean()
+
+    def add(self, score: Score, cluster: int | None) -> None:
+        """Take the score of one more row."""
+        if score.value is not None:
+            self._values.take(score.value, cluster)
+        elif "declined" in score.detail:
+            self._declined.take(float(score.detail["declined"]), cluster)
+        if score.passed is not None:
+            self._passes.take(float(score.passed), cluster)
+
+    def of_value(self, value: float | None) -> Interval | None:
+        """Return the interval of an aggregate; None where it is no mean of the rows' values, such as a percentile."""
+        if not self._is_mean(value):
+            return None
+        interval = self._values.interval()
+        if interval is None:
+            return None
+        low, high = self._bounds
+        return max(low, interval[0]), min(high, interval[1])
+
+    def of_passes(self) -> Interval | None:
+        """Return the interval of the share of rows that passed by the metric; None where it decided none."""
+        return self._passes.interval()
+
+    def complete(self, summary: MetricSummary) -> MetricSummary:
+        """Return the metric's summary with its intervals."""
+        interval, passes = self.of_value(summary.value), self.of_passes()
+        detail = dict(summary.detail)
+        for name, found in (*((name, interval) for name in _OF_VALUE), (_OF_PASSES, passes)):
+            if detail.get(name) is not None:
+                detail[name] = found
+        if detail.get(_OF_DECLINED) is not None:
+            detail[_OF_DECLINED] = self._declined.interval()
+        is_rate = self._values.is_rate and interval is not None
+        worth = self._values.effective_count() if is_rate else None
+        return replace(summary, interval=interval, n_effective=worth, pass_rate_interval=passes, detail=detail)
+
+    def _is_mean(self, value: float | None) -> bool:
+        mean = self._values.mean
+        return value is not None and mean is not None and math.isclose(mean, value, rel_tol=1e-9, abs_tol=1e-12)
+
+
+class RunIntervals:
+    """Takes the rows of a run, for the intervals of its verdicts, agent errors and metrics.
+
+    Args:
+        metrics: The run's metrics, in report order.
+    """
+
+    def __init__(self, metrics: Sequence[Metric]) -> None:
+        self.metrics = {metric.name: MetricIntervals(metric) for metric in metrics}
+        self.verdicts, self.errors = ClusteredMean(), ClusteredMean()
+
+    def add(self, row: CaseResult, cluster: int | None) -> None:
+        """Take one more row, of a cluster that `CaseClusters.of` returned."""
+        for metric, score in zip(self.metrics.values(), row.scores, strict=True):
+            metric.add(score, cluster)
+        self.errors.take(float(row.status is AgentStatus.ERROR), cluster)
+        if row.passed is not None:
+            self.verdicts.take(float(row.passed), cluster)
+
+    def complete(self, summaries: Sequence[MetricSummary]) -> list[MetricSummary]:
+        """Return the summaries of the metrics with their intervals."""
+        return [found.complete(summary) for found, summary in zip(self.metrics.values(), summaries, strict=True)]
