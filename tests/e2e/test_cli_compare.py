@@ -120,7 +120,30 @@ def test_a_plan(compared: Cli) -> None:
     assert "assumed to correlate" in said
     document = json.loads(compared.run("plan", "wrong/results.json", "--difference", "0.1", "--json").stdout)
     assert document["sizes"][0]["cases"] > 100
+    assert "at upper limit" in said
+    assert document["sizes"][0]["cases_upper"] > document["sizes"][0]["cases"]
     assert "--difference" in compared.run("plan", "wrong/results.json", "--difference", "0", status=2).stderr
+    clustered = ("plan", "wrong/results.json", "--difference", "0.1", "--cluster")
+    assert "no case of the runs has a category" in compared.run(*clustered, "category", status=2).stderr
+    assert "must be category, or tag:NAME" in compared.run(*clustered, "page", status=2).stderr
+
+
+def test_a_run_without_variation_plans_nothing(compared: Cli) -> None:
+    """Twenty right answers do not say how much further ones vary: no size is made up, in text or JSON."""
+    command = ("plan", "right/results.json", "--difference", "0.1")
+    assert "exact_match cannot be planned from this run" in compared.run(*command).stdout
+    document = json.loads(compared.run(*command, "--json").stdout)
+    assert document["reason"] == "no_variation"
+    assert {(size["cases"], size["cases_upper"], size["detectable"]) for size in document["sizes"]} == {(None,) * 3}
+
+
+def test_needed_cases_are_for_a_chosen_difference(compared: Cli) -> None:
+    """Ten of 20 cases disagree: a difference of 0.2 needs more of them, and none is computed where none was chosen."""
+    found = {}
+    for options in ((), ("--difference", "0.2"), ("--max-drop", "0.2")):
+        command = ("compare", "wrong/results.json", "right/results.json", *options, "--json")
+        found[options] = json.loads(compared.run(*command).stdout)["comparison"]["pairs"][0]["metrics"][0]["n_needed"]
+    assert list(found.values()) == [None, 103, 103]
 
 
 def test_baselines(two_runs: Path, shared_home: Path, command_server: ForkServer) -> None:

@@ -285,23 +285,16 @@ class _Planner:
         """Whether the comparison is of 0 and 1."""
         return self.variation.is_rate and repeats == 1 and self.variation.clusters is None
 
-    def disagreeing(self) -> tuple[float, float]:
-        """Return the share of cases in which two variants disagree, and its upper limit."""
+    def disagreeing(self) -> float:
+        """Return the share of cases in which two variants disagree: seen, or assumed of one run."""
         known = self.variation
-        if known.differing is not None:
-            return known.differing, upper_rate(known.differing * known.n, known.n, level=_UPPER)
-        assumed = min(1.0, known.difference_variance(1) or 0.0)
-        if not assumed:
-            return 0.0, 0.0
-        rarer = min(known.mean, 1 - known.mean)
-        upper = min(0.5, upper_rate(rarer * known.n, known.n, level=_UPPER))
-        return assumed, min(1.0, assumed * upper * (1 - upper) / (rarer * (1 - rarer)))
+        return min(1.0, known.difference_variance(1) or 0.0) if known.differing is None else known.differing
 
     def _of_rates(self) -> tuple[int | None, int | None, float | None]:
-        share, upper = self.disagreeing()
+        share = self.disagreeing()
         units, at_upper = (
             None if one < self.difference else cases_for_rates(self.difference, one, alpha=self.alpha, power=self.power)
-            for one in (share, upper)
+            for one in (share, upper_rate(share * self.variation.n, self.variation.n, level=_UPPER))
         )
         return units, at_upper, detectable_rate_difference(self.variation.n, share, alpha=self.alpha, power=self.power)
 
@@ -338,7 +331,7 @@ def _why_not(planner: _Planner, sizes: Sequence[PlannedSize]) -> tuple[str, str]
     if any(one.cases is not None or one.cases_upper is not None for one in sizes):
         return "", ""
     runs = "this run" if known.correlation is not None else "these runs"
-    if planner.uses_mcnemar(1) and (share := planner.disagreeing()[0]):
+    if planner.uses_mcnemar(1) and (share := planner.disagreeing()):
         seen = f"about {share:.2g} of the cases" if known.correlation is not None else f"{share:.2g} of the cases"
         return "too_little_disagreement", (
             f"{known.metric} cannot be planned from {runs}: two variants disagree on {seen}, and a difference of "

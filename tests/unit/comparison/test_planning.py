@@ -119,6 +119,7 @@ def test_clusters_are_what_is_counted() -> None:
     single, shared = (plan(one, 0.3, COST).sizes[0] for one in (alone, clustered))
     assert single.cases is not None
     assert shared.cases == pytest.approx(10 * single.cases, rel=0.1)
+    assert shared.cases is not None
     assert shared.clusters == shared.cases / 10
     assert plan(clustered, 100.0, COST).sizes[0].cases == 60
     with pytest.raises(InvalidInputError, match="one cluster by category"):
@@ -131,7 +132,8 @@ def test_clusters_of_unequal_size_count_as_fewer() -> None:
     pages = {str(case): str(max(0, (case - 195) // 5)) for case in range(245)}
     rows = [[(case, rng.random()) for case in pages] for _ in range(2)]
     found = variation_of("quality", *rows, cluster="category", clusters=pages)
-    assert (found.clusters, found.effective_clusters) == (10, pytest.approx(1.49, abs=0.01))
+    assert found.clusters == 10
+    assert found.effective_clusters == pytest.approx(1.49, abs=0.01)
     size = plan(found, 0.1, COST).sizes[0]
     assert size.detectable is None
     assert size.cases is not None
