@@ -28,7 +28,7 @@ class AllowedDrop:
         allowed: The largest drop that is allowed.
         bound: The largest drop that the values do not exclude, one-sided at 1 - alpha; None where they exclude none.
         noise_chance: How often noise alone exceeds the allowed drop where both runs are equal, Φ(-allowed/standard
-            error); None where the values have no spread, and after looking early.
+            error); None where the values have no spread, where errors differ, and after looking early.
         is_narrow: Whether the interval of the difference reaches at most the allowed drop to either side.
     """
 
@@ -51,7 +51,8 @@ def allowed_drop(label: str, one: MetricComparison, allowed: float | None) -> Al
     if one.one_sided is not None and is_bounded:
         bound = -one.one_sided[0] if one.higher_is_better else one.one_sided[1]
     chance = None
-    if one.standard_error and one.interval_method not in _AFTER_LOOKS:
+    differ = one.errors is not None and one.errors.differ  # then more than noise is in the difference
+    if one.standard_error and one.interval_method not in _AFTER_LOOKS and not differ:
         chance = NormalDist().cdf(-allowed / one.standard_error)
     return AllowedDrop(
         label=label,
@@ -83,15 +84,19 @@ def not_excluded(b: str, a: str, one: MetricComparison, drop: AllowedDrop | None
         yield f"{said}: {shown}{', with the worst values in place of errors' if differ else ''})"
 
 
-def drop_notes(drops: Sequence[AllowedDrop], names: Sequence[str]) -> Iterator[str]:
+def drop_notes(drops: Sequence[AllowedDrop], names: Sequence[str], *, is_tested: bool) -> Iterator[str]:
     """Yield what to know of an allowed drop: how often noise decides, and whether the cases can show such a drop.
 
     Args:
         drops: Of each run.
         names: What each is called.
+        is_tested: Whether a larger drop has to be excluded.
     """
     for drop, name in zip(drops, names, strict=True):
         of = f" of {name}" if len(drops) > 1 else ""
+        if is_tested and drop.bound is not None and drop.bound < drop.allowed:
+            largest = text_apart(max(0.0, drop.bound), [drop.allowed])
+            yield f"a drop{of} by more than {drop.allowed:g} is excluded: it is {largest} at most"
         if drop.noise_chance is not None:
             is_rare = drop.noise_chance < _LEAST_CHANCE
             chance = f"less than {_LEAST_CHANCE:.1%}" if is_rare else f"{drop.noise_chance:.1%}"

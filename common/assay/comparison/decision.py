@@ -110,7 +110,7 @@ def decide(comparison: Comparison, rules: DecisionRules, *, of_run: bool = False
     erring = [said for pair in against if (said := erring_text(pair, names[pair.a], names[pair.b]))]
     found = _decided(comparison, primaries, drops, erring, rules)
     known = {drop.label: drop for drop in drops if drop is not None}
-    notes = drop_notes(list(known.values()), [names[label] for label in known])
+    notes = drop_notes(list(known.values()), [names[label] for label in known], is_tested=rules.max_drop_test)
     return replace(found, reasons=(*found.reasons, *notes), drops=tuple(known.values()))
 
 

@@ -77,4 +77,4 @@ def score_bounds(
         mean = math.fsum(differences) / len(differences)
         return t_interval(mean, found.error, found.degrees, alpha=2 * alpha)
     below, above = widened_interval(found, width, alpha, losses=2), widened_interval(found, width, alpha, gains=2)
-    return None if below is None or above is None else (below[0], above[1])
+    return None if below is None or above is None else (max(-width, below[0]), min(width, above[1]))

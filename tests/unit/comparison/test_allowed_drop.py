@@ -65,6 +65,7 @@ def test_a_larger_drop_has_to_be_excluded(
     found = decide(comparison, replace(TESTED, max_drop=allowed))
     assert found.exit_status == status
     assert ("is not excluded: it may be" in said_of(found)) is (status == 1)
+    assert ("is excluded: it is" in said_of(found)) is (status == 0)
     assert not found.is_regression
     assert decide(comparison, DecisionRules(FailOn.NEVER, max_drop=allowed)).exit_status == 0
 
@@ -119,6 +120,7 @@ def test_differing_errors_count_as_losses() -> None:
     assert (passed.exit_status, failed.exit_status) == (0, 1)
     assert passed.drops[0].bound == pytest.approx(-rate_bounds(8, 0, 300)[0])
     assert "with the worst values in place of errors" in said_of(failed)
+    assert "noise alone" not in said_of(failed)
 
 
 def test_each_run_has_its_own_drop() -> None:

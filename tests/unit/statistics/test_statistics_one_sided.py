@@ -66,6 +66,8 @@ def test_scores_without_a_scale_have_their_spread_alone() -> None:
     found = score_bounds([0.1, 0.3, 0.2, 0.0], (0.0, math.inf))
     expected = scipy.stats.ttest_1samp([0.1, 0.3, 0.2, 0.0], 0).confidence_interval(0.9)
     assert found == pytest.approx((expected.low, expected.high))
+    bounds = score_bounds([-0.5, 0.5], (0.0, 1.0))
+    assert bounds == (-1.0, 1.0), "no bound is beyond the scale"
     assert score_bounds([0.1, 0.1], (0.0, math.inf)) is score_bounds([0.1], (0.0, 1.0)) is None
 
 
