@@ -36,7 +36,7 @@ CLOSE = 1e-6
         (0.05, 0.2, 658),
         (0.03, 0.15, 1362),
         (0.9, 0.9, 7),
-        (0.3, 1.0, 97),  # 94 to 96 have the power, 97 is the first from which on it stays
+        (0.15, 1.0, 367),  # 361 have the power, too, and some after them lack it
     ],
 )
 def test_cases_for_rates(difference: float, disagreeing: float, n: int) -> None:

@@ -78,6 +78,15 @@ def test_clusters_are_what_can_detect() -> None:
     assert found.detectable > 2 * alone.detectable
 
 
+def test_figures_without_a_verdict_promise_none() -> None:
+    """Cases chosen by a filter, and pairs that decide nothing, have no detectable difference and no needed cases."""
+    filtered = of_rates(10, 15, 100, where="failed", difference=0.1)
+    assert (filtered.reason, filtered.detectable, filtered.n_needed) == ("filtered", None, None)
+    columns = [{"exact_match": column} for column in (*disagreeing(10, 15, 100), disagreeing(10, 15, 100)[0][::-1])]
+    pair = compare_columns(*columns, settings=ComparisonSettings(difference=0.1)).pair("B", "C").metrics[0]
+    assert (pair.decides, pair.detectable, pair.n_needed) == (False, None, None)
+
+
 def test_several_runs_need_more() -> None:
     """Two comparisons with one baseline: the figure is that of half the level, which the adjustment asks first."""
     columns = [{"exact_match": column} for column in (*disagreeing(10, 15, 100), disagreeing(10, 15, 100)[0][::-1])]
