@@ -11,7 +11,7 @@ BASE ?=
 # Without byte code, each of the many processes that tests start would compile all it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-postgres test-tools test-unit test-browser test-frameworks test-deploy check chaos compat fuzz images mutants protos bench lock sbom clean
+.PHONY: demo test test-postgres test-tools test-unit test-browser test-frameworks test-deploy nightly check chaos compat fuzz images mutants protos bench lock sbom clean
 .DELETE_ON_ERROR:
 
 demo: .venv/run.stamp          ## run an evaluation on a real example
@@ -50,6 +50,10 @@ check: .venv/dev.stamp .venv-protos/protos.stamp  ## lint, types, import contrac
 	$(BIN)/buf lint
 	@rm -rf .venv-protos/checked && tools/generate-stubs .venv-protos/checked && diff -r -x __pycache__ -x __init__.py .venv-protos/checked/assay/v1 common/assay/v1 \
 	  || { echo "the stubs in common/assay/v1 do not match the protos: run 'make protos'"; exit 1; }
+
+nightly: .venv/dev.stamp       ## measure how often verdicts, intervals and plans are wrong, and write the figures into docs/statistics.md; 20 minutes on two cores
+	$(BIN)/python -m benchmarks.error_rates --json benchmarks/results/error_rates.json
+	$(BIN)/python -m benchmarks.error_rates.tables
 
 chaos: .venv/dev.stamp         ## kill processes at every stage, then KILLS more at random; see docs/chaos.md
 	$(BIN)/python -m pytest -m "chaos or not chaos" tests/chaos

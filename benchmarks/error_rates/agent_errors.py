@@ -1,0 +1,77 @@
+"""False "B is better" where runs that behave alike lose rows to errors, at random and not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+
+import numpy as np
+from benchmarks.error_rates.comparing import compare_pairs
+from benchmarks.error_rates.rates import ALPHA, Rate, Setting, Values, counted
+from benchmarks.error_rates.runs import paired
+
+from assay.comparison.model import Verdict
+
+CASES = 100
+Chooser = Callable[[np.random.Generator, Values, Values], Values]
+"""Returns how early each row fails, from a generator, the difficulty of each case and the scores: the least first."""
+
+
+def at_random(rng: np.random.Generator, _: Values, scores: Values) -> Values:
+    """Return an order that has nothing to do with the scores."""
+    return rng.random(scores.shape)
+
+
+def on_hard_cases(rng: np.random.Generator, easiness: Values, scores: Values) -> Values:
+    """Return an order in which rows of hard cases fail first, whatever their score."""
+    return easiness[:, None] + 0.5 * rng.standard_normal(scores.shape)
+
+
+def on_bad_rows(_: np.random.Generator, __: Values, scores: Values) -> Values:
+    """Return an order in which the worst rows fail first, as time-outs, refusals and broken JSON do."""
+    return scores
+
+
+FAILING: dict[str, Chooser] = {
+    "at random": at_random,
+    "on hard cases": on_hard_cases,
+    "on the run's own bad rows": on_bad_rows,
+}
+
+
+def settings() -> Iterator[Setting]:
+    """Return errors of B alone, of each kind and share, and errors of both runs."""
+    for repeats in (1, 3):
+        for kind in FAILING:
+            for share in (0.05, 0.1, 0.2, 0.4):
+                trials = 600 if kind == "on the run's own bad rows" else 300
+                name = {"errors": f"B {kind}", "rows": share, "repeats": repeats}
+                quick = 40 if kind == "on the run's own bad rows" and share == 0.4 else 0
+                yield Setting("agent-errors", name, partial(_measure, kind, 0.0, share, repeats), trials, quick=quick)
+    for share in (0.02, 0.1):
+        name = {"errors": "both on their own bad rows", "rows": share, "repeats": 1}
+        yield Setting("agent-errors", name, partial(_measure, "on the run's own bad rows", share, share, 1), 600)
+
+
+def _measure(
+    kind: str, share_a: float, share_b: float, repeats: int, rng: np.random.Generator, trials: int
+) -> Sequence[Rate]:
+    pairs = []
+    for _ in range(trials):
+        easiness = rng.standard_normal(CASES)
+        pairs.append(paired(*(_with_errors(rng, easiness, kind, share, repeats) for share in (share_a, share_b))))
+    found = [one.verdict for one in compare_pairs(pairs)]
+    return (
+        counted("false B better", [one is Verdict.B_BETTER for one in found], at_most=ALPHA),
+        counted("false A better", [one is Verdict.A_BETTER for one in found]),
+    )
+
+
+def _with_errors(rng: np.random.Generator, easiness: Values, kind: str, share: float, repeats: int) -> Values:
+    """Return the scores of a run, NaN where a row failed."""
+    scores = np.clip(0.7 + 0.15 * easiness[:, None] + 0.12 * rng.standard_normal((CASES, repeats)), 0, 1)
+    order = FAILING[kind](rng, easiness, scores)
+    count = round(share * scores.size)
+    failed = np.argsort(order, axis=None)[:count]
+    scores.flat[failed] = np.nan
+    return scores

@@ -1,0 +1,98 @@
+"""Comparisons of drawn values, decided as `assay compare` decides."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from benchmarks.error_rates.rates import ALPHA, Flags, Values
+
+from assay.comparison.metric_pairs import PairedValues, compare_values
+from assay.comparison.model import ComparisonSettings, MetricComparison, Verdict
+from assay.comparison.verdicts import decided
+from assay.statistics.sign_flips import sign_flips
+
+BATCH = 100  # comparisons whose random signs are drawn at once
+DECIDED = (Verdict.A_BETTER, Verdict.B_BETTER)
+NAMES = ("a", "b")
+UNBOUNDED = (-math.inf, math.inf)
+
+
+def compare(
+    a: Values,
+    b: Values,
+    *,
+    clusters: Sequence[str] | None = None,
+    is_binary: bool = False,
+    bounds: tuple[float, float] = UNBOUNDED,
+    seed: int = 0,
+    **settings: Any,
+) -> list[MetricComparison]:
+    """Return the comparison of each row of two matrices, by a metric of which more is better.
+
+    Args:
+        a: Values of A, one comparison a row and one case a column.
+        b: Those of B.
+        clusters: What each case shares with others.
+        is_binary: Whether the values are 0 and 1, of one run each.
+        bounds: The least and the greatest value of the metric.
+        seed: Of the random signs of the first batch; each batch has signs of its own.
+        **settings: Further fields of `ComparisonSettings`.
+    """
+    pairs = [_pair(*row, clusters, is_binary=is_binary, bounds=bounds) for row in zip(a, b, strict=True)]
+    if is_binary and clusters is None:  # the comparison depends on the table of 0 and 1 alone
+        tables = list(zip((a > b).sum(axis=1), (a < b).sum(axis=1), (a * b).sum(axis=1), strict=True))
+        different = dict(zip(tables, pairs, strict=True))
+        by_table = dict(zip(different, compare_pairs(list(different.values()), **settings), strict=True))
+        return [by_table[table] for table in tables]
+    return compare_pairs(pairs, seed=seed, cluster="category" if clusters else "", **settings)
+
+
+def compare_pairs(pairs: Sequence[PairedValues], *, seed: int = 0, **settings: Any) -> list[MetricComparison]:
+    """Return the comparison of each pair of runs by itself.
+
+    Args:
+        pairs: Their values.
+        seed: Of the random signs of the first batch; each batch has signs of its own.
+        **settings: Fields of `ComparisonSettings`.
+    """
+    compared: list[MetricComparison] = []
+    for begin in range(0, len(pairs), BATCH):
+        batch, some = ComparisonSettings(seed=seed + begin, **settings), pairs[begin : begin + BATCH]
+        for one, pair in zip(compare_values(some, batch), some, strict=True):
+            compared += decided([one], [pair], batch, None, [NAMES])
+    return compared
+
+
+def _pair(
+    a: Values, b: Values, clusters: Sequence[str] | None, *, is_binary: bool, bounds: tuple[float, float]
+) -> PairedValues:
+    return PairedValues("score", True, True, is_binary=is_binary, bounds=bounds, a=a, b=b, clusters=clusters)
+
+
+def decisions(compared: Sequence[MetricComparison]) -> Flags:
+    """Return which comparisons say that one of the two is better."""
+    return np.array([one.verdict in DECIDED for one in compared])
+
+
+def flips_decide(sums: Values) -> Flags:
+    """Return where sign flips decide: the test of `compare` without what else it computes.
+
+    Args:
+        sums: Differences of cases, or their sums by cluster; one comparison a row.
+    """
+    found: list[bool] = []
+    for begin in range(0, len(sums), BATCH):
+        found += [test.p < ALPHA for test in sign_flips(list(sums[begin : begin + BATCH]), seed=begin)]
+    return np.array(found)
+
+
+def covered(compared: Sequence[MetricComparison], difference: float) -> Flags:
+    """Return which intervals hold the true difference; one that is missing excludes nothing and holds it."""
+    return np.array([one.interval is None or _holds(one.interval, difference) for one in compared])
+
+
+def _holds(interval: tuple[float, float], value: float) -> bool:
+    return interval[0] - 1e-9 <= value <= interval[1] + 1e-9

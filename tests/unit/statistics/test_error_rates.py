@@ -1,0 +1,91 @@
+"""A quick form of `benchmarks/error_rates`: few trials with a fixed seed, and the bounds that these allow."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy  # whose parts are imported when they are named
+from benchmarks.error_rates.clustered import sums_of, t_decides
+from benchmarks.error_rates.comparing import compare, decisions, flips_decide
+from benchmarks.error_rates.equivalence import equivalent_probability, says_equivalent
+from benchmarks.error_rates.families import equal_or_worse, family_verdicts
+from benchmarks.error_rates.layouts import keys, one_large, scores
+from benchmarks.error_rates.mcnemar_tables import verdict_probability
+from benchmarks.error_rates.rates import counted
+from benchmarks.error_rates.runs import METRIC, run
+from benchmarks.error_rates.themes import measure, settings
+
+from assay.comparison.compare import compare_runs
+from assay.comparison.model import ComparisonSettings, Verdict
+
+QUICK = [number for number, setting in enumerate(settings()) if setting.quick]
+SIZES = one_large(10)
+
+
+@pytest.mark.parametrize("number", QUICK, ids=[settings()[number].title for number in QUICK])
+def test_rates_keep_their_bounds(number: int) -> None:
+    """Each theme's harder settings: false verdicts, coverage and power are within what so few trials allow."""
+    _, rates, _ = measure(number, settings()[number].quick, seed=1)
+    assert rates
+    assert [rate for rate in rates if not rate.is_kept()] == []
+
+
+def test_a_wrong_rule_breaks_its_bound() -> None:
+    """t with G - 1 degrees decides most comparisons of one large cluster and nine small ones, where none differs."""
+    a, b = scores(SIZES, 0.8)(np.random.default_rng(1), 200)
+    assert not counted("false verdicts", t_decides(b - a, SIZES), at_most=0.05).is_kept()
+
+
+def test_sign_flips_are_the_verdict_of_whole_comparisons() -> None:
+    """The level is measured by the test alone, which decides as the comparison does."""
+    a, b = scores(SIZES, 0.4)(np.random.default_rng(2), 150)
+    assert flips_decide(sums_of(b - a, SIZES)).tolist() == decisions(compare(a, b, clusters=keys(SIZES))).tolist()
+
+
+@pytest.mark.parametrize("all_pairs", [False, True])
+def test_families_decide_as_whole_comparisons(*, all_pairs: bool) -> None:
+    """Holm over the pairs that decide gives the verdicts of a comparison of five runs."""
+    columns = equal_or_worse(np.random.default_rng(3), [0.0, 0.3, 0.1, 0.0, 0.2])
+    runs = [run(f"run-{number}", column) for number, column in enumerate(columns)]
+    compared = compare_runs(runs, ComparisonSettings(primary=METRIC, all_pairs=all_pairs))
+    verdicts = [pair.metric(METRIC).verdict for pair in compared.pairs if pair.a == "A"]
+    signs = [(one is Verdict.B_BETTER) - (one is Verdict.A_BETTER) for one in verdicts]
+    assert family_verdicts(columns, all_pairs=all_pairs) == signs
+    assert any(signs)
+
+
+def test_enumerated_levels_are_those_of_comparisons() -> None:
+    """Over all tables of 12 cases, verdicts and "equivalent" have the probability that is enumerated."""
+    cases, disagreeing, margin = 12, 0.4, 0.3
+    decided = equivalent = 0.0
+    for lost in range(cases + 1):
+        for won in range(cases + 1 - lost):
+            a = np.array([[1.0] * lost + [0.0] * (cases - lost)])
+            b = np.array([[0.0] * lost + [1.0] * won + [0.0] * (cases - lost - won)])
+            (compared,) = compare(a, b, is_binary=True, bounds=(0.0, 1.0), margin=margin)
+            counts = (lost, won, cases - lost - won)
+            decided += decisions([compared])[0] * scipy.stats.multinomial.pmf(counts, cases, (0.2, 0.2, 0.6))
+            assert (compared.verdict.value == "equivalent") is says_equivalent(lost, won, cases, margin)
+            equivalent += says_equivalent(lost, won, cases, margin) * scipy.stats.multinomial.pmf(
+                counts, cases, (0.35, 0.05, 0.6)
+            )
+    assert verdict_probability(cases, disagreeing, 0.0) == pytest.approx(decided)
+    assert equivalent_probability(cases, margin, disagreeing) == pytest.approx(equivalent)
+
+
+@pytest.mark.parametrize(
+    ("cases", "disagreeing", "difference", "percent"),
+    [
+        (25, 0.25, 0.0, 1.38),
+        (100, 0.25, 0.0, 2.97),
+        (500, 0.25, 0.0, 4.05),
+        (100, 0.05, 0.0, 0.88),
+        (100, 0.5, 0.0, 3.67),
+        (100, 0.25, 0.1, 43.99),
+        (200, 0.25, 0.1, 78.68),
+        (50, 0.25, 0.2, 80.83),
+    ],
+)
+def test_exact_level_and_power(cases: int, disagreeing: float, difference: float, percent: float) -> None:
+    """Figures of an independent enumeration."""
+    assert round(100 * verdict_probability(cases, disagreeing, difference), 2) == percent
