@@ -55,8 +55,8 @@ def test_gates_that_hold_exit_with_0_and_tell_of_targets(shared_cli: Cli) -> Non
     assert [gate["actual"] for gate in outcomes(shared_cli)] == pytest.approx([0.8, 0.8, 0.5, 2 / 3, 0.0, 0.8])
     lines = [line for line in shown.splitlines() if line.startswith("gate  PASS")]
     assert len(lines) == 6
-    assert lines[0] == "gate  PASS  pass_rate >= 0.8, target >= 0.9  actual 0.8  target missed"
-    assert lines[1].endswith("actual 0.8  target reached")
+    assert lines[0] == "gate  PASS  pass_rate >= 0.8, target >= 0.9  actual 0.8 [0.1335, 0.9905]  target missed"
+    assert lines[1].endswith("actual 0.8 [0.1335, 0.9905]  target reached")
     assert "target" not in lines[2]
 
 

@@ -7,8 +7,12 @@ from collections.abc import Sequence
 
 import pytest
 
+from assay.client.run_driver import check_inputs
+from assay.datasets import records_dataset
+from assay.errors import SpecError
 from assay.metrics import build_metric, complete_parameters
 from assay.model.agent_response import AgentStatus
+from assay.model.canary_summary import CanarySummary, CanaryTally
 from assay.model.cluster_key import cluster_of, cluster_problem
 from assay.model.run import (
     AgentSettings,
@@ -25,6 +29,7 @@ from assay.model.run import (
 )
 from assay.reports.recommendations import recommendations
 from assay.reports.row_notes import row_notes
+from assay.spec.loader import spec_from_mapping
 from assay_orchestrator.store.settings_json import summary_from_json, summary_to_json
 from assay_orchestrator.summary.run_summary import SummaryRules, summarise
 
@@ -146,3 +151,35 @@ def test_other_keys_are_refused(key: str) -> None:
     """The sentence names the two forms."""
     assert cluster_problem(key).startswith("must be category, or tag:NAME for tags such as NAME:value")
     assert not cluster_problem("")
+
+
+def test_a_spec_names_what_its_cases_share() -> None:
+    """A wrong key is refused with all other problems; a key that no case has before the first call."""
+    data = {"metrics": ["exact_match"], "agent": {"adapter": "replay"}}
+    records = [{"input": "q", "reference": "a", "recorded": "a", "tags": ["page:1"]}]
+    spec = spec_from_mapping({**data, "cluster": "tag:page"}, needs_dataset=False)
+    assert spec.settings.cluster == "tag:page"
+    check_inputs(spec, records_dataset(records))
+    with pytest.raises(SpecError) as wrong:
+        spec_from_mapping({**data, "cluster": "page", "repeats": 0}, needs_dataset=False)
+    assert [problem.field for problem in wrong.value.problems] == ["repeats", "cluster"]
+    spec = spec_from_mapping({**data, "cluster": "category"}, needs_dataset=False)
+    with pytest.raises(SpecError, match="no case has a category: choose another key, or leave it out"):
+        check_inputs(spec, records_dataset(records))
+
+
+@pytest.mark.parametrize(
+    ("bad", "good", "fails", "warns"),
+    [
+        ((0, 4), (0, 1), False, False), ((1, 4), (0, 1), False, True), ((0, 4), (1, 1), False, True),
+        ((1, 4), (1, 4), False, True),  # one of each side
+        ((2, 4), (0, 1), True, True), ((2, 19), (0, 1), True, True), ((0, 8), (2, 2), True, True),
+        ((2, 20), (0, 5), False, True), ((5, 20), (0, 5), True, True), ((4, 20), (0, 5), False, True),
+        ((19, 100), (0, 0), True, True), ((15, 100), (0, 0), False, True), ((0, 0), (0, 0), False, False),
+    ],
+)  # fmt: skip
+def test_when_canaries_fail_a_run(bad: tuple[int, int], good: tuple[int, int], fails: bool, warns: bool) -> None:
+    """Per side: two of fewer than 20, else Wilson's lower end above 10 %; one wrong is a warning."""
+    kinds = (CanaryTally("known_bad", bad[1], bad[0]), CanaryTally("known_good", good[1], good[0]))
+    summary = CanarySummary(kinds)
+    assert (summary.is_untrusted, bool(summary.warning)) == (fails, warns)

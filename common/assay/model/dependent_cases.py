@@ -16,9 +16,9 @@ class DependentCases:
         key: What they share: "category", "tag:NAME", or "copies" for question, variables, history and references.
         cases: Cases of the run.
         clusters: Clusters that they are in.
-        effective_clusters: How many clusters of equal size tell as much: (Σ n)² / Σ n².
+        effective_clusters: How many clusters of equal size are as informative: (Σ n)² / Σ n².
         largest_share: Share of the cases that are in the largest cluster.
-        effective_cases: How many independent cases tell as much about the pass rate; None where no row was decided.
+        effective_cases: How many independent cases are as informative about the pass rate; None without a decided row.
     """
 
     key: str

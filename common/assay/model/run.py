@@ -262,7 +262,7 @@ class MetricSummary:
         decides_rows: Whether it gives rows a verdict.
         missing_reason: Why most of the rows without a value have none: a stable word such as "no_reference", or empty.
         interval: The 95 % interval of the value; None where it has none, as a percentile.
-        n_effective: How many independent rows tell as much, of a value that is a rate; None of any other.
+        n_effective: How many independent rows are as informative, of a value that is a rate; None of any other.
         pass_rate_interval: That of the share of rows that passed by this metric; None where it decided none.
     """
 

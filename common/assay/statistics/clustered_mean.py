@@ -1,17 +1,17 @@
 """The mean of values that come in clusters, and its 95 % interval, from running sums.
 
-Values of one cluster, such as the repeats of a case or the cases about one document, tell less than as many independent
-values. The standard error is CR2 (`assay.statistics.clusters`). A mean has the t interval with Satterthwaite's degrees
-of freedom. A rate, or a mean of shares, has Wilson's interval over the number of independent values that tell as much:
-the smallest of
+Values of one cluster, such as the repeats of a case or the cases about one document, carry less information than as
+many independent values. The standard error is CR2 (`assay.statistics.clusters`). A mean has the t interval with
+Satterthwaite's degrees of freedom. A rate, or a mean of shares, has Wilson's interval over the effective count, the
+number of independent values that carry as much information: the smallest of
 
     n
     p(1 - p) / error²
     the same with half a cluster of successes and half a cluster of failures added
 
 times (z / t)², because the spread of few clusters is uncertain itself, and at least 1. The third counts because near 0
-and 1 clusters look more alike than they are. Where the values of each cluster agree with each other, or
-the clusters do not differ, it is (Σ n)² / Σ n² over the clusters' sizes instead: values of a cluster are copies then.
+and 1 clusters look more alike than they are. Where the values of each cluster agree with each other, or the clusters do
+not differ, it is (Σ n)² / Σ n² over the clusters' sizes instead: values of a cluster are copies then.
 
 Sources: L. Kish, "Survey Sampling", 1965, on effective sizes; E. L. Korn and B. I. Graubard, "Confidence intervals for
 proportions with small expected number of positive counts estimated from survey data", 1998, on (z / t)².
@@ -162,7 +162,7 @@ class ClusteredMean:
         return float(sum(group.total for group in self._groups()) / self.count) if self.count else None
 
     def effective_count(self, most: float | None = None) -> float | None:
-        """Return how many independent values tell as much about a mean of values from 0 to 1; None without a value.
+        """Return the effective count of a mean of values from 0 to 1; None without a value.
 
         Args:
             most: The most that there can be; None for as many as there are values.

@@ -1942,11 +1942,11 @@ class DependentCases(_message.Message):
     clusters_count: _builtins.int
     """Clusters that they are in."""
     effective_clusters: _builtins.float
-    """How many clusters of equal size tell as much: (sum of n)^2 / sum of n^2."""
+    """How many clusters of equal size are as informative: (sum of n)^2 / sum of n^2."""
     largest_share: _builtins.float
     """Share of the cases that are in the largest cluster, 0 to 1."""
     effective_cases: _builtins.float
-    """How many independent cases tell as much about the pass rate; absent when no row was decided."""
+    """How many independent cases are as informative about the pass rate; absent when no row was decided."""
     def __init__(
         self,
         *,
@@ -2577,7 +2577,7 @@ class MetricSummary(_message.Message):
     missing_reason: _builtins.str
     """Why most of the rows without a value have none: a stable word such as "no_reference"; empty where all have one."""
     effective_count: _builtins.float
-    """How many independent rows tell as much, of a value that is a rate; absent of any other."""
+    """How many independent rows are as informative, of a value that is a rate; absent of any other."""
     @_builtins.property
     def interval(self) -> Global___Interval:
         """The 95 % interval of the value; absent where it has none, as a percentile."""

@@ -80,7 +80,7 @@ class CaseClusters:
         """Return which cases are not independent; None where all are.
 
         Args:
-            effective_cases: How many independent ones tell as much about the pass rate.
+            effective_cases: How many independent ones are as informative about the pass rate.
         """
         if not self._cases or (not self._key and max(self._sizes.values(), default=0) < 2):
             return None
