@@ -93,8 +93,3 @@ def averaged(measure: str, values: Sequence[float] | Values, **bounds: float | N
     """Return the mean of what each trial came to."""
     found = np.asarray(values, dtype=float)
     return Rate(measure, float(found.mean()), len(found), spread=float(found.std(ddof=1)), **bounds)
-
-
-def percent(share: float, digits: int = 1) -> str:
-    """Return a share as the docs print it."""
-    return f"{100 * share:.{digits}f} %"

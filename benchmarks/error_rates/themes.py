@@ -19,6 +19,7 @@ from benchmarks.error_rates import (
     judges,
     mcnemar_tables,
     plans,
+    run_intervals,
     scored,
     stopped,
 )
@@ -31,6 +32,7 @@ THEMES: dict[str, Callable[[], Iterator[Setting]]] = {
     "clusters": clustered.settings,
     "balanced": clustered.balanced_settings,
     "coverage": coverage.settings,
+    "run-intervals": run_intervals.settings,
     "equivalence": equivalence.settings,
     "equivalence-rates": equivalence.rate_settings,
     "agent-errors": agent_errors.settings,
