@@ -143,4 +143,4 @@ async def test_targets_of_gates_are_in_the_report_and_on_the_console(tmp_path: P
     shown = ConsoleSummary(finished()).render()
     assert "gate  PASS  hit_rate > 0.4, target > 0.9  actual 0.6667 [0.2077, 0.9385]  target missed\n" in shown
     assert "gate  PASS  mrr > 0.1, target > 0.2  actual 0.5 [0, 1]  target reached\n" in shown
-    assert "gate  PASS  tokens < 900  actual 500\n" in shown
+    assert "gate  PASS  tokens < 900  actual 500 [0, 1638]\n" in shown

@@ -34,7 +34,7 @@ WITHOUT_SCOPE = {
     "parts of a run: the caller has looked the run up, in the same transaction or as its worker": {
         "attempts": {"count_attempts", "journal_attempts", "clear_journal", "has_errors", "request_retry"}
         | {"is_retry_requested", "read_attempts", "count_repeated"},
-        "datasets": {"read_cases", "find_case", "read_questions", "read_case", "upload_of_run"},
+        "datasets": {"read_cases", "find_case", "find_copies", "read_questions", "read_case", "upload_of_run"},
         "results": {
             "put_rows",
             "without_stored",
