@@ -59,7 +59,8 @@ _OPTIONS = (
         "--cluster",
         metavar="KEY",
         default="",
-        help="What cases share with others: category, or tag:NAME for tags such as NAME:value; default: nothing.",
+        help="What cases share with others: category, or tag:NAME for tags such as NAME:value; default: what the specs "
+        "of all runs say, else nothing.",
     ),
     click.option(
         "--adjust",

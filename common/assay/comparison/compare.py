@@ -82,7 +82,7 @@ def compare_runs(runs: Sequence[ComparedRun], settings: ComparisonSettings) -> C
     """
     _check(runs)
     runs = matched_runs(runs)
-    _check_clusters(runs, settings.cluster)
+    settings = _with_clusters(runs, settings)
     metrics = common_metrics(runs)
     facts = [run.facts for run in runs]
     rule = shared_stopping(facts)
@@ -208,10 +208,19 @@ def _check(runs: Sequence[ComparedRun]) -> None:
             raise without_rows(run.facts.run_id)
 
 
-def _check_clusters(runs: Sequence[ComparedRun], key: str) -> None:
-    """Raise where no case has what a cluster key names: every case would be a cluster of its own."""
-    if key and not any(run.cases.has_clusters for run in runs):
-        raise InvalidInputError(no_clusters_text(key))
+def _with_clusters(runs: Sequence[ComparedRun], settings: ComparisonSettings) -> ComparisonSettings:
+    """Return the settings with what cases share by them, or else by the specs of all runs.
+
+    Raises:
+        InvalidInputError: No case has what the settings name: every case would be a cluster of its own.
+    """
+    has_clusters = any(run.cases.has_clusters for run in runs)
+    if settings.cluster:
+        if not has_clusters:
+            raise InvalidInputError(no_clusters_text(settings.cluster))
+        return settings
+    keys = {run.facts.cluster for run in runs}
+    return replace(settings, cluster=keys.pop()) if has_clusters and len(keys) == 1 else settings
 
 
 def common_metrics(runs: Sequence[ComparedRun]) -> dict[str, MetricFacts]:

@@ -149,6 +149,11 @@ class RunFacts:
     stopped: StoppedEarly | None = None
     max_agent_errors: float = MAX_ERRORS
 
+    @property
+    def cluster(self) -> str:
+        """What its cases share with others, by its spec; empty for nothing."""
+        return str(self.config.get("cluster") or "")
+
 
 def facts_of(head: Mapping[str, Any]) -> RunFacts:
     """Return the facts of a run from the head of its document; `docs/report.md` describes it."""

@@ -121,6 +121,10 @@ def stopping_problems(settings: RunSettings, variant: str) -> list[Problem]:
         problems.append(Problem(f"must be two names, not {len(set(stopping.variants))}", "stopping.variants"))
     elif variant not in stopping.variants:
         problems.append(Problem("must hold the run's own label `variant`", "stopping.variants"))
+    if settings.cluster:
+        problems.append(
+            Problem("cannot be combined with stopping early, whose rules count independent cases", "cluster")
+        )
     if not 0 < stopping.alpha < 0.5:
         problems.append(Problem(f"must be above 0 and below 0.5, not {stopping.alpha!r}", "stopping.alpha"))
     metrics = _with_case_values(settings)

@@ -125,34 +125,20 @@ def least_units(alpha: float, tests: int = 1) -> int:
     return units
 
 
-def effective_cases(values: Sequence[float], clusters: Sequence[Hashable]) -> float:
-    """Return how many independent cases say as much about a rate as cases in clusters, at most all of them.
-
-    The variance of the rate over independent cases is compared with CR2's. Where it has no spread, which is no proof
-    that there is none, cases of a cluster count as copies of each other: (Σ n)² / Σ n².
-
-    Args:
-        values: 0 or 1 per case, or a share; at least one.
-        clusters: What each case shares with others.
-
-    Source: L. Kish, "Survey Sampling", 1965, on design effects.
-    """
-    found = in_clusters(values, clusters)
-    rate = math.fsum(values) / len(values)
-    if not found.error:
-        return found.effective_count
-    return min(float(len(values)), rate * (1 - rate) / found.error**2)
-
-
 def clustered_wilson(
     values: Sequence[float], clusters: Sequence[Hashable], *, alpha: float = 0.05
 ) -> tuple[float, float] | None:
-    """Return Wilson's interval of a rate over as many cases as the clustered ones are worth; None without a case."""
+    """Return Wilson's interval of a rate over its effective cases (`ClusteredMean`); None without a case."""
     from statistics import NormalDist
 
+    from assay.statistics.clustered_mean import ClusteredMean
     from assay.statistics.intervals import wilson
 
-    if not values:
+    found = ClusteredMean()
+    numbers: dict[Hashable, int] = {}
+    for value, cluster in zip(values, clusters, strict=True):
+        found.take(value, numbers.setdefault(cluster, len(numbers)))
+    n, rate = found.effective_count(), found.mean
+    if n is None or rate is None:
         return None
-    n, rate = effective_cases(values, clusters), math.fsum(values) / len(values)
     return wilson(rate * n, n, z=NormalDist().inv_cdf(1 - alpha / 2))

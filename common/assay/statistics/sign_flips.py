@@ -174,6 +174,8 @@ def _grid_steps(sizes: NDArray[np.float64]) -> NDArray[np.int64] | None:
     """Return the sizes as multiples of one step, or None where there is none or too much to enumerate."""
     import numpy as np
 
+    if not float(sizes[0]) * len(sizes) ** 2 <= float(sizes[-1]) * _GRID_WORK * len(sizes):
+        return None  # the largest alone has too many steps, or their number is more than a float holds
     for parts in range(1, _GRID_PARTS + 1):
         steps = sizes / sizes[-1] * parts
         if not float(steps.sum()) * len(steps) <= _GRID_WORK:

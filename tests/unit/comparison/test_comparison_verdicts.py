@@ -206,6 +206,28 @@ def test_clusters_that_one_run_knows_are_those_of_both() -> None:
         assert compare_runs(pair, settings).pairs[0].metric("exact_match").clusters == 12
 
 
+@pytest.mark.parametrize(("key_of_b", "clusters"), [("category", 12), ("", None), ("tag:page", None)])
+def test_the_clusters_that_all_specs_name_count(key_of_b: str, clusters: int | None) -> None:
+    """Without --cluster the key of the specs is taken, where it is the same in all of them."""
+    runs = [
+        compared(
+            name,
+            {"exact_match": [value] * 24},
+            settings=ComparisonSettings(cluster="category"),
+            categories=list("abcdefghijkl" * 2),
+        )
+        for name, value in (("a", 1.0), ("b", 0.0))
+    ]
+    keys = ("category", key_of_b)
+    runs = [
+        replace(run, facts=replace(run.facts, config={**run.facts.config, "cluster": key}))
+        for run, key in zip(runs, keys, strict=True)
+    ]
+    found = compare_runs(runs, ComparisonSettings())
+    assert found.pairs[0].metric("exact_match").clusters == clusters
+    assert found.settings.cluster == ("category" if clusters else "")
+
+
 def test_five_clusters_decide_nothing() -> None:
     """Whatever t says of them; six do."""
     verdicts = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from statistics import NormalDist
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,7 +13,6 @@ from hypothesis import strategies as st
 from assay.statistics.clusters import (
     can_decide,
     clustered_wilson,
-    effective_cases,
     effective_number,
     in_clusters,
     least_units,
@@ -101,14 +101,15 @@ def test_the_size_of_clusters() -> None:
 
 def test_copies_count_once() -> None:
     """Twenty copies of one right answer are one case; ten pairs of copies are ten."""
-    assert effective_cases([1.0] * 20, [0] * 20) == 1
     assert clustered_wilson([1.0] * 20, [0] * 20) == pytest.approx((0.206549, 1.0), abs=CLOSE)
     pairs = [at // 2 for at in range(20)]
-    assert effective_cases([1.0] * 20, pairs) == 10
+    assert clustered_wilson([1.0] * 20, pairs) == pytest.approx(wilson(10, 10))
     answers = [float(at // 2 % 2) for at in range(20)]
-    assert effective_cases(answers, pairs) == pytest.approx(9)  # 0.25 / (0.25 / 9)
-    assert effective_cases([0.0, 1.0] * 10, pairs) == 10  # no spread between clusters proves nothing
-    assert clustered_wilson(answers, range(20)) == pytest.approx(wilson(9.5, 19), abs=CLOSE)
+    assert clustered_wilson(answers, pairs, alpha=0.1) == pytest.approx(wilson(5, 10, z=NormalDist().inv_cdf(0.95)))
+    assert clustered_wilson([0.0, 1.0] * 10, pairs) == pytest.approx(
+        wilson(5, 10)
+    )  # no spread between clusters proves nothing
+    assert clustered_wilson(answers, range(20)) == pytest.approx(wilson(10, 20))
     assert clustered_wilson([], []) is None
 
 

@@ -29,7 +29,7 @@ def compared_run(report: Report, settings: ComparisonSettings) -> ComparedRun:
     """
     facts = facts_of(report.head)
     names = tuple(facts.metrics)
-    cases = CaseScores(names, settings.cluster, facts.max_agent_errors)
+    cases = CaseScores(names, settings.cluster or facts.cluster, facts.max_agent_errors)
     meets = row_predicate(settings.where)
     for row in report.rows():
         values = values_of(row, names)

@@ -253,7 +253,7 @@ def _read_run(
     facts = facts_of(json.loads(json_text(head_document(run, None))))
     configured = {metric.name for metric in run.settings.metrics}
     implied = [name for name in facts.metrics if name not in configured]
-    cases, indexes = CaseScores(tuple(facts.metrics), cluster, facts.max_agent_errors), list[int]()
+    cases, indexes = CaseScores(tuple(facts.metrics), cluster or facts.cluster, facts.max_agent_errors), list[int]()
     meeting: set[tuple[int, int]] | None = None
     if wanted is not None:
         with time_limit(connection, _FILTER_LIMIT_S, _FILTER_REMEDY):
