@@ -180,8 +180,8 @@ def test_what_is_not_decided_is_never_called_equal(of_two: ComparisonReport) -> 
 
 def test_the_worst_case_is_said_before_the_complete_cases(of_two: ComparisonReport) -> None:
     """A run that fails on the hard cases is not better: the figures with the worst values for them come first."""
-    counts = {"a_rows": 0, "b_rows": 29, "a_cases": 0, "b_cases": 29, "a_only": 0, "b_only": 29, "p": 3.7e-9}
-    errors = model.ErrorComparison(**counts, worse="B", differ=True)
+    counts = {"a_rows": 0, "b_rows": 29, "a_cases": 0, "b_cases": 29, "a_only": 0, "b_only": 29}
+    errors = model.ErrorComparison(**counts, p=3.7e-9, worse="B", differ=True)
     report = changed(
         of_two,
         verdict=Verdict.WITHHELD,

@@ -65,7 +65,7 @@ def compared(
     return found.pairs[0].metric(metric.name), found
 
 
-HARD: Mapping[str, list[list[float | str]]] = {
+HARD: Mapping[str, Sequence[Sequence[float | str]]] = {
     "a": [[0.5]] * 30,
     "b": [[FAILED]] * 12 + [[0.6]] * 18,
 }
@@ -166,7 +166,8 @@ def test_errors_differ_before_a_test_finds_it(cases: int, a_errors: int, b_error
 def test_a_case_with_an_error_in_a_repeat_is_dropped_whole() -> None:
     """The repeats that are left would be the better ones; those that are skipped are left out alone."""
     a: list[list[float | str]] = [[0.5, 0.5, 0.5]] * 30
-    b: list[list[float | str]] = [[0.9, FAILED, 0.9]] * 10 + [[0.5, 0.5, SKIPPED]] * 20
+    b: list[Sequence[float | str]] = [[0.9, FAILED, 0.9]] * 10
+    b += [[0.5, 0.5, SKIPPED]] * 20
     one, _ = compared(a, b)
     assert (one.n_pairs, one.n_dropped, one.difference) == (20, 10, 0.0)
     assert one.errors is not None

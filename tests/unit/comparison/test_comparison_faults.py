@@ -136,9 +136,9 @@ def test_a_regression_is_adjusted_over_the_pairs_that_decide() -> None:
     columns = [{"exact_match": each} for each in (a, b, c)]
     one = compare_columns(*columns).pairs[0].metric("exact_match")
     assert one.p == pytest.approx(0.03515625)
+    assert one.p is not None
     assert (one.p_adjusted, one.reason) == (2 * one.p, "not_significant_adjusted")
     every = compare_columns(*columns, settings=ComparisonSettings(all_pairs=True)).pairs[0].metric("exact_match")
-    assert one.p is not None
     assert every.p_adjusted == pytest.approx(3 * one.p)
 
 
@@ -161,4 +161,4 @@ def test_drawn_p_values_reach_the_level_of_a_large_family() -> None:
     """Of 1,500 tests the least p of 20,000 draws would be 0.075 after the adjustment: more are drawn."""
     steps = [0.3 + 0.001 * (at * 37 % 101) ** 1.1 for at in range(30)]
     alone, together = (sign_flips([steps], counts=[count])[0] for count in (1, 1_500))
-    assert (alone.p, together.p) == (pytest.approx(1 / 20_001), pytest.approx(1 / 200_001))
+    assert (alone.p, together.p) == pytest.approx((1 / 20_001, 1 / 200_001))
