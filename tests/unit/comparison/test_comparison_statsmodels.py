@@ -83,7 +83,8 @@ def test_sample_sizes() -> None:
     for rng in generators():
         effect, power = float(rng.uniform(0.05, 0.7)), float(rng.uniform(0.8, 0.95))
         needed = cases_for_scores(effect, 1.0, power=power)
-        assert needed == math.ceil(power_of.solve_power(effect_size=effect, alpha=0.05, power=power))
+        expected = power_of.solve_power(effect_size=effect, alpha=0.05, power=power)
+        assert needed in (math.ceil(expected), math.ceil(expected + 1e-3))  # their solver stops that close to a root
         n = int(rng.integers(15, 1000))
         found = detectable_score_difference(n, 1.0, power=power)
         assert found is not None
