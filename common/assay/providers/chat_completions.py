@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from assay.providers.errors import MalformedReplyError
+from assay.providers.errors import MalformedReplyError, error_without_status
 from assay.providers.messages import (
     NO_HEADERS,
     STOPS,
@@ -52,12 +52,16 @@ def reply_from(data: Mapping[str, Any], headers: Mapping[str, str] = NO_HEADERS)
 
     Raises:
         MalformedReplyError: It is none.
+        ProviderStatusError: The choice is an error, as gateways send where the model's service broke off.
     """
     choices = data.get("choices")
     choice = choices[0] if isinstance(choices, list) and len(choices) == 1 else None
     message = choice.get("message") if isinstance(choice, dict) else None
     if not isinstance(choice, dict) or not isinstance(message, dict):
         raise MalformedReplyError("the reply does not hold one message of a model")
+    error = choice.get("error")
+    if isinstance(error, dict) and error.get("code"):
+        raise error_without_status({"error": error}, headers)
     refusal = text_in(message.get("refusal") or _refusal_in(message.get("content")))
     finish = name_in(choice.get("finish_reason"))
     stop = Stop.REFUSED if refusal else STOPS.get(finish, Stop.COMPLETE)

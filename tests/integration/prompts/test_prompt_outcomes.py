@@ -136,6 +136,14 @@ async def test_a_refusal_field_is_a_refusal(provide: Provide, agent_at: AgentAt,
         (Reply("no", status=503, headers={"x-should-retry": "false"}), "http_status", 503, False, ""),
         (Reply("pay", status=429, error={"type": "insufficient_quota"}), "http_status", 429, False, ""),
         (Reply("bad", status=400), "http_status", 400, False, "bad"),
+        # A filter before the model is a refusal, as one behind it is.
+        (
+            Reply("blocked", status=400, error={"code": "content_filter"}),
+            "raised",
+            400,
+            False,
+            "held the question back",
+        ),
         (Reply("who", status=401), "http_status", 401, False, "name its variable with api_key"),
         (Reply("gone", status=404), "http_status", 404, False, "'some-model' is not available"),
         (Reply(status=302, headers={"location": "http://127.0.0.1:1/"}), "http_status", 302, False, "not followed"),
@@ -198,6 +206,18 @@ async def test_a_silent_provider_is_given_up_on(adapter: str, provide: Provide, 
     response = await ask(agent, timeout_s=0.2)
     assert response.error is not None
     assert (response.error.kind, response.error.retryable) == (AgentErrorKind.TIMEOUT, True)
+
+
+async def test_a_choice_that_is_an_error_is_the_error_of_the_service(
+    provide: Provide, agent_at: AgentAt, ask: Ask
+) -> None:
+    """A gateway whose model's service broke off says so within HTTP 200: that may pass, as in a stream."""
+    choice = '{"message": {"content": "As"}, "finish_reason": "error", "error": {"code": 502, "message": "upstream"}}'
+    response = await ask(agent_at("openai", provide(Reply(raw=f'{{"choices": [{choice}]}}'.encode()))))
+    assert response.error is not None
+    assert (response.error.kind, response.error.http_status) == (AgentErrorKind.HTTP_STATUS, 502)
+    assert response.error.retryable
+    assert "upstream" in response.error.message
 
 
 @pytest.mark.parametrize(

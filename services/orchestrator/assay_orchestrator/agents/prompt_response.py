@@ -35,6 +35,9 @@ _STOPPED = {
     Stop.BROKEN_OFF: ("truncated", "the service broke the answer off"),
 }
 
+_FILTERED_CODES = frozenset({"content_filter", "content_policy_violation"})
+"""Codes of a service that refuses a question for its content."""
+
 
 def response_from_reply(reply: Reply, temperature: float | None, price: ModelPrice | None = None) -> AgentResponse:
     """Return the answer that a model's reply is; a failed one, with its text, where it is not complete.
@@ -93,6 +96,12 @@ def refused_status(refusal: ProviderStatusError, model: str, url: str, key_names
             what = ""
     request_id = _request_id(refusal.headers)
     named = f", request {request_id[:100]}" if request_id else ""
+    if refusal.code in _FILTERED_CODES:
+        # A filter that stands before the model is one that stands behind it: either way there is a refusal.
+        kind, message = _STOPPED[Stop.FILTERED]
+        said = message.replace("answer", "question")
+        said += f" (HTTP {status}{named}): {refusal.message or '(no explanation)'}"
+        return error_response(AgentErrorKind.RAISED, said, type=kind, http_status=status)
     return error_response(
         AgentErrorKind.HTTP_STATUS,
         f"HTTP {status}{named}: {what + ': ' if what else ''}{refusal.message or '(no explanation)'}",
