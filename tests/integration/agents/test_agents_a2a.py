@@ -155,6 +155,23 @@ async def test_a_message_is_an_answer(a2a_of: AgentOf) -> None:
     assert len(server.requests) == 3  # the card is read once
 
 
+@pytest.mark.parametrize(
+    ("parts", "text"),
+    [
+        ([{"text": "The"}, {"text": " capital"}, {"text": " is"}, {"text": " Lima."}], "The capital is Lima."),
+        ([{"text": "one "}, {"text": "two"}], "one two"),
+        ([{"text": "First."}, {"text": "Second."}], "First.\nSecond."),
+        ([{"data": {"answer": "42", "n": 1}}], "42"),
+        ([{"data": {"n": 1}}], ""),
+        ([{"text": "said"}, {"data": {"answer": "42"}}], "said"),
+    ],
+)
+async def test_pieces_of_a_text_are_one_text(a2a_of: AgentOf, parts: list[dict[str, Any]], text: str) -> None:
+    """As an agent appends them while its model writes; data alone has the text that every answer has there."""
+    agent, _ = await a2a_of({"result": {"message": message(*parts)}})
+    assert (await ask(agent)).text == text
+
+
 async def test_a_task_is_asked_until_it_has_ended(a2a_of: AgentOf) -> None:
     """Its artifacts are the answer; a message of its status counts where there are none."""
     usage = {"usage": {"output_tokens": 4}}

@@ -63,6 +63,8 @@ for line in sys.stdin:
         case "blank": print(); say(q)
         case "exit": sys.exit("Traceback: \\x1b]0;title\\x07 out of luck")
         case "status": os._exit(3)
+        case "twice": say(q, "once"); say(q, "again")
+        case "half": sys.stdout.write('{"request_id": "' + q["request_id"]); sys.stdout.flush(); os._exit(3)
         case "last words": sys.stdout.write(json.dumps({"request_id": q["request_id"], "text": "bye"})); sys.exit(1)
         case "crash": os.kill(os.getpid(), signal.SIGSEGV)
         case "hang": signal.signal(signal.SIGTERM, signal.SIG_IGN); fork(); time.sleep(600)
@@ -231,6 +233,7 @@ async def test_blank_lines_are_ignored(tmp_path: Path) -> None:
         ("status", "with exit status 3"),
         ("crash", "by SIGSEGV"),
         ("fork and end", "with exit status 0"),
+        ("half", "with exit status 3"),
         ("close stdout", "closed its stdout"),
         ("close stdin", "closed its stdin"),
     ],
@@ -249,6 +252,15 @@ async def test_a_process_that_ends_fails_what_it_has_and_is_replaced(tmp_path: P
         after = await caller.call(question("pid", 2))
         assert after.error is None
         assert after.text != before.text
+
+
+async def test_an_answer_that_comes_twice_is_no_answer_to_another_question(tmp_path: Path) -> None:
+    """The second one is dropped: the next question has its own answer, as often as that happens."""
+    async with opened(tmp_path) as caller:
+        for number in range(3):
+            assert (await caller.call(question("twice", 2 * number))).text == "once"
+            following = await caller.call(question("blank", 2 * number + 1))
+            assert following.error is None
 
 
 async def test_a_last_answer_needs_no_end_of_line(tmp_path: Path) -> None:

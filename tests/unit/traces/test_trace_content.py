@@ -60,6 +60,22 @@ def chat(
     return span(number, parent, named={"gen_ai.operation.name": "chat", **counts, **(named or {})})
 
 
+@pytest.mark.parametrize(
+    ("written", "arguments"),
+    [
+        ({"input_str": "{'order': 5}", "inputs": {"order": 5}, "kwargs": {"color": "green"}}, {"order": 5}),
+        ({"order": 5}, {"order": 5}),
+        ({"inputs": {"order": 5}}, {"inputs": {"order": 5}}),
+        ({"input_str": "x", "inputs": None}, {"input_str": "x", "inputs": None}),
+    ],
+)
+def test_arguments_are_those_of_the_tool(written: dict[str, Any], arguments: dict[str, Any]) -> None:
+    """OpenLLMetry writes what LangChain's callback is given around them."""
+    named = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "look"}
+    found = content_of_trace([span(1, named={**named, "gen_ai.tool.call.arguments": json.dumps(written)})])
+    assert [json.loads(call.arguments_json) for call in found.tool_calls] == [arguments]
+
+
 def tokens(*spans: Span) -> Usage | None:
     return content_of_trace(spans).usage
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _LEAVING_S = 1.0
 _MAX_ODD_LINES = 1_000
-_MAX_GIVEN_UP = 10_000
+_MAX_SETTLED = 10_000
 
 
 class StreamCaller:
@@ -91,7 +91,7 @@ class _Session:
         self._lines = Lines()
         self._line_count = 0
         self._asked: dict[str, asyncio.Future[AgentResponse]] = {}
-        self._given_up: dict[str, None] = {}
+        self._settled: dict[str, None] = {}
         self._odd_count = 0
         self._odd: AgentResponse | None = None
         self._has_answered = False
@@ -108,6 +108,7 @@ class _Session:
             return self._ended()
         is_cold, self._is_cold = self._is_cold, False
         answer: asyncio.Future[AgentResponse] = asyncio.get_running_loop().create_future()
+        self._settled.pop(request.request_id, None)
         self._asked[request.request_id] = answer
         start = time.perf_counter()
         self.process.write(question_line(request))
@@ -149,7 +150,7 @@ class _Session:
         self._stop_for(self._launcher.failure(AgentErrorKind.UNREACHABLE, said, self.process, retryable=True))
 
     def take_end(self) -> None:
-        if not self.is_over and (line := self._lines.rest()):
+        if not self.is_over and (line := self._lines.rest()) and _is_whole(line):
             self._take_line(line)
         self._launcher.note_end(self.process)
         if not self.is_over:
@@ -165,9 +166,8 @@ class _Session:
             request_id = data.get("request_id")
             if not isinstance(request_id, str):
                 raise MalformedAnswerError(f"{where} has no request_id: an answer has that of its question")
-            if request_id in self._given_up:
-                del self._given_up[request_id]
-                return
+            if request_id in self._settled:
+                return  # its time was up, or it was answered before
             if request_id not in self._asked:
                 raise MalformedAnswerError(f"{where} answers {request_id[:100]!r}, which is no question in flight")
         except MalformedAnswerError as problem:
@@ -176,6 +176,7 @@ class _Session:
         self._has_answered, self._odd_count = True, 0
         self._launcher.note_answer()
         self._settle(request_id, answer_from(data, self._launcher.failures))
+        self._ignore(request_id)
 
     def _take_odd(self, problem: str) -> None:
         """Take a line that answers no question: those in flight fail, as it may have been meant for any of them."""
@@ -192,9 +193,13 @@ class _Session:
     def _give_up(self, request_id: str) -> None:
         """Ignore the answer to a question should it still come."""
         self._asked.pop(request_id, None)
-        self._given_up[request_id] = None
-        if len(self._given_up) > _MAX_GIVEN_UP:
-            del self._given_up[next(iter(self._given_up))]
+        self._ignore(request_id)
+
+    def _ignore(self, request_id: str) -> None:
+        """Ignore further answers to a question: one that comes twice belongs to no other question."""
+        self._settled[request_id] = None
+        if len(self._settled) > _MAX_SETTLED:
+            del self._settled[next(iter(self._settled))]
 
     def _settle(self, request_id: str, response: AgentResponse) -> None:
         answer = self._asked.pop(request_id)
@@ -228,6 +233,15 @@ class _Session:
     def _ended(self) -> AgentResponse:
         said = f"the command ended {self.process.ending} before it answered"
         return self._launcher.failure(AgentErrorKind.UNREACHABLE, said, self.process, retryable=True)
+
+
+def _is_whole(line: bytes) -> bool:
+    """Whether a line without an end is an object; a process that died while it wrote leaves half of one."""
+    try:
+        object_from(line, "the last line")
+    except MalformedAnswerError:
+        return False
+    return True
 
 
 def _late(request: AgentRequest) -> str:

@@ -28,6 +28,7 @@ _TOOL_NAMES = ("gen_ai.tool.name", "tool.name", "tool_call.function.name")
 _TOOL_IDS = ("gen_ai.tool.call.id", "tool_call.id", "tool.id")
 _ARGUMENTS = ("gen_ai.tool.call.arguments", "tool_arguments", "tool_call.function.arguments", "input.value")
 _RESULTS = ("gen_ai.tool.call.result", "tool_response", "output.value")
+_OPENLLMETRY = frozenset({"input_str", "inputs"})
 _NO_TOOLS = ("", "(merged tools)")
 """Google ADK adds a span of this name to calls that it makes at once."""
 _DOCUMENTS = "gen_ai.retrieval.documents"
@@ -85,13 +86,21 @@ def _executed_calls(tools: Sequence[Span]) -> tuple[ToolCall, ...]:
         call = ToolCall(
             name=clean_text(name),
             id=clean_text(call_id),
-            arguments_json=_as_json(value_at(span, *_ARGUMENTS)),
+            arguments_json=_as_json(_unwrapped(value_at(span, *_ARGUMENTS))),
             result_json=_as_json(value_at(span, *_RESULTS)),
             is_error=span.is_error or "error.type" in span.attributes,
             duration_ms=(span.end_ns - span.start_ns) / 1e6 if span.end_ns >= span.start_ns > 0 else None,
         )
         calls.append(call)
     return tuple(calls)
+
+
+def _unwrapped(arguments: object) -> object:
+    """Return the arguments of a call, without what OpenLLMetry writes around them for LangChain."""
+    found = _parsed(arguments) if isinstance(arguments, str) else arguments
+    if isinstance(found, dict) and found.keys() >= _OPENLLMETRY and isinstance(found["inputs"], dict):
+        return found["inputs"]
+    return arguments
 
 
 def _requested_calls(models: Sequence[Span]) -> tuple[ToolCall, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING, Any
 
 from assay.model.agent_response import (
@@ -14,6 +15,7 @@ from assay.model.agent_response import (
 )
 from assay.model.response_fields import as_items, shown
 from assay.model.response_limits import check_bounds
+from assay.model.response_text import find_text_key
 from assay.parsing.names import kind_of
 
 if TYPE_CHECKING:
@@ -94,6 +96,18 @@ def failure_of(error: Any) -> AgentResponse:
     return error_response(AgentErrorKind.RAISED, said, type=str(code)[:200], retryable=code == _INTERNAL_ERROR)
 
 
+def _text_of(holder: Mapping[str, Any]) -> str:
+    """Return the text of a message or an artifact.
+
+    Parts that white space separates are pieces of one text, as an agent appends them while its model writes; others
+    are texts of their own.
+    """
+    parts = as_items(holder.get("parts"), "parts")
+    texts = [part["text"] for part in parts if isinstance(part, dict) and isinstance(part.get("text"), str)]
+    are_pieces = any(before[-1:].isspace() or after[:1].isspace() for before, after in itertools.pairwise(texts))
+    return ("" if are_pieces else "\n").join(texts)
+
+
 def _found(holders: Sequence[Mapping[str, Any]], result: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of an answer: texts are joined, the first structured part is its output."""
     parts = [part for holder in holders for part in as_items(holder.get("parts"), "parts") if isinstance(part, dict)]
@@ -104,9 +118,13 @@ def _found(holders: Sequence[Mapping[str, Any]], result: Mapping[str, Any]) -> d
             agreed = {name: each[name] for name in _BY_AGREEMENT if each.get(name) is not None} | agreed
     links = [{"uri": part["url"], "title": part.get("filename")} for part in parts if isinstance(part.get("url"), str)]
     ids = {"context_id": result.get("contextId"), "task_id": result.get("id")}
+    output = next((part["data"] for part in parts if "data" in part), None)
+    text = "\n".join(filter(None, map(_text_of, holders)))
+    if not text and isinstance(output, dict) and (key := find_text_key(output)) is not None:
+        text = str(output[key])
     return {
-        "text": "\n".join(part["text"] for part in parts if isinstance(part.get("text"), str)),
-        "output": next((part["data"] for part in parts if "data" in part), None),
+        "text": text,
+        "output": output,
         "sources": links or None,
         "metadata": {name: value for name, value in ids.items() if isinstance(value, str)},
         **agreed,
