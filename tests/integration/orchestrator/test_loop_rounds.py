@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ import pytest
 from assay.model.agent_response import AgentResponse
 from assay.model.case import Case, Turn
 from assay.model.run import RunState
+from assay.model.run_settings import DatasetReading
 from assay_orchestrator.agents.replay import ReplayAgent
 from assay_orchestrator.pipeline.flusher import Flusher
 from assay_orchestrator.pipeline.session import Session
@@ -84,7 +86,8 @@ async def test_rows_that_are_ready_together_share_rounds(
         dataset = await client.upload_dataset(cases, name="d")
         rounds.count()
         try:
-            run = await client.create_run(settings_of(), dataset.dataset_id)
+            reading = DatasetReading("d.jsonl", "plain/jsonl", "")  # without copies, which the summary would look for
+            run = await client.create_run(dataclasses.replace(settings_of(), dataset=reading), dataset.dataset_id)
             async for _ in client.watch_run(run.run_id):
                 pass
         finally:
