@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from assay.comparison.allowed_drop import AllowedDrop, allowed_drop, drop_notes, not_excluded, too_large
-from assay.comparison.model import FailOn, Verdict
+from assay.comparison.model import FailOn, Reason, Verdict
 from assay.comparison.run_names import run_names
 from assay.records import dataclass
 
@@ -144,7 +144,8 @@ def _decided(
         return Decision(NOT_COMPARABLE, tuple(missing))
     allowed = tuple(_worse_text(b, a, one) for b, a, one in primaries if one.verdict is Verdict.A_BETTER)
     open_ones = tuple(
-        f"{one.metric} of {b} against {a} is {_OPEN_WORDS[one.verdict]}"
+        f"{one.metric} of {b} against {a} is {_OPEN_WORDS[one.verdict]} "
+        f"({short_reason(one, comparison.settings.alpha)})"
         for b, a, one in primaries
         if one.verdict in _OPEN_WORDS
     )
@@ -156,6 +157,18 @@ def _decided(
     if comparison.mismatches:
         return Decision(NO_REGRESSION, open_ones, otherwise="3 without --allow-mismatch")
     return Decision(NO_REGRESSION, open_ones, otherwise="4 with --strict" if open_ones else "")
+
+
+def short_reason(one: MetricComparison, alpha: float) -> str:
+    """Return why a metric decides nothing, in a few words."""
+    words: dict[str, str] = {
+        Reason.TOO_FEW_DIFFERING: "too few cases differ",
+        Reason.TOO_FEW_CLUSTERS: "too few clusters differ",
+        Reason.AGENT_ERRORS: "errors",
+        Reason.NOT_SIGNIFICANT: f"p not below {alpha:g}",
+        Reason.NOT_SIGNIFICANT_ADJUSTED: f"adjusted p not below {alpha:g}",
+    }
+    return words.get(one.reason, one.message)
 
 
 def _regressions(

@@ -8,6 +8,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from assay.comparison.decision import short_reason
 from assay.comparison.model import Reason, Verdict
 from assay.comparison.stopped import ALWAYS_VALID, STAGEWISE
 from assay.reports.comparison.figures import figures_of, level_text, p_phrase, p_text, tested_text
@@ -70,7 +71,7 @@ def _against_first(report: ComparisonReport, naming: Naming) -> str:
     groups: dict[tuple[Verdict, str], list[str]] = {}
     for pair in report.baseline_pairs:
         one = pair.metric(metric)
-        groups.setdefault((one.verdict, _short_reason(one, report.comparison.settings.alpha)), []).append(pair.b)
+        groups.setdefault((one.verdict, short_reason(one, report.comparison.settings.alpha)), []).append(pair.b)
     parts = [
         f"{_listed(report, labels, naming)} {'is' if len(labels) == 1 else 'are'} {_WORDS[verdict]}"
         + (f" ({reason})" if reason else "")
@@ -78,18 +79,6 @@ def _against_first(report: ComparisonReport, naming: Naming) -> str:
     ]
     first = named(report, report.comparison.variants[0].label, naming)
     return " ".join([f"{metric} against {first}: {'; '.join(parts)}.", *_errors_of_runs(report, naming)])
-
-
-def _short_reason(one: MetricComparison, alpha: float) -> str:
-    """Return why a metric decides nothing, in a few words."""
-    words: dict[str, str] = {
-        Reason.TOO_FEW_DIFFERING: "too few cases differ",
-        Reason.TOO_FEW_CLUSTERS: "too few clusters differ",
-        Reason.AGENT_ERRORS: "errors",
-        Reason.NOT_SIGNIFICANT: f"p not below {alpha:g}",
-        Reason.NOT_SIGNIFICANT_ADJUSTED: f"adjusted p not below {alpha:g}",
-    }
-    return words.get(one.reason, one.message)
 
 
 def _errors_of_runs(report: ComparisonReport, naming: Naming) -> list[str]:
