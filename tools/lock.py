@@ -32,6 +32,8 @@ LISTS = {
 APART = {"frameworks": ("all", "dev", "frameworks"), "floors": ("all", "dev", "frameworks")}
 # The list with the least versions of these extras' packages instead of the newest ones.
 FLOORS, FLOORED = "floors", ("adk", "langgraph", "pydantic-ai", "openai-agents")
+# Later ones call for a newer langchain-core than they ask for.
+FLOORS_HELD = ("langgraph-checkpoint<4",)
 # What is installed by itself: lists of names beside these.
 TOOLS = ("build", "sbom", "protos", "lock", "deploy")
 # What torch needs on Linux where it is not a CPU build. tools/install-locked installs it where torch asks for it.
@@ -82,7 +84,7 @@ def extras(name: str) -> list[str]:
 def floors() -> list[str]:
     """Return the requirements that hold the extras of frameworks at their least versions."""
     known = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
-    return [re.sub(r">=([\d.]+),.*", r"==\1", one) for extra in FLOORED for one in known[extra]]
+    return [*(re.sub(r">=([\d.]+),.*", r"==\1", one) for extra in FLOORED for one in known[extra]), *FLOORS_HELD]
 
 
 def compiled(name: str, arguments: list[str], like: str = "", pins: list[str] | None = None) -> str:
