@@ -235,7 +235,8 @@ def test_a_rescoring_that_is_interrupted_while_its_run_is_created_names_the_run(
     assert (process.returncode, out) == (130, ""), err
     del project.env["ASSAY_FAILPOINTS"], project.env["ASSAY_FAILPOINTS_LOG"]
     command = err.splitlines()[-1].removeprefix("interrupted: what is done is stored. Continue with: ")
-    # Its answers are stored, so that the orchestrator may have scored them all before it hears that nobody waits.
+    assert command.startswith("assay runs resume ")
+    # Its answers are stored: the orchestrator may have scored them all before it hears that the command has ended.
     continued = project.run(*shlex.split(command)[1:], status=None)
     assert not continued.returncode or "has already succeeded" in continued.stderr, continued.stderr
     runs = json.loads(project.run("runs", "list", "--json").stdout)

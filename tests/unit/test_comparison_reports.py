@@ -163,7 +163,7 @@ def test_what_is_not_decided_is_never_called_equal(of_two: ComparisonReport) -> 
     why = "the p-value is not below 0.05"
     undecided = {"verdict": Verdict.INCONCLUSIVE, "message": why, "difference": 0.0, "p": 1.0, "p_adjusted": 1.0}
     report = changed(of_two, **undecided, n_needed=40)
-    assert not any("needed" in said for said in cautions(report))  # nobody chose a difference
+    assert not any("needed" in said for said in cautions(report))  # without a chosen difference
     chosen = replace(report.comparison.settings, difference=0.05)
     report = replace(report, comparison=replace(report.comparison, settings=chosen))
     assert verdict_sentence(report).startswith(f"Inconclusive: {why}; accuracy of B (candidate) against A (baseline): ")

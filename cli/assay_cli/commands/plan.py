@@ -72,8 +72,8 @@ def plan(
     RUN is an earlier run of the agent: a results.json, or a stored run. OTHER is a second one over the same cases, of
     a variant that differs as the next one will; with it, how far variants differ case by case is measured.
     """
-    from assay.comparison.cases import cluster_key_text, is_cluster_key
     from assay.comparison.planning import plan as make_plan
+    from assay.model.cluster_key import cluster_problem
 
     bounds = {
         "--difference": (difference, 0.0, math.inf),
@@ -87,8 +87,8 @@ def plan(
     ]
     if not 0 <= correlation < 1:
         wrong.append(Problem(f"must be from 0 and below 1, not {correlation!r}", "--correlation"))
-    if cluster and not is_cluster_key(cluster):
-        wrong.append(Problem(cluster_key_text(cluster), "--cluster"))
+    if problem := cluster_problem(cluster):
+        wrong.append(Problem(problem, "--cluster"))
     if wrong:
         raise InvalidInputError(wrong)
     runs = [run, *([other] if other else [])]
@@ -107,10 +107,11 @@ async def _learned(
 ) -> tuple[Variation, RowCost]:
     """Return how a metric varies over earlier runs, and what a row of the first one took."""
     from assay.client.comparing import reports_of
-    from assay.comparison.cases import is_shared, no_clusters_text
+    from assay.comparison.cases import is_shared
     from assay.comparison.facts import default_primary, facts_of
     from assay.comparison.model import PASS_RATE
     from assay.comparison.planning import variation_of
+    from assay.model.cluster_key import missing_cluster
     from assay.parsing.names import unknown_name
 
     async with reports_of(runs, server) as reports:
@@ -120,17 +121,17 @@ async def _learned(
             raise InvalidInputError([Problem(unknown_name("metric", name, [PASS_RATE, *metrics]), "--metric")])
         clusters = _clusters(reports[0], cluster) if cluster else None
         if clusters is not None and not any(map(is_shared, clusters.values())):
-            raise InvalidInputError(no_clusters_text(cluster))
+            raise InvalidInputError(f"--cluster: {missing_cluster(cluster, ' of the runs')}")
         values = (_values(report, name) for report in reports)
         variation = variation_of(name, *values, correlation=correlation, cluster=cluster, clusters=clusters)
         return variation, _cost(reports[0])
 
 
 def _clusters(report: Report, key: str) -> dict[str, str]:
-    from assay.comparison.cases import cluster_of
+    from assay.comparison.cases import own_or_shared
 
     return {
-        row["case_id"]: cluster_of(key, row["case_id"], row["category"] or "", row["tags"]) for row in report.rows()
+        row["case_id"]: own_or_shared(key, row["case_id"], row["category"] or "", row["tags"]) for row in report.rows()
     }
 
 

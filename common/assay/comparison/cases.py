@@ -9,8 +9,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from assay.comparison.model import PASS_RATE
-from assay.model.cluster_key import cluster_of as shared_cluster_of
-from assay.model.cluster_key import cluster_problem, missing_cluster
+from assay.model.cluster_key import cluster_of
 from assay.model.run_settings import MAX_ERRORS
 from assay.statistics.paired import LARGEST
 
@@ -95,7 +94,7 @@ class CaseScores:
             self._error_rows.append(0)
             self._met.append(0)
             self.categories.append(category)
-            self.clusters.append(cluster_of(self._cluster, case_id, category, tags))
+            self.clusters.append(own_or_shared(self._cluster, case_id, category, tags))
             self.contents.append(content)
         self.row_count += 1
         self._rows[place] += 1
@@ -236,21 +235,6 @@ def is_shared(cluster: str) -> bool:
     return not cluster.startswith(_OWN)
 
 
-def is_cluster_key(key: str) -> bool:
-    """Whether a text names what cases share: "category", or "tag:NAME"."""
-    return bool(key) and not cluster_problem(key)
-
-
-def cluster_key_text(key: str) -> str:
-    """Return what is wrong with a text that names nothing that cases share."""
-    return cluster_problem(key)
-
-
-def no_clusters_text(key: str) -> str:
-    """Return what is wrong with a key that no case has."""
-    return f"--cluster: {missing_cluster(key, ' of the runs')}"
-
-
-def cluster_of(key: str, case_id: str, category: str, tags: Sequence[str]) -> str:
+def own_or_shared(key: str, case_id: str, category: str, tags: Sequence[str]) -> str:
     """Return what a case shares with others; its own id, behind a mark, where it shares nothing."""
-    return shared_cluster_of(key, category, tags) or f"{_OWN}{case_id}"
+    return cluster_of(key, category, tags) or f"{_OWN}{case_id}"

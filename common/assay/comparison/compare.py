@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from itertools import compress
 from typing import TYPE_CHECKING
 
-from assay.comparison.cases import no_clusters_text
 from assay.comparison.facts import MetricFacts, RunFacts, default_primary
 from assay.comparison.joined import CompleteCases, JoinedRuns, label_of, metric_facts
 from assay.comparison.matching import matched
@@ -34,6 +33,7 @@ from assay.comparison.stopped import shared_stopping, stopping_outcome
 from assay.comparison.verdicts import decided
 from assay.comparison.what_changed import CODE, changes
 from assay.errors import InvalidInputError
+from assay.model.cluster_key import missing_cluster
 from assay.parsing.names import unknown_name
 from assay.statistics.independent import cochran_q, friedman
 from assay.statistics.ranking import best_shares, ranked, ranking_score, recommend
@@ -217,7 +217,7 @@ def _with_clusters(runs: Sequence[ComparedRun], settings: ComparisonSettings) ->
     has_clusters = any(run.cases.has_clusters for run in runs)
     if settings.cluster:
         if not has_clusters:
-            raise InvalidInputError(no_clusters_text(settings.cluster))
+            raise InvalidInputError(f"--cluster: {missing_cluster(settings.cluster, ' of the runs')}")
         return settings
     keys = {run.facts.cluster for run in runs}
     return replace(settings, cluster=keys.pop()) if has_clusters and len(keys) == 1 else settings

@@ -6,9 +6,9 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
-from assay.comparison.cases import cluster_key_text, is_cluster_key
 from assay.comparison.model import Adjustment, ComparisonSettings, FailOn
 from assay.errors import InvalidInputError, Problem
+from assay.model.cluster_key import cluster_problem
 from assay.parsing.names import unknown_name
 
 if TYPE_CHECKING:
@@ -56,8 +56,8 @@ def check_settings(
     _check_shares(settings, problem)
     if not 0 <= settings.seed <= _LARGEST_SEED:
         problem(f"must be from 0 to {_LARGEST_SEED}, not {settings.seed!r}", "seed")
-    if settings.cluster and not is_cluster_key(settings.cluster):
-        problem(cluster_key_text(settings.cluster), "cluster")
+    if wrong := cluster_problem(settings.cluster):
+        problem(wrong, "cluster")
     adjustment, failing = _member(Adjustment, adjust), _member(FailOn, fail_on)
     if adjustment is None:
         problem(unknown_name("adjustment", adjust, [one.value for one in Adjustment]), "adjust")

@@ -30,7 +30,8 @@ from assay.comparison.model import (
 from assay.comparison.stopping_outcome import StoppingOutcome
 from assay.errors import InvalidInputError, Problem
 from assay.v1 import orchestrator_pb2 as pb
-from assay.wire.converter import Converter, EnumConverter, Functions, Spread
+from assay.wire.converter import Converter, EnumConverter, Spread
+from assay.wire.interval import INTERVAL
 from assay.wire.json_text import value_from_text
 
 if TYPE_CHECKING:
@@ -41,23 +42,14 @@ _CHANGES = EnumConverter(CaseChange, pb.CaseChange, unknown=None)
 _ORDERS = EnumConverter(CaseOrder, pb.ComparedCaseOrder, unknown=None)
 
 
-def _interval_to_wire(interval: tuple[float, float]) -> pb.Interval:
-    return pb.Interval(low=interval[0], high=interval[1])
-
-
-def _interval_from_wire(message: pb.Interval) -> tuple[float, float]:
-    return message.low, message.high
-
-
-_INTERVAL = Functions(_interval_to_wire, _interval_from_wire)
 _ESTIMATE = Converter(
     Estimate,
     pb.Estimate,
     spread={  # not a part: the plain field has no default, and an absent one is not (0, 0)
         "interval": Spread(
             ("interval",),
-            lambda interval: {"interval": None if interval is None else _interval_to_wire(interval)},
-            lambda message: _interval_from_wire(message.interval) if message.HasField("interval") else None,
+            lambda interval: {"interval": None if interval is None else INTERVAL.to_wire(interval)},
+            lambda message: INTERVAL.from_wire(message.interval) if message.HasField("interval") else None,
         )
     },
 )
@@ -128,14 +120,14 @@ _PAIR = Converter(
                 "verdict": _VERDICTS,
                 "a": _ESTIMATE,
                 "b": _ESTIMATE,
-                "interval": _INTERVAL,
-                "equivalence_interval": _INTERVAL,
-                "one_sided": _INTERVAL,
+                "interval": INTERVAL,
+                "equivalence_interval": INTERVAL,
+                "one_sided": INTERVAL,
                 "noise_floor": Converter(NoiseFloor, pb.NoiseFloor),
                 "table": Converter(PassTable, pb.PassTable),
                 "classical": Converter(ClassicalTest, pb.ClassicalTest),
                 "errors": _ERRORS,
-                "worst_case": Converter(WorstCase, pb.WorstCase, parts={"interval": _INTERVAL}),
+                "worst_case": Converter(WorstCase, pb.WorstCase, parts={"interval": INTERVAL}),
             },
         ),
         "errors": _ERRORS,
