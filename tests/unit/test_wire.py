@@ -20,6 +20,8 @@ from assay.model.agent_response import (
     AgentResponse,
     AgentStatus,
     Attempt,
+    Interrupt,
+    InterruptKind,
     Message,
     Source,
     ToolCall,
@@ -76,9 +78,13 @@ ERROR = st.builds(AgentError, st.sampled_from(AgentErrorKind), TEXT, TEXT, or_no
 SOURCE = st.builds(Source, id=TEXT, title=TEXT, uri=TEXT, content=TEXT, score=or_none(NUMBER), metadata=OBJECT)
 USAGE = st.builds(Usage, *[or_none(COUNT)] * 7, or_none(NUMBER))
 TOOL_CALL = st.builds(ToolCall, TEXT, TEXT, TEXT, TEXT, FLAG, or_none(NUMBER))
+INTERRUPT = st.builds(
+    Interrupt, TEXT, st.sampled_from(InterruptKind), TEXT, TEXT, TEXT, st.sampled_from(["", "approve", "answer"])
+)
 RESPONSE = st.builds(
     AgentResponse,
     status=st.sampled_from(AgentStatus),
+    interrupts=tuples_of(INTERRUPT),
     text=TEXT,
     error=or_none(ERROR),
     output=VALUE,

@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from assay.model.agent_request import AgentRequest, Message
+from assay.model.interrupts import Interrupt, InterruptKind, interrupt_to_json, is_waiting, read_interrupts
 from assay.model.response_fields import (
     MalformedAnswerError,
     as_amount,
@@ -49,6 +50,8 @@ __all__ = [
     "AgentResponse",
     "AgentStatus",
     "Attempt",
+    "Interrupt",
+    "InterruptKind",
     "MalformedAnswerError",
     "Message",
     "Source",
@@ -68,6 +71,13 @@ class AgentStatus(StrEnum):
     SUCCESS = "success"
     OUT_OF_SCOPE = "out_of_scope"
     ERROR = "error"
+    INTERRUPTED = "interrupted"
+    """The agent waits for a person; an agent error by every rule."""
+
+    @property
+    def is_failed(self) -> bool:
+        """Whether the agent gave no answer: it failed, or it waits for a person."""
+        return self in (AgentStatus.ERROR, AgentStatus.INTERRUPTED)
 
 
 class AgentErrorKind(StrEnum):
@@ -177,6 +187,8 @@ class AgentResponse:
         time_to_first_token_ms: From the question to the first piece of the text, where the answer came in pieces.
         cold: Whether this was the first call: of the agent's process, or of the run by the orchestrator's process.
         thoughts: What a model thought before its answer; not scored.
+        interrupts: What the agent stopped at to wait for a person, in order; those without a decision come last. With
+            one of those the status is INTERRUPTED, unless the agent failed.
     """
 
     status: AgentStatus = AgentStatus.SUCCESS
@@ -198,6 +210,12 @@ class AgentResponse:
     time_to_first_token_ms: float | None = None
     cold: bool = False
     thoughts: str = ""
+    interrupts: tuple[Interrupt, ...] = ()
+
+    @property
+    def is_failed(self) -> bool:
+        """Whether there is no answer: the agent failed, or it waits for a person."""
+        return self.status.is_failed
 
 
 def error_response(kind: AgentErrorKind, message: str, **details: Any) -> AgentResponse:
@@ -216,7 +234,7 @@ _OWN_PARTS = {"tool_calls", "sources", *RETRIEVED_KEYS, "usage"}
 _STRUCTURED = ("output", "sql", "data_rows", "tool_calls", "sources", "retrieved")
 """Fields that make an answer even without a text."""
 _KNOWN = {"status", "text", "error", "output", "sql", "data_rows", "latency_ms", "reported_latency_ms",
-          "finish_reason", "model", "attempts", "metadata", "time_to_first_token_ms", "cold",
+          "finish_reason", "model", "attempts", "metadata", "time_to_first_token_ms", "cold", "interrupts",
           *_OWN_PARTS}  # fmt: skip
 
 
@@ -238,7 +256,8 @@ def response_from_json(data: object) -> AgentResponse:
     if not isinstance(data, dict):
         raise MalformedAnswerError(f"an answer is a string or a mapping with a 'text' field, not {kind_of(data)}")
     error = _error(data.get("error"))
-    status = _status(data.get("status"), error)
+    interrupts = read_interrupts(data.get("interrupts") or (), "interrupts")
+    status = _status(data.get("status"), error, interrupts)
     if status is AgentStatus.ERROR and error is None:
         error = AgentError(AgentErrorKind.RAISED, "the agent reported status error without saying why")
     text_key = find_text_key(data)
@@ -246,13 +265,16 @@ def response_from_json(data: object) -> AgentResponse:
     has_thoughts = isinstance(data.get("thoughts"), str)
     known = {*_KNOWN, text_key, *keys.values(), *(("thoughts",) if has_thoughts else ())}
     unknown = {key: value for key, value in data.items() if key not in known}
+    text = as_text(data[text_key], text_key) if text_key is not None else ""
+    if status is AgentStatus.INTERRUPTED and not is_waiting(interrupts):
+        interrupts = (*interrupts, Interrupt(message=text[:4000]))  # what it says is what it asks
     usage = _usage(data.get(keys["usage"]), keys["usage"])
     metadata = {**as_mapping(data.get("metadata"), "metadata"), **{str(key): value for key, value in unknown.items()}}
     if (unread := _unread_usage(data.get(keys["usage"]), usage)) is not None:
         metadata.setdefault("usage", unread)  # a metric says which names it has
     response = AgentResponse(
         status=status,
-        text=as_text(data[text_key], text_key) if text_key is not None else "",
+        text=text,
         error=error if status is AgentStatus.ERROR else None,
         output=json_value(data.get("output"), "output") if text_key != "output" else None,
         sql=as_text(data["sql"], "sql") if data.get("sql") is not None else None,
@@ -270,6 +292,7 @@ def response_from_json(data: object) -> AgentResponse:
         time_to_first_token_ms=as_amount(data.get("time_to_first_token_ms"), "time_to_first_token_ms"),
         cold=data.get("cold") is True,
         thoughts=as_text(data["thoughts"], "thoughts") if has_thoughts else "",
+        interrupts=interrupts,
     )
     structured = [keys.get(name, name) for name in _STRUCTURED]
     if text_key is None and status is AgentStatus.SUCCESS and not _is_structured(data, structured, unknown):
@@ -297,6 +320,8 @@ def response_to_json(response: AgentResponse) -> dict[str, Any]:
         data["retrieved"] = [_without_absent(_fields(source)) for source in response.retrieved]
     if response.usage is not None:
         data["usage"] = _without_absent(_fields(response.usage))
+    if response.interrupts:
+        data["interrupts"] = [interrupt_to_json(interrupt) for interrupt in response.interrupts]
     if response.attempts:
         data["attempts"] = [
             {"latency_ms": attempt.latency_ms, "error": _error_to_json(attempt.error)} for attempt in response.attempts
@@ -353,13 +378,19 @@ def _error_to_json(error: AgentError) -> dict[str, Any]:
     )
 
 
-def _status(value: object, error: AgentError | None) -> AgentStatus:
+def _status(value: object, error: AgentError | None, interrupts: tuple[Interrupt, ...]) -> AgentStatus:
     if value is None or value == "":
-        return AgentStatus.ERROR if error is not None else AgentStatus.SUCCESS
+        if error is not None:
+            return AgentStatus.ERROR
+        return AgentStatus.INTERRUPTED if is_waiting(interrupts) else AgentStatus.SUCCESS
     try:
-        return AgentStatus(str(value).strip().lower())
+        status = AgentStatus(str(value).strip().lower())
     except ValueError:
-        raise MalformedAnswerError(f"status must be success, out_of_scope or error, not {shown(value)}") from None
+        known = "success, out_of_scope, error or interrupted"
+        raise MalformedAnswerError(f"status must be {known}, not {shown(value)}") from None
+    if is_waiting(interrupts) and not status.is_failed:
+        raise MalformedAnswerError(f"status must be interrupted, not {status}: one of the interrupts has no decision")
+    return status
 
 
 def _error(value: object) -> AgentError | None:

@@ -33,6 +33,8 @@ class _AgentStatusEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_AgentStat
     """The agent declined because the question is outside what it is for."""
     AGENT_STATUS_ERROR: _AgentStatus.ValueType  # 3
     """The agent failed; see AgentResponse.error."""
+    AGENT_STATUS_INTERRUPTED: _AgentStatus.ValueType  # 4
+    """The agent waits for a person; see AgentResponse.interrupts. It counts as an agent error."""
 
 class AgentStatus(_AgentStatus, metaclass=_AgentStatusEnumTypeWrapper):
     """AgentStatus is the agent's own word about its answer."""
@@ -45,7 +47,37 @@ AGENT_STATUS_OUT_OF_SCOPE: AgentStatus.ValueType  # 2
 """The agent declined because the question is outside what it is for."""
 AGENT_STATUS_ERROR: AgentStatus.ValueType  # 3
 """The agent failed; see AgentResponse.error."""
+AGENT_STATUS_INTERRUPTED: AgentStatus.ValueType  # 4
+"""The agent waits for a person; see AgentResponse.interrupts. It counts as an agent error."""
 Global___AgentStatus: _TypeAlias = AgentStatus  # noqa: Y015
+
+class _InterruptKind:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _InterruptKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_InterruptKind.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    INTERRUPT_KIND_UNSPECIFIED: _InterruptKind.ValueType  # 0
+    """Not said; read as APPROVAL where a tool is named, else as INPUT."""
+    INTERRUPT_KIND_APPROVAL: _InterruptKind.ValueType  # 1
+    """A tool call that waits for yes or no."""
+    INTERRUPT_KIND_CALL: _InterruptKind.ValueType  # 2
+    """The result of a tool that runs outside the agent."""
+    INTERRUPT_KIND_INPUT: _InterruptKind.ValueType  # 3
+    """Anything else that a person is asked."""
+
+class InterruptKind(_InterruptKind, metaclass=_InterruptKindEnumTypeWrapper):
+    """InterruptKind says what an agent waits for."""
+
+INTERRUPT_KIND_UNSPECIFIED: InterruptKind.ValueType  # 0
+"""Not said; read as APPROVAL where a tool is named, else as INPUT."""
+INTERRUPT_KIND_APPROVAL: InterruptKind.ValueType  # 1
+"""A tool call that waits for yes or no."""
+INTERRUPT_KIND_CALL: InterruptKind.ValueType  # 2
+"""The result of a tool that runs outside the agent."""
+INTERRUPT_KIND_INPUT: InterruptKind.ValueType  # 3
+"""Anything else that a person is asked."""
+Global___InterruptKind: _TypeAlias = InterruptKind  # noqa: Y015
 
 class _AgentErrorKind:
     ValueType = _typing.NewType("ValueType", _builtins.int)
@@ -371,6 +403,7 @@ class AgentResponse(_message.Message):
     REPORTS_TOOL_CALLS_FIELD_NUMBER: _builtins.int
     COLD_FIELD_NUMBER: _builtins.int
     THOUGHTS_FIELD_NUMBER: _builtins.int
+    INTERRUPTS_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     """The request that this answers."""
     status: Global___AgentStatus.ValueType
@@ -434,6 +467,12 @@ class AgentResponse(_message.Message):
     def attempts(self) -> _containers.RepeatedCompositeFieldContainer[Global___Attempt]:
         """Earlier attempts that failed, oldest first. Filled by the caller."""
 
+    @_builtins.property
+    def interrupts(self) -> _containers.RepeatedCompositeFieldContainer[Global___Interrupt]:
+        """What the agent stopped at to wait for a person: those with a decision in the order of the decisions, then those
+        that it still waits for. Status is INTERRUPTED exactly when one has no decision, unless the agent failed.
+        """
+
     def __init__(
         self,
         *,
@@ -458,10 +497,11 @@ class AgentResponse(_message.Message):
         reports_tool_calls: _builtins.bool = ...,
         cold: _builtins.bool = ...,
         thoughts: _builtins.str = ...,
+        interrupts: _abc.Iterable[Global___Interrupt] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_data_rows", b"_data_rows", "_latency_ms", b"_latency_ms", "_reported_latency_ms", b"_reported_latency_ms", "_sql", b"_sql", "_time_to_first_token_ms", b"_time_to_first_token_ms", "data_rows", b"data_rows", "error", b"error", "latency_ms", b"latency_ms", "reported_latency_ms", b"reported_latency_ms", "retrieved", b"retrieved", "sql", b"sql", "time_to_first_token_ms", b"time_to_first_token_ms", "usage", b"usage"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_data_rows", b"_data_rows", "_latency_ms", b"_latency_ms", "_reported_latency_ms", b"_reported_latency_ms", "_sql", b"_sql", "_time_to_first_token_ms", b"_time_to_first_token_ms", "attempts", b"attempts", "cold", b"cold", "data_rows", b"data_rows", "error", b"error", "finish_reason", b"finish_reason", "latency_ms", b"latency_ms", "metadata_json", b"metadata_json", "model", b"model", "output_json", b"output_json", "reported_latency_ms", b"reported_latency_ms", "reports_tool_calls", b"reports_tool_calls", "request_id", b"request_id", "retrieved", b"retrieved", "sources", b"sources", "sql", b"sql", "status", b"status", "text", b"text", "thoughts", b"thoughts", "time_to_first_token_ms", b"time_to_first_token_ms", "tool_calls", b"tool_calls", "usage", b"usage"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_data_rows", b"_data_rows", "_latency_ms", b"_latency_ms", "_reported_latency_ms", b"_reported_latency_ms", "_sql", b"_sql", "_time_to_first_token_ms", b"_time_to_first_token_ms", "attempts", b"attempts", "cold", b"cold", "data_rows", b"data_rows", "error", b"error", "finish_reason", b"finish_reason", "interrupts", b"interrupts", "latency_ms", b"latency_ms", "metadata_json", b"metadata_json", "model", b"model", "output_json", b"output_json", "reported_latency_ms", b"reported_latency_ms", "reports_tool_calls", b"reports_tool_calls", "request_id", b"request_id", "retrieved", b"retrieved", "sources", b"sources", "sql", b"sql", "status", b"status", "text", b"text", "thoughts", b"thoughts", "time_to_first_token_ms", b"time_to_first_token_ms", "tool_calls", b"tool_calls", "usage", b"usage"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__data_rows: _TypeAlias = _typing.Literal["data_rows"]  # noqa: Y015
     _WhichOneofArgType__data_rows: _TypeAlias = _typing.Literal["_data_rows", b"_data_rows"]  # noqa: Y015
@@ -485,6 +525,48 @@ class AgentResponse(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__time_to_first_token_ms) -> _WhichOneofReturnType__time_to_first_token_ms | None: ...
 
 Global___AgentResponse: _TypeAlias = AgentResponse  # noqa: Y015
+
+@_typing.final
+class Interrupt(_message.Message):
+    """Interrupt is one stop of an agent that waits for a person."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ID_FIELD_NUMBER: _builtins.int
+    KIND_FIELD_NUMBER: _builtins.int
+    TOOL_FIELD_NUMBER: _builtins.int
+    ARGUMENTS_JSON_FIELD_NUMBER: _builtins.int
+    MESSAGE_FIELD_NUMBER: _builtins.int
+    DECISION_FIELD_NUMBER: _builtins.int
+    id: _builtins.str
+    """The interrupt's or the tool call's id, where there is one."""
+    kind: Global___InterruptKind.ValueType
+    """What the agent waits for."""
+    tool: _builtins.str
+    """The tool that waits; empty where the agent waits for no tool."""
+    arguments_json: _builtins.str
+    """The tool's arguments: JSON text, or empty."""
+    message: _builtins.str
+    """What a person is asked, at most 4,000 characters; empty where the agent does not say."""
+    decision: _builtins.str
+    """"approve", "deny", "edit" or "answer" where the agent went on with that decision; empty where it still waits."""
+    def __init__(
+        self,
+        *,
+        id: _builtins.str = ...,
+        kind: Global___InterruptKind.ValueType = ...,
+        tool: _builtins.str = ...,
+        arguments_json: _builtins.str = ...,
+        message: _builtins.str = ...,
+        decision: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["arguments_json", b"arguments_json", "decision", b"decision", "id", b"id", "kind", b"kind", "message", b"message", "tool", b"tool"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Interrupt: _TypeAlias = Interrupt  # noqa: Y015
 
 @_typing.final
 class AgentError(_message.Message):

@@ -12,6 +12,8 @@ from assay.model.agent_response import (
     AgentResponse,
     AgentStatus,
     Attempt,
+    Interrupt,
+    InterruptKind,
     Message,
     Source,
     ToolCall,
@@ -31,6 +33,7 @@ _MAX_BATCH_BYTES = 2 * 1024 * 1024
 
 STATUSES = EnumConverter(AgentStatus, agent_pb2.AgentStatus, unknown=AgentStatus.SUCCESS)
 _KINDS = EnumConverter(AgentErrorKind, agent_pb2.AgentErrorKind, unknown=AgentErrorKind.RAISED)
+_INTERRUPT_KINDS = EnumConverter(InterruptKind, agent_pb2.InterruptKind, unknown=None)
 _USAGE_FIELDS = ("input_tokens", "output_tokens", "total_tokens", "cache_read_tokens", "cache_write_tokens",
                  "reasoning_tokens", "requests", "cost_usd")  # fmt: skip
 _PLAIN_FIELDS = frozenset({"request_id", "status", "text", "latency_ms"})
@@ -121,6 +124,7 @@ def response_to_wire(response: AgentResponse) -> agent_pb2.AgentResponse:
     if response.usage is not None:
         usage = {name: getattr(response.usage, name) for name in _USAGE_FIELDS}
         message.usage.CopyFrom(agent_pb2.Usage(**usage))
+    message.interrupts.extend(_interrupt_to_wire(interrupt) for interrupt in response.interrupts)
     for attempt in response.attempts:
         message.attempts.add(latency_ms=attempt.latency_ms, error=_error_to_wire(attempt.error))
     return message
@@ -134,7 +138,7 @@ def plain_response(message: agent_pb2.AgentResponse) -> AgentResponse | None:
     if not _PLAIN_FIELDS.issuperset({field.name for field, _ in message.ListFields()}) or "\0" in message.text:
         return None
     status = STATUSES.from_wire(message.status)
-    if status is AgentStatus.ERROR or not 0 <= message.latency_ms < math.inf:
+    if status.is_failed or not 0 <= message.latency_ms < math.inf:
         return None
     latency_ms = message.latency_ms if message.HasField("latency_ms") else None
     return AgentResponse(status=status, text=message.text, latency_ms=latency_ms)
@@ -166,6 +170,7 @@ def response_from_wire(message: agent_pb2.AgentResponse) -> AgentResponse:
         metadata=mapping_from_text(message.metadata_json),
         cold=message.cold,
         thoughts=message.thoughts,
+        interrupts=tuple(_interrupt_from_wire(interrupt) for interrupt in message.interrupts),
         **optional,
     )
 
@@ -241,6 +246,29 @@ def _tool_call_from_wire(call: agent_pb2.ToolCall) -> ToolCall:
         result_json=call.result_json,
         is_error=call.is_error,
         duration_ms=call.duration_ms if call.HasField("duration_ms") else None,
+    )
+
+
+def _interrupt_to_wire(interrupt: Interrupt) -> agent_pb2.Interrupt:
+    return agent_pb2.Interrupt(
+        id=interrupt.id,
+        kind=_INTERRUPT_KINDS.to_wire(interrupt.kind),
+        tool=interrupt.tool,
+        arguments_json=interrupt.arguments_json,
+        message=interrupt.message,
+        decision=interrupt.decision,
+    )
+
+
+def _interrupt_from_wire(interrupt: agent_pb2.Interrupt) -> Interrupt:
+    kind = _INTERRUPT_KINDS.from_wire(interrupt.kind)
+    return Interrupt(
+        id=interrupt.id,
+        kind=kind or (InterruptKind.APPROVAL if interrupt.tool else InterruptKind.INPUT),
+        tool=interrupt.tool,
+        arguments_json=interrupt.arguments_json,
+        message=interrupt.message,
+        decision=interrupt.decision,
     )
 
 

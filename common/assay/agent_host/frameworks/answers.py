@@ -20,9 +20,10 @@ from assay.model.agent_response import (
 from assay.model.response_text import find_text_key
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from assay.model.agent_request import AgentRequest
+    from assay.model.agent_response import Interrupt
 
 ResultT = TypeVar("ResultT")
 
@@ -114,6 +115,16 @@ def unfinished(trace: AgentResponse, message: str) -> AgentResponse:
     """Return the answer of an agent that waits for input of a person; asking again does not help."""
     error = AgentError(AgentErrorKind.RAISED, message[:4000], type="InputRequired")
     return dataclasses.replace(trace, status=AgentStatus.ERROR, error=error)
+
+
+def interrupted(trace: AgentResponse, interrupts: Sequence[Interrupt]) -> AgentResponse:
+    """Return the answer of an agent that waits for a person.
+
+    Args:
+        trace: What the agent did until then.
+        interrupts: What it stopped at, those with a decision first; one at least has none.
+    """
+    return dataclasses.replace(trace, status=AgentStatus.INTERRUPTED, error=None, interrupts=tuple(interrupts))
 
 
 async def made_for(option: object, request: AgentRequest) -> Any:

@@ -1,0 +1,122 @@
+"""Answers of agents that wait for a person: their status and their interrupts, in JSON and on the wire."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from assay.model.agent_response import (
+    AgentError,
+    AgentErrorKind,
+    AgentResponse,
+    AgentStatus,
+    Interrupt,
+    InterruptKind,
+    MalformedAnswerError,
+    response_from_json,
+    response_to_json,
+)
+from assay.model.interrupts import DECISIONS, is_waiting, waiting_text
+from assay.v1 import agent_pb2
+from assay.wire.agent import plain_response, response_from_wire, response_to_wire
+
+DELETE = Interrupt("c1", InterruptKind.APPROVAL, "delete", '{"id": 5}')
+TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=8)
+INTERRUPT = st.builds(
+    Interrupt, TEXT, st.sampled_from(InterruptKind), TEXT, TEXT, TEXT, st.sampled_from(["", *DECISIONS])
+)
+
+
+@pytest.mark.parametrize(
+    ("data", "interrupts"),
+    [
+        ({"status": "interrupted"}, (Interrupt(),)),
+        ({"status": " Interrupted", "text": "Delete it?"}, (Interrupt(message="Delete it?"),)),
+        ({"interrupts": ["Which order?"]}, (Interrupt(message="Which order?"),)),
+        ({"interrupts": [{"id": "c1", "tool": "delete", "arguments": {"id": 5}}]}, (DELETE,)),
+        ({"interrupts": [{"id": "c1", "name": "delete", "args": {"id": 5}}]}, (DELETE,)),
+        ({"interrupts": [{"kind": "call", "tool": "pay"}]}, (Interrupt(kind=InterruptKind.CALL, tool="pay"),)),
+        (
+            {"status": "interrupted", "text": "And now?", "interrupts": [{"tool": "pay", "decision": "deny"}]},
+            (Interrupt("", InterruptKind.APPROVAL, "pay", decision="deny"), Interrupt(message="And now?")),
+        ),
+    ],
+)
+def test_an_answer_that_waits(data: dict[str, Any], interrupts: tuple[Interrupt, ...]) -> None:
+    """A status or an interrupt without a decision makes an answer that waits, and says for what."""
+    response = response_from_json(data)
+    assert (response.status, response.interrupts) == (AgentStatus.INTERRUPTED, interrupts)
+    assert response.is_failed
+    assert response.error is None
+
+
+def test_an_agent_that_went_on_has_answered() -> None:
+    """Decided interrupts leave the status as it is; an agent that failed failed, whatever it waits for."""
+    decided = response_from_json({"text": "Done.", "interrupts": [{"tool": "delete", "decision": "approve"}]})
+    assert (decided.status, decided.is_failed) == (AgentStatus.SUCCESS, False)
+    failed = response_from_json({"error": "gone", "interrupts": ["Which order?"]})
+    assert (failed.status, failed.is_failed) == (AgentStatus.ERROR, True)
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ({"status": "success", "text": "t", "interrupts": ["?"]}, "status must be interrupted, not success"),
+        ({"interrupts": 3}, "interrupts must be a list"),
+        ({"interrupts": [3]}, r"interrupts\[0\] must be a mapping"),
+        ({"interrupts": [{"kind": "pause"}]}, r"interrupts\[0\].kind must be approval, call or input, not 'pause'"),
+        ({"interrupts": [{"decision": "yes"}]}, r"interrupts\[0\].decision must be approve, deny, edit or answer"),
+        ({"status": "waiting"}, "status must be success, out_of_scope, error or interrupted"),
+    ],
+)
+def test_other_shapes_are_refused(data: dict[str, Any], message: str) -> None:
+    """A wrong interrupt is refused with its field."""
+    with pytest.raises(MalformedAnswerError, match=message):
+        response_from_json(data)
+
+
+@settings(max_examples=50, deadline=None, derandomize=True)
+@given(st.lists(INTERRUPT, max_size=3).map(tuple))
+def test_interrupts_survive_json_and_the_wire(interrupts: tuple[Interrupt, ...]) -> None:
+    """Both ways lose nothing, and the status follows from the interrupts."""
+    status = AgentStatus.INTERRUPTED if is_waiting(interrupts) else AgentStatus.SUCCESS
+    response = AgentResponse(status, "t", interrupts=interrupts)
+    assert response_from_json(response_to_json(response)) == response
+    assert response_from_wire(response_to_wire(response)) == response
+
+
+def test_the_wire_may_leave_the_kind_out() -> None:
+    """An interrupt without a kind is an approval where it names a tool; an answer that waits is never a plain one."""
+    message = agent_pb2.AgentResponse(status=agent_pb2.AGENT_STATUS_INTERRUPTED)
+    assert plain_response(message) is None
+    message.interrupts.add(tool="delete")
+    message.interrupts.add(message="Which?")
+    kinds = [interrupt.kind for interrupt in response_from_wire(message).interrupts]
+    assert kinds == [InterruptKind.APPROVAL, InterruptKind.INPUT]
+
+
+@pytest.mark.parametrize(
+    ("interrupts", "text"),
+    [
+        ((), ""),
+        ((Interrupt("", InterruptKind.APPROVAL, "pay", decision="deny"),), ""),
+        ((Interrupt(),), "waits for input"),
+        ((DELETE,), 'waits for approval of delete({"id": 5})'),
+        ((Interrupt(kind=InterruptKind.CALL, tool="pay"), DELETE),
+         'waits for the result of pay(); approval of delete({"id": 5})'),
+        ((Interrupt(message="Which order?"), Interrupt(message="Which order?")), "waits for input: Which order?"),
+    ],
+)  # fmt: skip
+def test_what_an_agent_waits_for(interrupts: tuple[Interrupt, ...], text: str) -> None:
+    """The clause names kind, tool, arguments and question, each once; an answer that does not wait has none."""
+    assert waiting_text(interrupts) == text
+
+
+def test_an_error_keeps_its_reason() -> None:
+    """An error beside interrupts stays on both ways."""
+    error = AgentError(AgentErrorKind.TIMEOUT, "late")
+    response = AgentResponse(AgentStatus.ERROR, error=error, interrupts=(DELETE,))
+    assert response_from_wire(response_to_wire(response_from_json(response_to_json(response)))) == response
