@@ -19,14 +19,14 @@ from assay.model.agent_response import (
     response_from_json,
     response_to_json,
 )
-from assay.model.interrupts import DECISIONS, is_waiting, waiting_text
+from assay.model.interrupts import DecisionKind, is_waiting, waiting_text
 from assay.v1 import agent_pb2
 from assay.wire.agent import plain_response, response_from_wire, response_to_wire
 
 DELETE = Interrupt("c1", InterruptKind.APPROVAL, "delete", '{"id": 5}')
 TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=8)
 INTERRUPT = st.builds(
-    Interrupt, TEXT, st.sampled_from(InterruptKind), TEXT, TEXT, TEXT, st.sampled_from(["", *DECISIONS])
+    Interrupt, TEXT, st.sampled_from(InterruptKind), TEXT, TEXT, TEXT, st.sampled_from(["", *DecisionKind])
 )
 
 

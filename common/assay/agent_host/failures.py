@@ -38,6 +38,10 @@ class SessionLostError(Exception):
     """The object that answered the earlier turns of a conversation is gone; the message says what to do."""
 
 
+class TooManyStopsError(Exception):
+    """The agent asked for a decision again after each one; the message says what to do."""
+
+
 class Failures:
     """Makes answers of exceptions, without the keys and passwords of this process's environment.
 
@@ -61,6 +65,8 @@ class Failures:
                 return error_response(AgentErrorKind.TIMEOUT, str(problem))
             case SessionLostError():
                 return error_response(AgentErrorKind.RAISED, str(problem), type="SessionLost")
+            case TooManyStopsError():
+                return error_response(AgentErrorKind.RAISED, str(problem), type="TooManyStops")
             case CallRaisedError():
                 return self.of(problem.cause)
             case PartialAnswerError():

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from assay.records import dataclass
+
+if TYPE_CHECKING:
+    from assay.model.approvals import Approval
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +44,7 @@ class AgentRequest:
         turn_count: How many turns the conversation has, 1 for a single question; 0 where the caller does not say.
         traceparent: The parent of the agent's spans, in the form of W3C Trace Context, where the agent's `traces` are
             read, by a client that makes a trace of its own, or where the orchestrator records spans; otherwise empty.
+        approvals: What is decided where the agent stops to wait for a person, in the order in which items are tried.
     """
 
     request_id: str
@@ -58,6 +62,7 @@ class AgentRequest:
     timeout_s: float = 30.0
     turn_count: int = 0
     traceparent: str = ""
+    approvals: tuple[Approval, ...] = ()
 
     # A request has mappings in it, so it is no key: the error of a lookup must name the request, not a dict in it.
     __hash__ = None  # type: ignore[assignment]  # as documented for classes that cannot be hashed

@@ -10,7 +10,6 @@ from assay.model.response_fields import MalformedAnswerError, as_items, as_mappi
 from assay.model.response_names import ARGUMENTS, TOOL_NAMES
 from assay.records import dataclass
 
-DECISIONS = ("approve", "deny", "edit", "answer")
 _MESSAGE_CHARS = 4000
 
 
@@ -20,6 +19,15 @@ class InterruptKind(StrEnum):
     APPROVAL = "approval"
     CALL = "call"
     INPUT = "input"
+
+
+class DecisionKind(StrEnum):
+    """What is decided where an agent waits; also the key of an item of `approvals` that decides so."""
+
+    APPROVE = "approve"
+    DENY = "deny"
+    EDIT = "edit"
+    ANSWER = "answer"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +40,7 @@ class Interrupt:
         tool: The tool that waits; empty where the agent waits for no tool.
         arguments_json: The tool's arguments as JSON text, or empty.
         message: What a person is asked, where the agent says so.
-        decision: One of `DECISIONS` where the agent went on with it; empty where it still waits.
+        decision: The `DecisionKind` where `approvals` has one for it; empty where it still waits.
     """
 
     id: str = ""
@@ -106,10 +114,9 @@ def _kind(value: object, tool: str, where: str) -> InterruptKind:
 
 def _decision(value: object, where: str) -> str:
     decision = as_text(value, where).strip().lower()
-    if decision and decision not in DECISIONS:
-        raise MalformedAnswerError(
-            f"{where} must be {', '.join(DECISIONS[:-1])} or {DECISIONS[-1]}, not {shown(value)}"
-        )
+    known = list(DecisionKind)
+    if decision and decision not in known:
+        raise MalformedAnswerError(f"{where} must be {', '.join(known[:-1])} or {known[-1]}, not {shown(value)}")
     return decision
 
 

@@ -1,0 +1,57 @@
+"""The loop that resumes an agent of a framework after each stop, with the decisions of the request."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+
+from assay.agent_host.failures import TooManyStopsError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from assay.model.approvals import Decision, ScriptedApprovals
+    from assay.model.interrupts import Interrupt
+
+OutcomeT = TypeVar("OutcomeT")
+
+MAX_STOPS = 100
+"""How often one turn is resumed: an agent that asks again after each decision would never end."""
+
+
+async def run_to_end(
+    run: Callable[[], Awaitable[OutcomeT]],
+    resume: Callable[[OutcomeT, Sequence[tuple[Interrupt, Decision]]], Awaitable[OutcomeT]],
+    waiting: Callable[[OutcomeT], Sequence[Interrupt]],
+    approvals: ScriptedApprovals,
+) -> OutcomeT:
+    """Run an agent, and resume it as long as every interrupt that it stops at has a decision.
+
+    Args:
+        run: Runs the agent until it ends or stops.
+        resume: Resumes it until it ends or stops again. It is called with where it stopped, and with each interrupt of
+            this stop and the decision on it, in the order of `waiting`.
+        waiting: Returns the interrupts of where it stopped; none where it ended.
+        approvals: Those of the request. Afterwards `approvals.interrupts` has all interrupts, and
+            `approvals.is_waiting` says whether the agent still waits; they are right after an exception, too.
+
+    Returns:
+        What `run` or the last `resume` returned.
+
+    Raises:
+        TooManyStopsError: The agent stopped again after it was resumed `MAX_STOPS` times.
+    """
+    outcome = await run()
+    for _ in range(MAX_STOPS):
+        decisions = [(interrupt, approvals.decide(interrupt)) for interrupt in waiting(outcome)]
+        decided = [(interrupt, decision) for interrupt, decision in decisions if decision is not None]
+        if not decisions or len(decided) < len(decisions):
+            return outcome
+        outcome = await resume(outcome, decided)
+    stops = waiting(outcome)
+    if not stops:
+        return outcome
+    names = ", ".join(dict.fromkeys(stop.tool or stop.kind for stop in stops))
+    raise TooManyStopsError(
+        f"approvals resumed the agent {MAX_STOPS} times and it stopped again ({names}); give the item a number of "
+        "`times`, or correct the agent so that it stops asking"
+    )
