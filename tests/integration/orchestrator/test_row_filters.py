@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
@@ -25,11 +24,10 @@ from assay.filters.row_filter import (
     TextField,
     outcome_of,
 )
-from assay.model.agent_response import AgentResponse, AgentStatus, response_to_json
+from assay.model.agent_response import AgentResponse, AgentStatus
 from assay.model.case import Case, Turn
 from assay.model.run import CaseResult, DatasetRef, Score, ScoreStatus
 from assay.model.scope import LOCAL
-from assay.storage.texts import json_text
 from assay.wire.run import result_from_wire
 from assay_orchestrator.store import datasets, found_rows, history, results, runs, schema
 from assay_orchestrator.store.found_rows import Position, RowQuery
@@ -48,7 +46,6 @@ NEEDLES = st.text(alphabet=SIGNS, min_size=1, max_size=3)
 NAMES = st.sampled_from(["", "a", "A", ",", "b c", "日", '"', "%"])
 VALUES = st.one_of(st.none(), st.sampled_from([0.0, 0.5, 0.5 + 1e-10, 1.0, -3.0, 1e15, 0.1 + 0.2]), st.floats(-5, 5))
 METRICS = ("m", "n")
-FILL = importlib.import_module("assay_orchestrator.store.migrations.versions.0019_found_rows").FILL
 
 
 @st.composite
@@ -236,35 +233,6 @@ def test_a_replaced_row_is_sorted_by_its_new_value(open_store: Callable[[], Data
 def scored(value: float | None) -> tuple[Score, ...]:
     status = ScoreStatus.SKIPPED if value is None else ScoreStatus.SCORED
     return (Score("m", status, value), Score("n", ScoreStatus.SCORED, 0.0))
-
-
-def test_an_upgrade_finds_what_new_rows_find(open_store: Callable[[], Database], engine: sa.Engine) -> None:
-    """What is searched and sorted is filled from JSON of earlier versions as it is stored today."""
-    open_store().close()
-    searched = schema.dataset_cases.c.question_text, schema.answers.c.answer_text, *schema.score_values.c
-
-    def read(connection: sa.Connection) -> list[list[Any]]:
-        return [sorted(connection.execute(sa.select(column)).scalars(), key=repr) for column in searched]
-
-    @given(stored_rows())
-    def check(stored: tuple[list[Case], list[AnswerRecord], list[CaseResult]]) -> None:
-        with engine.connect() as connection:
-            fill(connection, *stored)
-            due = read(connection)
-            for answer in stored[1]:
-                place = {"case_index": answer.case_index, "repeat_index": answer.repeat_index}
-                whole = json_text(response_to_json(answer.response))
-                own = schema.answers.c.turn_index == answer.turn_index
-                own = sa.and_(own, *(schema.answers.c[name] == value for name, value in place.items()))
-                connection.execute(schema.answers.update().where(own).values(response_json=whole, answer_text=""))
-            connection.execute(schema.dataset_cases.update().values(question_text=""))
-            connection.execute(schema.score_values.delete())
-            for statement in FILL[connection.dialect.name]:
-                connection.exec_driver_sql(statement)
-            assert read(connection) == due
-            connection.rollback()
-
-    check()
 
 
 def check_facets(facets: RowFacets, due: Sequence[CaseResult]) -> None:

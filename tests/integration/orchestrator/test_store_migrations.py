@@ -7,80 +7,22 @@ from typing import TYPE_CHECKING
 
 import pytest
 import sqlalchemy as sa
+from tests.integration.orchestrator.later_tables import NEXT_REVISION, later_tables
 
 from assay.errors import StorageError
-from assay.filters.row_text import parse_row_filter, parse_row_order
-from assay.model.scope import LOCAL
 from assay.storage import revisions
-from assay_orchestrator.store import datasets, found_rows, results, runs, schema, views
-from assay_orchestrator.store.found_rows import RowQuery
+from assay_orchestrator.store import schema, views
 from assay_orchestrator.store.revisions import HEAD_REVISION, TABLES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from assay.storage.database import Database
 
     Open = Callable[[], Database]
 
 on_new_databases = pytest.mark.parametrize("database_url", ["sqlite", "new postgres"], indirect=True)
-
-# What each earlier version would have stored: one run with one answered and scored case.
-_SCORES = '[{"metric": "exact_match", "status": "scored", "value": 1.0, "passed": true}]'
-_FIRST = (
-    "INSERT INTO datasets VALUES ('d', 'u', 'names', 'plain/json', 1, 't')",
-    'INSERT INTO dataset_cases VALUES (\'u\', 0, \'c\', \'{"case_id": "c", "turns": [{"input": "q"}]}\')',
-    """
-    INSERT INTO runs (run_id, request_id, request_hash, spec_json, dataset_id, state, total_count, finished_count,
-                      passed_count, assay_version, created_at)
-    VALUES ('r', 'q', 'h', '{"name": "old"}', 'd', 'succeeded', 1, 1, 1, '0.1.0', 't')
-    """,
-    "INSERT INTO run_events VALUES ('r', 1, 'running', '', 't')",
-)
-_STORED: dict[str, tuple[str, ...]] = {
-    "0001": (
-        *_FIRST,
-        'INSERT INTO answers VALUES (\'r\', 0, 0, \'{"status": "success", "text": "yes"}\', \'t\')',
-        f"INSERT INTO results VALUES ('r', 0, 0, 2, 'c', '', 'success', TRUE, 2.5, '', '{_SCORES}', 't')",
-    ),
-    "0002": (
-        *_FIRST,
-        'INSERT INTO answers VALUES (\'r\', 0, 0, 0, \'{"status": "success", "text": "yes"}\', \'t\')',
-        f"""
-        INSERT INTO results (run_id, case_index, repeat_index, sequence, case_id, category, status, passed,
-                             latency_ms, reason, scores_json, created_at)
-        VALUES ('r', 0, 0, 2, 'c', '', 'success', TRUE, 2.5, '', '{_SCORES}', 't')
-        """,
-    ),
-}
-_STORED |= dict.fromkeys((f"{number:04}" for number in range(3, 15)), _STORED["0002"])
-_STORED["0015"] = tuple(  # names belong to teams
-    statement.replace(
-        "INTO datasets VALUES",
-        "INTO datasets (dataset_id, upload_id, name, format, case_count, created_at, team) VALUES",
-    )
-    .replace("plain/json', 1, 't')", "plain/json', 1, 't', 'local')")
-    .replace("assay_version, created_at)", "assay_version, created_at, team)")
-    .replace("'0.1.0', 't')", "'0.1.0', 't', 'local')")
-    for statement in _STORED["0002"]
-)
-_STORED["0016"] = tuple(  # rows have the values of their scores
-    statement.replace("scores_json, created_at)", "scores_json, created_at, values_json)").replace(
-        f"'{_SCORES}', 't')", f"""'{_SCORES}', 't', '{{"exact_match": 1.0}}')"""
-    )
-    for statement in _STORED["0015"]
-)
-_STORED |= dict.fromkeys(("0017", "0018"), _STORED["0016"])
-_STORED["0019"] = (  # texts and values that rows are found by have columns
-    *(
-        statement.replace('[{"input": "q"}]}\')', '[{"input": "q"}]}\', \'q\')').replace(
-            '"text": "yes"}\', \'t\')', "\"text\": \"yes\"}', 't', 'yes')"
-        )
-        for statement in _STORED["0016"]
-    ),
-    "INSERT INTO score_values VALUES ('r', 'exact_match', 0, 0, 1.0)",
-)
-_STORED |= dict.fromkeys((f"{number:04}" for number in range(20, 29)), _STORED["0019"])
 
 
 def described(engine: sa.Engine) -> dict[str, object]:
@@ -110,105 +52,76 @@ def described(engine: sa.Engine) -> dict[str, object]:
     return tables
 
 
-def test_every_earlier_version_is_tested() -> None:
-    """Whoever adds a revision adds what it would have stored, and which views it has."""
-    assert [f"{number:04}" for number in range(1, int(HEAD_REVISION))] == list(_STORED)
-    assert views.NEWEST <= HEAD_REVISION
-
-
-@pytest.fixture
-def declared(engine: sa.Engine) -> dict[str, object]:
-    """Return the tables and views that the schema declares; the database is empty again."""
-    with engine.begin() as connection:
-        schema.create_all(connection)
-        views.create_views(connection)
-    found = described(engine)
+def empty(engine: sa.Engine) -> sa.Engine:
+    """Remove everything from a database."""
     with engine.begin() as connection:
         for view in sa.inspect(connection).get_view_names():
             connection.exec_driver_sql(f"DROP VIEW {view}")
         schema.metadata.drop_all(connection)
-    return found
+        if connection.dialect.name == "postgresql":
+            connection.exec_driver_sql("DROP FUNCTION IF EXISTS keep_audit_entries")
+    return engine
+
+
+def first_rows(connection: sa.Connection) -> list[object]:
+    """Return the rows that a new database begins with; of a key its name."""
+    clock = connection.execute(sa.select(schema.fair_clock)).all()
+    keys = connection.execute(sa.select(schema.signing_keys).order_by("name")).all()
+    return [*map(tuple, clock), *((key.name, len(key.key_hex)) for key in keys)]
+
+
+def triggers(connection: sa.Connection) -> list[tuple[object, ...]]:
+    """Return the triggers of the audit, as the database holds them."""
+    query = "SELECT name, sql FROM sqlite_master WHERE type = 'trigger' ORDER BY name"
+    if connection.dialect.name == "postgresql":
+        query = """
+            SELECT tgname, tgtype, (SELECT prosrc FROM pg_proc WHERE pg_proc.oid = tgfoid) FROM pg_trigger
+            WHERE tgrelid = 'audit_entries'::regclass AND NOT tgisinternal ORDER BY tgname
+        """
+    return [tuple(row) for row in connection.exec_driver_sql(query).all()]
 
 
 @on_new_databases
-def test_new_tables_are_those_of_the_schema(open_store: Open, engine: sa.Engine, declared: dict[str, object]) -> None:
+def test_new_tables_are_those_of_the_schema(open_store: Open, engine: sa.Engine) -> None:
     """A new database has the tables and views that the schema declares."""
     open_store().close()
     with engine.connect() as connection:
         assert revisions.read_revision(connection, TABLES) == HEAD_REVISION
     found = described(engine)
     assert {"run_overview", "result_rows", "score_rows"} <= set(found)
-    assert found == declared
+    with empty(engine).begin() as connection:
+        schema.create_all(connection)
+        views.create_views(connection)
+    assert found == described(engine)
 
 
 @on_new_databases
-@pytest.mark.parametrize("revision", list(_STORED))
-async def test_an_upgrade_keeps_what_is_stored(
-    revision: str, open_store: Open, engine: sa.Engine, declared: dict[str, object]
-) -> None:
-    """What an earlier version stored is read as before, and shown by the views; the tables are those of a new one."""
+def test_the_migrations_come_to_the_tables_of_the_schema(engine: sa.Engine) -> None:
+    """What they make of an empty database is what a new one is made of: tables, views, triggers and first rows."""
     with engine.connect() as connection:
-        revisions.upgrade(connection, TABLES, revision)
-        for statement in _STORED[revision]:
-            connection.exec_driver_sql(statement)
-        connection.commit()
-    database = open_store()
-    try:
-        cases = [
-            datasets.stored_case(*found).case
-            for found in await database.read(lambda c: datasets.read_cases(c, "r", 0, 9))
-        ]
-        run = await database.read(lambda c: runs.load_run(c, "r"))
-        answers = await database.read(lambda c: results.stored_answers(c, "r", 0, 1))
-        rows = await database.read(lambda c: results.read_sequence(c, "r", 0, 9))
-        filters = [parse_row_filter(text) for text in ("exact_match==1", "answer~YES", "question~Q", "text~n")]
-        counts = [
-            await database.read(lambda c, w=wanted: found_rows.count_rows(c, LOCAL, "r", RowQuery(w)))  # type: ignore[misc]  # mypy does not infer w
-            for wanted in filters
-        ]
-        by_metric = RowQuery(order=parse_row_order("exact_match"))
-        sorted_rows = await database.read(lambda c: found_rows.find_rows(c, LOCAL, "r", by_metric, None, 9))
-        shown = await database.read(
-            lambda c: c.exec_driver_sql("SELECT run_id, case_id, metric, value, passed FROM score_rows").all()
-        )
-    finally:
-        database.close()
-    with engine.connect() as connection:
-        assert revisions.read_revision(connection, TABLES) == HEAD_REVISION
-    assert described(engine) == declared
-    assert [case.case_id for case in cases] == ["c"]
-    assert counts == [1, 1, 1, 0]
-    assert [position.value for _, position in sorted_rows] == [1.0]
-    assert run is not None
-    assert (run.spec, run.finished_count) == ({"name": "old"}, 1)
-    assert {key: [answer.text for answer in turns] for key, turns in answers.items()} == {(0, 0): ["yes"]}
-    assert [(row.case_id, row.passed, row.tags, row.weight, row.answer_vector) for row in rows] == [
-        ("c", True, (), 1.0, b"")
-    ]
-    assert [(row.started_at, row.duration_ms) for row in rows] == [("", None)]
-    assert [tuple(row) for row in shown] == [("r", "c", "exact_match", 1.0, True)]
+        revisions.upgrade(connection, TABLES)
+        migrated = first_rows(connection), triggers(connection)
+    migrated_tables = described(engine)
+    with empty(engine).begin() as connection:
+        TABLES.create(connection)
+        assert (first_rows(connection), triggers(connection)) == migrated
+    assert described(engine) == migrated_tables
+    assert min(map(len, migrated)) > 1
 
 
 @on_new_databases
-async def test_an_upgrade_counts_runs_that_were_retried_anew(open_store: Open, engine: sa.Engine) -> None:
-    """Counts that two processes corrupted by retrying the same errors at once are those of the stored rows again."""
-    with engine.connect() as connection:
-        revisions.upgrade(connection, TABLES, "0009")
-        for statement in _STORED["0009"]:
-            connection.exec_driver_sql(statement)
-        connection.exec_driver_sql("UPDATE runs SET finished_count = 0, failed_count = -25, agent_error_count = -169")
-        connection.exec_driver_sql(
-            "INSERT INTO row_history (run_id, case_index, repeat_index, attempt_index, outcome, created_at) "
-            "VALUES ('r', 0, 0, 0, 'retried', 't')"
-        )
-        connection.commit()
+async def test_an_upgrade_keeps_what_is_stored(open_store: Open, engine: sa.Engine, tmp_path: Path) -> None:
+    """A later version adds what it needs to a database of this one, and reads what that stored."""
     database = open_store()
-    try:
-        run = await database.read(lambda c: runs.load_run(c, "r"))
-    finally:
-        database.close()
-    assert run is not None
-    assert (run.finished_count, run.passed_count, run.failed_count, run.agent_error_count) == (1, 1, 0, 0)
+    await database.write(
+        lambda c: c.execute(schema.baselines.insert().values(team="t", name="n", run_id="r", set_at=""))
+    )
+    database.close()
+    with engine.connect() as connection:
+        revisions.upgrade(connection, later_tables(tmp_path))
+        assert revisions.read_revision(connection, TABLES) == NEXT_REVISION
+        found = connection.exec_driver_sql("SELECT team, name, run_id, note FROM baselines").all()
+    assert [tuple(row) for row in found] == [("t", "n", "r", "none")]
 
 
 @on_new_databases

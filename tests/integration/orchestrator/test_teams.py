@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
-import hashlib
-import json
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any
@@ -22,8 +19,6 @@ from assay.model.run import FINISHED_STATES, CaseResult, DatasetRef, RunState
 from assay.model.scope import LOCAL, Scope
 from assay.rpc.server import RpcServer
 from assay.rpc.status import translated
-from assay.storage import revisions
-from assay.storage.texts import json_text
 from assay.v1 import orchestrator_pb2 as pb
 from assay.v1 import orchestrator_pb2_grpc
 from assay_orchestrator.engine.dispatcher_factory import open_dispatcher
@@ -46,9 +41,7 @@ from assay_orchestrator.store import (
 from assay_orchestrator.store.control import Resumption
 from assay_orchestrator.store.database import open_database
 from assay_orchestrator.store.found_rows import RowQuery
-from assay_orchestrator.store.revisions import TABLES
 from assay_orchestrator.store.runs import RunRecord
-from assay_orchestrator.store.settings_json import settings_to_json
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -228,58 +221,6 @@ async def clients(folder: Path, url: str, *scopes: Scope) -> AsyncIterator[list[
 def serve_teams(tmp_path: Path, database_url: str) -> ServeTeams:
     """Return a function that serves the test's database to teams."""
     return lambda *scopes: clients(tmp_path, database_url, *scopes)
-
-
-def store_paused_run_of_0014(connection: sa.Connection, settings: RunSettings) -> None:
-    """Store a paused run with its dataset as the version before teams did."""
-    content = json.dumps([settings_to_json(settings), "old"], sort_keys=True)
-    request_hash = hashlib.sha256(content.encode()).hexdigest()
-    revisions.upgrade(connection, TABLES, "0014")
-    dataset = {"dataset_id": "old", "upload_id": "u", "name": "d", "format": "", "case_count": 3, "created_at": AT}
-    run = {
-        "run_id": "old-run", "request_id": "nightly", "request_hash": request_hash, "dataset_id": "old",
-        "spec_json": json_text(settings_to_json(settings)), "state": "paused", "pause_cause": "owner",
-        "total_count": 3, "last_sequence": 2, "assay_version": "0.1.0", "created_at": AT, "team": settings.team,
-    }  # fmt: skip
-    stored: list[tuple[str, dict[str, object]]] = [("datasets", dataset), ("runs", run)]
-    for index, case in enumerate(CASES):
-        text = datasets.case_text(case)
-        of_case = {"upload_id": "u", "case_index": index, "case_id": case.case_id, "case_json": text}
-        stored.append(("dataset_cases", of_case))
-    for sequence, state in enumerate(("running", "paused"), start=1):
-        event = {"run_id": "old-run", "sequence": sequence, "state": state, "reason": "", "created_at": AT}
-        stored.append(("run_events", event))
-    shard = {"run_id": "old-run", "shard_index": 0, "first_case": 0, "case_count": 3, "row_count": 3}
-    for table, values in [*stored, ("shards", shard)]:
-        columns, marks = ", ".join(values), ", ".join(f":{name}" for name in values)
-        connection.execute(sa.text(f"INSERT INTO {table} ({columns}) VALUES ({marks})"), values)
-    connection.commit()
-
-
-@pytest.mark.parametrize("database_url", ["sqlite", "new postgres"], indirect=True)
-async def test_what_was_stored_before_teams_is_used_as_before(
-    serve: Callable[..., contextlib.AbstractAsyncContextManager[Client]], settings_of: SettingsOf, engine: sa.Engine
-) -> None:
-    """An old run is listed, found by its request, resumed to its end and deleted; its dataset serves new runs."""
-    settings = dataclasses.replace(settings_of(), team="search")
-    with engine.connect() as connection:
-        store_paused_run_of_0014(connection, settings)
-    async with serve() as client:
-        assert [run.run_id for run in await client.list_runs()] == ["old-run"]
-        assert (await client.create_run(settings, "old", request_id="nightly")).run_id == "old-run"
-        new = await client.create_run(settings, "old", request_id="another")
-        async for _ in client.watch_run(new.run_id):
-            pass
-        await client.resume_run("old-run")
-        async for _ in client.watch_run("old-run"):
-            pass
-        for run_id in (new.run_id, "old-run"):
-            assert [row.passed async for row in client.list_results(run_id)] == [True, True, True]
-        with engine.connect() as connection:
-            found = connection.execute(sa.select(schema.runs.c.team, schema.runs.c.fair_share)).all()
-        assert sorted(map(tuple, found)) == [("default", "search"), ("local", "search")]
-        assert (await client.delete_run("old-run")).dataset_removed
-        assert len([row async for row in client.list_results(new.run_id)]) == 3
 
 
 async def finished_run(client: Client, settings: RunSettings, request_id: str | None = None) -> str:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from assay.errors import AssayError, InvalidInputError, Problem
 from assay_orchestrator.settings import Settings
 from assay_orchestrator.store.database import open_database
-from assay_orchestrator.store.revisions import HEAD_REVISION
+from assay_orchestrator.store.revisions import TABLES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -41,7 +41,7 @@ def main(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
     except AssayError as error:
         sys.stderr.write(f"assay admin migrate: {error.message}\n")
         return _MISSING if checks and error.reason == "MIGRATIONS_MISSING" else 3
-    sys.stdout.write(f"the tables are up to date: schema {HEAD_REVISION}\n")
+    sys.stdout.write(f"the tables are up to date: schema {TABLES.head_revision}\n")
     return 0
 
 

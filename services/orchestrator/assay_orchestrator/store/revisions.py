@@ -12,7 +12,7 @@ from assay_orchestrator.store.processes import running_processes
 if TYPE_CHECKING:
     import sqlalchemy as sa
 
-HEAD_REVISION = "0029"
+HEAD_REVISION = "0001"
 
 
 def _create(connection: sa.Connection) -> None:

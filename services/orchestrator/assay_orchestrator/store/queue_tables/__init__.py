@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["NEWEST", "create_queue_tables"]
 
-NEWEST = "0009"
+NEWEST = "0001"
 
 
 def create_queue_tables(connection: sa.Connection, revision: str = NEWEST) -> None:

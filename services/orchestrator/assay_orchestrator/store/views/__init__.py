@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["NEWEST", "create_views"]
 
-NEWEST = "0015"
+NEWEST = "0001"
 
 
 def create_views(connection: sa.Connection, revision: str = NEWEST) -> None:
