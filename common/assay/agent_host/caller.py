@@ -14,6 +14,7 @@ from assay.agent_host.argument import receives_text
 from assay.agent_host.entry import Entry, entry_method
 from assay.agent_host.failures import Failures
 from assay.agent_host.pieces import Pieces, StreamedAnswer
+from assay.agent_host.progress import Progress
 from assay.agent_host.returned import AnswerMap, plain_value
 from assay.agent_host.sessions import AgentSessions
 from assay.agent_host.tasks import guarded_tasks, is_cancelled_from_outside
@@ -99,30 +100,32 @@ class AgentCaller:
     async def _respond(self, request: AgentRequest, on_piece: Callable[[str], None] | None) -> AgentResponse:
         response: AgentResponse | None = None
         pieces = Pieces(on_piece, self._max_answer_bytes, takes_any=self._map is not None)
+        progress = Progress()
         owner = os.getpid()
         start = time.perf_counter()
         answered_at: float | None = None
         try:
             async with asyncio.timeout(request.timeout_s) as limit:
-                with guarded_tasks():
+                with guarded_tasks(), progress.recorded():
                     returned = await self._invoke(request, limit, pieces)
                 answered_at = time.perf_counter()
                 if os.getpid() == owner:
-                    response = await self._read(returned, limit)
+                    response = await self._read(returned, limit, progress)
         except GeneratorExit:
             raise
         except BaseException as problem:  # the boundary of a case: agents raise SystemExit and cancel themselves
             if isinstance(problem, asyncio.CancelledError) and is_cancelled_from_outside():
                 raise
-            response = self._failures.of(problem)
+            response = progress.completed(self._failures.of(problem), self._max_answer_bytes)
         finally:
             pieces.close()
         if os.getpid() != owner:
             os._exit(0)  # a process that the agent forked, and that returned: the answer is its parent's
         if limit.expired() or response is None:  # even if the agent took its cancellation for something else
-            response = error_response(
+            failure = error_response(
                 AgentErrorKind.TIMEOUT, f"no answer within {request.timeout_s:g} s", retryable=True
             )
+            response = progress.completed(failure, self._max_answer_bytes)
         latency_ms = ((answered_at or time.perf_counter()) - start) * 1000
         response = dataclasses.replace(self._failures.redacted_answer(response), latency_ms=latency_ms)
         if answered_at is not None and pieces.first_at is not None:
@@ -147,7 +150,7 @@ class AgentCaller:
             return await self._threads.value(pieces.join_generator, returned, limit)
         return returned
 
-    async def _read(self, returned: object, limit: asyncio.Timeout) -> AgentResponse:
+    async def _read(self, returned: object, limit: asyncio.Timeout, progress: Progress) -> AgentResponse:
         streamed = returned if isinstance(returned, StreamedAnswer) else None
         text, answer = ("", returned) if streamed is None else (streamed.text, streamed.answer)
         if self._map is not None and not isinstance(answer, str):
@@ -164,7 +167,7 @@ class AgentCaller:
             check_bounds(data, self._max_answer_bytes)
             return response_from_json(data)
         except Exception as problem:  # noqa: BLE001 - the boundary of a case: reading the user's object may raise
-            return self._failures.of_unreadable(problem)
+            return progress.completed(self._failures.of_unreadable(problem), self._max_answer_bytes)
 
 
 def _no_answer(found: object) -> str:

@@ -20,20 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-class PartialAnswerError(Exception):
-    """An agent failed after it had done something.
-
-    Args:
-        cause: What it raised.
-        answer: What it had done until then: its tool calls and its usage.
-    """
-
-    def __init__(self, cause: BaseException, answer: AgentResponse) -> None:
-        super().__init__(str(cause))
-        self.cause = cause
-        self.answer = answer
-
-
 class SessionLostError(Exception):
     """The object that answered the earlier turns of a conversation is gone; the message says what to do."""
 
@@ -69,9 +55,6 @@ class Failures:
                 return error_response(AgentErrorKind.RAISED, str(problem), type="TooManyStops")
             case CallRaisedError():
                 return self.of(problem.cause)
-            case PartialAnswerError():
-                cause = self.of(problem.cause)
-                return dataclasses.replace(problem.answer, status=cause.status, error=cause.error)
             case asyncio.CancelledError():
                 return error_response(AgentErrorKind.RAISED, "the agent cancelled itself", type="CancelledError")
             case TaskExitError(__cause__=BaseException() as cause):

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import json
+import threading
+from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -13,12 +16,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.agent_host.caller import AgentCaller
-from assay.agent_host.failures import PartialAnswerError
 from assay.agent_host.frameworks.answers import answer_with, check_not_class, json_of, made_for, plain, traced
 from assay.agent_host.frameworks.conversations import Conversations, earlier_messages, question_of
+from assay.agent_host.progress import report_progress
 from assay.errors import InvalidInputError
 from assay.model.agent_request import AgentRequest, Message
 from assay.model.agent_response import (
+    AgentErrorKind,
     AgentResponse,
     AgentStatus,
     MalformedAnswerError,
@@ -97,6 +101,8 @@ def test_values_that_json_lacks() -> None:
     assert json_of(b"\xff") == '"_w=="'
     assert json_of({"odd": "\ud800"}) == '{"odd": "\ud800"}'
     assert (json_of('{"a": 1}'), json_of("[1"), json_of("7"), json_of(None)) == ('{"a": 1}', '"[1"', '"7"', "null")
+    assert json_of({"all": _circular()}).startswith("\"{'all': [[[[")
+    assert json_of(_broken()).startswith('"<generator ob')
 
 
 @given(TEXTS)
@@ -115,12 +121,98 @@ async def test_a_failed_call_keeps_its_trace() -> None:
     async def agent(request: AgentRequest) -> str:
         return await traced(raising(), lambda: TRACE)
 
-    with pytest.raises(PartialAnswerError):
-        await agent(request())
     answer = await AgentCaller(agent).call(request())
     assert answer.error is not None
     assert (answer.error.type, answer.error.message) == ("LookupError", "LookupError: no such city")
     assert (answer.tool_calls, answer.usage) == (TRACE.tool_calls, TRACE.usage)
+
+
+@pytest.mark.parametrize("way", ["awaits", "swallows", "thread"])
+async def test_a_time_out_keeps_the_trace(way: str) -> None:
+    """Whether the agent lets itself be cancelled, ignores that, or hangs in a thread; what it did until the end."""
+    done: list[ToolCall] = []
+    released = threading.Event()
+
+    async def run() -> str:
+        done.append(ToolCall("look"))
+        try:
+            if way == "thread":
+                await asyncio.to_thread(released.wait)
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            done.append(ToolCall("clean"))
+            if way != "swallows":
+                raise
+        return "late"
+
+    async def agent(request: AgentRequest) -> str:
+        return await traced(run(), lambda: AgentResponse(tool_calls=tuple(done), usage=Usage(total_tokens=7)))
+
+    answer = await AgentCaller(agent).call(dataclasses.replace(request(), timeout_s=0.01))
+    released.set()
+    assert answer.error is not None
+    assert (answer.error.kind, answer.error.retryable) == (AgentErrorKind.TIMEOUT, True)
+    assert answer.tool_calls == (ToolCall("look"), ToolCall("clean"))
+    assert answer.usage == Usage(total_tokens=7)
+
+
+async def test_a_cancelled_call_stays_cancelled() -> None:
+    """A run that is stopped gets no answer in place of the cancellation."""
+
+    async def agent(request: AgentRequest) -> str:
+        await traced(asyncio.Event().wait(), lambda: TRACE)
+        return "late"
+
+    call = asyncio.ensure_future(AgentCaller(agent).call(request()))
+    await asyncio.sleep(0)
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await call
+
+
+def _broken() -> Iterator[int]:
+    yield 1
+    raise RuntimeError("the stream ended early")
+
+
+def _circular() -> list[Any]:
+    value: list[Any] = []
+    value.append(value)
+    return value
+
+
+@pytest.mark.parametrize("value", [None, _circular(), _broken(), {"answer": "x" * 3_000_000}])
+async def test_a_final_value_that_cannot_be_written_keeps_its_trace(value: Any) -> None:
+    """It is a malformed answer, which no further attempt mends."""
+
+    async def agent(request: AgentRequest) -> AgentResponse:
+        return answer_with(value, TRACE)
+
+    answer = await AgentCaller(agent).call(request())
+    assert answer.error is not None
+    assert answer.error.kind in (AgentErrorKind.MALFORMED, AgentErrorKind.TOO_LARGE)
+    assert not answer.error.retryable
+    assert (answer.tool_calls, answer.usage) == (TRACE.tool_calls, TRACE.usage)
+
+
+async def test_a_trace_that_cannot_be_read_does_not_hide_the_failure() -> None:
+    """Of one that is too large the usage is left; one that raises is named in the error."""
+    large = dataclasses.replace(TRACE, tool_calls=(ToolCall("look", result_json=f'"{"x" * 3_000_000}"'),))
+
+    def unreadable() -> AgentResponse:
+        raise LookupError("gone")
+
+    async def agent(request: AgentRequest) -> str:
+        report_progress((lambda: large) if request.input == "large" else unreadable)
+        raise ValueError("first")
+
+    caller = AgentCaller(agent)
+    answer = await caller.call(request(text="large"))
+    assert answer.error is not None
+    assert (answer.error.message, answer.tool_calls, answer.usage) == ("ValueError: first", None, TRACE.usage)
+    answer = await caller.call(request())
+    assert answer.error is not None
+    assert answer.error.message == "ValueError: first (what the agent did before cannot be read: LookupError)"
 
 
 async def test_an_option_is_an_object_or_is_made_for_each_request() -> None:

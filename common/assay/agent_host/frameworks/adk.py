@@ -20,9 +20,9 @@ from google.adk.sessions import BaseSessionService, InMemorySessionService
 from google.adk.workflow import BaseNode, Workflow
 from google.genai import types
 
-from assay.agent_host.failures import PartialAnswerError
 from assay.agent_host.frameworks.adk_events import EventReader
 from assay.agent_host.frameworks.opening import made_by_factory, wrong_object
+from assay.agent_host.progress import report_progress
 from assay.errors import InvalidInputError, Problem
 
 if TYPE_CHECKING:
@@ -121,20 +121,14 @@ class AdkAgent:
         self._idle: OrderedDict[str, _Session] = OrderedDict()
 
     async def __call__(self, request: AgentRequest) -> AgentResponse:
-        """Return the answer to one question.
-
-        Raises:
-            PartialAnswerError: ADK, a model or a tool raised.
-        """
+        """Return the answer to one question."""
         reader = EventReader()
+        report_progress(lambda: reader.response(is_interrupted=True))
+        session = await self._session(request)
         try:
-            session = await self._session(request)
-            try:
-                await session.ask(request.input, RunConfig(**self._limits), reader)
-            finally:
-                await self._keep(request.session_id, session)
-        except Exception as problem:
-            raise PartialAnswerError(problem, reader.response(is_interrupted=True)) from problem
+            await session.ask(request.input, RunConfig(**self._limits), reader)
+        finally:
+            await self._keep(request.session_id, session)
         return reader.response()
 
     async def aclose(self) -> None:

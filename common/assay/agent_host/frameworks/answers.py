@@ -5,9 +5,10 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import json
+import reprlib
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from assay.agent_host.failures import PartialAnswerError
+from assay.agent_host.progress import report_progress
 from assay.errors import InvalidInputError, Problem
 from assay.model.agent_response import (
     AgentError,
@@ -43,8 +44,9 @@ def answer_with(value: object, trace: AgentResponse) -> AgentResponse:
         trace: The rest of the answer: tool calls, usage, model.
 
     Raises:
-        MalformedAnswerError: There is no value.
+        MalformedAnswerError: There is no value, or it cannot be written as JSON; its row has the trace.
     """
+    report_progress(lambda: trace)
     if isinstance(value, str):
         return dataclasses.replace(trace, text=value)
     if value is None:
@@ -76,15 +78,25 @@ def _answer_fields(data: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def plain(value: object) -> Any:
-    """Return a value as JSON has it: models and dataclasses become mappings, and what JSON lacks becomes a text."""
+    """Return a value as JSON has it: models and dataclasses become mappings, and what JSON lacks becomes a text.
+
+    Raises:
+        MalformedAnswerError: It contains itself, is nested too deep, or its own code raised.
+    """
     from pydantic_core import to_jsonable_python  # every framework brings it
 
-    data = to_jsonable_python(value, serialize_unknown=True, bytes_mode="base64")
-    return json.loads(json.dumps(data), parse_constant=str)  # NaN and the infinities
+    try:
+        data = to_jsonable_python(value, serialize_unknown=True, bytes_mode="base64")
+        return json.loads(json.dumps(data), parse_constant=str)  # NaN and the infinities
+    except Exception as problem:
+        raise MalformedAnswerError(f"{type(value).__qualname__} cannot be written as JSON: {problem}") from problem
 
 
 def json_of(value: object) -> str:
-    """Return a value as JSON text; a text that is a JSON object or array stays as it is."""
+    """Return a value as JSON text; a text that is a JSON object or array stays as it is.
+
+    A value that cannot be written becomes a short text of it, so that the rest of its trace is not lost.
+    """
     if isinstance(value, str) and value.lstrip()[:1] in ("{", "["):
         try:
             json.loads(value)
@@ -92,23 +104,21 @@ def json_of(value: object) -> str:
             pass
         else:
             return value
-    return json.dumps(plain(value), ensure_ascii=False)
+    try:
+        return json.dumps(plain(value), ensure_ascii=False)
+    except MalformedAnswerError:
+        return json.dumps(reprlib.repr(value), ensure_ascii=False)
 
 
 async def traced(call: Awaitable[ResultT], trace: Callable[[], AgentResponse]) -> ResultT:
-    """Return what a call of an agent returns.
+    """Return what a call of an agent returns; the row of a call that fails or times out has its trace.
 
     Args:
         call: The call.
         trace: Returns what the agent has done until now.
-
-    Raises:
-        PartialAnswerError: The call raised.
     """
-    try:
-        return await call
-    except Exception as problem:
-        raise PartialAnswerError(problem, trace()) from problem
+    report_progress(trace)
+    return await call
 
 
 def unfinished(trace: AgentResponse, message: str) -> AgentResponse:

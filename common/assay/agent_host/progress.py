@@ -1,0 +1,68 @@
+"""What an agent has done so far, kept for the rows of calls that fail or run out of time."""
+
+from __future__ import annotations
+
+import dataclasses
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TYPE_CHECKING
+
+from assay.model.agent_response import AgentResponse, response_to_json
+from assay.model.response_fields import MalformedAnswerError
+from assay.model.response_limits import AnswerTooLargeError, check_bounds
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+_current: ContextVar[Progress | None] = ContextVar("assay_progress", default=None)
+
+
+def report_progress(trace: Callable[[], AgentResponse]) -> None:
+    """Say how to read what the agent has done so far, in the call that the present code belongs to.
+
+    Args:
+        trace: Returns the tool calls, the usage and the model so far; called only where the call fails or times out.
+    """
+    if (progress := _current.get()) is not None:
+        progress.trace = trace
+
+
+class Progress:
+    """What the agent has done so far in one call.
+
+    Attributes:
+        trace: Returns it; None where the agent has reported nothing.
+    """
+
+    def __init__(self) -> None:
+        self.trace: Callable[[], AgentResponse] | None = None
+
+    @contextmanager
+    def recorded(self) -> Iterator[None]:
+        """Let the code within report to this object, in its tasks and threads too."""
+        token = _current.set(self)
+        try:
+            yield
+        finally:
+            _current.reset(token)
+
+    def completed(self, failure: AgentResponse, max_bytes: int) -> AgentResponse:
+        """Return a failure together with what the agent did before it.
+
+        Args:
+            failure: Status and error of the call.
+            max_bytes: Largest answer; of one that is larger, only usage and model are kept.
+        """
+        if self.trace is None:
+            return failure
+        try:
+            trace = self.trace()
+            check_bounds(response_to_json(trace), max_bytes)
+        except (AnswerTooLargeError, MalformedAnswerError):
+            trace = AgentResponse(usage=trace.usage, model=trace.model)
+        except Exception as problem:  # noqa: BLE001 - the boundary of a case: what a framework kept may be of any kind
+            if (error := failure.error) is None:
+                return failure
+            message = f"{error.message[:3500]} (what the agent did before cannot be read: {type(problem).__name__})"
+            return dataclasses.replace(failure, error=dataclasses.replace(error, message=message))
+        return dataclasses.replace(trace, status=failure.status, error=failure.error)
