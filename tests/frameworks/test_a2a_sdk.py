@@ -17,9 +17,11 @@ pytestmark = pytest.mark.frameworks
 
 def serving(*arguments: str) -> Any:
     """Serve the agent on a free port; the context is what calls it."""
-    from tests.frameworks.a2a_echo import serving as serve  # imported here: the package is not in every environment
+    # Imported here: the package is not in every environment.
+    from tests.frameworks.a2a_agents import Echo
+    from tests.frameworks.a2a_agents import serving as serve
 
-    return serve(*arguments)
+    return serve(Echo(), *arguments)
 
 
 async def ask(agent: A2aAgent, *texts: str) -> AgentResponse:

@@ -23,22 +23,23 @@ def call(name, **arguments):
 
 
 class Scripted(BaseLlm):
-    """Replies with its steps, one for each reply since the last question: texts, calls, lists of calls, exceptions."""
+    """Replies with its steps, one a reply: texts, calls, lists of calls, exceptions. Counts later questions."""
 
     model: str = "scripted"
     steps: tuple = ()
 
     async def generate_content_async(self, request, stream=False):
-        asked = [content.role == "user" and any(part.text for part in content.parts) for content in request.contents]
-        last = max((index for index, is_question in enumerate(asked) if is_question), default=0)
-        replies = sum(content.role == "model" for content in request.contents[last:])
-        step = self.steps[min(replies, len(self.steps) - 1)]
+        texts = [[part.text for part in content.parts if part.text] for content in request.contents]
+        users = [text for content, text in zip(request.contents, texts) if content.role == "user"]
+        questions = sum(bool(text) and text[0] != "For context:" for text in users)
+        replies = sum(content.role == "model" for content in request.contents)
+        step = self.steps[min(replies, len(self.steps) - 1)] if questions == 1 else "{questions} questions"
         if isinstance(step, Exception):
             raise step
         if isinstance(step, str):
             results = [part.function_response for part in request.contents[-1].parts if part.function_response]
             result = results[-1].response.get("result", results[-1].response) if results else None
-            parts = [types.Part(text=step.format(result=result, questions=sum(asked)))]
+            parts = [types.Part(text=step.format(result=result, questions=questions))]
         else:
             parts = step if isinstance(step, list) else [step]
         usage = types.GenerateContentResponseUsageMetadata(prompt_token_count=10, candidates_token_count=5,
@@ -58,6 +59,7 @@ def agent(*steps: str, more: str = "", **options: Any) -> Agent:
 
 AGENTS: dict[str, Agent | Lacks] = {
     "last_answer": agent('"Lima."'),
+    "conversation": agent('call("track", parcel=7)', '"It is in {result}."', more="tools=[track]"),
     "tool_call": agent('call("track", parcel=7)', '"It is in {result}."', more="tools=[track]"),
     "static_interrupt": Lacks("only graphs of LangGraph have breakpoints"),
     "static_interrupt_passed": Lacks("only graphs of LangGraph have breakpoints"),

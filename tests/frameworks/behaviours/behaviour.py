@@ -102,13 +102,14 @@ class Behaviour:
         does: The agent, in words: what the modules of the frameworks build.
         turns: A conversation with it.
         approvals: Of the case, as a spec has them.
-        logged: What the agent has written with `log` when it is closed, after two conversations.
+        opened: How often the agent's resource is opened and closed, each with a line of `log`: once a "run" or once a
+            "case"; empty where it has none.
     """
 
     does: str
     turns: tuple[Turn, ...]
     approvals: tuple[Mapping[str, Any], ...] = ()
-    logged: tuple[str, ...] = ()
+    opened: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +139,7 @@ class Lacks:
 
 
 def expected(turn: Turn) -> dict[str, Any]:
-    """Return what must be read of an answer, as `read` returns it."""
+    """Return what must be read of an answer, as `seen` returns it."""
     tokens = None
     if turn.requests is not None:
         counts = (INPUT_TOKENS, OUTPUT_TOKENS, INPUT_TOKENS + OUTPUT_TOKENS, 1)
@@ -155,7 +156,7 @@ def expected(turn: Turn) -> dict[str, Any]:
     }
 
 
-def read(answer: AgentResponse, turn: Turn, names: Mapping[str, str]) -> dict[str, Any]:
+def seen(answer: AgentResponse, turn: Turn, names: Mapping[str, str]) -> dict[str, Any]:
     """Return what an answer says; where the expectation leaves something open or names a part, as it does."""
     usage, error = answer.usage, answer.error
     assert answer.tool_calls is not None

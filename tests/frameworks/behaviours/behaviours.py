@@ -146,7 +146,7 @@ BEHAVIOURS = {
         "`add` is a tool of an MCP server that the agent's file names and nobody has connected. The server writes "
         "`opened` when it starts and `closed` when it ends.",
         (Turn("2 + 3?", "It is 5.", calls=(Call("add", {"a": 2, "b": 3}, "5"),), requests=2),),
-        logged=("opened", "closed"),
+        opened="run",
     ),
     "mcp_failing_tool": Behaviour(
         "The MCP server's tool `add` raises, so that its result has `isError`.",
@@ -390,12 +390,12 @@ BEHAVIOURS = {
     "lifespan": Behaviour(
         "`lifespan` names a context manager that logs `opened` and `closed`; what it yields answers the question.",
         (Turn("Where is parcel 7?", "It is in Lima.", calls=(TRACK,), requests=2),),
-        logged=("opened", "closed"),
+        opened="run",
     ),
     "lifespan_per_case": Behaviour(
         "As lifespan, once for each case.",
         (Turn("Where is parcel 7?", "It is in Lima.", calls=(TRACK,), requests=2),),
-        logged=("opened", "opened", "closed", "closed"),
+        opened="case",
     ),
 }
 """The behaviours by name."""

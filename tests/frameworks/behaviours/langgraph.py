@@ -25,7 +25,7 @@ def call(name, **arguments):
 
 
 class Scripted(BaseChatModel):
-    """Replies with its steps, one for each reply since the last question: texts, calls, lists of calls, exceptions."""
+    """Replies with its steps, one a reply: texts, calls, lists of calls, exceptions. Counts later questions."""
 
     steps: tuple
 
@@ -37,12 +37,13 @@ class Scripted(BaseChatModel):
         return self
 
     def _generate(self, messages, stop=None, run_manager=None, **_):
-        asked = max(index for index, message in enumerate(messages) if message.type == "human")
-        step = self.steps[min(sum(message.type == "ai" for message in messages[asked:]), len(self.steps) - 1)]
+        questions = sum(message.type == "human" for message in messages)
+        step = self.steps[min(sum(message.type == "ai" for message in messages), len(self.steps) - 1)]
+        if questions > 1:
+            step = "{questions} questions"
         if isinstance(step, Exception):
             raise step
         if isinstance(step, str):
-            questions = sum(message.type == "human" for message in messages)
             reply = AIMessage(step.format(result=messages[-1].text, questions=questions))
         else:
             calls = step if isinstance(step, list) else [step]
@@ -76,5 +77,6 @@ def agent(*steps: str, tools: str = "", more: str = "", compiled: str = "", **op
 
 AGENTS: dict[str, Agent | Lacks] = {
     "last_answer": agent('"Lima."'),
+    "conversation": agent('call("track", parcel=7)', '"It is in {result}."', tools="track"),
     "tool_call": agent('call("track", parcel=7)', '"It is in {result}."', tools="track"),
 }

@@ -26,24 +26,23 @@ def call(name, **arguments):
 
 
 class Scripted(Model):
-    """Replies with its steps, one for each reply since the last question: texts, calls, lists of calls, exceptions."""
+    """Replies with its steps, one a reply: texts, calls, lists of calls, exceptions. Counts later questions."""
 
     def __init__(self, steps):
         self.steps, self.model = steps, "scripted"
 
     async def get_response(self, system_instructions, input, *_, **__):
         items = [{"role": "user", "content": input}] if isinstance(input, str) else input
-        asked = max(index for index, item in enumerate(items) if item.get("role") == "user")
+        questions = sum(item.get("role") == "user" for item in items)
         replied, in_reply = 0, False
-        for item in items[asked + 1:]:
+        for item in items:
             is_reply = item.get("role") == "assistant" or item.get("type") == "function_call"
             replied += is_reply and not in_reply
             in_reply = is_reply
-        step = self.steps[min(replied, len(self.steps) - 1)]
+        step = self.steps[min(replied, len(self.steps) - 1)] if questions == 1 else "{questions} questions"
         if isinstance(step, Exception):
             raise step
         if isinstance(step, str):
-            questions = sum(item.get("role") == "user" for item in items)
             said = step.format(result=items[-1].get("output"), questions=questions)
             part = ResponseOutputText(type="output_text", text=said, annotations=[])
             output = [ResponseOutputMessage(id="m", type="message", role="assistant", status="completed",
@@ -80,6 +79,7 @@ def agent(*steps: str, more: str = "", **options: Any) -> Agent:
 
 AGENTS: dict[str, Agent | Lacks] = {
     "last_answer": agent('"Lima."'),
+    "conversation": agent('call("track", parcel=7)', '"It is in {result}."', more="tools=[function_tool(track)]"),
     "tool_call": agent('call("track", parcel=7)', '"It is in {result}."', more="tools=[function_tool(track)]"),
     "static_interrupt": Lacks("only graphs of LangGraph have breakpoints"),
     "static_interrupt_passed": Lacks("only graphs of LangGraph have breakpoints"),

@@ -29,18 +29,19 @@ def call(name, **arguments):
 
 
 def scripted(*steps):
-    """Return a model that replies with its steps, one for each reply since the last question: texts, calls, lists of
-    calls, exceptions."""
+    """Return a model that replies with its steps, one a reply: texts, calls, lists of calls, exceptions; it counts
+    questions after the first."""
 
     def reply(messages, info):
-        asked = [any(part.part_kind == "user-prompt" for part in message.parts) for message in messages]
-        last = max(index for index, is_question in enumerate(asked) if is_question)
-        step = steps[min(sum(message.kind == "response" for message in messages[last:]), len(steps) - 1)]
+        questions = sum(part.part_kind == "user-prompt" for message in messages for part in message.parts)
+        step = steps[min(sum(message.kind == "response" for message in messages), len(steps) - 1)]
+        if questions > 1:
+            step = "{questions} questions"
         if isinstance(step, Exception):
             raise step
         if isinstance(step, str):
             result = getattr(messages[-1].parts[-1], "content", None)
-            parts = [TextPart(step.format(result=result, questions=sum(asked)))]
+            parts = [TextPart(step.format(result=result, questions=questions))]
         else:
             calls = step if isinstance(step, list) else [step]
             parts = [
@@ -61,6 +62,9 @@ def agent(*steps: str, more: str = "", **options: Any) -> Agent:
 AGENTS: dict[str, Agent | Lacks] = {
     "last_answer": agent('"Lima."'),
     "tool_call": agent('call("track", parcel=7)', '"It is in {result}."', more="tools=[track]"),
+    "timeout": agent('call("track", parcel=7)', 'call("hang")', more="tools=[track, hang]"),
+    "model_503": agent('ModelHTTPError(503, "scripted")'),
+    "conversation": agent('call("track", parcel=7)', '"It is in {result}."', more="tools=[track]"),
     "static_interrupt": Lacks("only graphs of LangGraph have breakpoints"),
     "static_interrupt_passed": Lacks("only graphs of LangGraph have breakpoints"),
 }

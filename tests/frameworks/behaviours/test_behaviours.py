@@ -7,18 +7,22 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.frameworks.asking import ask, opened
-from tests.frameworks.behaviours.behaviour import Agent, Lacks, expected, read
+from tests.frameworks.asking import opened
+from tests.frameworks.behaviours.behaviour import Agent, Lacks, expected, seen
 from tests.frameworks.behaviours.behaviours import BEHAVIOURS
+from tests.frameworks.ways import ways_to
 
-from assay.model.agent_request import Message
+from assay.agent_host.caller import AgentCaller
+from assay.model.agent_request import AgentRequest, Message
+from assay.model.approvals import read_approvals, remaining_approvals
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.frameworks.behaviours.behaviour import Behaviour
+    from tests.frameworks.ways import Ask
 
-    from assay.agent_host.protocol import Caller
+    from assay.model.agent_response import AgentResponse
 
 pytestmark = pytest.mark.frameworks
 
@@ -26,6 +30,10 @@ FRAMEWORKS = {
     name: importlib.import_module(f"tests.frameworks.behaviours.{name}")
     for name in ("adk", "langgraph", "openai_agents", "pydantic_ai")
 }
+
+ALL = ("status", "text", "calls", "tokens", "output", "waits", "failure", "says")
+KNOWN = {"in process": ALL, "grpc": ALL, "a2a": ("status", "calls", "tokens")}
+"""What each way to an agent tells of a failed answer: a task of A2A that failed says why in words alone."""
 
 
 def agent_of(framework: str, behaviour: str) -> Agent:
@@ -37,45 +45,57 @@ def agent_of(framework: str, behaviour: str) -> Agent:
     return found
 
 
-async def conversation(caller: Caller, behaviour: Behaviour, agent: Agent, session: str) -> list[dict[str, Any]]:
-    """Return what is read of the answers to all turns of a behaviour."""
-    answers: list[dict[str, Any]] = []
+async def conversation(ask: Ask, behaviour: Behaviour, agent: Agent, session: str) -> list[AgentResponse]:
+    """Return the answers to all turns of a behaviour."""
+    answers: list[AgentResponse] = []
     history: tuple[Message, ...] = ()
-    approved = {"approvals": behaviour.approvals} if behaviour.approvals else {}
     for index, turn in enumerate(behaviour.turns):
-        answer = await ask(
-            caller,
-            turn.question,
-            session,
-            turn_index=index,
-            turn_count=len(behaviour.turns),
-            history=history,
-            timeout_s=turn.timeout_s,
-            variables=dict(turn.variables),
-            **approved,
+        name = f"{session}/{index}"
+        fields: dict[str, Any] = {
+            "turn_index": index,
+            "turn_count": len(behaviour.turns),
+            "history": history,
+            "timeout_s": turn.timeout_s,
+            "variables": dict(turn.variables),
+        }
+        if behaviour.approvals:
+            approvals, problems = read_approvals(behaviour.approvals, times=1)
+            assert not problems
+            fields["approvals"] = remaining_approvals(approvals, [each for one in answers for each in one.interrupts])
+        answers.append(
+            await ask(
+                AgentRequest(
+                    f"{name}#0", "run", "case", turn.question, session_id=session, idempotency_key=name, **fields
+                )
+            )
         )
-        answers.append(read(answer, turn, agent.names))
-        history += (Message("user", turn.question), Message("assistant", answer.text))
+        history += (Message("user", turn.question), Message("assistant", answers[-1].text))
     return answers
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 @pytest.mark.parametrize("name", BEHAVIOURS)
 async def test_a_behaviour_is_read_alike_in_every_framework(tmp_path: Path, framework: str, name: str) -> None:
-    """Two conversations at once, which must not meet, each with the expected answers; then the agent is closed."""
+    """In process, over gRPC and over A2A, in conversations at once, which must not meet; then the agent is closed."""
     agent, behaviour = agent_of(framework, name), BEHAVIOURS[name]
     source = f"{FRAMEWORKS[framework].PRELUDE}\n{agent.source}"
     caller = opened(tmp_path, framework, source, **agent.options)
-    wanted = [expected(turn) for turn in behaviour.turns]
+    assert isinstance(caller, AgentCaller)
     try:
-        for answers in await asyncio.gather(
-            *(conversation(caller, behaviour, agent, f"run/{case}/0") for case in range(2))
-        ):
-            assert answers == wanted
+        async with ways_to(caller, behaviour.turns[0].timeout_s) as ways:
+            conversations = (conversation(ask, behaviour, agent, f"run/{way}/0") for way, ask in ways.items())
+            found = dict(zip(ways, await asyncio.gather(*conversations), strict=True))
+            count = len(ways)
     finally:
         await caller.aclose()
+    for way, answers in found.items():
+        for turn, answer in zip(behaviour.turns, answers, strict=True):
+            known = KNOWN[way] if answer.is_failed else ALL
+            wanted, read = expected(turn), seen(answer, turn, agent.names)
+            assert {name: read[name] for name in known} == {name: wanted[name] for name in known}, way
+    times = {"": 0, "run": 1, "case": count}[behaviour.opened]
     log = tmp_path / "log"
-    assert (log.read_text().split() if log.exists() else []) == list(behaviour.logged)
+    assert sorted(log.read_text().split() if log.exists() else []) == ["closed"] * times + ["opened"] * times
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)

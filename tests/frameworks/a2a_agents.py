@@ -1,4 +1,4 @@
-"""An agent behind the server of a2a-sdk, for tests; imported where the package is."""
+"""Agents behind the server of a2a-sdk, for tests; imported where the package is."""
 
 from __future__ import annotations
 
@@ -24,15 +24,21 @@ from a2a.types import (
     TaskState,
     TaskStatus,
 )
-from google.protobuf.struct_pb2 import Struct
+from google.protobuf.json_format import ParseDict
+from google.protobuf.struct_pb2 import Struct, Value
 from starlette.applications import Starlette
 
+from assay.model import agent_request as messages
+from assay.model.agent_response import AgentRequest, AgentStatus, response_to_json
+from assay.model.interrupts import waiting_text
 from assay.model.run import AgentSettings
 from assay_orchestrator.agents.a2a import A2aAgent
 from assay_orchestrator.agents.access import AgentAccess
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+
+    from assay.agent_host.protocol import Caller
 
 
 class Echo(AgentExecutor):  # type: ignore[misc]  # a2a-sdk is not installed where types are checked
@@ -72,9 +78,47 @@ class Echo(AgentExecutor):  # type: ignore[misc]  # a2a-sdk is not installed whe
         raise NotImplementedError
 
 
+class Hosted(AgentExecutor):  # type: ignore[misc]
+    """Answers with an agent that Assay hosts, whose tool calls and tokens are in the metadata, as Assay reads them."""
+
+    def __init__(self, caller: Caller, timeout_s: float) -> None:
+        self._caller = caller
+        self._timeout_s = timeout_s
+        self._said: dict[str, tuple[messages.Message, ...]] = {}
+
+    async def execute(self, context: Any, event_queue: Any) -> None:
+        name, text = context.context_id, context.get_user_input()
+        said = self._said.get(name, ())
+        turn: dict[str, Any] = {"turn_index": len(said) // 2, "history": said, "timeout_s": self._timeout_s}
+        request = AgentRequest(context.task_id, "run", "case", text, session_id=name, **turn)
+        answer = await self._caller.call(request)
+        self._said[name] = (*said, messages.Message("user", text), messages.Message("assistant", answer.text))
+        task = TaskUpdater(event_queue, context.task_id, name)
+        submitted = TaskStatus(state=TaskState.TASK_STATE_SUBMITTED)
+        await event_queue.enqueue_event(Task(id=context.task_id, context_id=name, status=submitted))
+        read = response_to_json(answer)
+        metadata = Struct()
+        metadata.update({name: read[name] for name in ("usage", "tool_calls", "model") if read.get(name) is not None})
+        if answer.is_failed:
+            end = task.failed if answer.status is AgentStatus.ERROR else task.requires_input
+            why = answer.error.message if answer.error else waiting_text(answer.interrupts)
+            await end(task.new_agent_message([Part(text=why)], metadata=metadata))
+            return
+        parts = [Part(text=answer.text)]
+        if answer.output is not None:
+            output = Value()
+            ParseDict(answer.output, output)
+            parts.append(Part(data=output))
+        await task.add_artifact(parts, metadata=metadata)
+        await task.complete()
+
+    async def cancel(self, context: Any, event_queue: Any) -> None:
+        raise NotImplementedError
+
+
 @asynccontextmanager
-async def serving(protocol_version: str = "1.0") -> AsyncIterator[A2aAgent]:
-    """Serve the agent on a free port; yields what calls it."""
+async def serving(executor: AgentExecutor, protocol_version: str = "1.0") -> AsyncIterator[A2aAgent]:
+    """Serve an agent on a free port; yields what calls it."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         url = f"http://127.0.0.1:{listener.getsockname()[1]}"
         interface = AgentInterface(url=f"{url}/rpc", protocol_binding="JSONRPC", protocol_version=protocol_version)
@@ -88,7 +132,7 @@ async def serving(protocol_version: str = "1.0") -> AsyncIterator[A2aAgent]:
             skills=[AgentSkill(id="echo", name="echo", description="repeats", tags=["echo"])],
             supported_interfaces=[interface],
         )
-        handler = DefaultRequestHandler(agent_executor=Echo(), task_store=InMemoryTaskStore(), agent_card=card)
+        handler = DefaultRequestHandler(agent_executor=executor, task_store=InMemoryTaskStore(), agent_card=card)
         app = Starlette(routes=[*create_agent_card_routes(card), *create_jsonrpc_routes(handler, rpc_url="/rpc")])
         server = uvicorn.Server(uvicorn.Config(app, log_level="warning", lifespan="off"))
         task = asyncio.create_task(server.serve(sockets=[listener]))
