@@ -34,6 +34,7 @@ class Scripted(BaseLlm):
         questions = sum(bool(text) and text[0] != "For context:" for text in users)
         replies = sum(content.role == "model" for content in request.contents)
         step = self.steps[min(replies, len(self.steps) - 1)] if questions == 1 else "{questions} questions"
+        step = self.steps[0](str(request.contents)) if callable(self.steps[0]) else step
         if isinstance(step, Exception):
             raise step
         if isinstance(step, str):

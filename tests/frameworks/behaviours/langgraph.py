@@ -41,6 +41,7 @@ class Scripted(BaseChatModel):
         step = self.steps[min(sum(message.type == "ai" for message in messages), len(self.steps) - 1)]
         if questions > 1:
             step = "{questions} questions"
+        step = self.steps[0](str(messages)) if callable(self.steps[0]) else step
         if isinstance(step, Exception):
             raise step
         if isinstance(step, str):

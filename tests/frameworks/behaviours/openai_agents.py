@@ -40,6 +40,7 @@ class Scripted(Model):
             replied += is_reply and not in_reply
             in_reply = is_reply
         step = self.steps[min(replied, len(self.steps) - 1)] if questions == 1 else "{questions} questions"
+        step = self.steps[0](str(items)) if callable(self.steps[0]) else step
         if isinstance(step, Exception):
             raise step
         if isinstance(step, str):

@@ -37,6 +37,7 @@ def scripted(*steps):
         step = steps[min(sum(message.kind == "response" for message in messages), len(steps) - 1)]
         if questions > 1:
             step = "{questions} questions"
+        step = steps[0](str(messages)) if callable(steps[0]) else step
         if isinstance(step, Exception):
             raise step
         if isinstance(step, str):
