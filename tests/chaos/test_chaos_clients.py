@@ -37,6 +37,8 @@ async def commanding(folder: Path, undisturbed: Callable[[Plan], dict[str, Any]]
             command.close()
         rows = json.loads(command.report.read_text())["rows"]
     assert not verdict.problems, command
+    if len(command.statuses) == 1:
+        assert verdict.repeated == 0, "the command keeps answers, and continues calls, that the orchestrator has lost"
     assert (verdict.lost, verdict.duplicated, verdict.repaid, verdict.unexplained) == (0, 0, 0, 0)
     assert verdict.summary == undisturbed(PLAN)
     assert sorted(row["case_id"] for row in rows) == sorted(case.case_id for case in PLAN.cases())
@@ -75,12 +77,18 @@ async def test_the_orchestrator_is_killed_under_a_command(
     """The command attaches again and hosts its agent for the next process; nobody has to do anything."""
     async with commanding(folder, undisturbed) as command:
         command.drill.agent.delay_s = 0.1  # else all questions may be asked before the third write of results
-        kills = ("result.after_commit=kill@3", "agent.before_call=kill@9", "shard.leave_after_commit=kill")
+        kills = (
+            "result.after_commit=kill@3",
+            "agent.before_call=kill@9",
+            "agent.after_answer=kill@2",
+            "answer.before_commit=kill@2",
+            "shard.leave_after_commit=kill",
+        )
         command.drill.topology.slots["orchestrator"].armed += kills
         command.drill.topology.start()
         await command.insist()
         assert len(command.statuses) == 1
-        assert command.drill.topology.slots["orchestrator"].statuses == [-signal.SIGKILL] * 3
+        assert command.drill.topology.slots["orchestrator"].statuses == [-signal.SIGKILL] * len(kills)
 
 
 async def test_both_are_killed(folder: Path, undisturbed: Callable[[Plan], dict[str, Any]]) -> None:

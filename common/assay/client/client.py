@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING
 
 import grpc.aio
 
-from assay.agent_host.host import host_agent
+from assay.agent_host.host import AgentHost
 from assay.client.comparison_calls import ComparisonCalls
 from assay.client.connection import PAGE_TIMEOUT_S
 from assay.client.dropped_settings import dropped_settings
@@ -490,20 +490,14 @@ class Client(ComparisonCalls):
             UnavailableError: The orchestrator stayed away longer than the client's patience.
         """
         patience = Patience(self._patience_s)
-        while True:
-            try:
-                async with self._explained():
-                    await host_agent(
-                        self._channel,
-                        run_id,
-                        caller,
-                        concurrency=concurrency,
-                        metrics=metrics,
-                        on_attached=patience.renew,
-                    )
-                return
-            except UnavailableError as problem:
-                await self._lost(problem, patience)
+        async with aclosing(AgentHost(run_id, caller, concurrency=concurrency, metrics=metrics)) as host:
+            while True:
+                try:
+                    async with self._explained():
+                        await host.serve(self._channel, on_attached=patience.renew)
+                    return
+                except UnavailableError as problem:
+                    await self._lost(problem, patience)
 
 
 def _meets(wanted: RunFilter, run: Run) -> bool:

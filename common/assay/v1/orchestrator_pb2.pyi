@@ -6078,6 +6078,7 @@ class ServeAgentResponse(_message.Message):
     DETACHED_FIELD_NUMBER: _builtins.int
     RECONCILED_FIELD_NUMBER: _builtins.int
     METRIC_REQUESTS_FIELD_NUMBER: _builtins.int
+    STORED_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def attached(self) -> Global___AgentAttached:
         """The offer was taken; questions follow."""
@@ -6102,6 +6103,10 @@ class ServeAgentResponse(_message.Message):
     def metric_requests(self) -> Global___MetricRequests:
         """Answers that functions of the client's score; sent only to a client that attached with `computes_metrics`."""
 
+    @_builtins.property
+    def stored(self) -> Global___StoredAnswers:
+        """Questions whose answers the client need not keep any longer."""
+
     def __init__(
         self,
         *,
@@ -6111,12 +6116,13 @@ class ServeAgentResponse(_message.Message):
         detached: Global___AgentDetached | None = ...,
         reconciled: Global___HostReconciled | None = ...,
         metric_requests: Global___MetricRequests | None = ...,
+        stored: Global___StoredAnswers | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["attached", b"attached", "cancelled", b"cancelled", "detached", b"detached", "message", b"message", "metric_requests", b"metric_requests", "reconciled", b"reconciled", "requests", b"requests"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["attached", b"attached", "cancelled", b"cancelled", "detached", b"detached", "message", b"message", "metric_requests", b"metric_requests", "reconciled", b"reconciled", "requests", b"requests", "stored", b"stored"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attached", b"attached", "cancelled", b"cancelled", "detached", b"detached", "message", b"message", "metric_requests", b"metric_requests", "reconciled", b"reconciled", "requests", b"requests"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attached", b"attached", "cancelled", b"cancelled", "detached", b"detached", "message", b"message", "metric_requests", b"metric_requests", "reconciled", b"reconciled", "requests", b"requests", "stored", b"stored"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_message: _TypeAlias = _typing.Literal["attached", "requests", "cancelled", "detached", "reconciled", "metric_requests"]  # noqa: Y015
+    _WhichOneofReturnType_message: _TypeAlias = _typing.Literal["attached", "requests", "cancelled", "detached", "reconciled", "metric_requests", "stored"]  # noqa: Y015
     _WhichOneofArgType_message: _TypeAlias = _typing.Literal["message", b"message"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_message) -> _WhichOneofReturnType_message | None: ...
 
@@ -6210,6 +6216,33 @@ class AgentRequests(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___AgentRequests: _TypeAlias = AgentRequests  # noqa: Y015
+
+@_typing.final
+class StoredAnswers(_message.Message):
+    """StoredAnswers names questions whose answers, or values of metrics, are stored: they are not asked for again.
+    Until then a client keeps what it has answered, and answers the same `request_id` with it when an orchestrator asks
+    again that has lost it.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    IDEMPOTENCY_KEYS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def idempotency_keys(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Their idempotency keys. A key may come twice: when the answer is stored, and when its row's result is."""
+
+    def __init__(
+        self,
+        *,
+        idempotency_keys: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["idempotency_keys", b"idempotency_keys"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___StoredAnswers: _TypeAlias = StoredAnswers  # noqa: Y015
 
 @_typing.final
 class MetricRequests(_message.Message):

@@ -12,7 +12,7 @@ from assay.model.metric_call import MetricRequest
 from assay.v1 import orchestrator_pb2 as pb
 from assay.wire.agent import plain_response, request_to_wire, response_from_wire, split_by_size
 from assay.wire.metric_call import metric_request_to_wire, outcomes_from_wire
-from assay_orchestrator.agents.hosted import Cancelled, Detached, Questions, Reconciled
+from assay_orchestrator.agents.hosted import Cancelled, Questions, Reconciled, Stored
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from assay.model.run import Run
     from assay.model.scope import Scope
     from assay.v1 import agent_pb2
-    from assay_orchestrator.agents.hosted import Attachment
+    from assay_orchestrator.agents.hosted import Attachment, Outgoing
 
 _MAX_CONCURRENCY = 1000
 
@@ -130,7 +130,7 @@ def _received(message: agent_pb2.AgentResponse) -> AgentResponse:
         return error_response(AgentErrorKind.MALFORMED, f"the client sent no answer: {problem}")
 
 
-def _outgoing_to_wire(message: Questions | Cancelled | Reconciled | Detached) -> Iterator[pb.ServeAgentResponse]:
+def _outgoing_to_wire(message: Outgoing) -> Iterator[pb.ServeAgentResponse]:
     if isinstance(message, Questions):
         asked = [request for request in message.requests if isinstance(request, AgentRequest)]
         scored = [request for request in message.requests if isinstance(request, MetricRequest)]
@@ -140,6 +140,8 @@ def _outgoing_to_wire(message: Questions | Cancelled | Reconciled | Detached) ->
             yield pb.ServeAgentResponse(metric_requests=pb.MetricRequests(requests=requests))
     elif isinstance(message, Cancelled):
         yield pb.ServeAgentResponse(cancelled=pb.CancelledRequests(request_ids=message.request_ids))
+    elif isinstance(message, Stored):
+        yield pb.ServeAgentResponse(stored=pb.StoredAnswers(idempotency_keys=message.keys))
     elif isinstance(message, Reconciled):
         yield pb.ServeAgentResponse(reconciled=pb.HostReconciled(number=message.number))
     else:

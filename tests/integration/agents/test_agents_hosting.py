@@ -6,7 +6,8 @@ import asyncio
 import dataclasses
 import signal
 import sys
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections import Counter
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import grpc
@@ -14,7 +15,7 @@ import pytest
 from tests.waiting import until
 
 from assay.agent_host.caller import AgentCaller
-from assay.agent_host.host import host_agent
+from assay.agent_host.host import AgentHost
 from assay.client.client import Client
 from assay.errors import UnavailableError
 from assay.model.agent_response import AgentErrorKind, AgentRequest, AgentResponse
@@ -92,9 +93,7 @@ class Bench:
 
     async def host(self, agent: Callable[..., Any], concurrency: int = 16) -> asyncio.Task[None]:
         """Host an agent until it is detached or the returned task is cancelled."""
-        hosting = asyncio.create_task(
-            host_agent(await self.channel(), "run", AgentCaller(agent), concurrency=concurrency)
-        )
+        hosting = asyncio.create_task(_serve(await self.channel(), agent, concurrency))
         self._stack.push_async_callback(_ended, hosting)
         return hosting
 
@@ -104,30 +103,47 @@ class Bench:
         return await asyncio.gather(*(agent.answer(asked(text, timeout_s), CASE) for text in inputs))
 
 
+async def _serve(channel: grpc.aio.Channel, agent: Callable[..., Any], concurrency: int) -> None:
+    async with aclosing(AgentHost("run", AgentCaller(agent), concurrency=concurrency)) as host:
+        await host.serve(channel)
+
+
 async def _ended(task: asyncio.Task[Any]) -> None:
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
 
 
+def asked_key(text: str) -> str:
+    """Return the idempotency key of a question."""
+    return f"run/{text[:40]}"
+
+
 def asked(text: str, timeout_s: float = 30.0) -> AgentRequest:
     """Return a question."""
-    key = f"run/{text[:40]}"
+    key = asked_key(text)
     return AgentRequest(
         request_id=f"{key}#0", run_id="run", case_id="c", input=text, idempotency_key=key, timeout_s=timeout_s
     )
 
 
-@pytest.fixture
-async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
+@asynccontextmanager
+async def benched(folder: Path) -> AsyncIterator[Bench]:
     """Serve one run whose agent clients host."""
     runs, server = OneRun(), RpcServer()
-    address = f"unix:{tmp_path}/o.sock"
+    address = f"unix:{folder}/o.sock"
     streams = AgentStreams(runs, server.stopping)
     add_agent_streams(server, lambda requests: streams.serve(requests, LOCAL))
     await server.start(address)
     async with AsyncExitStack() as stack:
         stack.push_async_callback(server.stop, 0)
         yield Bench(address, runs, stack, server)
+
+
+@pytest.fixture
+async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
+    """Serve one run whose agent clients host."""
+    async with benched(tmp_path) as bench:
+        yield bench
 
 
 def kinds(responses: list[AgentResponse]) -> list[AgentErrorKind | None]:
@@ -220,6 +236,78 @@ async def test_the_questions_of_a_client_that_dies_are_asked_elsewhere(bench: Be
     responses = await asking
     assert [(response.text, response.attempts) for response in responses] == [("a", ()), ("b", ()), ("c", ())]
     assert keys[3:] == keys[:3]
+
+
+@asynccontextmanager
+async def hosted_by_a_client(folder: Path, agent: Callable[..., Any]) -> AsyncIterator[None]:
+    """Host an agent as commands do, over one orchestrator after the other."""
+    async with Client(f"unix:{folder}/o.sock", patience_s=60.0) as client:
+        hosting = asyncio.create_task(client.host_agent("run", AgentCaller(agent), concurrency=16))
+        try:
+            yield
+        finally:
+            await _ended(hosting)
+
+
+async def test_answers_that_an_orchestrator_lost_are_not_asked_for_again(tmp_path: Path) -> None:
+    """The next one asks from the first attempt on, and gets what the client answered before: the failures, too.
+
+    What the first orchestrator has stored it is not asked by a run: the client has forgotten it.
+    """
+    asked: Counter[str] = Counter()
+
+    async def agent(request: AgentRequest) -> str:
+        asked[request.request_id] += 1
+        if request.request_id == f"{asked_key('fails once')}#0":
+            raise ConnectionError("away")
+        return f"{request.input} {asked.total()}"
+
+    stored = [f"stored {number}" for number in range(64)]
+    async with hosted_by_a_client(tmp_path, agent):
+        async with benched(tmp_path) as first:
+            answers = await first.ask("fails once", "answers", retries=1)
+            once = Counter(asked)
+            await first.ask(*stored)
+            first.agent.stored([asked_key(text) for text in stored])
+            await first.ask("later")  # sent after the client was told
+        async with benched(tmp_path) as second:
+            assert await second.ask("fails once", "answers", retries=1) == answers
+            assert [answer.text for answer in answers] == ["fails once 3", "answers 2"]
+            assert [len(answer.attempts) for answer in answers] == [1, 0]
+            assert {name: asked[name] for name in once} == once
+            await second.ask(*stored)
+    assert len(once) == 3
+    assert {asked[f"{asked_key(text)}#0"] for text in stored} == {2}
+
+
+async def test_a_call_outlasts_the_orchestrator_that_asked(tmp_path: Path) -> None:
+    """It continues while no orchestrator is there, and the next one gets its answer; one that is cancelled ends."""
+    asked: list[str] = []
+    ended: list[str] = []
+    go = asyncio.Event()
+
+    async def agent(request: AgentRequest) -> str:
+        asked.append(request.input)
+        try:
+            await go.wait()
+        finally:
+            ended.append(request.input)
+        return request.input
+
+    async with hosted_by_a_client(tmp_path, agent):
+        async with benched(tmp_path) as first:
+            asking = asyncio.create_task(first.ask("a", "b"))
+            await until(lambda: len(asked) == 2)
+        await _ended(asking)
+        async with benched(tmp_path) as second:
+            late = asyncio.create_task(second.ask("a"))
+            unwanted = asyncio.create_task(second.ask("b"))
+            await until(lambda: any(len(at._asked) == 2 and not at._outgoing for at in second.agent._attachments))
+            await _ended(unwanted)
+            await until(lambda: ended == ["b"])
+            go.set()
+            assert [response.text for response in await late] == ["a"]
+    assert asked == ["a", "b"]
 
 
 async def test_more_clients_share_the_questions(bench: Bench) -> None:
@@ -339,7 +427,7 @@ async def test_an_orchestrator_that_ends_the_stream_without_a_word_is_not_a_fini
     """Only `detached` means that nothing more will be asked."""
     async with answering(tmp_path, [ATTACHED]) as address, open_channel(address) as channel:
         with pytest.raises(UnavailableError, match="before the run was done"):
-            await host_agent(channel, "run", AgentCaller(len), concurrency=1)
+            await _serve(channel, len, concurrency=1)
 
 
 async def test_patience_is_for_one_interruption_not_for_the_whole_run(tmp_path: Path) -> None:
@@ -407,7 +495,7 @@ async def test_a_client_that_breaks_the_contract_harms_its_own_answer(
 _HOST = """
 import asyncio, sys
 from assay.agent_host.caller import AgentCaller
-from assay.agent_host.host import host_agent
+from assay.agent_host.host import AgentHost
 from assay.rpc.channel import open_channel
 
 def answer(request):
@@ -417,7 +505,7 @@ def answer(request):
 
 async def main():
     async with open_channel(sys.argv[1]) as channel:
-        await host_agent(channel, "run", AgentCaller(answer), concurrency=100)
+        await AgentHost("run", AgentCaller(answer), concurrency=100).serve(channel)
 
 asyncio.run(main())
 """

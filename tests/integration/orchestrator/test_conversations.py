@@ -12,6 +12,7 @@ import sqlalchemy as sa
 from tests import waiting
 
 from assay.agent_host.caller import AgentCaller
+from assay.client.client import Client
 from assay.errors import InvalidInputError
 from assay.model.agent_response import AgentResponse, AgentStatus, Message, Usage
 from assay.model.case import Case, Turn
@@ -21,8 +22,8 @@ from assay_orchestrator.store import schema
 if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractAsyncContextManager
+    from pathlib import Path
 
-    from assay.client.client import Client
     from assay.model.agent_response import AgentRequest
     from assay.model.run import RunSettings
 
@@ -234,3 +235,36 @@ async def test_an_unknown_word_for_turns_is_refused(serve: Serve, settings_of: S
         settings = dataclasses.replace(settings_of("python", "m:f"), turns="all")
         with pytest.raises(InvalidInputError, match="must be one of mean, worst, last"):
             await client.create_run(settings, dataset.dataset_id)
+
+
+async def test_a_conversation_outlasts_an_orchestrator_that_is_restarted(
+    serve: Serve, settings_of: SettingsOf, tmp_path: Path
+) -> None:
+    """Its object is kept, the turn in flight is not asked again, and the next turn is asked of the same object."""
+    asked: list[str] = []
+    is_asked, go = asyncio.Event(), asyncio.Event()
+
+    class Agent:
+        def __init__(self) -> None:
+            self.turns = 0
+
+        async def answer(self, request: AgentRequest) -> str:
+            asked.append(request.input)
+            self.turns += 1
+            if request.input == "two":
+                is_asked.set()
+                await go.wait()
+            return f"{request.input} {self.turns}"
+
+    async with Client(f"unix:{tmp_path}/o.sock", patience_s=60.0) as hosting_client:
+        async with serve(grace_s=0.1) as client:
+            dataset = await client.upload_dataset([TALK], name="d")
+            run = await client.create_run(settings_of("python", "m:f"), dataset.dataset_id)
+            hosting = asyncio.ensure_future(host(hosting_client, run, Agent))
+            await is_asked.wait()
+        async with serve() as client:
+            go.set()
+            await hosting
+            (row,) = [row async for row in client.list_results(run.run_id)]
+    assert [turn.response.text for turn in row.turns if turn.response] == ["one 1", "two 2", "three 3"]
+    assert asked == ["one", "two", "three"]

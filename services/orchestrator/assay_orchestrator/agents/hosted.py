@@ -18,7 +18,7 @@ from assay.wire.metric_call import metric_request_to_wire
 from assay_orchestrator.agents.protocol import NotAskedError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable, Mapping
+    from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 
     from assay.model.agent_response import AgentRequest
     from assay.model.case import Case
@@ -46,6 +46,13 @@ class Cancelled:
 
 
 @dataclass(frozen=True, slots=True)
+class Stored:
+    """Questions, by idempotency key, whose answers a client need not keep any longer."""
+
+    keys: list[str]
+
+
+@dataclass(frozen=True, slots=True)
 class Detached:
     """The run asks no more."""
 
@@ -57,6 +64,10 @@ class Reconciled:
     """A client that was suspended has been sent every cancellation until now."""
 
     number: int
+
+
+Outgoing: TypeAlias = Questions | Cancelled | Stored | Reconciled | Detached
+"""What a client is sent."""
 
 
 @dataclass(slots=True, eq=False)
@@ -71,8 +82,9 @@ class _Question:
 class HostedAgent:
     """Asks through whichever clients are attached; without any, questions wait.
 
-    A question that a client took with it when it left is asked again elsewhere, under the same idempotency
-    key. The client measures the time of an attempt; here it is enforced with a little grace.
+    A question that a client took with it when it left is asked again, under the same request id. If it is that client
+    which gets it, it does not call its agent again: it keeps every answer until that is stored. The client measures the
+    time of an attempt; here it is enforced with a little grace.
 
     Args:
         grace_s: How much longer than its time limit an answer is waited for, in seconds.
@@ -184,6 +196,15 @@ class HostedAgent:
         for attachment in self._attachments:
             attachment.detach(reason)
 
+    def stored(self, keys: Sequence[str]) -> None:
+        """Let clients forget their answers to some questions.
+
+        Args:
+            keys: Their idempotency keys.
+        """
+        for attachment in self._attachments:
+            attachment.stored(keys)
+
     def leave(self, attachment: Attachment) -> None:
         """Take the questions of a client that has left back, to ask them elsewhere first."""
         self._attachments.discard(attachment)
@@ -229,6 +250,7 @@ class Attachment:
         self._asked: dict[str, _Question] = {}
         self._outgoing: list[HostedRequest] = []
         self._cancelled: list[str] = []
+        self._stored: list[str] = []
         self._suspension = 0
         self._detached: str | None = None
         self._moved = asyncio.Event()
@@ -259,6 +281,12 @@ class Attachment:
             self._cancelled.append(request_id)
         self._agent.answered()
         self._moved.set()
+
+    def stored(self, keys: Sequence[str]) -> None:
+        """Send the client, once they are some more, that answers are stored."""
+        self._stored += keys
+        if len(self._stored) >= _MAX_BATCH:
+            self._moved.set()
 
     def suspended(self, number: int) -> None:
         """Confirm a suspension of the client, after every cancellation until now.
@@ -307,12 +335,11 @@ class Attachment:
         """The client has left."""
         self._agent.leave(self)
 
-    async def outgoing(
-        self, reading: asyncio.Future[None], stopping: asyncio.Event
-    ) -> AsyncIterator[Questions | Cancelled | Reconciled | Detached]:
+    async def outgoing(self, reading: asyncio.Future[None], stopping: asyncio.Event) -> AsyncIterator[Outgoing]:
         """Yield the messages to the client, until it leaves, the run ends or the process stops.
 
-        A process that stops lets the client answer what it has: the drain has a deadline.
+        A process that stops lets the client answer what it has: the drain has a deadline. Questions that are given up
+        then are not cancelled: the next process asks them again, and gets the answers of the calls that have begun.
 
         Args:
             reading: Done when the client has closed its side.
@@ -323,12 +350,18 @@ class Attachment:
         watch.add_done_callback(lambda _: self._moved.set())
         try:
             while not reading.done():
+                if stopping.is_set():
+                    # Nor does the client begin what it had before a suspension: it cannot know what is over.
+                    self._cancelled, self._suspension = [], 0
                 if self._cancelled:
                     cancelled, self._cancelled = self._cancelled, []
                     yield Cancelled(cancelled)
                 elif self._suspension:
                     number, self._suspension = self._suspension, 0
                     yield Reconciled(number)
+                elif len(self._stored) >= _MAX_BATCH:
+                    stored, self._stored = self._stored, []
+                    yield Stored(stored)
                 elif self._outgoing:
                     await self._gathered()
                     if self._cancelled or self._suspension or not self._outgoing:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from assay.metrics.core.score import Metric
     from assay.model.case import Case
     from assay_orchestrator.agents import RetryingAgent
+    from assay_orchestrator.agents.hosted import HostedAgent
     from assay_orchestrator.evidence.embedding_client import EmbeddingClient
     from assay_orchestrator.evidence.jury import RunJury
     from assay_orchestrator.pipeline.function_metrics import FunctionMetrics
@@ -51,6 +52,7 @@ class RunContext:
         stop_look: Looks whether the run stops early; None where it asks all cases.
         stopped: Set when it has: no row is asked that has not begun.
         functions: The metrics that are functions on the user's side; None where there are none.
+        host: The broker of the clients that answer for the agent, or for these metrics; None where neither is theirs.
         team: The team that it is for.
         observed: Takes what is counted and measured of it.
         traces: Where its cases belong in a trace.
@@ -77,6 +79,7 @@ class RunContext:
     stop_look: StopLook | None = None
     stopped: asyncio.Event = field(default_factory=asyncio.Event)
     functions: FunctionMetrics | None = None
+    host: HostedAgent | None = None
     team: str = ""
     observed: ObservedRun = field(default_factory=ObservedRun)
     traces: CaseTraces = field(default_factory=CaseTraces)

@@ -233,7 +233,7 @@ class ShardRunner:
                 has_evidence = self._context.judge is not None or any(turn.embeddings for turn in turns)
                 if fresh is not None and (calls_functions or has_evidence):
                     # Durable before any further work is paid for it.
-                    await self._put(fresh, None)
+                    await self._put(work, fresh, None)
                     fresh = None
                 await self._order(work, turns)
                 evidence = await self._evidence(work, turns)
@@ -246,15 +246,19 @@ class ShardRunner:
             result = await self._result(work, answers, turns, evidence, outcomes)
             if evidence[-1][1] and self._canaries is not None:
                 result = await self._canaries.observed(result, _judged(work, turns[-1]))
-            await self._put(fresh, result)
+            await self._put(work, fresh, result)
         except NotYetError as pending:
             self._pending += 1
             self.repoll_after_s = min(pending.after_s, self.repoll_after_s or pending.after_s)
         except NotAskedError:
             pass  # the run is being paused or has stopped early: what was stored of this row stays
 
-    async def _put(self, answer: AnswerRecord | None, result: CaseResult | None) -> None:
+    async def _put(self, work: _Work, answer: AnswerRecord | None, result: CaseResult | None) -> None:
         await self._session.flusher.put(self._shard, answer, result)
+        if self._context.host is not None:
+            # The result holds what functions said of every turn.
+            turns = range(len(work.case.turns)) if answer is None or result is not None else [answer.turn_index]
+            self._context.host.stored([self._key(work, turn) for turn in turns])
 
     async def _converse(self, work: _Work) -> tuple[Sequence[AgentResponse], AnswerRecord | None]:
         """Return the answers, one a turn, and the record of the last where it is not stored yet.
@@ -273,7 +277,7 @@ class ShardRunner:
         fresh: AnswerRecord | None = None
         while len(answers) < len(turns) and not (answers and answers[-1].status is AgentStatus.ERROR):
             if fresh is not None:
-                await self._put(fresh, None)
+                await self._put(work, fresh, None)
             async with self._session.asking:
                 if self._context.pausing.is_set():
                     raise NotAskedError
@@ -304,13 +308,20 @@ class ShardRunner:
         self._journaled.add(key)
         await self._session.flusher.journal(self._shard, (*key, work.attempts.retried + work.attempts.interrupted))
 
+    def _row_key(self, work: _Work) -> str:
+        row = f"{self._context.run_id}/{work.case_index}/{work.repeat_index}"
+        # After a retry it is another question to a server, or a host, that remembers what it answered.
+        return f"{row}@{work.attempts.retried}" if work.attempts.retried else row
+
+    def _key(self, work: _Work, turn_index: int) -> str:
+        """Return the idempotency key of a turn."""
+        row = self._row_key(work)
+        return row if len(work.case.turns) == 1 else f"{row}/{turn_index}"
+
     def _question(self, work: _Work, earlier: Sequence[AgentResponse]) -> AgentRequest:
         """Return the question of the turn after some answers."""
         context, case, turn_index = self._context, work.case, len(earlier)
-        row = f"{context.run_id}/{work.case_index}/{work.repeat_index}"
-        if work.attempts.retried:
-            row += f"@{work.attempts.retried}"  # another question to a server that remembers what it answered
-        key = row if len(case.turns) == 1 else f"{row}/{turn_index}"
+        key = self._key(work, turn_index)
         return AgentRequest(
             request_id=f"{key}#0",
             run_id=context.run_id,
@@ -318,7 +329,7 @@ class ShardRunner:
             input=case.turns[turn_index].input,
             repeat_index=work.repeat_index,
             turn_index=turn_index,
-            session_id=row,
+            session_id=self._row_key(work),
             idempotency_key=key,
             history=history_before(case, earlier),
             variables=case.variables,

@@ -132,6 +132,7 @@ class Planner:
             judge=self._run_judge(run, access.team, pausing, scope, pause_count, budget),
             optional=frozenset(metric.name for metric in wanted.metrics if metric.is_optional),
             functions=function_metrics(host, metrics) if host is not None else None,
+            host=host,
             stop_look=StopLook(run.run_id, wanted) if wanted.stopping is not None else None,
             team=wanted.team or LOCAL.team,
             observed=ObservedRun(wanted.team or LOCAL.team, wanted.agent.adapter),
