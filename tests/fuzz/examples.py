@@ -11,7 +11,9 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from assay.filters.row_text import parse_row_filter
 from assay.metrics import complete_parameters
 from assay.model.agent_response import AgentResponse, Source, ToolCall, Usage
+from assay.model.approvals import Approval, Decision
 from assay.model.case import Assertion, Case, ExpectedTool, Turn
+from assay.model.interrupts import DecisionKind
 from assay.model.metric_call import MetricOutcome
 from assay.model.run import AgentSettings, MetricSettings, RunSettings
 from assay.model.stopping import StoppingSettings
@@ -63,6 +65,7 @@ CASES = [
         assertions=(Assertion("contains", "a", threshold=0.5, weight=1.0),),
         thresholds={"exact_match": 0.5},
         weight=1.0,
+        approvals=(Approval(Decision(DecisionKind.EDIT, arguments={"amount": 1}), "refund", 1),),
         place=number,
     )
     for number in range(3)

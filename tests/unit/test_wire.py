@@ -27,7 +27,9 @@ from assay.model.agent_response import (
     ToolCall,
     Usage,
 )
+from assay.model.approvals import Approval, Decision
 from assay.model.case import Assertion, Case, ExpectedTool, RecordedVerdict, Turn, case_from_json, case_to_json
+from assay.model.interrupts import DecisionKind
 from assay.v1 import agent_pb2
 from assay.v1 import orchestrator_pb2 as pb
 from assay.wire import run as wire
@@ -103,6 +105,13 @@ RESPONSE = st.builds(
     attempts=tuples_of(st.builds(Attempt, NUMBER, ERROR)),
     metadata=OBJECT,
 )
+DECISION = st.one_of(
+    st.just(Decision(DecisionKind.APPROVE)),
+    st.builds(lambda reason: Decision(DecisionKind.DENY, reason=f"no {reason}"), TEXT),
+    st.builds(lambda arguments: Decision(DecisionKind.EDIT, arguments=arguments), OBJECT),
+    st.builds(lambda value: Decision(DecisionKind.ANSWER, value=value), VALUE),
+)
+APPROVAL = st.builds(Approval, DECISION, st.sampled_from(["", "refund"]), or_none(st.integers(1, 10_000)))
 REQUEST = st.builds(
     AgentRequest,
     request_id=TEXT,
@@ -119,6 +128,7 @@ REQUEST = st.builds(
     metadata=st.dictionaries(TEXT, TEXT, max_size=3),
     timeout_s=st.integers(1, 3_600_000).map(lambda ms: ms / 1000),
     turn_count=st.integers(0, 100),
+    approvals=tuples_of(APPROVAL),
 )
 TOOL = st.builds(ExpectedTool, TEXT, or_none(OBJECT), st.sampled_from(["name", "subset", "exact"]))
 ASSERTION = st.builds(Assertion, TEXT, VALUE, or_none(NUMBER), TEXT, NUMBER, FLAG)
@@ -144,6 +154,7 @@ CASE = st.builds(
     recorded_repeats=tuples_of(RESPONSE),
     recorded_turns=tuples_of(tuples_of(RESPONSE)),
     verdicts=tuples_of(VERDICT),
+    approvals=tuples_of(APPROVAL),
     place=or_none(COUNT),
 )
 
@@ -195,6 +206,7 @@ SETTINGS = st.builds(
         )
     ),
     repeats=st.integers(1, 100),
+    approvals=tuples_of(APPROVAL),
     preset=TEXT,
     judge=or_none(
         st.builds(
@@ -461,6 +473,7 @@ def test_each_text_of_a_case_that_cannot_be_read_is_named_by_its_field() -> None
         recorded_repeats=[agent_pb2.AgentResponse(), wrong],
         place=0,
         recorded_turns=[pb.RecordedTurns(), pb.RecordedTurns(answers=[agent_pb2.AgentResponse(), wrong])],
+        approvals=[agent_pb2.Approval(approve=True), agent_pb2.Approval(), agent_pb2.Approval(edit_json="{")],
         **dict.fromkeys(mappings, "{"),
     )
     assert [field.name for field, _ in message.ListFields()] == [field.name for field in pb.Case.DESCRIPTOR.fields]
@@ -469,7 +482,7 @@ def test_each_text_of_a_case_that_cannot_be_read_is_named_by_its_field() -> None
         case_from_wire(pb.Case.FromString(message.SerializeToString() + of_a_newer_version))
     assert {problem.field for problem in caught.value.problems} == {
         *mappings, "turns[1].expected_tools[1].arguments_json", "assertions[1].value_json", "verdicts[1].verdict_json",
-        "recorded", "recorded_repeats[1]", "recorded_turns[1].answers[1]",
+        "recorded", "recorded_repeats[1]", "recorded_turns[1].answers[1]", "approvals[1]", "approvals[2]",
     }  # fmt: skip
 
 

@@ -29,6 +29,7 @@ from assay.metrics.checks.unmade_checks import NO_JUDGE_FOR_IT, not_made
 from assay.model.cluster_key import cluster_of, missing_cluster
 from assay.model.run import CaseResult, DatasetReading, DatasetRef, PauseCause, Run, RunState, StateChange
 from assay.runtime.failpoints import failpoint
+from assay.spec.approvals import why_unusable
 from assay.spec.doubtful_criteria import doubtful_criteria, missing_groups
 
 if TYPE_CHECKING:
@@ -77,6 +78,7 @@ def check_inputs(spec: Spec, dataset: Dataset) -> DatasetInfo:
                 )
             ]
         )
+    _check_approvals(spec, info)
     _check_cluster(spec, dataset)
     repeated = _check_repeats(spec, dataset, info)
     _check_prompts(spec, dataset, info)
@@ -93,6 +95,14 @@ def check_inputs(spec: Spec, dataset: Dataset) -> DatasetInfo:
     if spec.settings.agent.adapter == "replay" and spec.settings.turns != "last":
         warnings += unscored_turns(info.optional_fields, info.name)
     return dataclasses.replace(info, warnings=(*info.warnings, *warnings)) if warnings else info
+
+
+def _check_approvals(spec: Spec, info: DatasetInfo) -> None:
+    """Refuse cases with approvals that the agent cannot be given; recorded answers say what was decided."""
+    agent = spec.settings.agent
+    if info.approvals_count and agent.adapter != "replay" and (unusable := why_unusable(agent)):
+        said = f"{info.approvals_count:,} of {info.case_count:,} cases have `approvals`: {unusable}"
+        raise DatasetError([Problem(said, file=info.name)])
 
 
 def _check_cluster(spec: Spec, dataset: Dataset) -> None:

@@ -78,6 +78,7 @@ class CaseReader:
         self.reference_count = 0
         self.sources_count = 0
         self.tools_count = 0
+        self.approvals_count = 0
         self.textless_count = 0
 
     def cases(self) -> Iterator[Case]:
@@ -161,6 +162,7 @@ class CaseReader:
         self.reference_count += any(text and not text.isspace() for turn in case.turns for text in turn.references)
         self.sources_count += any(turn.expected_sources for turn in case.turns)
         self.tools_count += any(turn.expected_tools for turn in case.turns)
+        self.approvals_count += bool(case.approvals)
         self.textless_count += bool(case.variables) and not all(turn.input for turn in case.turns)
 
     def _survey_plain(self, record: Record) -> bool:

@@ -6,6 +6,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from assay.model.agent_response import response_to_json
+from assay.model.approvals import approvals_to_json
 
 if TYPE_CHECKING:
     from assay.model.case import Case, Turn
@@ -26,6 +27,7 @@ def case_record(case: Case) -> dict[str, Any]:
         "weight": case.weight if case.weight != 1.0 else None,
         "labels": case.labels,
         "metadata": case.metadata,
+        "approvals": approvals_to_json(case.approvals),
         "recorded": _recorded(case),
     }
     is_single = len(case.turns) == 1

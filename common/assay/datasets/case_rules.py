@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from assay.errors import Problem
 from assay.model.agent_response import AgentStatus, MalformedAnswerError, response_from_json, response_to_json
+from assay.model.approvals import approvals_to_json, read_approvals
 from assay.model.case import MAX_WEIGHT, TOOL_MATCHES, case_to_json
 from assay.model.case_limits import MAX_CASE_BYTES, MAX_CASE_ID_CHARS, MAX_JUDGE_CHARS, MAX_REPEATS
 from assay.model.response_limits import AnswerTooLargeError, check_bounds
@@ -52,7 +53,7 @@ def case_problems(case: Case) -> list[Problem]:
             problems.append(Problem(problem, name))
     if too_long := list(_list_problems(case)):
         return [*problems, *too_long]  # going through them is much work
-    problems += _tool_problems(case)
+    problems += [*_tool_problems(case), *_approval_problems(case)]
     for index, assertion in enumerate(case.assertions):
         problems += _assertion_problems(assertion, f"assertions[{index}]")
     if case.recorded is not None and (problem := _recorded_problem(case.recorded)):
@@ -105,6 +106,13 @@ def _tool_problems(case: Case) -> Iterator[Problem]:
                 yield Problem(f"must be one of {', '.join(TOOL_MATCHES)}, not {tool.match[:60]!r}", f"{where}.match")
             if tool.arguments and (problem := _json_problem(tool.arguments)):
                 yield Problem(problem, f"{where}.arguments")
+
+
+def _approval_problems(case: Case) -> list[Problem]:
+    if not case.approvals:
+        return []
+    _, problems = read_approvals(approvals_to_json(case.approvals), times=None)
+    return [Problem(problem, f"approvals{part}") for part, problem in problems]
 
 
 def _assertion_problems(assertion: Assertion, where: str) -> Iterator[Problem]:

@@ -42,6 +42,7 @@ class DatasetInfo:
         reference_count: Cases with a reference that is not blank.
         sources_count: Cases with expected sources.
         tools_count: Cases with expected tool calls.
+        approvals_count: Cases with approvals of their own.
         textless_count: Cases with variables in place of a question.
         sha256: Of the file's bytes; empty for cases given as objects.
         warnings: What is odd, but no reason to refuse; one of each kind.
@@ -74,6 +75,7 @@ class DatasetInfo:
     first_copy: str = ""
     sources_count: int = 0
     tools_count: int = 0
+    approvals_count: int = 0
     textless_count: int = 0
 
 
@@ -218,6 +220,7 @@ class Dataset:
             reference_count=reader.reference_count,
             sources_count=reader.sources_count,
             tools_count=reader.tools_count,
+            approvals_count=reader.approvals_count,
             textless_count=reader.textless_count,
             sha256=sha256,
             warnings=tuple(warnings),

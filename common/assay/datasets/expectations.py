@@ -1,4 +1,4 @@
-"""What a case demands of the answer beside references: tool calls, checks, thresholds; and how much it counts."""
+"""What a case has beside question and references: tool calls, checks, thresholds, approvals; how much it counts."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from assay.datasets.cells import value_in_cell
 from assay.datasets.fields import is_blank
 from assay.datasets.records import shown
 from assay.datasets.separated_names import split_tools
+from assay.model.approvals import read_approvals
 from assay.model.case import MAX_WEIGHT, Assertion
 from assay.model.expected_tool import read_expected_tool
 from assay.parsing.names import unknown_name
@@ -16,6 +17,7 @@ from assay.parsing.names import unknown_name
 if TYPE_CHECKING:
     from assay.datasets.fields import Layout
     from assay.datasets.values import Fields, Trouble
+    from assay.model.approvals import Approval
     from assay.model.case import ExpectedTool
 
 _ASSERTION_FIELDS = ("type", "value", "threshold", "metric", "weight", "negate")
@@ -90,6 +92,22 @@ def _assertion(fields: Fields, where: str, item: object) -> Assertion | None:
         weight=1.0 if share is None else share,
         negate=negate is not is_negated,
     )
+
+
+def approvals(fields: Fields) -> tuple[Approval, ...]:
+    """Return what is decided where the agent stops to wait for a person; each decision once where it does not say."""
+    source, value = fields.find("approvals")
+    if isinstance(value, str) and fields.from_cells:
+        value = value_in_cell(value)
+    if is_blank(value):
+        return ()
+    if not isinstance(value, list):
+        hint = 'where it is something else, switch it off with `map: {approvals: ""}`'
+        fields.trouble.append((source, f"must be a list such as [{{approve: true}}], not {shown(value)}; {hint}"))
+        return ()
+    found, problems = read_approvals(value, times=1)
+    fields.trouble += [(f"{source}{part}", problem) for part, problem in problems]
+    return found
 
 
 def thresholds(fields: Fields) -> dict[str, float]:

@@ -42,6 +42,7 @@ ALIASES: Mapping[str, tuple[str, ...]] = {
     "category": ("category", "type"),
     "tags": ("tags",),
     "metadata": ("metadata",),
+    "approvals": ("approvals",),
 }  # fmt: skip
 """Canonical field to the names it is recognised by, best first, as `folded` gives them."""
 

@@ -56,13 +56,13 @@ def _canonical(value: Any) -> str:
 
 
 def content_of(case: Case) -> str:
-    """Return a text that cases with equal question, variables, history and references share."""
+    """Return a text that cases with equal question, variables, history, references and approvals share."""
     turns = case.turns
-    if len(turns) == 1 and not (case.variables or turns[0].history) and len(turns[0].references) < 2:
+    if len(turns) == 1 and not (case.variables or turns[0].history or case.approvals) and len(turns[0].references) < 2:
         return plain_content(turns[0].input, "".join(turns[0].references))
     history = [[(message.role, _equal(message.content)) for message in turn.history] for turn in turns]
     asked = [(_equal(turn.input), list(map(_equal, turn.references))) for turn in turns]
-    return repr((asked, history, _canonical(_normal(case.variables))))
+    return repr((asked, history, _canonical(_normal(case.variables)), case.approvals))
 
 
 def plain_content(question: str, reference: str) -> str:

@@ -9,7 +9,7 @@ from assay.datasets.case_rules import case_problems, excess
 from assay.datasets.case_turns import read_turns, recorded_answers
 from assay.datasets.cells import may_list, value_in_cell
 from assay.datasets.choice_references import with_choice
-from assay.datasets.expectations import assertions, labels, thresholds, weight
+from assay.datasets.expectations import approvals, assertions, labels, thresholds, weight
 from assay.datasets.fields import is_blank, is_plural
 from assay.datasets.records import find_unusable, shown
 from assay.datasets.separated_names import split_choices
@@ -73,6 +73,7 @@ def build_case(record: Record, layout: Layout, *, from_cells: bool, found: Findi
         recorded=answers[0] if answers else None,
         recorded_repeats=answers[1:],
         recorded_turns=earlier if has_turns else (),
+        approvals=approvals(fields),
     )
     if trouble:
         return None

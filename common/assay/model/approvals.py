@@ -21,7 +21,7 @@ _MAX_REASON_CHARS = 4000
 _UNLIMITED = "unlimited"
 
 
-_KEYS = ("tool", *DecisionKind, "times")
+_KEYS = ("tool", *(kind.value for kind in DecisionKind), "times")
 _FITTING = (
     {"approval": {DecisionKind.APPROVE, DecisionKind.DENY, DecisionKind.EDIT},
      "call": {DecisionKind.ANSWER}, "input": {DecisionKind.ANSWER}},

@@ -7,6 +7,7 @@ from dataclasses import MISSING, asdict, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from assay.model.agent_response import AgentResponse, Message, response_from_json, response_to_json
+from assay.model.approvals import Approval, approvals_from_json, approvals_to_json
 from assay.records import dataclass
 
 if TYPE_CHECKING:
@@ -122,6 +123,8 @@ class Case:
         recorded_turns: Of a conversation, for each of these answers, those to the turns before it; empty where last
             answers alone are recorded.
         verdicts: Recorded verdicts on its answers, which a run brings along.
+        approvals: What is decided where the agent stops to wait for a person, in all turns together; empty for what the
+            run says for all cases.
         place: Its place in the dataset, from 0, where cases are uploaded in another order; None where they are not.
     """
 
@@ -143,6 +146,7 @@ class Case:
     recorded_repeats: tuple[AgentResponse, ...] = ()
     recorded_turns: tuple[tuple[AgentResponse, ...], ...] = ()
     verdicts: tuple[RecordedVerdict, ...] = ()
+    approvals: tuple[Approval, ...] = ()
     place: int | None = None
 
     @property
@@ -275,6 +279,7 @@ _PARTS: dict[str, Callable[[Any], Any]] = {
     "recorded_repeats": _each(response_from_json),
     "recorded_turns": _each(_each(response_from_json)),
     "verdicts": _each(lambda verdict: RecordedVerdict(**verdict)),
+    "approvals": approvals_from_json,
 }
 _NAMES = frozenset(part.name for part in fields(Case))
 
@@ -303,6 +308,7 @@ _WRITERS: dict[str, Callable[[Any], Any]] = {
     "recorded_repeats": _answers_to_json,
     "recorded_turns": lambda turns: [_answers_to_json(each) for each in turns],
     "verdicts": _as_objects,
+    "approvals": approvals_to_json,
 }
 _WRITTEN = [
     (part.name, part.default if part.default is not MISSING else {}, _WRITERS.get(part.name))

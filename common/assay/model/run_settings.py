@@ -14,6 +14,7 @@ from assay.records import dataclass
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from assay.model.approvals import Approval
     from assay.model.code_identity import CodeIdentity
     from assay.model.model_price import ModelPrice
     from assay.model.stopping import StoppingSettings
@@ -252,6 +253,7 @@ class RunSettings:
         code: Which code the agent is; None where the client did not say.
         cluster: What cases share with others, "category" or "tag:NAME": intervals then count clusters. Empty for
             nothing but copies, which always count once.
+        approvals: What is decided where the agent stops to wait for a person; a case with its own has those alone.
     """
 
     name: str
@@ -276,6 +278,7 @@ class RunSettings:
     source_run_id: str = ""
     code: CodeIdentity | None = None
     cluster: str = ""
+    approvals: tuple[Approval, ...] = ()
 
     @property
     def baseline_name(self) -> str:

@@ -6,6 +6,8 @@ import dataclasses
 import json
 from typing import TYPE_CHECKING, Any
 
+from assay.model.approvals import approvals_to_json
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -48,6 +50,7 @@ def _named(settings: RunSettings) -> Iterator[tuple[str, Any]]:
     """Yield each setting with its value as JSON has it."""
     yield from ((name, _json(getattr(settings, name))) for name in _PLAIN)
     yield "labels", _json(dict(settings.labels))
+    yield "approvals", _json(approvals_to_json(settings.approvals))
     yield from _of_agent(settings.agent)
     for metric in settings.metrics:
         yield f"metrics.{metric.name}", _json([metric.kind, dict(metric.parameters), metric.is_optional])

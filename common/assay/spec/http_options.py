@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from assay.errors import Problem
+from assay.model.approvals import approvals_to_json
 from assay.model.response_expressions import DELTA, RESPONSE_FIELDS, expression_problem
 from assay.parsing.names import unknown_name
 from assay.spec.headers import read_headers, read_texts
@@ -22,7 +23,7 @@ _OPTIONS = ("method", "headers", "query", "body", "stream", "response")
 _STREAMS = ("sse", "jsonl")
 _DEFAULT_BODY = {"input": "{{input}}"}
 _PLAIN_NAMES = ("input", "case_id", "run_id", "history", "messages", "variables", "parameters", "session_id",
-                "idempotency_key")  # fmt: skip
+                "idempotency_key", "approvals")  # fmt: skip
 _MAX_DEPTH = 50
 
 
@@ -138,7 +139,7 @@ def _value(name: str, request: AgentRequest) -> Any:
     if head in ("history", "messages"):
         messages = [{"role": message.role, "content": message.content} for message in request.history]
         return messages if head == "history" else [*messages, {"role": "user", "content": request.input}]
-    return getattr(request, head)
+    return approvals_to_json(request.approvals) if head == "approvals" else getattr(request, head)
 
 
 def _text(name: str, request: AgentRequest) -> str:

@@ -30,6 +30,7 @@ from assay.parsing.percentages import read_share
 from assay.parsing.yaml_nodes import Lines, parse_yaml
 from assay.records import dataclass
 from assay.spec.agents import ADAPTERS, PYTHON_KEYS, check_agent
+from assay.spec.approvals import check_approvals, read_spec_approvals
 from assay.spec.dataset_keys import lift_dataset_keys
 from assay.spec.grpc_options import GRPC_KEYS, read_ca_file
 from assay.spec.judging import JudgeReader, missing_key
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from assay.judging.recorded_verdicts import RecordedVerdicts
+    from assay.model.approvals import Approval
 
     Environs = tuple[Mapping[str, str] | None, Mapping[str, str] | None]
     """The environments of the agent and of the judge, as `load_spec` takes them."""
@@ -55,7 +57,7 @@ SPEC_FILE = "assay.yaml"
 
 _KEYS = ("name", "preset", "dataset", "format", "map", "encoding", "on_bad_case", "agent", "metrics", "judge", "gates",
          "repeats", "reports", "team", "weight", "max_agent_errors", "max_metric_errors", "turns", "labels",
-         "note", "cluster", "variants")  # fmt: skip
+         "note", "cluster", "approvals", "variants")  # fmt: skip
 _AGENT_KEYS = ("adapter", "target", "timeout", "concurrency", "retries")
 _HTTP_KEYS = ("method", "headers", "query", "body", "stream", "response")
 _OPTION_KEYS = {"http": _HTTP_KEYS, "a2a": A2A_KEYS, "grpc": GRPC_KEYS, "command": COMMAND_KEYS, "python": PYTHON_KEYS}
@@ -268,6 +270,7 @@ class SpecReader:
                 labels=self._labels(),
                 note=self._note(),
                 cluster=self._cluster(),
+                approvals=self._approvals(),
             ),
             dataset=self._dataset(dataset, needs_dataset),
             dataset_map=self._map(),
@@ -280,6 +283,7 @@ class SpecReader:
             judge_problems=self._judge_problems,
             lines=lines,
         )
+        self._take(check_approvals(spec.settings))
         if self._problems:
             raise SpecError(self._problems)
         return spec if spec.settings.name == own_name else self._named_otherwise(spec, own_name)
@@ -373,6 +377,14 @@ class SpecReader:
         self._take(label_problems(labels, ""))
         return labels
 
+    def _approvals(self) -> tuple[Approval, ...]:
+        value = self._data.get("approvals")
+        if value is None:
+            return ()
+        approvals, problems = read_spec_approvals(value)
+        self._take(problems)
+        return approvals
+
     def _cluster(self) -> str:
         key = self._fields.text("cluster")
         if problem := cluster_problem(key):
@@ -446,6 +458,9 @@ class SpecReader:
         return self._known_agent(adapter, value)
 
     def _known_agent(self, adapter: str, value: dict[str, Any]) -> AgentSettings:
+        if "approvals" in value:
+            self._report("agent.approvals", "belongs beside `agent`, not in it: move it out one level")
+            value = {key: item for key, item in value.items() if key != "approvals"}
         option_keys = (*_OPTION_KEYS.get(adapter, ()), TRACES_KEY)
         known = (*_AGENT_KEYS, *option_keys)
         options = {key: item for key, item in value.items() if key in option_keys}

@@ -275,6 +275,7 @@ class AgentRequest(_message.Message):
     TIMEOUT_MS_FIELD_NUMBER: _builtins.int
     TURN_COUNT_FIELD_NUMBER: _builtins.int
     TRACEPARENT_FIELD_NUMBER: _builtins.int
+    APPROVALS_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     """Unique per case, turn, repeat and attempt."""
     run_id: _builtins.str
@@ -313,6 +314,13 @@ class AgentRequest(_message.Message):
     def metadata(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
         """Free labels of the case."""
 
+    @_builtins.property
+    def approvals(self) -> _containers.RepeatedCompositeFieldContainer[Global___Approval]:
+        """What is decided where the agent stops to wait for a person, at most 100, in the order in which they are tried. An
+        agent that can be resumed goes on with the first one that fits each stop, and names all stops in
+        AgentResponse.interrupts. In a later turn of a conversation, those that earlier turns left.
+        """
+
     def __init__(
         self,
         *,
@@ -331,14 +339,59 @@ class AgentRequest(_message.Message):
         timeout_ms: _builtins.int = ...,
         turn_count: _builtins.int = ...,
         traceparent: _builtins.str = ...,
+        approvals: _abc.Iterable[Global___Approval] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["case_id", b"case_id", "history", b"history", "idempotency_key", b"idempotency_key", "input", b"input", "metadata", b"metadata", "parameters_json", b"parameters_json", "repeat_index", b"repeat_index", "request_id", b"request_id", "run_id", b"run_id", "session_id", b"session_id", "timeout_ms", b"timeout_ms", "traceparent", b"traceparent", "turn_count", b"turn_count", "turn_index", b"turn_index", "variables_json", b"variables_json"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["approvals", b"approvals", "case_id", b"case_id", "history", b"history", "idempotency_key", b"idempotency_key", "input", b"input", "metadata", b"metadata", "parameters_json", b"parameters_json", "repeat_index", b"repeat_index", "request_id", b"request_id", "run_id", b"run_id", "session_id", b"session_id", "timeout_ms", b"timeout_ms", "traceparent", b"traceparent", "turn_count", b"turn_count", "turn_index", b"turn_index", "variables_json", b"variables_json"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___AgentRequest: _TypeAlias = AgentRequest  # noqa: Y015
+
+@_typing.final
+class Approval(_message.Message):
+    """Approval is a scripted decision: what a person would say where an agent stops and waits."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOOL_FIELD_NUMBER: _builtins.int
+    APPROVE_FIELD_NUMBER: _builtins.int
+    DENY_FIELD_NUMBER: _builtins.int
+    EDIT_JSON_FIELD_NUMBER: _builtins.int
+    ANSWER_JSON_FIELD_NUMBER: _builtins.int
+    TIMES_FIELD_NUMBER: _builtins.int
+    tool: _builtins.str
+    """The tool whose stops it is for, at most 200 characters; empty for every stop."""
+    approve: _builtins.bool
+    """The call runs as it is; always true."""
+    deny: _builtins.str
+    """The call does not run. The reason, 1 to 4,000 characters."""
+    edit_json: _builtins.str
+    """The call runs with other arguments: the text of one JSON object, all of them."""
+    answer_json: _builtins.str
+    """The result of the call, or the answer to the question: the text of one JSON value."""
+    times: _builtins.int
+    """How often it may be used, 1 to 10,000; 0 for as often as needed. Default 0."""
+    def __init__(
+        self,
+        *,
+        tool: _builtins.str = ...,
+        approve: _builtins.bool = ...,
+        deny: _builtins.str = ...,
+        edit_json: _builtins.str = ...,
+        answer_json: _builtins.str = ...,
+        times: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["answer_json", b"answer_json", "approve", b"approve", "decision", b"decision", "deny", b"deny", "edit_json", b"edit_json"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["answer_json", b"answer_json", "approve", b"approve", "decision", b"decision", "deny", b"deny", "edit_json", b"edit_json", "times", b"times", "tool", b"tool"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_decision: _TypeAlias = _typing.Literal["approve", "deny", "edit_json", "answer_json"]  # noqa: Y015
+    _WhichOneofArgType_decision: _TypeAlias = _typing.Literal["decision", b"decision"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_decision) -> _WhichOneofReturnType_decision | None: ...
+
+Global___Approval: _TypeAlias = Approval  # noqa: Y015
 
 @_typing.final
 class Message(_message.Message):

@@ -660,6 +660,7 @@ class Case(_message.Message):
     RECORDED_REPEATS_FIELD_NUMBER: _builtins.int
     PLACE_FIELD_NUMBER: _builtins.int
     RECORDED_TURNS_FIELD_NUMBER: _builtins.int
+    APPROVALS_FIELD_NUMBER: _builtins.int
     case_id: _builtins.str
     """Unique in the dataset, 1 to 200 characters."""
     variables_json: _builtins.str
@@ -720,6 +721,12 @@ class Case(_message.Message):
         `recorded` or `recorded_repeats` answers. Empty where only last answers are recorded. At most 100.
         """
 
+    @_builtins.property
+    def approvals(self) -> _containers.RepeatedCompositeFieldContainer[_agent_pb2.Approval]:
+        """What is decided where the agent stops to wait for a person, all turns together, in place of the approvals of the
+        run's agent. At most 100.
+        """
+
     def __init__(
         self,
         *,
@@ -742,10 +749,11 @@ class Case(_message.Message):
         recorded_repeats: _abc.Iterable[_agent_pb2.AgentResponse] | None = ...,
         place: _builtins.int | None = ...,
         recorded_turns: _abc.Iterable[Global___RecordedTurns] | None = ...,
+        approvals: _abc.Iterable[_agent_pb2.Approval] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_place", b"_place", "_weight", b"_weight", "place", b"place", "recorded", b"recorded", "weight", b"weight"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_place", b"_place", "_weight", b"_weight", "assertions", b"assertions", "case_id", b"case_id", "category", b"category", "choices", b"choices", "contexts", b"contexts", "expected_json", b"expected_json", "labels_json", b"labels_json", "metadata_json", b"metadata_json", "parameters_json", b"parameters_json", "place", b"place", "recorded", b"recorded", "recorded_repeats", b"recorded_repeats", "recorded_turns", b"recorded_turns", "tags", b"tags", "thresholds", b"thresholds", "turns", b"turns", "variables_json", b"variables_json", "verdicts", b"verdicts", "weight", b"weight"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_place", b"_place", "_weight", b"_weight", "approvals", b"approvals", "assertions", b"assertions", "case_id", b"case_id", "category", b"category", "choices", b"choices", "contexts", b"contexts", "expected_json", b"expected_json", "labels_json", b"labels_json", "metadata_json", b"metadata_json", "parameters_json", b"parameters_json", "place", b"place", "recorded", b"recorded", "recorded_repeats", b"recorded_repeats", "recorded_turns", b"recorded_turns", "tags", b"tags", "thresholds", b"thresholds", "turns", b"turns", "variables_json", b"variables_json", "verdicts", b"verdicts", "weight", b"weight"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__place: _TypeAlias = _typing.Literal["place"]  # noqa: Y015
     _WhichOneofArgType__place: _TypeAlias = _typing.Literal["_place", b"_place"]  # noqa: Y015
@@ -997,6 +1005,7 @@ class RunSpec(_message.Message):
     MAX_METRIC_ERRORS_FIELD_NUMBER: _builtins.int
     TURNS_FIELD_NUMBER: _builtins.int
     CLUSTER_FIELD_NUMBER: _builtins.int
+    APPROVALS_FIELD_NUMBER: _builtins.int
     LABELS_FIELD_NUMBER: _builtins.int
     NOTE_FIELD_NUMBER: _builtins.int
     SELECTION_FIELD_NUMBER: _builtins.int
@@ -1067,6 +1076,12 @@ class RunSpec(_message.Message):
         """The judge of the answers; where it is absent, metrics that need a verdict are skipped."""
 
     @_builtins.property
+    def approvals(self) -> _containers.RepeatedCompositeFieldContainer[_agent_pb2.Approval]:
+        """What is decided where the agent stops to wait for a person, at most 100, in the order in which they are tried; a case
+        with approvals of its own has those alone. The adapter passes them on, or is INVALID_ARGUMENT.
+        """
+
+    @_builtins.property
     def labels(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
         """What the run is found by, at most 32: keys of 1 to 64 letters, digits, "_", "-", "." and "/" that begin with a
         letter or digit, values of at most 200 characters without control characters.
@@ -1105,6 +1120,7 @@ class RunSpec(_message.Message):
         max_metric_errors: _builtins.float | None = ...,
         turns: _builtins.str = ...,
         cluster: _builtins.str = ...,
+        approvals: _abc.Iterable[_agent_pb2.Approval] | None = ...,
         labels: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
         note: _builtins.str = ...,
         selection: Global___CaseSelection | None = ...,
@@ -1116,7 +1132,7 @@ class RunSpec(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_max_agent_errors", b"_max_agent_errors", "_max_metric_errors", b"_max_metric_errors", "_weight", b"_weight", "agent", b"agent", "code", b"code", "dataset", b"dataset", "judge", b"judge", "max_agent_errors", b"max_agent_errors", "max_metric_errors", b"max_metric_errors", "selection", b"selection", "stopping", b"stopping", "weight", b"weight"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_agent_errors", b"_max_agent_errors", "_max_metric_errors", b"_max_metric_errors", "_weight", b"_weight", "agent", b"agent", "cluster", b"cluster", "code", b"code", "dataset", b"dataset", "gates", b"gates", "group_id", b"group_id", "judge", b"judge", "labels", b"labels", "max_agent_errors", b"max_agent_errors", "max_metric_errors", b"max_metric_errors", "metrics", b"metrics", "name", b"name", "note", b"note", "preset", b"preset", "repeats", b"repeats", "selection", b"selection", "source_run_id", b"source_run_id", "spec_name", b"spec_name", "stopping", b"stopping", "team", b"team", "turns", b"turns", "weight", b"weight"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_agent_errors", b"_max_agent_errors", "_max_metric_errors", b"_max_metric_errors", "_weight", b"_weight", "agent", b"agent", "approvals", b"approvals", "cluster", b"cluster", "code", b"code", "dataset", b"dataset", "gates", b"gates", "group_id", b"group_id", "judge", b"judge", "labels", b"labels", "max_agent_errors", b"max_agent_errors", "max_metric_errors", b"max_metric_errors", "metrics", b"metrics", "name", b"name", "note", b"note", "preset", b"preset", "repeats", b"repeats", "selection", b"selection", "source_run_id", b"source_run_id", "spec_name", b"spec_name", "stopping", b"stopping", "team", b"team", "turns", b"turns", "weight", b"weight"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__max_agent_errors: _TypeAlias = _typing.Literal["max_agent_errors"]  # noqa: Y015
     _WhichOneofArgType__max_agent_errors: _TypeAlias = _typing.Literal["_max_agent_errors", b"_max_agent_errors"]  # noqa: Y015

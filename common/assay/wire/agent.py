@@ -20,6 +20,8 @@ from assay.model.agent_response import (
     Usage,
     json_text,
 )
+from assay.model.approvals import Approval, Decision
+from assay.model.interrupts import DecisionKind
 from assay.v1 import agent_pb2
 from assay.wire.converter import EnumConverter
 from assay.wire.json_text import mapping_from_text, mapping_to_text, value_from_text
@@ -60,6 +62,7 @@ def request_to_wire(request: AgentRequest) -> agent_pb2.AgentRequest:
         timeout_ms=max(1, round(request.timeout_s * 1000)),
         turn_count=request.turn_count,
         traceparent=request.traceparent,
+        approvals=[approval_to_wire(approval) for approval in request.approvals],
     )
 
 
@@ -67,7 +70,7 @@ def request_from_wire(request: agent_pb2.AgentRequest) -> AgentRequest:
     """Return a question.
 
     Raises:
-        ValueError: A JSON text is not a JSON object.
+        ValueError: A JSON text is not a JSON object, or an approval decides nothing.
     """
     return AgentRequest(
         request_id=request.request_id,
@@ -85,6 +88,7 @@ def request_from_wire(request: agent_pb2.AgentRequest) -> AgentRequest:
         timeout_s=request.timeout_ms / 1000,
         turn_count=request.turn_count,
         traceparent=request.traceparent,
+        approvals=tuple(approval_from_wire(approval) for approval in request.approvals),
     )
 
 
@@ -203,6 +207,42 @@ def message_to_wire(message: Message) -> agent_pb2.Message:
 def message_from_wire(message: agent_pb2.Message) -> Message:
     """Return one message of a conversation."""
     return Message(message.role, message.content, message.name, message.tool_call_id)
+
+
+def approval_to_wire(approval: Approval) -> agent_pb2.Approval:
+    """Return the message of a scripted decision."""
+    message = agent_pb2.Approval(tool=approval.tool, times=approval.times or 0)
+    decision = approval.decision
+    match decision.kind:
+        case DecisionKind.APPROVE:
+            message.approve = True
+        case DecisionKind.DENY:
+            message.deny = decision.reason
+        case DecisionKind.EDIT:
+            message.edit_json = json_text(decision.arguments, "edit")
+        case DecisionKind.ANSWER:
+            message.answer_json = json_text(decision.value, "answer")
+    return message
+
+
+def approval_from_wire(message: agent_pb2.Approval) -> Approval:
+    """Return a scripted decision.
+
+    Raises:
+        ValueError: It decides nothing, or a JSON text is not JSON, or no JSON object where one is due.
+    """
+    match message.WhichOneof("decision"):
+        case "approve":
+            decision = Decision(DecisionKind.APPROVE)
+        case "deny":
+            decision = Decision(DecisionKind.DENY, reason=message.deny)
+        case "edit_json":
+            decision = Decision(DecisionKind.EDIT, arguments=mapping_from_text(message.edit_json))
+        case "answer_json":
+            decision = Decision(DecisionKind.ANSWER, value=value_from_text(message.answer_json))
+        case _:
+            raise ValueError("an approval decides nothing")
+    return Approval(decision, message.tool, message.times or None)
 
 
 def _error_to_wire(error: AgentError) -> agent_pb2.AgentError:

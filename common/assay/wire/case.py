@@ -8,12 +8,20 @@ from assay.errors import DatasetError, Problem
 from assay.model.agent_response import AgentResponse, json_text
 from assay.model.case import Assertion, Case, ExpectedTool, RecordedVerdict, Turn
 from assay.v1 import orchestrator_pb2
-from assay.wire.agent import message_from_wire, message_to_wire, response_from_wire, response_to_wire
+from assay.wire.agent import (
+    approval_from_wire,
+    approval_to_wire,
+    message_from_wire,
+    message_to_wire,
+    response_from_wire,
+    response_to_wire,
+)
 from assay.wire.json_text import mapping_from_text, mapping_to_text, value_from_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from assay.model.approvals import Approval
     from assay.v1 import agent_pb2
 
 _T = TypeVar("_T")
@@ -52,6 +60,7 @@ def case_to_wire(case: Case) -> orchestrator_pb2.Case:
         ],
         verdicts=map(_verdict_to_wire, case.verdicts),
         place=case.place,
+        approvals=map(approval_to_wire, case.approvals),
     )
     if case.recorded is not None:
         message.recorded.CopyFrom(response_to_wire(case.recorded))
@@ -89,6 +98,10 @@ class _Texts:
 
     def answer(self, message: agent_pb2.AgentResponse, field: str) -> AgentResponse | None:
         return self._read(response_from_wire, message, field)
+
+    def approvals(self, messages: Iterable[agent_pb2.Approval]) -> tuple[Approval, ...]:
+        read = [self._read(approval_from_wire, each, f"approvals[{index}]") for index, each in enumerate(messages)]
+        return tuple(approval for approval in read if approval is not None)
 
     def _read(self, read: Callable[[_T], _U], given: _T, field: str) -> _U | None:
         try:
@@ -208,5 +221,6 @@ _PARTS: dict[str, Callable[[Any, _Texts], Any]] = {
     "recorded_turns": _each("recorded_turns", _answers),
     "verdicts": _each("verdicts", _verdict_from_wire),
     "place": _plain,
+    "approvals": lambda approvals, texts: texts.approvals(approvals),
 }
 """How the fields of a message are read; a field that a case has otherwise by default is not there."""

@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from assay.errors import SetupError
+from assay.model.approvals import Approval, Decision
 from assay.model.baseline import Baseline
 from assay.model.by_metric import ByMetric
 from assay.model.code_identity import CodeIdentity
+from assay.model.interrupts import DecisionKind
 from assay.model.judge_calibration import JudgeCalibration
 from assay.model.run import (
     AgentSettings,
@@ -38,7 +40,13 @@ from assay.model.run import (
 from assay.model.stopping import StoppingSettings
 from assay.parsing.names import run_id_problem
 from assay.v1 import orchestrator_pb2 as pb
-from assay.wire.agent import STATUSES, response_from_wire, response_to_wire
+from assay.wire.agent import (
+    STATUSES,
+    approval_from_wire,
+    approval_to_wire,
+    response_from_wire,
+    response_to_wire,
+)
 from assay.wire.converter import Converter, EnumConverter, Functions, Spread
 from assay.wire.json_text import mapping_from_text, mapping_to_text
 from assay.wire.judging import JUDGE
@@ -60,6 +68,18 @@ def _fields_from_wire(reading: pb.DatasetReading) -> dict[str, str]:
     return {found.field: found.source for found in reading.fields}
 
 
+class _Approvals:
+    """Converts each item of a list of approvals."""
+
+    to_wire = staticmethod(approval_to_wire)
+    from_wire = staticmethod(approval_from_wire)
+
+    def from_json(self, value: Any) -> Approval:
+        """Return the item that `dataclasses.asdict` made."""
+        decision = Decision(**{**value["decision"], "kind": DecisionKind(value["decision"]["kind"])})
+        return Approval(**{**value, "decision": decision})
+
+
 DATASET = Converter(DatasetRef, pb.Dataset)
 SETTINGS = Converter(
     RunSettings,
@@ -76,6 +96,7 @@ SETTINGS = Converter(
         "selection": Converter(CaseSelection, pb.CaseSelection),
         "stopping": Converter(StoppingSettings, pb.StoppingSettings),
         "code": Converter(CodeIdentity, pb.CodeIdentity),
+        "approvals": _Approvals(),
     },
 )
 

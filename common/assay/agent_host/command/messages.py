@@ -7,6 +7,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from assay.model.agent_response import MalformedAnswerError, response_from_json
+from assay.model.approvals import approvals_to_json
 from assay.model.response_fields import excerpt
 from assay.model.response_limits import MAX_ANSWER_BYTES, AnswerTooLargeError, check_bounds
 from assay.parsing.names import kind_of
@@ -25,7 +26,8 @@ MAX_OUTPUT_BYTES = 4 * MAX_ANSWER_BYTES
 
 def question_line(request: AgentRequest) -> bytes:
     """Return a question as a line of JSON, with the names of `AgentRequest`."""
-    return json.dumps(dataclasses.asdict(request), ensure_ascii=False).encode("utf-8", "replace") + b"\n"
+    fields = {**dataclasses.asdict(request), "approvals": approvals_to_json(request.approvals)}
+    return json.dumps(fields, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
 
 
 def object_from(output: bytes, where: str) -> dict[str, Any]:

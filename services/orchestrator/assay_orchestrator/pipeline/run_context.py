@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from assay.metrics.core.embedding import EmbeddingSettings
     from assay.metrics.core.score import Metric
+    from assay.model.approvals import Approval
     from assay.model.case import Case
     from assay_orchestrator.agents import RetryingAgent
     from assay_orchestrator.agents.hosted import HostedAgent
@@ -57,6 +58,7 @@ class RunContext:
         observed: Takes what is counted and measured of it.
         traces: Where its cases belong in a trace.
         budget: What it may spend of its team's money and tokens.
+        approvals: What is decided where the agent waits for a person, in cases without approvals of their own.
     """
 
     run_id: str
@@ -84,6 +86,7 @@ class RunContext:
     observed: ObservedRun = field(default_factory=ObservedRun)
     traces: CaseTraces = field(default_factory=CaseTraces)
     budget: RunBudget = field(default_factory=RunBudget)
+    approvals: tuple[Approval, ...] = ()
 
     def turn_score_of(self, case: Case) -> str:
         """Return what the value of a case's conversation is: of one that recorded its last answer alone, that."""

@@ -12,6 +12,7 @@ from assay.errors import AssayError
 from assay.metrics.core.row_verdict import row_reason, row_verdict
 from assay.metrics.core.score import EmbeddingEvidence, JudgeEvidence, Metric, keeps_vector, made_advisory
 from assay.model.agent_response import AgentErrorKind, AgentRequest, AgentResponse, AgentStatus, error_response
+from assay.model.approvals import remaining_approvals
 from assay.model.case_limits import MAX_BYTES_PER_CHAR
 from assay.model.response_limits import MAX_ANSWER_BYTES
 from assay.model.run import CaseResult
@@ -337,6 +338,9 @@ class ShardRunner:
             timeout_s=context.timeout_s,
             turn_count=len(case.turns),
             traceparent=traceparent(),
+            approvals=remaining_approvals(
+                case.approvals or context.approvals, [stop for answer in earlier for stop in answer.interrupts]
+            ),
         )
 
     async def _ask(self, work: _Work, earlier: Sequence[AgentResponse]) -> AgentResponse:

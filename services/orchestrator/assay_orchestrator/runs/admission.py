@@ -17,6 +17,7 @@ from assay.model.run_limits import MAX_GROUP_CHARS, MAX_RUN_WEIGHT, MAX_TEAM_CHA
 from assay.model.run_settings import TURN_SCORES
 from assay.parsing.names import metric_name_problem, name_problem
 from assay.spec.agents import check_agent
+from assay.spec.approvals import check_approvals
 from assay.spec.judging import check_judge
 from assay.spec.model import checks_of, wants_verdicts
 from assay.verdict.gates import parse_gate
@@ -59,6 +60,7 @@ def check_settings(settings: RunSettings, limits: Settings, access: AgentAccess 
     problems += _check_size("dataset", settings.dataset, "leave warnings out")
     problems += _check_size("selection", settings.selection, "select fewer cases by their ids, or use patterns")
     problems += check_agent(settings.agent)
+    problems += check_approvals(settings)
     problems += check_host(settings.agent, access or AgentAccess.of_all(limits))
     if too_many := _check_counts(settings):
         raise SpecError([*problems, *too_many])  # going through them is much work

@@ -137,6 +137,7 @@ class Planner:
             team=wanted.team or LOCAL.team,
             observed=ObservedRun(wanted.team or LOCAL.team, wanted.agent.adapter),
             budget=budget,
+            approvals=wanted.approvals,
         )
 
     async def aclose(self) -> None:
