@@ -24,7 +24,10 @@ if TYPE_CHECKING:
 
     from assay.model.agent_response import AgentResponse
 
-pytestmark = pytest.mark.frameworks
+pytestmark = [
+    pytest.mark.frameworks,
+    pytest.mark.filterwarnings("ignore:The `plugins` argument is deprecated"),  # of ADK's AgentTool itself
+]
 
 FRAMEWORKS = {
     name: importlib.import_module(f"tests.frameworks.behaviours.{name}")
