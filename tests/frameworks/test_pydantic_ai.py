@@ -231,24 +231,6 @@ async def test_limits_end_a_run(tmp_path: Path) -> None:
     assert few.error.type == "UsageLimitExceeded"
 
 
-async def test_a_call_that_waits_for_approval_is_an_error(tmp_path: Path) -> None:
-    """An agent that cannot end without a person says which call it waits for, and is not asked again."""
-    source = """
-        from pydantic_ai import Agent, DeferredToolRequests
-        from pydantic_ai.models.test import TestModel
-        agent = Agent(TestModel(), output_type=[str, DeferredToolRequests])
-
-        @agent.tool_plain(requires_approval=True)
-        def pay(amount: int) -> str:
-            return "paid"
-    """
-    answer = await ask(opened(tmp_path, "pydantic_ai", source), "pay")
-    assert answer.error is not None
-    assert answer.error.message == "the agent waits for the approval or the result of tool calls: pay"
-    assert not answer.error.retryable
-    assert [call.name for call in calls(answer)] == ["pay"]
-
-
 async def test_citations_are_sources(tmp_path: Path) -> None:
     """Each source that the model's texts cite stands once, in the order of the text."""
     source = """

@@ -137,6 +137,20 @@ def interrupted(trace: AgentResponse, interrupts: Sequence[Interrupt]) -> AgentR
     return dataclasses.replace(trace, status=AgentStatus.INTERRUPTED, error=None, interrupts=tuple(interrupts))
 
 
+def refused(answer: AgentResponse, explanation: str = "") -> AgentResponse:
+    """Return the answer of a model that refused, or that the provider's content filter cut off, as a failed one.
+
+    Args:
+        answer: With the text that the model gave in place of an answer, or began.
+        explanation: What the model or the provider says about it; empty where it says nothing.
+    """
+    message = "the model refused to answer, or the provider's content filter held the answer back"
+    if explanation or answer.text:
+        message += f": {(explanation or answer.text)[:500]}"
+    error = AgentError(AgentErrorKind.RAISED, message, type="refusal")
+    return dataclasses.replace(answer, status=AgentStatus.ERROR, error=error)
+
+
 async def made_for(option: object, request: AgentRequest) -> Any:
     """Return the object that an option gives an agent for a request: what its function returns, or the object."""
     made = option(request) if inspect.isroutine(option) else option

@@ -1,0 +1,348 @@
+"""Runs of pydantic-ai as they happen: that of the agent which is asked, and those that its tools start."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from contextlib import asynccontextmanager, contextmanager
+from contextvars import ContextVar
+from copy import copy
+from typing import TYPE_CHECKING, Any
+
+from pydantic_ai import Agent
+from pydantic_ai.capabilities import AbstractCapability
+from pydantic_ai.exceptions import ApprovalRequired, CallDeferred
+from pydantic_ai.messages import ModelResponse
+from pydantic_ai.tools import DeferredToolResults, ToolApproved, ToolDenied
+from pydantic_ai.usage import RunUsage
+
+from assay.agent_host.frameworks.answers import json_of
+from assay.model.agent_response import AgentResponse, Source, ToolCall, Usage
+from assay.model.approvals import ScriptedApprovals
+from assay.model.interrupts import DecisionKind, Interrupt, InterruptKind
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+
+    from assay.model.approvals import Decision
+
+_CALLS = ("tool-call", "builtin-tool-call")
+_RETURNS = ("tool-return", "builtin-tool-return")
+_BAD_OUTCOMES = ("failed", "retried", "denied", "interrupted")
+_SUMS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "output_reasoning_tokens",
+         "requests", "unmeasured_requests")  # fmt: skip
+
+
+class WaitsForPersonError(Exception):
+    """A run stopped at calls that no approval decides, and its output types have no place for them.
+
+    Args:
+        interrupts: The calls.
+    """
+
+    def __init__(self, interrupts: Sequence[Interrupt]) -> None:
+        super().__init__("the agent waits for a person")
+        self.interrupts = interrupts
+
+
+class Watch:
+    """Everything that runs while one question is answered.
+
+    Args:
+        approvals: What people decide.
+    """
+
+    def __init__(self, approvals: ScriptedApprovals) -> None:
+        self.approvals = approvals
+        self._runs: list[_Run] = []
+        self._usages: dict[int, tuple[RunUsage, RunUsage]] = {}
+        self.edited: dict[str, Any] = {}
+
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        """Watch the runs that the code within starts, in its tasks and threads too."""
+        token = _watch.set(self)
+        try:
+            yield
+        finally:
+            _watch.reset(token)
+
+    def add(self, run: _Run, usage: RunUsage) -> None:
+        """Add a run, under the tool call that started it, and the object that counts its tokens.
+
+        A run that is given the usage of another one counts there (`usage=context.usage`), and so each object is taken
+        once. What it held before is not counted: it may be of other questions.
+        """
+        self._usages.setdefault(id(usage), (usage, copy(usage)))
+        place = _place.get()
+        if place is not None and self.is_nested:
+            place[0].children.setdefault(place[1], []).append(run)
+        else:
+            self._runs.append(run)
+
+    @property
+    def is_nested(self) -> bool:
+        """Whether the present code was called by a tool of one of these runs."""
+        place = _place.get()
+        return place is not None and place[0].watch is self
+
+    def trace(self, *, is_ended: bool = False) -> AgentResponse:
+        """Return what was done until now, but the text.
+
+        Args:
+            is_ended: Whether the agent ended or stopped by itself: otherwise a call without a result is the one that
+                failed, or ran beside it.
+        """
+        responses = [message for run in self._runs for message in run.messages() if isinstance(message, ModelResponse)]
+        last = responses[-1] if responses else None
+        return AgentResponse(
+            tool_calls=tuple(call if is_ended else _failed(call) for call in _calls(self._runs, self.edited)),
+            sources=_citations(part for response in responses for part in response.parts),
+            usage=self._usage(),
+            model=(last.model_name or "") if last else "",
+            finish_reason=(last.finish_reason or "") if last else "",
+            interrupts=self.approvals.interrupts,
+        )
+
+    def _usage(self) -> Usage | None:
+        """Return the tokens of all runs, whose buckets are inclusive as ours; 0 stands for an unknown count."""
+        if not self._usages:
+            return None
+        pairs = self._usages.values()
+        sums = {name: sum(getattr(now, name) - getattr(before, name) for now, before in pairs) for name in _SUMS}
+        if sums["unmeasured_requests"] or not sums["input_tokens"] + sums["output_tokens"]:
+            return Usage(requests=sums["requests"])
+        thoughts = sums["output_reasoning_tokens"] or sum(
+            (now.details.get("reasoning_tokens") or 0) - (before.details.get("reasoning_tokens") or 0)
+            for now, before in pairs
+        )
+        costs = [(now.cost, before.cost or 0) for now, before in pairs if now.requests > before.requests]
+        known = [float(now - before) for now, before in costs if now is not None]
+        return Usage(
+            input_tokens=sums["input_tokens"],
+            output_tokens=sums["output_tokens"],
+            total_tokens=sums["input_tokens"] + sums["output_tokens"],
+            cache_read_tokens=sums["cache_read_tokens"] or None,
+            cache_write_tokens=sums["cache_write_tokens"] or None,
+            reasoning_tokens=thoughts or None,
+            requests=sums["requests"],
+            cost_usd=sum(known) if known and len(known) == len(costs) else None,
+        )
+
+
+_watch: ContextVar[Watch | None] = ContextVar("assay_pydantic_ai_watch", default=None)
+_place: ContextVar[tuple[_Run, str] | None] = ContextVar("assay_pydantic_ai_place", default=None)
+"""The run and the tool call to which the present code belongs."""
+
+
+def watch_nested_runs() -> None:
+    """Let every run of an agent add itself to the watch of the question that it belongs to.
+
+    A run knows its own capabilities only, and pydantic-ai has no hook for runs that the code of a tool starts.
+    """
+    original = Agent.iter
+    if getattr(original, "is_watched", False):
+        return
+
+    @asynccontextmanager
+    async def watched(agent: Any, *args: Any, **options: Any) -> AsyncIterator[Any]:
+        watch = _watch.get()
+        run = None
+        if watch is not None:
+            run = _Run(watch)
+            options["capabilities"] = [*(options.get("capabilities") or ()), run]
+        async with original(agent, *args, **options) as agent_run:
+            if watch is not None and run is not None:
+                run.agent_run = agent_run
+                watch.add(run, agent_run.ctx.state.usage)
+            yield agent_run
+
+    watched.is_watched = True  # type: ignore[attr-defined]
+    Agent.iter = watched
+
+
+@dataclasses.dataclass(slots=True)
+class _Execution:
+    """A tool that ran.
+
+    Args:
+        duration_ms: How long it ran; None while it runs.
+        result_json: What it returned, or what it raised as a text; empty while it runs.
+        is_error: Whether it raised.
+    """
+
+    duration_ms: float | None = None
+    result_json: str = ""
+    is_error: bool = False
+
+
+class _Run(AbstractCapability[Any]):  # type: ignore[misc]  # pydantic-ai is not installed where types are checked
+    """One run of an agent: its messages, its tools, and the runs that these started."""
+
+    def __init__(self, watch: Watch) -> None:
+        self.watch = watch
+        self.agent_run: Any = None
+        self.output_tools: set[str] = set()
+        self.children: dict[str, list[_Run]] = {}
+        self.executions: dict[str, list[_Execution]] = {}
+        self._noted: dict[int, Any] = {}
+
+    def messages(self) -> list[Any]:
+        """Return the messages of the run, those too that a processor of the history has taken out since."""
+        live = self._live()
+        ids = {part.tool_call_id for message in live for part in message.parts if part.part_kind in _CALLS}
+        kept = {id(message) for message in live}
+        dropped = [
+            message
+            for key, message in self._noted.items()
+            if key not in kept and not any(getattr(part, "tool_call_id", None) in ids for part in message.parts)
+        ]
+        return [*dropped, *live]
+
+    async def wrap_model_request(self, ctx: Any, *, request_context: Any, handler: Any) -> Any:
+        self._noted |= {id(message): message for message in self._live()}
+        self.output_tools |= {tool.name for tool in request_context.model_request_parameters.output_tools}
+        return await handler(request_context)
+
+    async def wrap_tool_execute(self, ctx: Any, *, call: Any, tool_def: Any, args: Any, handler: Any) -> Any:
+        execution = _Execution()
+        executions = self.executions.setdefault(call.tool_call_id, [])
+        executions.append(execution)
+        token = _place.set((self, call.tool_call_id))
+        start = time.perf_counter()
+        try:
+            result = await handler(args)
+        except (ApprovalRequired, CallDeferred, WaitsForPersonError):
+            executions.remove(execution)
+            raise
+        except Exception as problem:
+            execution.result_json, execution.is_error = json_of(f"{type(problem).__name__}: {problem}"), True
+            raise
+        else:
+            execution.result_json = json_of(getattr(result, "return_value", result))
+            return result
+        finally:
+            _place.reset(token)
+            execution.duration_ms = (time.perf_counter() - start) * 1000
+
+    async def handle_deferred_tool_calls(self, ctx: Any, *, requests: Any) -> Any:
+        """Decide calls that wait for a person, where the run cannot end with them or is one that a tool started."""
+        can_end = self.agent_run.ctx.deps.output_schema.allows_deferred_tools
+        if can_end and not self.watch.is_nested:
+            return None
+        interrupts = interrupts_of(requests)
+        approvals = self.watch.approvals
+        trial = ScriptedApprovals(approvals.remaining())
+        if all(trial.decide(interrupt) for interrupt in interrupts):
+            decisions = [(interrupt, approvals.decide(interrupt)) for interrupt in interrupts]
+            return results_of(decisions, self.watch.edited)
+        if can_end:
+            return None
+        raise WaitsForPersonError(interrupts)
+
+    def _live(self) -> list[Any]:
+        run = self.agent_run
+        return [] if run is None else [message for message in run.all_messages() if message.run_id == run.run_id]
+
+
+def interrupts_of(requests: Any) -> list[Interrupt]:
+    """Return the calls that wait, in the order of approvals and then of calls from outside."""
+    kind_of = getattr(requests, "kind", lambda _: "external")  # 2.61 has no questions
+    kinds = [
+        *((InterruptKind.APPROVAL, call) for call in requests.approvals),
+        *(
+            (InterruptKind.INPUT if kind_of(call.tool_call_id) == "question" else InterruptKind.CALL, call)
+            for call in requests.calls
+        ),
+    ]
+    return [Interrupt(call.tool_call_id, kind, call.tool_name, json_of(call.args or {})) for kind, call in kinds]
+
+
+def results_of(decisions: Iterable[tuple[Interrupt, Decision | None]], edited: dict[str, Any]) -> DeferredToolResults:
+    """Return what people decided as pydantic-ai has it.
+
+    Args:
+        decisions: On each call that waits.
+        edited: Receives the arguments of calls that run with others than the model's, by their ids.
+    """
+    results = DeferredToolResults()
+    for interrupt, decision in decisions:
+        if decision is None:
+            continue
+        if interrupt.kind is not InterruptKind.APPROVAL:
+            results.calls[interrupt.id] = decision.answer
+        elif decision.kind is DecisionKind.DENY:
+            results.approvals[interrupt.id] = ToolDenied(decision.reason) if decision.reason else ToolDenied()
+        else:
+            if decision.kind is DecisionKind.EDIT:
+                edited[interrupt.id] = decision.arguments
+            results.approvals[interrupt.id] = ToolApproved(override_args=decision.arguments)
+    return results
+
+
+def _calls(runs: Sequence[_Run], edited: Mapping[str, Any]) -> Iterator[ToolCall]:
+    """Yield the calls of each reply, and after them those of the runs that they started.
+
+    Args:
+        runs: Runs beside each other, of which one may continue another: it then has the results of that one's calls.
+        edited: Arguments with which calls ran in place of the model's, by their ids.
+    """
+    returns: dict[str, list[Any]] = {}
+    executions: dict[str, list[_Execution]] = {}
+    children: dict[str, list[_Run]] = {}
+    for run in runs:
+        for part in (part for message in run.messages() for part in message.parts if part.part_kind in _RETURNS):
+            returns.setdefault(part.tool_call_id, []).append(part)
+        for call_id, found in run.executions.items():
+            executions.setdefault(call_id, []).extend(found)
+        for call_id, started in run.children.items():
+            children.setdefault(call_id, []).extend(started)
+    for run in runs:
+        for message in run.messages():
+            calls = [part for part in message.parts if part.part_kind in _CALLS]
+            for call in calls:
+                if call.tool_name not in run.output_tools:
+                    arguments = edited.get(call.tool_call_id, call.args)
+                    yield _tool_call(call, arguments, _next(returns, call), _next(executions, call))
+            for call in calls:
+                yield from _calls(children.pop(call.tool_call_id, ()), edited)
+
+
+def _next(found: dict[str, list[Any]], call: Any) -> Any:
+    """Return what belongs to a call: ids of calls are not always unique."""
+    waiting = found.get(call.tool_call_id)
+    return waiting.pop(0) if waiting else None
+
+
+def _tool_call(call: Any, arguments: Any, returned: Any, execution: _Execution | None) -> ToolCall:
+    made = ToolCall(name=call.tool_name, id=call.tool_call_id, arguments_json=json_of(arguments or {}))
+    if execution is not None:
+        made = dataclasses.replace(
+            made,
+            duration_ms=execution.duration_ms,
+            result_json=execution.result_json,
+            is_error=execution.is_error,
+        )
+    if returned is None:
+        return made
+    return dataclasses.replace(made, result_json=json_of(returned.content), is_error=returned.outcome in _BAD_OUTCOMES)
+
+
+def _failed(call: ToolCall) -> ToolCall:
+    return call if call.result_json else dataclasses.replace(call, is_error=True)
+
+
+def _citations(parts: Iterable[Any]) -> tuple[Source, ...]:
+    """Return the sources that a provider's model cited, each once, in the order of the text."""
+    found: dict[str, Source] = {}
+    for part in parts:
+        for citation in getattr(part, "citations", None) or ():
+            for cited in citation.sources:
+                source = Source(
+                    id=getattr(cited, "document_id", None) or "",
+                    title=cited.title or "",
+                    uri=getattr(cited, "url", None) or "",
+                    content="\n".join(cited.excerpts),
+                )
+                found.setdefault(source.uri or source.id or source.title or source.content, source)
+    return tuple(found.values())
