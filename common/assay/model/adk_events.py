@@ -2,13 +2,144 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from assay.model.interrupts import DecisionKind, Interrupt, InterruptKind
+from assay.model.response_fields import clean_text, json_text
 from assay.model.retrying import is_retryable_status
+from assay.records import dataclass
 
-OUTPUT_TOOLS = frozenset({"set_model_response", "finish_task"})
-"""Tools by which a model hands over its structured output and the result of a task: none of the user's."""
+if TYPE_CHECKING:
+    from assay.model.approvals import Decision
 
+_CONFIRMATION, _CREDENTIAL, _INPUT = "adk_request_confirmation", "adk_request_credential", "adk_request_input"
+REQUESTS = frozenset({_CONFIRMATION, _CREDENTIAL, _INPUT})
+"""Calls by which ADK asks a person something."""
+OWN_CALLS = REQUESTS | {"set_model_response", "finish_task"}
+"""Those, and the tools by which a model hands over its structured output and the result of a task: none is a tool of
+the user's."""
+
+_DEFAULT_HINT = "Please approve or reject the tool call"
 _RETRYABLE_CODES = frozenset({"ABORTED", "DEADLINE_EXCEEDED", "INTERNAL", "RESOURCE_EXHAUSTED", "UNAVAILABLE",
                               "UNKNOWN", "UNKNOWN_ERROR"})  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """A call of ADK's or of a long-running tool that waits for its response from outside.
+
+    Args:
+        id: Its id, which the response repeats.
+        name: Its name.
+        arguments: Its arguments.
+    """
+
+    id: str
+    name: str
+    arguments: Mapping[str, Any]
+
+    @property
+    def interrupt(self) -> Interrupt:
+        """What a person is asked."""
+        if self.name == _CONFIRMATION:
+            call, asked = _mapping(self.arguments, "originalFunctionCall"), _mapping(self.arguments, "toolConfirmation")
+            message = _text(asked.get("hint"))
+            message = "" if message.startswith(_DEFAULT_HINT) else message
+            if self._payload:
+                message = f"{message} (payload {json_text(self._payload, 'payload')})".strip()
+            tool, arguments = _text(call.get("name")), _mapping(call, "args")
+            return _interrupt(self.call_id, InterruptKind.APPROVAL, tool, arguments, message)
+        if self.name == _INPUT:
+            payload, message = _mapping(self.arguments, "payload"), _text(self.arguments.get("message"))
+            if self._is_confirmation:
+                tool, arguments = _text(payload["tool_name"]), _mapping(payload, "args")
+                message = "" if message.startswith(_DEFAULT_HINT) else message
+                return _interrupt(self.id, InterruptKind.APPROVAL, tool, arguments, message)
+            return _interrupt(self.id, InterruptKind.INPUT, "", {}, message)
+        if self.name == _CREDENTIAL:
+            return _interrupt(self.id, InterruptKind.INPUT, "", {}, "credentials of the user")
+        return _interrupt(self.id, InterruptKind.CALL, self.name, self.arguments, "")
+
+    @property
+    def call_id(self) -> str:
+        """The id of the tool call that waits."""
+        call = _mapping(self.arguments, "originalFunctionCall") if self.name == _CONFIRMATION else {}
+        return _text(call.get("id")) or self.id
+
+    def edits(self, decision: Decision) -> dict[str, Any] | None:
+        """Return the arguments with which the waiting call must run in place of its own; None where they are its own.
+
+        ADK has no edited arguments. Where the tool asked with a payload that has all edited fields, they are the
+        payload's, which the response carries.
+
+        Raises:
+            NotImplementedError: ADK cannot run the call with other arguments.
+        """
+        if decision.kind is not DecisionKind.EDIT or self._edits_payload(decision):
+            return None
+        if self.name != _CONFIRMATION:
+            raise NotImplementedError("ADK runs the calls of a workflow as they are: approve or deny them")
+        return dict(decision.arguments or {})
+
+    def response(self, decision: Decision) -> dict[str, Any]:
+        """Return the response with which the invocation is resumed."""
+        if self.name == _CONFIRMATION or self._is_confirmation:
+            said: dict[str, Any] = {"confirmed": decision.kind is not DecisionKind.DENY}
+            if decision.reason:
+                said["hint"] = decision.reason
+            if self._edits_payload(decision):
+                said["payload"] = {**self._payload, **(decision.arguments or {})}
+            elif self._payload:
+                said["payload"] = self._payload
+            return said
+        answer = decision.answer
+        return answer if isinstance(answer, dict) and self.name != _INPUT else {"result": answer}
+
+    @property
+    def _payload(self) -> Any:
+        return _mapping(self.arguments, "toolConfirmation").get("payload")
+
+    @property
+    def _is_confirmation(self) -> bool:
+        """Whether a workflow asks for the approval of a tool call."""
+        return self.name == _INPUT and "tool_name" in _mapping(self.arguments, "payload")
+
+    def _edits_payload(self, decision: Decision) -> bool:
+        payload, edited = self._payload, decision.arguments
+        return isinstance(payload, dict) and bool(edited) and set(edited or ()) <= set(payload)
+
+
+def is_failure(response: Mapping[str, Any] | None) -> bool:
+    """Return whether a tool's response says that the call failed: by the key of ADK's, or by that of MCP."""
+    keys = ("isError", "is_error")
+    return response is not None and (bool(response.get("error")) or any(response.get(key) is True for key in keys))
+
+
+def returned_value(responses: Sequence[Mapping[str, Any] | None]) -> Any:
+    """Return what tools whose results are the answer returned; None where they returned nothing.
+
+    ADK puts what is no mapping under the key `result`. Several results are lines of one text.
+    """
+    values = [response["result"] if set(response) == {"result"} else response for response in responses if response]
+    values = [value for value in values if value not in (None, "", {}, [])]
+    if len(values) <= 1:
+        return values[0] if values else None
+    return "\n".join(value if isinstance(value, str) else json_text(value, "result") for value in values)
+
+
+def _interrupt(call_id: str, kind: InterruptKind, tool: str, arguments: Mapping[str, Any], message: str) -> Interrupt:
+    said = json_text(dict(arguments), "arguments") if kind is not InterruptKind.INPUT else ""
+    return Interrupt(clean_text(call_id), kind, tool, said, message[:4000])
+
+
+def _mapping(holder: Mapping[str, Any], name: str) -> dict[str, Any]:
+    value = holder.get(name)
+    return value if isinstance(value, dict) else {}
+
+
+def _text(value: object) -> str:
+    return clean_text(value) if isinstance(value, str) else ""
 
 
 def is_retryable(code: str) -> bool:

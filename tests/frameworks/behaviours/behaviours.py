@@ -150,7 +150,7 @@ BEHAVIOURS = {
     ),
     "mcp_failing_tool": Behaviour(
         "The MCP server's tool `add` raises, so that its result has `isError`.",
-        (Turn("2 + 3?", "I cannot add.", calls=(Call("add", {"a": 2, "b": 3}, None, failed=True),), requests=2),),
+        (Turn("2 + 3?", "I cannot add.", calls=(Call("add", {"a": 10, "b": 3}, None, failed=True),), requests=2),),
     ),
     # Waiting for a person.
     "approval": Behaviour(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import dataclasses
 import logging
 import uuid
 import warnings
@@ -21,15 +23,21 @@ from google.adk.workflow import BaseNode, Workflow
 from google.genai import types
 
 from assay.agent_host.frameworks.adk_events import EventReader
+from assay.agent_host.frameworks.adk_trace import Trace
+from assay.agent_host.frameworks.answers import interrupted, traced
+from assay.agent_host.frameworks.approvals import run_to_end
 from assay.agent_host.frameworks.opening import made_by_factory, wrong_object
-from assay.agent_host.progress import report_progress
 from assay.errors import InvalidInputError, Problem
+from assay.model.approvals import ScriptedApprovals
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
+    from assay.model.adk_events import Stop
     from assay.model.agent_request import AgentRequest
     from assay.model.agent_response import AgentResponse
+    from assay.model.approvals import Decision
+    from assay.model.interrupts import Interrupt
 
 MAX_IDLE = 1_024
 """Sessions that are kept between the turns of conversations: more than a run with its default settings has open."""
@@ -94,8 +102,9 @@ def connect(found: object, options: Mapping[str, Any]) -> AdkAgent:
 class AdkAgent:
     """Asks an agent of ADK.
 
-    A runner is used as it is. For an agent or an app each session has a runner with services of its own, in memory,
-    where the options name none: no row sees what another one left in the state of a user or an app.
+    For an agent or an app each session has a runner with services of its own, in memory, where the options name none. A
+    runner is used as it is, but that each session has a service of its own where they are in memory: no row sees what
+    another one left in the state of a user or an app.
 
     Args:
         found: The agent or another node, the app, or the runner.
@@ -122,14 +131,38 @@ class AdkAgent:
 
     async def __call__(self, request: AgentRequest) -> AgentResponse:
         """Return the answer to one question."""
-        reader = EventReader()
-        report_progress(lambda: reader.response(is_interrupted=True))
-        session = await self._session(request)
+        trace, approvals = Trace(), ScriptedApprovals(request.approvals)
+        with trace.recorded():
+            reader = await traced(
+                self._run(request, trace, approvals),
+                lambda: dataclasses.replace(trace.response(), interrupts=approvals.interrupts),
+            )
+        if approvals.is_waiting:
+            return interrupted(trace.response(), approvals.interrupts)
+        return dataclasses.replace(reader.answer(), interrupts=approvals.interrupts)
+
+    async def _run(self, request: AgentRequest, trace: Trace, approvals: ScriptedApprovals) -> EventReader:
+        """Ask the question, and resume the invocation as long as the request decides all that it stops at."""
+        session, config, reader = await self._session(request), RunConfig(**self._limits), EventReader(trace)
+
+        async def ask() -> tuple[Stop, ...]:
+            await session.send([types.Part(text=request.input)], config, reader)
+            return reader.stops
+
+        async def resume(stops: tuple[Stop, ...], decisions: Sequence[tuple[Interrupt, Decision]]) -> tuple[Stop, ...]:
+            parts = [
+                session.response(stop, decision, trace) for stop, (_, decision) in zip(stops, decisions, strict=True)
+            ]
+            reader.resume()
+            await session.send(parts, config, reader)
+            return reader.stops
+
         try:
-            await session.ask(request.input, RunConfig(**self._limits), reader)
+            if not await run_to_end(ask, resume, lambda stops: [stop.interrupt for stop in stops], approvals):
+                session.end_turn(reader.invocation_id)
         finally:
             await self._keep(request.session_id, session)
-        return reader.response()
+        return reader
 
     async def aclose(self) -> None:
         """Close the sessions that are kept, the agents' toolsets, and plugins; a further call opens them again."""
@@ -168,7 +201,7 @@ class AdkAgent:
     def _runner(self) -> Runner:
         found = self._found
         if isinstance(found, Runner):
-            return found
+            return _with_fresh_sessions(found)
         named = {"app": found} if isinstance(found, App) else {"node": found}
         return Runner(
             **named,
@@ -177,6 +210,21 @@ class AdkAgent:
             session_service=self._services["session_service"] or InMemorySessionService(),
             memory_service=self._services["memory_service"] or InMemoryMemoryService(),
         )
+
+
+def _with_fresh_sessions(runner: Runner) -> Runner:
+    """Return a runner as it is; where it has sessions in memory, one with sessions of its own and the state of those.
+
+    The state of an app is of all its sessions: what one row left there, the next one would read.
+    """
+    service = runner.session_service
+    if type(service) is not InMemorySessionService:
+        return runner
+    fresh = InMemorySessionService()
+    fresh.app_state, fresh.user_state = copy.deepcopy(service.app_state), copy.deepcopy(service.user_state)
+    runner = copy.copy(runner)
+    runner.session_service = fresh
+    return runner
 
 
 @dataclass(slots=True)
@@ -199,17 +247,28 @@ class _Session:
     last_invocation_id: str = ""
     is_clean: bool = True
 
-    async def ask(self, text: str, config: RunConfig, reader: EventReader) -> None:
-        """Ask the next turn and read its events."""
+    async def send(self, parts: list[types.Part], config: RunConfig, reader: EventReader) -> None:
+        """Send the next message, a question or the responses to what an invocation stopped at, and read the events."""
         self.is_clean = False
-        message = types.Content(role="user", parts=[types.Part(text=text)])
+        message = types.Content(role="user", parts=parts)
         events = self.runner.run_async(
             user_id=self.user_id, session_id=self.session_id, new_message=message, run_config=config
         )
         async with aclosing(events):
             async for event in events:
                 reader.add(event)
-        self.is_clean, self.last_invocation_id = True, reader.invocation_id
+
+    def response(self, stop: Stop, decision: Decision, trace: Trace) -> types.Part:
+        """Return the response to a stop."""
+        if (edited := stop.edits(decision)) is not None:
+            trace.edit(self.session_id, stop.call_id, edited)
+        response = stop.response(decision)
+        trace.answer(self.session_id, stop.id, response)
+        return types.Part(function_response=types.FunctionResponse(id=stop.id, name=stop.name, response=response))
+
+    def end_turn(self, invocation_id: str) -> None:
+        """Note that the turn was answered."""
+        self.is_clean, self.last_invocation_id = True, invocation_id
         self.turn_count += 1
 
     async def recall(self, messages: list[tuple[bool, str]]) -> None:

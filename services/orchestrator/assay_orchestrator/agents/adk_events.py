@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from assay.model.adk_events import OUTPUT_TOOLS, is_retryable, output_tokens
+from assay.model.adk_events import OWN_CALLS, is_retryable, output_tokens
 from assay.model.agent_response import AgentResponse, MalformedAnswerError, response_from_json
 from assay.model.response_limits import check_bounds
 from assay.parsing.names import kind_of
@@ -81,7 +81,7 @@ def _tool_calls(events: Sequence[_Event]) -> Iterator[dict[str, Any]]:
     answers = {str(found.get("id")): found for event in events for found in _functions(event, "functionResponse")}
     for event in events:
         for call in _functions(event, "functionCall"):
-            if call.get("name") in OUTPUT_TOOLS:
+            if call.get("name") in OWN_CALLS:
                 continue
             answer = answers.get(str(call["id"])) if call.get("id") else None
             yield {

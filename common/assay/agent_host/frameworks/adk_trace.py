@@ -1,0 +1,316 @@
+"""What agents of ADK do while they answer one question: their calls of models and of tools, where they happen."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import time
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from google.adk.plugins.base_plugin import BasePlugin
+from google.adk.runners import Runner
+from pydantic_core import to_json
+
+from assay.model.adk_events import OWN_CALLS, is_failure, output_tokens
+from assay.model.agent_response import AgentResponse, Source, ToolCall, Usage, clean_text, json_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from google.adk.agents.callback_context import CallbackContext
+    from google.adk.agents.invocation_context import InvocationContext
+    from google.adk.events.event import Event
+    from google.adk.models.llm_request import LlmRequest
+    from google.adk.models.llm_response import LlmResponse
+    from google.adk.tools.base_tool import BaseTool
+    from google.adk.tools.tool_context import ToolContext
+    from google.genai import types
+
+
+class Trace:
+    """The calls of models and tools of one question, by whichever agent and runner.
+
+    ADK's callbacks say what happens: also inside an agent that is a tool, whose events do not leave its runner, and
+    where a callback replaces what a model said. Events say what agents do that call no model of ADK's.
+    """
+
+    def __init__(self) -> None:
+        self._calls: list[_Call] = []
+        self._by_id: dict[tuple[str, str], _Call] = {}
+        self._model_calls: list[_ModelCall] = []
+        self._asking: set[str] = set()
+        self._seen: set[str] = set()
+        self._edits: dict[tuple[str, str], Mapping[str, Any]] = {}
+        self._sources: dict[tuple[str, str, str], Source] = {}
+        self._model = ""
+        self.typed: set[str] = set()
+        """The names of agents whose texts are JSON of their `output_schema`."""
+
+    @contextmanager
+    def recorded(self) -> Iterator[None]:
+        """Have all runners report here that the code within calls, in its tasks and threads."""
+        _count_in_all_runners()
+        token = _TRACE.set(self)
+        try:
+            yield
+        finally:
+            _TRACE.reset(token)
+
+    def response(self) -> AgentResponse:
+        """Return the calls, the usage, the sources and the model so far as an answer without a text."""
+        return AgentResponse(
+            tool_calls=tuple(call.as_tool_call() for call in self._calls),
+            sources=tuple(self._sources.values()),
+            usage=_usage(self._model_calls),
+            model=self._model,
+        )
+
+    def edit(self, session_id: str, call_id: str, arguments: Mapping[str, Any]) -> None:
+        """Have a call run with other arguments when it is confirmed."""
+        self._edits[session_id, call_id] = arguments
+
+    def answer(self, session_id: str, call_id: str, response: Mapping[str, Any]) -> None:
+        """Keep the result that somebody outside gave a long-running call."""
+        if (call := self._by_id.get((session_id, call_id))) is not None:
+            call.result = response
+
+    def asks_model(self, context: CallbackContext) -> None:
+        """Note that an agent is about to call a model, or a callback answers in its place."""
+        self._asking.add(context.agent_name)
+        if getattr(context.get_invocation_context().agent, "output_schema", None) is not None:
+            self.typed.add(context.agent_name)
+
+    def model_answered(self, context: CallbackContext, response: LlmResponse) -> None:
+        """Count what a model said; it may come in several responses of one call."""
+        if response.partial:
+            return
+        # Both callbacks of a call, and its event, have one object of actions.
+        call = next((call for call in reversed(self._model_calls) if call.key is context.actions), None)
+        if call is None:
+            call = _ModelCall(context.actions)
+            self._model_calls.append(call)
+        call.usage = response.usage_metadata or call.usage
+        self._read(response)
+
+    def saw_event(self, session_id: str, event: Event) -> None:
+        """Read an event of any runner, once; fragments of a streamed one are left out, since it repeats them all."""
+        if event.partial or event.id in self._seen:  # an agent may pass on what a runner within it yields
+            return
+        self._seen.add(event.id)
+        for index, requested in enumerate(event.get_function_calls()):
+            if requested.name not in OWN_CALLS:
+                self._add_call(session_id, requested, f"{event.id}/{index}")
+        waiting = {**event.actions.requested_tool_confirmations, **event.actions.requested_auth_configs}
+        for returned in event.get_function_responses():
+            if returned.id not in waiting:  # what it has until a person answers is no result
+                call = self._by_id.get((session_id, returned.id or "")) or self._first_open(returned.name)
+                if call is not None:
+                    call.result = returned.response or {}
+        if event.usage_metadata is not None and event.author not in self._asking:
+            self._model_calls.append(_ModelCall(None, event.usage_metadata))
+        self._read(event)
+
+    def starts_tool(self, context: ToolContext, name: str, arguments: dict[str, Any]) -> None:
+        """Note that a tool begins to run, with edited arguments where a person changed them."""
+        if name in OWN_CALLS:
+            return
+        key = (context.session.id, context.function_call_id or "")
+        call = self._by_id.get(key)
+        if call is None or (call.result is not None and context.tool_confirmation is None):
+            call = self._new_call(key, _Call(clean_text(name), clean_text(key[1]), written(arguments)))
+        if (edited := self._edits.pop(key, None)) is not None:
+            arguments.clear()
+            arguments.update(edited)
+            call.arguments_json = written(arguments)
+        call.started_at = time.perf_counter()
+
+    def ends_tool(self, context: ToolContext, tool: BaseTool, result: object) -> None:
+        """Keep what a tool returned, which its event may replace, or may never say."""
+        call = self._by_id.get((context.session.id, context.function_call_id or ""))
+        actions = context.actions
+        if call is None or call.id in {**actions.requested_tool_confirmations, **actions.requested_auth_configs}:
+            return
+        call.stop_clock()
+        is_deferred = tool.is_long_running or getattr(tool, "_defers_response", False)
+        if result or not is_deferred:
+            call.result = result if isinstance(result, dict) else {"result": result}
+
+    def fails_tool(self, context: ToolContext, error: BaseException) -> None:
+        """Keep what a tool raised; an agent may go on without it."""
+        call = self._by_id.get((context.session.id, context.function_call_id or ""))
+        if call is not None:
+            call.stop_clock()
+            if not isinstance(error, asyncio.CancelledError):
+                call.has_raised = True
+                call.result = {"error": f"{type(error).__name__}: {error}"}
+
+    def _add_call(self, session_id: str, requested: types.FunctionCall, own_id: str) -> None:
+        key = (session_id, requested.id or own_id)
+        known = self._by_id.get(key)
+        # Some models number their calls anew in each reply.
+        if known is None or known.is_seen:
+            call = _Call(
+                clean_text(requested.name or "?"), clean_text(requested.id or ""), written(requested.args or {})
+            )
+            known = self._new_call(key, call)
+        known.is_seen = True
+
+    def _new_call(self, key: tuple[str, str], call: _Call) -> _Call:
+        self._calls.append(call)
+        self._by_id[key] = call
+        return call
+
+    def _first_open(self, name: str | None) -> _Call | None:
+        return next((call for call in self._calls if call.name == name and call.result is None and not call.id), None)
+
+    def _read(self, response: LlmResponse) -> None:
+        """Read what an event and a model's response both have."""
+        self._model = clean_text(response.model_version or "") or self._model
+        for source in _sources(response):
+            self._sources.setdefault((source.id, source.uri, source.title), source)
+
+
+@dataclass(slots=True)
+class _Call:
+    name: str
+    id: str
+    arguments_json: str
+    result: Mapping[str, Any] | None = None
+    is_seen: bool = False
+    has_raised: bool = False
+    started_at: float | None = None
+    duration_s: float | None = None
+
+    def stop_clock(self) -> None:
+        if self.started_at is not None:
+            self.duration_s = time.perf_counter() - self.started_at
+
+    def as_tool_call(self) -> ToolCall:
+        is_error = self.has_raised or is_failure(self.result)
+        result_json = "" if self.result is None else written(self.result)
+        duration_ms = None if self.duration_s is None else self.duration_s * 1000
+        return ToolCall(self.name, self.id, self.arguments_json, result_json, is_error, duration_ms)
+
+
+@dataclass(slots=True)
+class _ModelCall:
+    key: object
+    usage: types.GenerateContentResponseUsageMetadata | None = None
+
+
+_TRACE: ContextVar[Trace | None] = ContextVar("assay_adk_trace", default=None)
+
+
+class _Reporter(BasePlugin):  # type: ignore[misc]  # no framework is there where types are checked
+    """Reports to the trace of the question that is being answered, if any: one object serves all runners."""
+
+    async def on_event_callback(self, *, invocation_context: InvocationContext, event: Event) -> None:
+        if (trace := _TRACE.get()) is not None:
+            trace.saw_event(invocation_context.session.id, event)
+
+    async def before_model_callback(self, *, callback_context: CallbackContext, llm_request: LlmRequest) -> None:
+        if (trace := _TRACE.get()) is not None:
+            trace.asks_model(callback_context)
+
+    async def after_model_callback(self, *, callback_context: CallbackContext, llm_response: LlmResponse) -> None:
+        if (trace := _TRACE.get()) is not None:
+            trace.model_answered(callback_context, llm_response)
+
+    async def before_tool_callback(
+        self, *, tool: BaseTool, tool_args: dict[str, Any], tool_context: ToolContext
+    ) -> None:
+        if (trace := _TRACE.get()) is not None:
+            trace.starts_tool(tool_context, tool.name, tool_args)
+
+    async def after_tool_callback(
+        self, *, tool: BaseTool, tool_args: dict[str, Any], tool_context: ToolContext, result: dict[str, Any]
+    ) -> None:
+        if (trace := _TRACE.get()) is not None:
+            trace.ends_tool(tool_context, tool, result)
+
+    async def on_tool_error_callback(
+        self, *, tool: BaseTool, tool_args: dict[str, Any], tool_context: ToolContext, error: Exception
+    ) -> None:
+        if (trace := _TRACE.get()) is not None:
+            trace.fails_tool(tool_context, error)
+
+
+@functools.cache
+def _count_in_all_runners() -> None:
+    """Give every runner of this process the plugin that reports, first of all, when it runs for a question.
+
+    An agent as a tool passes its plugins on, unless it is told not to, but a tool that makes a runner of its own cannot
+    know of them.
+    """
+    reporter, run = _Reporter("assay"), Runner.run_async
+
+    @functools.wraps(run)
+    def run_async(self: Runner, **arguments: Any) -> Any:
+        plugins = self.plugin_manager.plugins
+        if _TRACE.get() is not None and reporter not in plugins:
+            plugins.insert(0, reporter)
+        return run(self, **arguments)
+
+    Runner.run_async = run_async
+
+
+def _usage(calls: list[_ModelCall]) -> Usage | None:
+    """Return the sums over calls of models; where one call has no counts, only how many calls there were."""
+    if not calls:
+        return None
+    counts: dict[str, int] = {"requests": len(calls)}
+    used = [call.usage for call in calls if call.usage is not None]
+    if len(used) < len(calls):
+        return Usage(**counts)
+    for usage in used:
+        given = _sum(usage.prompt_token_count, usage.tool_use_prompt_token_count)
+        parts = (usage.candidates_token_count, usage.thoughts_token_count, usage.total_token_count)
+        for name, count in {
+            "input_tokens": given,
+            "output_tokens": output_tokens(given, *parts),
+            "total_tokens": usage.total_token_count,
+            "cache_read_tokens": usage.cached_content_token_count,
+            "reasoning_tokens": usage.thoughts_token_count,
+        }.items():
+            if count is not None:
+                counts[name] = counts.get(name, 0) + count
+    return Usage(**counts)
+
+
+def _sum(first: int | None, second: int | None) -> int | None:
+    return None if first is None and second is None else (first or 0) + (second or 0)
+
+
+def _sources(response: LlmResponse) -> Iterator[Source]:
+    """Yield what an answer is grounded on, then what it cites."""
+    grounding, citations = response.grounding_metadata, response.citation_metadata
+    for chunk in (grounding.grounding_chunks or []) if grounding else []:
+        for kind in ("retrieved_context", "web", "maps", "image"):
+            found = getattr(chunk, kind)
+            if found is not None:
+                yield _source(found.model_dump(exclude_none=True))
+    for citation in (citations.citations or []) if citations else []:
+        yield _source(citation.model_dump(include={"title", "uri"}, exclude_none=True))
+
+
+def _source(found: Mapping[str, Any]) -> Source:
+    def text(*names: str) -> str:
+        return clean_text(next((str(found[name]) for name in names if found.get(name)), ""))
+
+    return Source(
+        id=text("document_name", "place_id"),
+        title=text("title", "domain"),
+        uri=text("uri", "source_uri", "image_uri"),
+        content=text("text"),
+    )
+
+
+def written(value: object) -> str:
+    """Return what a tool or an agent in this process handed over as JSON text, or what it can be: any object may be."""
+    try:
+        return clean_text(to_json(value, fallback=repr, inf_nan_mode="strings", bytes_mode="base64").decode())
+    except ValueError:  # lone surrogates, and what holds itself
+        return json_text(repr(value), "tool_calls")
