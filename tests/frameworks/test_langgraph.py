@@ -167,14 +167,6 @@ async def test_the_recursion_limit_ends_a_run(tmp_path: Path) -> None:
     assert answer.usage.requests == 3
 
 
-async def test_an_interrupt_is_an_error(tmp_path: Path) -> None:
-    """A graph that cannot end without a person says what it waits for, and is not asked again."""
-    answer = await ask(opened(tmp_path, "langgraph", graph("InMemorySaver()")), "approve")
-    assert answer.error is not None
-    assert answer.error.message == "the graph stopped at an interrupt and waits for input: may I?"
-    assert not answer.error.retryable
-
-
 CHAIN = """
 from langchain_core.language_models.fake_chat_models import FakeListChatModel
 from langchain_core.output_parsers import StrOutputParser
@@ -373,7 +365,7 @@ def test_wrong_objects_are_refused(tmp_path: Path, name: str, options: dict[str,
 
 
 async def test_models_and_tools_that_are_not_langchains(tmp_path: Path) -> None:
-    """Messages that a node writes itself count too, and a tool that a node runs by hand stands once."""
+    """A message that a node writes itself counts where it has a usage; a tool that a node runs by hand stands once."""
     source = """
         from langchain_core.messages import AIMessage, ToolMessage
         from langchain_core.tools import tool
@@ -403,7 +395,7 @@ async def test_models_and_tools_that_are_not_langchains(tmp_path: Path) -> None:
         ("add", "c1", '"3"', False),
         ("look", "c2", '"seen"', True),
     ]
-    assert answer.usage == Usage(requests=2)
+    assert answer.usage == Usage(1, 2, 3, requests=1)
 
 
 BLOCKING = """

@@ -93,7 +93,12 @@ FRAMEWORKS: Mapping[str, Framework] = {
         {"langchain-core": ("1.1", "2"), "langgraph": ("1.1.6", "2")},
         "langgraph",
         "a compiled graph (graph.compile()) or a runnable",
-        {"input": OptionKind.TEXT, "output": OptionKind.TEXT, "recursion_limit": OptionKind.COUNT},
+        {
+            "input": OptionKind.TEXT,
+            "output": OptionKind.TEXT,
+            "store": OptionKind.OBJECT,
+            "recursion_limit": OptionKind.COUNT,
+        },
     ),
     "pydantic_ai": Framework(
         "pydantic-ai",

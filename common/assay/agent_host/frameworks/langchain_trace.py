@@ -2,123 +2,257 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.callbacks import BaseCallbackHandler
-from langchain_core.documents import Document
-from langchain_core.messages import AIMessage, ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
 from assay.agent_host.frameworks.answers import json_of, plain
-from assay.model.agent_response import AgentResponse, Source, ToolCall, Usage
-from assay.model.response_names import source_parts
+from assay.agent_host.frameworks.langchain_documents import documents_in, sources_of
+from assay.model.agent_response import AgentResponse, ToolCall, Usage
 from assay.model.usage_names import read_counts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from uuid import UUID
 
+    from langchain_core.documents import Document
+
+_STRUCTURED = "ls_structured_output_format"
+"""An option of a model's call that asks for an object: the call of a tool in its reply is that object."""
+
 
 @dataclass(slots=True)
-class _ToolRun:
+class _Reply:
+    """What one call of a model returned.
+
+    Args:
+        message: Its message; None of a model that returns plain text.
+        usage: Its tokens, as LangChain has them.
+        details: What its message says about it.
+        stage: Between which two resumes of the run it was made.
+        place: The task of a graph that made it; empty outside of graphs.
+        is_object: Whether a call of a tool in it is an object that was asked for.
+    """
+
+    message: AIMessage | None
+    usage: Mapping[str, Any] | None
+    details: Mapping[str, Any]
+    stage: int
+    place: str
+    is_object: bool
+
+
+@dataclass(slots=True)
+class ToolRun:
+    """One run of a tool.
+
+    Args:
+        name: The tool.
+        arguments: What it was run with.
+        call_id: The id of the call that a model made; empty where it is not known.
+        start: When it began, in seconds of a clock of the process.
+        stage: Between which two resumes of the run it was made.
+        place: The task of a graph that made it; empty outside of graphs.
+        duration_ms: How long it took; None until it ended.
+        result: What it returned.
+        is_error: Whether it failed.
+    """
+
     name: str
     arguments: Any
     call_id: str
     start: float
+    stage: int
+    place: str
     duration_ms: float | None = None
     result: Any = None
     is_error: bool = False
 
 
 class TraceCallbacks(BaseCallbackHandler):  # type: ignore[misc]  # LangChain is not installed where types are checked
-    """Sees one run of a runnable, in subgraphs and tools too, and one that fails."""
+    """Sees one run of a runnable, in subgraphs and tools too, and one that fails.
+
+    Attributes:
+        stage: How often the run was resumed.
+        stopped: The run of a tool in which a graph was interrupted, by the id of the interrupt.
+    """
 
     run_inline = True  # in the order of events
 
     def __init__(self) -> None:
-        self._replies: list[AIMessage] = []
-        self._usages: list[Mapping[str, Any] | None] = []
-        self._tool_runs: dict[UUID, _ToolRun] = {}
+        self.stage = 0
+        self.stopped: dict[str, ToolRun] = {}
+        self._calls: dict[UUID, tuple[str, bool]] = {}
+        self._replies: dict[UUID, _Reply] = {}
+        self._tool_runs: dict[UUID, ToolRun] = {}
         self._documents: list[Document] = []
+        self._written: list[BaseMessage] = []
+
+    def on_chat_model_start(self, serialized: Any, messages: Any, *, run_id: UUID, **details: Any) -> None:
+        """Note where a model is called, and what for."""
+        self.on_llm_start(serialized, [], run_id=run_id, **details)
+
+    def on_llm_start(self, serialized: Any, prompts: Any, *, run_id: UUID, **details: Any) -> None:
+        """Note where a model is called, and what for."""
+        self._calls[run_id] = _place(details), _STRUCTURED in (details.get("options") or ())
 
     def on_llm_end(self, response: Any, *, run_id: UUID, **_: Any) -> None:
         """Note the reply of a model, and its usage."""
+        place, is_object = self._calls.get(run_id, ("", False))
         for generation in response.generations[0][:1]:
             message = getattr(generation, "message", None)
             usage = getattr(message, "usage_metadata", None)
-            if isinstance(message, AIMessage):
-                self._replies.append(message)
-            # Older models report their usage for all of their generations together.
-            self._usages.append(usage or (response.llm_output or {}).get("token_usage"))
+            self._replies[run_id] = _Reply(
+                message if isinstance(message, AIMessage) else None,
+                # Older models report their usage for all of their generations together.
+                usage or (response.llm_output or {}).get("token_usage"),
+                {**(generation.generation_info or {}), **getattr(message, "response_metadata", {})},
+                self.stage,
+                place,
+                is_object,
+            )
 
     def on_tool_start(self, serialized: Any, input_str: str, *, run_id: UUID, **details: Any) -> None:
         """Note the call of a tool."""
         arguments = details.get("inputs")
         name = details.get("name") or (serialized or {}).get("name") or "tool"
         call_id = details.get("tool_call_id") or ""
-        self._tool_runs[run_id] = _ToolRun(
-            name, input_str if arguments is None else arguments, call_id, time.perf_counter()
+        self._tool_runs[run_id] = ToolRun(
+            name,
+            input_str if arguments is None else arguments,
+            call_id,
+            time.perf_counter(),
+            self.stage,
+            _place(details),
         )
 
     def on_tool_end(self, output: Any, *, run_id: UUID, **_: Any) -> None:
         """Note the result of a tool."""
         run = self._end(run_id)
-        run.result = output
-        if isinstance(output, ToolMessage):
-            run.is_error = output.status == "error"
+        message = _tool_message(output, run.call_id)
+        run.result = message or output
+        if message is not None:
+            run.is_error = message.status == "error"
+            run.call_id = run.call_id or message.tool_call_id
 
     def on_tool_error(self, error: BaseException, *, run_id: UUID, **_: Any) -> None:
-        """Note what a tool raised."""
+        """Note what a tool raised; by an interrupt, or a jump to another graph, it does not fail."""
         run = self._end(run_id)
-        run.result, run.is_error = f"{type(error).__name__}: {error}", True
+        if _is_a(error, "GraphInterrupt"):
+            del self._tool_runs[run_id]  # the graph runs it again when it is resumed
+            for interrupt in error.args[0] if error.args else ():
+                self.stopped.setdefault(interrupt.id, run)
+        elif _is_a(error, "ParentCommand"):
+            run.result = _tool_message(error.args[0], run.call_id)
+        else:
+            run.result, run.is_error = f"{type(error).__name__}: {error}", True
 
     def on_retriever_end(self, documents: Sequence[Document], *, run_id: UUID, **_: Any) -> None:
         """Note the documents that a retriever found."""
         self._documents += documents
 
-    def trace(self, messages: Iterable[Any] = (), found: Sequence[Document] = ()) -> AgentResponse:
+    def on_chain_end(self, outputs: Any, *, run_id: UUID, **_: Any) -> None:
+        """Note the messages that a node wrote: of a run that does not end there is no state."""
+        update = outputs if isinstance(outputs, dict) else getattr(outputs, "update", None)
+        for value in update.values() if isinstance(update, dict) else ():
+            for message in value if isinstance(value, list | tuple) else (value,):
+                if isinstance(message, BaseMessage):
+                    self._written.append(message)
+
+    def trace(
+        self,
+        messages: Iterable[BaseMessage] | None = None,
+        found: Sequence[Document] = (),
+        *,
+        earlier: Iterable[BaseMessage] = (),
+        outputs: Sequence[object] = (),
+    ) -> AgentResponse:
         """Return what was seen until now, but the text.
 
         Args:
-            messages: Those that the runnable added to its state; models and tools that are not LangChain's are known
-                from them alone.
+            messages: Those that the runnable added to its state, of which models and tools that are not LangChain's
+                are known; None where it has not ended: what its nodes wrote.
             found: Documents of its result. Where there are any, they are the sources: a graph may have sorted or left
                 out what its retrievers found.
+            earlier: The messages that were there before.
+            outputs: Typed results; the call by which a model delivered one is not a tool call.
         """
-        messages = list(messages)
-        replies = _unique_replies([*self._replies, *(one for one in messages if isinstance(one, AIMessage))])
-        results = {one.tool_call_id: one for one in messages if isinstance(one, ToolMessage)}
-        last = replies[-1].response_metadata if replies else {}
-        usages = [*self._usages, *(one.usage_metadata for one in replies[len(self._replies) :])]
+        old = list(earlier)
+        if messages is None:
+            known = {message.id for message in old}
+            messages = [message for message in self._written if message.id not in known]
+        state = _unique(messages)
+        results = {one.tool_call_id: one for one in state if isinstance(one, ToolMessage)}
+        replies = [one for one in state if isinstance(one, AIMessage)]
+        seen = list(self._replies.values()) or [
+            _Reply(one, one.usage_metadata, one.response_metadata, 0, "", is_object=False)
+            for one in replies
+            if one.usage_metadata or _model_name(one.response_metadata)
+        ]
+        last = seen[-1].details if seen else {}
         return AgentResponse(
-            tool_calls=tuple(self._tool_calls(replies, results)),
-            sources=_sources(found or [*self._documents, *self._artifacts(results)]),
-            usage=_usage(usages),
-            model=str(last.get("model_name") or last.get("model") or ""),
+            tool_calls=tuple(self._tool_calls(replies, results, _call_keys(old), outputs)),
+            sources=sources_of(found or [*self._documents, *self._artifacts(results)]),
+            usage=_usage([reply.usage for reply in seen]),
+            model=_model_name(last),
             finish_reason=str(last.get("finish_reason") or last.get("stop_reason") or last.get("done_reason") or ""),
         )
 
-    def _end(self, run_id: UUID) -> _ToolRun:
+    def _end(self, run_id: UUID) -> ToolRun:
         run = self._tool_runs[run_id]
         run.duration_ms = (time.perf_counter() - run.start) * 1000
         return run
 
-    def _tool_calls(self, replies: list[AIMessage], results: Mapping[str, ToolMessage]) -> Iterable[ToolCall]:
+    def _tool_calls(
+        self, messages: list[AIMessage], results: Mapping[str, ToolMessage], old: set[str], outputs: Sequence[object]
+    ) -> Iterable[ToolCall]:
         """Yield the calls that models asked for, in their order, then those that were made without one."""
         runs = list(self._tool_runs.values())
-        for call in (call for reply in replies for call in (*reply.tool_calls, *reply.invalid_tool_calls)):
+        if self.stage:
+            runs = _without_repeated(runs)
+        names = {type(value).__name__ for value in outputs}
+        objects = [plain(value) for value in outputs]
+        seen: set[tuple[str, str, str]] = set()
+        for call, is_certain in self._asked(messages, old):
             call_id, name, arguments = call["id"] or "", call["name"] or "", call["args"]
             run = next((run for run in runs if _is_of(run, call_id, name, arguments)), None)
             if run is not None:
                 runs.remove(run)
+            elif not is_certain or (call_id, name, json_of(arguments)) in seen:
+                continue  # one that was asked for anew when its node was resumed, or a copy
+            elif name in names or (arguments and arguments in objects):
+                continue  # how a model delivered a typed result
+            seen.add((call_id, name, json_of(arguments)))
             yield _tool_call(name, call_id, arguments, run, results.get(call_id))
         for run in runs:
             yield _tool_call(run.name, run.call_id, run.arguments, run, results.get(run.call_id))
 
+    def _asked(self, messages: list[AIMessage], old: set[str]) -> Iterable[tuple[Any, bool]]:
+        """Yield each call that a model asked for, and whether it counts if it never ran."""
+        seen = list(self._replies.values())
+        last_stage = {reply.place: reply.stage for reply in seen}
+        known = set(old)
+        ids = set()
+        for reply in seen:
+            if reply.message is not None:
+                ids.add(reply.message.id)
+                is_last = not reply.place or reply.stage == last_stage[reply.place]
+                for call in _calls_of(reply.message):
+                    known.add(_key(call))
+                    if not reply.is_object:
+                        yield call, is_last
+        for message in messages:
+            for call in _calls_of(message) if message.id is None or message.id not in ids else ():
+                if _key(call) not in known:
+                    yield call, True
+
     def _artifacts(self, results: Mapping[str, ToolMessage]) -> Iterable[Document]:
-        outputs = [run.result for run in self._tool_runs.values()]
+        outputs = [run.result for run in list(self._tool_runs.values())]
         for message in (*outputs, *results.values()):
             if isinstance(message, ToolMessage):
                 yield from documents_in(message.artifact)
@@ -126,32 +260,71 @@ class TraceCallbacks(BaseCallbackHandler):  # type: ignore[misc]  # LangChain is
                 yield from documents_in(message)
 
 
-def documents_in(value: object) -> list[Document]:
-    """Return the documents that a value is, is a list of, or has as a field."""
-    if isinstance(value, Document):
-        return [value]
-    if isinstance(value, dict):
-        return [
-            document for item in value.values() if isinstance(item, list | tuple) for document in documents_in(item)
-        ]
-    if isinstance(value, list | tuple) and value and all(isinstance(item, Document) for item in value):
-        return list(value)
-    return []
+def _place(details: Mapping[str, Any]) -> str:
+    return str((details.get("metadata") or {}).get("langgraph_checkpoint_ns") or "")
 
 
-def _is_of(run: _ToolRun, call_id: str, name: str, arguments: Any) -> bool:
+def _is_a(error: BaseException, name: str) -> bool:
+    """Return whether an exception is one of LangGraph's; without LangGraph there is none."""
+    errors = sys.modules.get("langgraph.errors")
+    return errors is not None and isinstance(error, getattr(errors, name))
+
+
+def _tool_message(output: Any, call_id: str) -> ToolMessage | None:
+    """Return the message that a tool returned, also one that it returned as an update of a graph's state."""
+    if isinstance(output, ToolMessage):
+        return output
+    update = getattr(output, "update", None)
+    messages = update.get("messages") if isinstance(update, dict) else None
+    found = [one for one in messages if isinstance(one, ToolMessage)] if isinstance(messages, list | tuple) else []
+    return next((one for one in found if one.tool_call_id == call_id or not call_id), None)
+
+
+def _unique(messages: Iterable[BaseMessage]) -> list[BaseMessage]:
+    """Return each message once; one without an id is another each time."""
+    found: dict[Any, BaseMessage] = {}
+    for message in messages:
+        found.setdefault(message.id or id(message), message)
+    return list(found.values())
+
+
+def _calls_of(message: AIMessage) -> list[Any]:
+    return [*message.tool_calls, *message.invalid_tool_calls]
+
+
+def _key(call: Any) -> str:
+    """Return what a copy of a call has in common with it."""
+    return call["id"] or f"{call['name']} {json_of(call['args'])}"
+
+
+def _call_keys(messages: Iterable[BaseMessage]) -> set[str]:
+    return {_key(call) for message in messages if isinstance(message, AIMessage) for call in _calls_of(message)}
+
+
+def _without_repeated(runs: list[ToolRun]) -> list[ToolRun]:
+    """Return runs of tools without those that a resumed node repeated."""
+    last = {(run.place, run.name, json_of(run.arguments)): run.stage for run in runs}
+    return [run for run in runs if not run.place or run.stage == last[run.place, run.name, json_of(run.arguments)]]
+
+
+def _is_of(run: ToolRun, call_id: str, name: str, arguments: Any) -> bool:
     """Return whether a tool's run is that of a call; a graph that runs a tool by hand may not pass the call's id."""
     return run.call_id == call_id if run.call_id else (run.name, run.arguments) == (name, arguments)
 
 
-def _tool_call(name: str, call_id: str, arguments: Any, run: _ToolRun | None, message: ToolMessage | None) -> ToolCall:
-    """Return a call; the message of its result is what the model saw, where the tool raised too."""
-    result = message or (run.result if run is not None else None)
-    is_error = bool(run and run.is_error) or bool(message and message.status == "error")
+def _tool_call(name: str, call_id: str, arguments: Any, run: ToolRun | None, message: ToolMessage | None) -> ToolCall:
+    """Return a call, with the arguments that the tool was run with: a person may have edited the model's."""
+    result = run.result if run is not None else None
+    is_error = run is not None and run.is_error
+    if message is not None and not isinstance(result, ToolMessage):
+        result = message  # what the model saw, where the tool raised too
+        is_error = is_error or message.status == "error"
     if isinstance(result, ToolMessage):
         result = result.content
+    if run is not None and isinstance(run.arguments, dict):
+        arguments = run.arguments
     return ToolCall(
-        name=name or "tool",
+        name=(run.name if run is not None and run.call_id else name) or "tool",
         id=call_id,
         arguments_json=json_of(arguments),
         result_json=json_of(result) if result is not None else "",
@@ -160,41 +333,8 @@ def _tool_call(name: str, call_id: str, arguments: Any, run: _ToolRun | None, me
     )
 
 
-def _unique_replies(replies: Iterable[AIMessage]) -> list[AIMessage]:
-    """Return each reply once: a model's comes through its callback and again in the state."""
-    found: dict[Any, AIMessage] = {}
-    for reply in replies:
-        found.setdefault(reply.id or id(reply), reply)
-    return list(found.values())
-
-
-def _sources(documents: Iterable[Document]) -> tuple[Source, ...]:
-    """Return documents as sources, each once, in their order."""
-    found: dict[tuple[str, str, str], Source] = {}
-    for document in documents:
-        source = _source(document)
-        found.setdefault((source.id, source.uri, source.content), source)
-    return tuple(found.values())
-
-
-def _source(document: Document) -> Source:
-    """Return a document as a source; what its metadata has beside the parts of a source stays metadata."""
-    metadata = dict(plain(document.metadata))
-    name = metadata.get("source")
-    if name and isinstance(name, str) and "uri" not in metadata:
-        # LangChain's loaders name a document by `source`, whatever addresses it has beside that.
-        metadata["uri"] = metadata.pop("source")
-    own = {"id": str(document.id)} if document.id else {}
-    parts = source_parts(metadata | own)
-    used = parts.used - own.keys()
-    return Source(
-        id=parts.id,
-        title=parts.title,
-        uri=parts.uri,
-        content=document.page_content,
-        score=parts.score,
-        metadata={key: value for key, value in metadata.items() if key not in used},
-    )
+def _model_name(details: Mapping[str, Any]) -> str:
+    return str(details.get("model_name") or details.get("model") or "")
 
 
 def _counts(usage: Mapping[str, Any] | None) -> dict[str, int] | None:

@@ -2,35 +2,53 @@
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
+import json
 import uuid
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from langchain_core.language_models import BaseLanguageModel
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
+from langchain_core.messages import ToolMessage
 from langchain_core.runnables import Runnable
 from pydantic import PydanticUserError
 
 from assay.agent_host.argument import TEXT_PARAMETERS
-from assay.agent_host.frameworks.answers import answer_with, traced, unfinished
-from assay.agent_host.frameworks.conversations import Conversations, earlier_messages, question_of
-from assay.agent_host.frameworks.langchain_trace import TraceCallbacks, documents_in
+from assay.agent_host.frameworks.answers import answer_with, interrupted, refused, traced
+from assay.agent_host.frameworks.approvals import run_to_end
+from assay.agent_host.frameworks.conversations import Conversations, question_of
+from assay.agent_host.frameworks.langchain_documents import documents_in, without_documents
+from assay.agent_host.frameworks.langchain_messages import (
+    MESSAGES,
+    fields_of_schema,
+    history_messages,
+    holds_messages,
+    messages_in,
+    new_messages,
+    question_message,
+    refusal_of,
+    state_messages,
+    with_ids,
+)
+from assay.agent_host.frameworks.langchain_trace import TraceCallbacks
+from assay.agent_host.frameworks.langgraph_graphs import Graphs, is_remote
+from assay.agent_host.frameworks.langgraph_run import GraphRun, new_thread
+from assay.agent_host.frameworks.langgraph_stops import INTERRUPT
 from assay.agent_host.frameworks.opening import wrong_object
 from assay.errors import InvalidInputError, Problem
+from assay.model.approvals import ScriptedApprovals
 from assay.parsing.names import unknown_name
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+    from langchain_core.documents import Document
+    from langchain_core.messages import BaseMessage
 
     from assay.model.agent_request import AgentRequest
     from assay.model.agent_response import AgentResponse
 
-_MESSAGES = "messages"
 _HISTORY_FIELDS = ("history", "chat_history")
 """Fields of an input that by LangChain's custom receive the earlier messages."""
-_INTERRUPT = "__interrupt__"
 
 
 def connect(found: object, options: Mapping[str, Any]) -> Callable[[AgentRequest], Awaitable[AgentResponse]]:
@@ -38,8 +56,8 @@ def connect(found: object, options: Mapping[str, Any]) -> Callable[[AgentRequest
 
     Args:
         found: The runnable.
-        options: `input` and `output`, the fields of its input and result that have question and answer;
-            `recursion_limit`, the most steps of a graph.
+        options: `input` and `output`, the fields of its input and result that have question and answer; `store`, the
+            store of a graph; `recursion_limit`, the most steps of a graph.
 
     Raises:
         InvalidInputError: It is no runnable, or has no such fields.
@@ -48,31 +66,26 @@ def connect(found: object, options: Mapping[str, Any]) -> Callable[[AgentRequest
         raise wrong_object(found, "langgraph")
     inputs, outputs = _fields(found, "input"), _fields(found, "output")
     problems = [
-        Problem(unknown_name(f"field of the {name} of the runnable", options[name], fields), f"agent.{name}")
+        Problem(unknown_name(f"field of the {name} of the runnable", options[name], tuple(fields)), f"agent.{name}")
         for name, fields in (("input", inputs), ("output", outputs))
         if name in options and fields and options[name] not in fields
     ]
     if problems:
         raise InvalidInputError(problems)
-    return _RunnableAgent(found, inputs, options).ask
+    return _RunnableAgent(Graphs(found, options.get("store")), inputs, options).ask
 
 
-def _fields(runnable: Runnable[Any, Any], side: Literal["input", "output"]) -> tuple[str, ...]:
-    """Return the fields of an input or a result; none where it is no mapping, or one of which no fields are known."""
+def _fields(runnable: Runnable[Any, Any], side: Literal["input", "output"]) -> dict[str, Any]:
+    """Return the fields of an input or a result, with their types; none where it is no mapping of known fields."""
+    kind = runnable.InputType if side == "input" else runnable.OutputType
     try:
         schema = runnable.get_input_schema() if side == "input" else runnable.get_output_schema()
     except PydanticUserError:
         # pydantic refuses types that a graph takes, such as typing.TypedDict before Python 3.12.
-        kind = runnable.InputType if side == "input" else runnable.OutputType
-    else:
-        if "root" not in schema.model_fields:
-            return tuple(schema.model_fields)
-        kind = schema.model_fields["root"].annotation  # how a graph shows the type of its state
-    if dataclasses.is_dataclass(kind):
-        return tuple(each.name for each in dataclasses.fields(kind))
-    if hasattr(kind, "__required_keys__"):  # a TypedDict, also one of typing_extensions
-        return tuple(kind.__annotations__)
-    return tuple(getattr(kind, "model_fields", ()))
+        return fields_of_schema(kind)
+    if "root" not in schema.model_fields:
+        return fields_of_schema(schema)
+    return fields_of_schema(schema.model_fields["root"].annotation)  # how a graph shows the type of its state
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,12 +93,14 @@ class _Memory:
     """What a conversation continues from.
 
     Args:
+        ids: Those that name it where the runnable keeps what was said, such as the checkpoint of a thread.
         messages: All of it so far.
-        checkpoint: Where it stands in the thread of a checkpointer; empty without one.
+        store: The store of the graph.
     """
 
-    messages: list[Any] = field(default_factory=list)
-    checkpoint: dict[str, Any] = field(default_factory=dict)
+    ids: dict[str, Any] = field(default_factory=dict)
+    messages: list[BaseMessage] = field(default_factory=list)
+    store: Any = None
 
 
 class _RunnableAgent:
@@ -96,50 +111,113 @@ class _RunnableAgent:
     back, with their tool calls. Any other is given the texts of the history, where its input has a field for them.
     """
 
-    def __init__(self, runnable: Runnable[Any, Any], inputs: tuple[str, ...], options: Mapping[str, Any]) -> None:
-        self._runnable = runnable
+    def __init__(self, graphs: Graphs, inputs: Mapping[str, Any], options: Mapping[str, Any]) -> None:
+        self._graphs = graphs
+        self._runnable = graphs.runnable
         self._inputs = inputs
-        self._input = options.get("input") or _text_field(inputs)
+        self._input: str | None = options.get("input") or _text_field(inputs)
         self._output: str | None = options.get("output")
         self._limits = {name: options[name] for name in ("recursion_limit",) if name in options}
-        # A checkpointer of True is that of a graph around this one.
-        self._has_threads = getattr(runnable, "checkpointer", None) not in (None, True, False)
-        self._is_sync: bool | None = None if self._has_threads else False
+        kind = inputs.get(self._input) if self._input is not None else None if inputs else _input_type(self._runnable)
+        self._takes_messages = self._input == MESSAGES or holds_messages(kind)
+        # Ids that the runnable asks for, such as the session of a RunnableWithMessageHistory.
+        self._id_names = tuple(
+            spec.id for spec in self._runnable.config_specs if spec.id.endswith("_id") and not spec.default
+        )
         self._conversations: Conversations[_Memory] = Conversations()
 
     async def ask(self, request: AgentRequest) -> AgentResponse:
-        memory = self._conversations.find(request)
-        continued = memory or _Memory(_messages_of(request))
-        callbacks = TraceCallbacks()
-        config: dict[str, Any] = {
+        turn = _Turn(request, TraceCallbacks(), ScriptedApprovals(request.approvals))
+        return await traced(self._answered(turn), turn.trace)
+
+    async def _answered(self, turn: _Turn) -> AgentResponse:
+        request, memory = turn.request, self._conversations.find(turn.request)
+        self._check_holds(request, memory)
+        is_thread = self._graphs.has_saver and memory is not None
+        memory = memory or _Memory(self._new_ids(), history_messages(request))
+        store = self._graphs.new_store(memory.store) if self._graphs.graph is not None else None
+        given = self._input_of(request, memory.messages, only_new=is_thread and self._appends())
+        turn.earlier = [*memory.messages, *_messages_given(given)]
+        config = self._config(request, memory, turn.callbacks)
+        if self._graphs.graph is None:
+            result, ids = await self._runnable.ainvoke(given, config), memory.ids
+        else:
+            run = GraphRun(self._graphs, store, config, self._arguments(request), turn.callbacks)
+            outcome = await run_to_end(
+                lambda: run.start(given), run.resume, lambda outcome: outcome.interrupts, turn.approvals
+            )
+            if turn.approvals.is_waiting:
+                turn.messages = self._new_messages(outcome.result, turn)
+                return interrupted(turn.trace(), turn.approvals.interrupts)
+            result = await run.end(outcome)
+            ids = await run.checkpoint() if self._graphs.has_saver else memory.ids
+        answer = self._answer(result, given, turn)
+        said = with_ids(self._state_messages(result)) if self._takes_messages else []
+        self._conversations.keep(request, answer.text, _Memory(ids, said, store))
+        return answer
+
+    def _new_ids(self) -> dict[str, Any]:
+        ids = {} if is_remote(self._runnable) else new_thread()
+        return ids | {name: f"assay-{uuid.uuid4().hex}" for name in self._id_names}
+
+    def _appends(self) -> bool:
+        """Return whether the graph adds the messages that it is given to those of its state."""
+        from langgraph.channels import LastValue
+
+        return not isinstance(self._graphs.graph.channels.get(self._input), LastValue)
+
+    def _check_holds(self, request: AgentRequest, memory: _Memory | None) -> None:
+        """Check that the runnable learns of what was said before.
+
+        Raises:
+            TypeError: It cannot.
+        """
+        has_fields = self._takes_messages or any(name in self._inputs for name in _HISTORY_FIELDS)
+        has_thread = self._graphs.has_saver and memory is not None
+        is_function = self._graphs.graph is None and not self._inputs  # it may keep what was said itself
+        if not request.history or has_fields or has_thread or self._id_names or is_function:
+            return
+        fields = f"its input has none of the fields {MESSAGES}, {' and '.join(_HISTORY_FIELDS)}"
+        if self._graphs.has_saver:
+            problem = f"the thread of the conversation began elsewhere, and {fields}, which would receive its texts"
+        elif self._graphs.graph is not None:
+            problem = f"{fields}, and it has no checkpointer: add one of them, or compile it with a checkpointer"
+        else:
+            problem = f"{fields}: add one of them"
+        raise TypeError(f"the runnable cannot know the earlier turns of the conversation: {problem}")
+
+    def _config(self, request: AgentRequest, memory: _Memory, callbacks: TraceCallbacks) -> dict[str, Any]:
+        # The parameters of a case may name a session, but never a thread of the user's checkpointer.
+        ids, parameters = memory.ids, dict(request.parameters)
+        return {
             "callbacks": [callbacks],
-            "configurable": dict(request.parameters),
+            "configurable": parameters | ids if self._graphs.has_saver else ids | parameters,
             "metadata": {"assay_run_id": request.run_id, "assay_case_id": request.case_id},
             **self._limits,
         }
-        if self._has_threads:
-            config["configurable"] |= continued.checkpoint or {"thread_id": f"assay-{uuid.uuid4().hex}"}
-        arguments = {}
-        if request.parameters and getattr(self._runnable, "context_schema", None) is not None:
-            arguments["context"] = request.parameters
-        given = self._input_of(request, [] if continued.checkpoint else continued.messages)
-        result = await traced(self._invoke(given, config, arguments), callbacks.trace)
-        answer = self._answer(result, given, continued.messages, callbacks)
-        messages = result.get(_MESSAGES) if isinstance(result, dict) and self._input == _MESSAGES else None
-        checkpoint = await self._checkpoint(config) if self._has_threads else {}
-        if messages or checkpoint:
-            self._conversations.keep(request, answer.text, _Memory(messages or [], checkpoint))
-        return answer
 
-    def _input_of(self, request: AgentRequest, earlier: list[Any]) -> Any:
-        """Return what the runnable is called with: a mapping with the case's variables, messages, or the text."""
+    def _arguments(self, request: AgentRequest) -> dict[str, Any]:
+        has_context = request.parameters and self._graphs.graph.context_schema is not None
+        return {"context": request.parameters} if has_context else {}
+
+    def _input_of(self, request: AgentRequest, earlier: list[BaseMessage], *, only_new: bool) -> Any:
+        """Return what the runnable is called with: a mapping with the case's variables, messages, or the text.
+
+        Args:
+            request: The question.
+            earlier: All messages until now.
+            only_new: Whether the runnable has these itself.
+        """
+        before = [] if only_new else earlier
         if self._input is None and not self._inputs:
-            if isinstance(self._runnable, BaseLanguageModel):
-                return [*earlier, HumanMessage(question_of(request))]
+            if self._takes_messages:
+                return [*before, question_message(question_of(request))]
             return request.variables if request.variables and not request.input else request.input
         given: dict[str, Any] = dict(request.variables)
-        if self._input == _MESSAGES:
-            return given | {_MESSAGES: [*earlier, HumanMessage(request.input)]}
+        if self._takes_messages and self._input is not None:
+            if request.input or self._input not in given:
+                given[self._input] = [*before, question_message(request.input)]
+            return given
         if self._input is not None and (request.input or self._input not in given):
             given[self._input] = request.input
         elif request.input:
@@ -149,92 +227,117 @@ class _RunnableAgent:
             )
         return given | {name: earlier for name in _HISTORY_FIELDS if name in self._inputs and name not in given}
 
-    async def _invoke(self, given: Any, config: dict[str, Any], arguments: dict[str, Any]) -> Any:
-        if self._is_sync is None:
-            # SqliteSaver and the like have no asynchronous methods, and then neither has the graph.
-            try:
-                await self._runnable.aget_state(config)
-            except NotImplementedError:
-                self._is_sync = True
-            else:
-                self._is_sync = False
-        if self._is_sync:
-            return await asyncio.to_thread(self._runnable.invoke, given, config, **arguments)
-        return await self._runnable.ainvoke(given, config, **arguments)
-
-    async def _checkpoint(self, config: dict[str, Any]) -> dict[str, Any]:
-        """Return the newest checkpoint of a thread."""
-        thread = {"configurable": {"thread_id": config["configurable"]["thread_id"]}}
-        if self._is_sync:
-            state = await asyncio.to_thread(self._runnable.get_state, thread)
-        else:
-            state = await self._runnable.aget_state(thread)
-        return dict(state.config["configurable"])
-
-    def _answer(self, result: Any, given: Any, earlier: list[Any], callbacks: TraceCallbacks) -> AgentResponse:
+    def _answer(self, result: Any, given: Any, turn: _Turn) -> AgentResponse:
         """Return the answer of a result: the field that the option names, the last message, or the result itself."""
+        turn.documents = documents_in(result)
+        turn.messages = self._new_messages(result, turn)
         if not isinstance(result, dict):
-            return answer_with(_content(result), callbacks.trace(_messages_in(result), documents_in(result)))
-        new = _new_messages(result.get(_MESSAGES) or (), earlier)
-        trace = callbacks.trace(new, documents_in(result))
-        if interrupts := result.get(_INTERRUPT):
-            asked = "; ".join(str(interrupt.value) for interrupt in interrupts)
-            return unfinished(trace, f"the graph stopped at an interrupt and waits for input: {asked}")
+            return _said(turn, result if not turn.messages else None, [])
         if self._output is not None:
             if self._output not in result:
                 raise KeyError(f"the result has no {self._output!r}; its fields are {', '.join(map(str, result))}")
-            return answer_with(_content(result[self._output]), trace)
-        known = given if isinstance(given, dict) else {}
-        rest = {
-            name: value
-            for name, value in result.items()
-            if name != _MESSAGES and value is not None and name not in known and not _are_documents(value)
-        }
-        replies = [message for message in new if isinstance(message, AIMessage)]
-        if not replies:
-            return answer_with(rest or None, trace)
-        # The answer is what the last message says; typed output stands beside it.
-        typed = rest.get("structured_response", rest or None)
-        answer = answer_with(typed, trace) if typed is not None else trace
-        return dataclasses.replace(answer, text=str(replies[-1].text) or answer.text)
+            value = result[self._output]
+            messages = messages_in(value)
+            return answer_with(str(messages[-1].text) if messages else value, turn.trace())
+        known = {*(given if isinstance(given, dict) else ()), self._messages_field(result), INTERRUPT}
+        rest = {name: without_documents(value) for name, value in result.items() if name not in known}
+        rest = {name: value for name, value in rest.items() if value is not None}
+        return _said(turn, rest.get("structured_response", rest or None), list(rest.values()))
+
+    def _messages_field(self, result: dict[Any, Any]) -> Any:
+        """Return the field of a result that holds its messages; None where there is none."""
+        if self._takes_messages and self._input in result:
+            return self._input
+        if MESSAGES in result:
+            return MESSAGES
+        return next((name for name, value in result.items() if messages_in(value)), None)
+
+    def _state_messages(self, result: Any) -> list[BaseMessage]:
+        if isinstance(result, dict):
+            return state_messages(result.get(self._messages_field(result)) or [])
+        return messages_in(result)
+
+    def _new_messages(self, result: Any, turn: _Turn) -> list[BaseMessage]:
+        return new_messages(self._state_messages(result), turn.earlier)
 
 
-def _text_field(fields: tuple[str, ...]) -> str | None:
-    """Return the field of an input that receives the question: by its name, or because it is the only one."""
-    if _MESSAGES in fields:
-        return _MESSAGES
+@dataclass(slots=True)
+class _Turn:
+    """One attempt at one turn, as far as it has come.
+
+    Args:
+        request: The question.
+        callbacks: What sees the run.
+        approvals: The decisions on what it stops at.
+        earlier: The messages before it, and that of the question.
+        messages: Those that the runnable added; None until it has ended.
+        documents: The documents of its result.
+    """
+
+    request: AgentRequest
+    callbacks: TraceCallbacks
+    approvals: ScriptedApprovals
+    earlier: list[BaseMessage] = field(default_factory=list)
+    messages: list[BaseMessage] | None = None
+    documents: list[Document] = field(default_factory=list)
+
+    def trace(self, outputs: Sequence[object] = ()) -> AgentResponse:
+        """Return what happened until now, but the text.
+
+        Args:
+            outputs: The typed values of the result.
+        """
+        trace = self.callbacks.trace(self.messages, self.documents, earlier=self.earlier, outputs=outputs)
+        return dataclasses.replace(trace, interrupts=self.approvals.interrupts)
+
+
+def _said(turn: _Turn, typed: Any, outputs: Sequence[object]) -> AgentResponse:
+    """Return the answer that the last new message is, with typed output beside it, or the typed output itself."""
+    trace = turn.trace(outputs)
+    if not turn.messages:
+        return answer_with(typed, trace)
+    last = turn.messages[-1]
+    text = str(last.text)
+    if typed is None:
+        refusal = refusal_of(last)
+        if refusal is not None:
+            return refused(dataclasses.replace(trace, text=refusal))
+        return dataclasses.replace(trace, text=text)
+    answer = answer_with(typed, trace)
+    calls = {call.id for call in trace.tool_calls or ()}
+    # A message that only delivers the typed output, as its JSON or by the call of a tool, is not the text.
+    is_delivery = isinstance(last, ToolMessage) and last.tool_call_id not in calls
+    if not text or is_delivery or _is_json_of(text, answer.output):
+        return answer
+    return dataclasses.replace(answer, text=text)
+
+
+def _is_json_of(text: str, value: object) -> bool:
+    try:
+        return bool(json.loads(text) == value)
+    except (ValueError, RecursionError):
+        return False
+
+
+def _messages_given(given: Any) -> list[BaseMessage]:
+    """Return the messages that an input holds."""
+    if isinstance(given, dict):
+        return [message for value in given.values() for message in messages_in(value)]
+    return messages_in(given)
+
+
+def _input_type(runnable: Runnable[Any, Any]) -> Any:
+    try:
+        return runnable.InputType
+    except TypeError:  # it does not say
+        return None
+
+
+def _text_field(fields: Mapping[str, Any]) -> str | None:
+    """Return the field of an input that receives the question: by its name or type, or because it is the only one."""
+    if MESSAGES in fields:
+        return MESSAGES
     rest = [name for name in fields if name not in _HISTORY_FIELDS]
-    return next((name for name in TEXT_PARAMETERS if name in rest), rest[0] if len(rest) == 1 else None)
-
-
-def _messages_of(request: AgentRequest) -> list[Any]:
-    """Return the history of a request as messages of LangChain, with ids by which they are known again."""
-    kinds = {"user": HumanMessage, "assistant": AIMessage, "system": SystemMessage}
-    return [kinds[one.role](one.content, id=f"assay-{uuid.uuid4().hex}") for one in earlier_messages(request)]
-
-
-def _new_messages(messages: Iterable[Any], earlier: Sequence[Any]) -> list[BaseMessage]:
-    """Return the messages of a result that were not there before; those without an id by their position."""
-    known = {message.id for message in earlier}
-    return [
-        message
-        for position, message in enumerate(messages)
-        if isinstance(message, BaseMessage)
-        and (message.id not in known if message.id is not None else position >= len(earlier))
-    ]
-
-
-def _messages_in(value: object) -> list[BaseMessage]:
-    if isinstance(value, list | tuple):
-        return [item for item in value if isinstance(item, BaseMessage)]
-    return [value] if isinstance(value, BaseMessage) else []
-
-
-def _are_documents(value: object) -> bool:
-    return not isinstance(value, dict) and bool(documents_in(value))
-
-
-def _content(value: object) -> Any:
-    """Return the text of a message, or of the last of several; any other value as it is."""
-    messages = _messages_in(value)
-    return str(messages[-1].text) if messages else value
+    found = [name for name in TEXT_PARAMETERS if name in rest]
+    found += [name for name in rest if holds_messages(fields[name])]
+    return next(iter(found), rest[0] if len(rest) == 1 else None)

@@ -1,0 +1,69 @@
+"""Documents of LangChain in results and artifacts, as the sources of an answer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from langchain_core.documents import Document
+
+from assay.agent_host.frameworks.answers import plain
+from assay.model.agent_response import Source
+from assay.model.response_names import source_parts
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_MAX_DEPTH = 4
+
+
+def documents_in(value: object, depth: int = _MAX_DEPTH) -> list[Document]:
+    """Return the documents in a value: itself, or what its lists and mappings hold, a few levels down."""
+    if isinstance(value, Document):
+        return [value]
+    if isinstance(value, dict):
+        value = list(value.values())
+    if not isinstance(value, list | tuple) or not depth:
+        return []
+    return [document for item in value for document in documents_in(item, depth - 1)]
+
+
+def without_documents(value: object, depth: int = _MAX_DEPTH) -> Any:
+    """Return a value without its documents, and without what held nothing else; None where nothing is left."""
+    if isinstance(value, Document):
+        return None
+    if not documents_in(value, depth):
+        return value
+    if isinstance(value, dict):
+        rest = {key: without_documents(item, depth - 1) for key, item in value.items()}
+        return {key: item for key, item in rest.items() if item is not None} or None
+    items = [without_documents(item, depth - 1) for item in value]  # type: ignore[attr-defined]  # documents are in it
+    return [item for item in items if item is not None] or None
+
+
+def sources_of(documents: Iterable[Document]) -> tuple[Source, ...]:
+    """Return documents as sources, each once, in their order."""
+    found: dict[tuple[str, str, str], Source] = {}
+    for document in documents:
+        source = _source(document)
+        found.setdefault((source.id, source.uri, source.content), source)
+    return tuple(found.values())
+
+
+def _source(document: Document) -> Source:
+    """Return a document as a source; what its metadata has beside the parts of a source stays metadata."""
+    metadata = dict(plain(document.metadata))
+    name = metadata.get("source")
+    if name and isinstance(name, str) and "uri" not in metadata:
+        # LangChain's loaders name a document by `source`, whatever addresses it has beside that.
+        metadata["uri"] = metadata.pop("source")
+    own = {"id": str(document.id)} if document.id else {}
+    parts = source_parts(metadata | own)
+    used = parts.used - own.keys()
+    return Source(
+        id=parts.id,
+        title=parts.title,
+        uri=parts.uri,
+        content=document.page_content,
+        score=parts.score,
+        metadata={key: value for key, value in metadata.items() if key not in used},
+    )

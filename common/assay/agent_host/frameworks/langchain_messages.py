@@ -1,0 +1,122 @@
+"""Messages of LangChain: those that a runnable added, and the answer that the last of them is."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing
+import uuid
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from langchain_core.messages import (
+    AIMessage,
+    BaseMessage,
+    HumanMessage,
+    MessageLikeRepresentation,
+    SystemMessage,
+    convert_to_messages,
+)
+
+from assay.agent_host.frameworks.conversations import earlier_messages
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from assay.model.agent_request import AgentRequest
+
+MESSAGES = "messages"
+_REFUSALS = ("content_filter", "refusal", "SAFETY", "PROHIBITED_CONTENT")
+"""Reasons for which models of OpenAI, Anthropic and Google stop without an answer."""
+
+
+def question_message(text: str) -> HumanMessage:
+    """Return the message of a question, with an id by which it is known again."""
+    return HumanMessage(text, id=_new_id())
+
+
+def history_messages(request: AgentRequest) -> list[BaseMessage]:
+    """Return the history of a request as messages, with ids by which they are known again."""
+    kinds = {"user": HumanMessage, "assistant": AIMessage, "system": SystemMessage}
+    return [kinds[one.role](one.content, id=_new_id()) for one in earlier_messages(request)]
+
+
+def with_ids(messages: Iterable[BaseMessage]) -> list[BaseMessage]:
+    """Return messages with an id each: one without would look new wherever it comes back."""
+    return [message if message.id is not None else message.model_copy(update={"id": _new_id()}) for message in messages]
+
+
+def messages_in(value: object) -> list[BaseMessage]:
+    """Return the messages that a value is or is a list of; none where it is, or holds, anything else."""
+    if isinstance(value, BaseMessage):
+        return [value]
+    if isinstance(value, list | tuple) and value and all(isinstance(item, BaseMessage) for item in value):
+        return list(value)
+    return []
+
+
+def state_messages(value: object) -> list[BaseMessage]:
+    """Return the messages of a state's field, also those written as pairs or mappings, which some reducers leave so."""
+    found: list[BaseMessage] = []
+    for item in value if isinstance(value, list | tuple) else [value]:
+        try:
+            found += convert_to_messages([typing.cast("MessageLikeRepresentation", item)])
+        except (ValueError, TypeError, NotImplementedError):
+            continue  # what is no message is none of the answer's
+    return found
+
+
+def new_messages(messages: Iterable[BaseMessage], earlier: Sequence[BaseMessage]) -> list[BaseMessage]:
+    """Return the messages that were not there before: by their ids, and those without one by what they say."""
+    known = {message.id for message in earlier if message.id is not None}
+    nameless = deque(message for message in earlier if message.id is None)
+    new = []
+    for message in messages:
+        if message.id is not None:
+            if message.id not in known:
+                new.append(message)
+        elif message in nameless:
+            nameless.remove(message)
+        else:
+            new.append(message)
+    return new
+
+
+def refusal_of(message: BaseMessage) -> str | None:
+    """Return what a model said in place of an answer that it refused; None where it did not refuse."""
+    if not isinstance(message, AIMessage) or str(message.text):
+        return None
+    blocks = message.content if isinstance(message.content, list) else []
+    for block in blocks:
+        part = block.get("value", block) if isinstance(block, dict) and block.get("type") == "non_standard" else block
+        if isinstance(part, dict) and part.get("type") == "refusal":
+            return str(part.get("refusal") or "")
+    if refusal := message.additional_kwargs.get("refusal"):
+        return str(refusal)
+    details = message.response_metadata
+    stops = (details.get("finish_reason"), details.get("stop_reason"))
+    return "" if not message.tool_calls and any(stop in _REFUSALS for stop in stops) else None
+
+
+def fields_of_schema(kind: Any) -> dict[str, Any]:
+    """Return the fields of a type of mapping, data class or model, with their types; none of any other type."""
+    if dataclasses.is_dataclass(kind):
+        names = [each.name for each in dataclasses.fields(kind)]
+    elif hasattr(kind, "__required_keys__"):  # a TypedDict, also one of typing_extensions
+        names = list(kind.__annotations__)
+    else:
+        return {name: each.annotation for name, each in getattr(kind, "model_fields", {}).items()}
+    try:
+        types = typing.get_type_hints(kind)
+    except (NameError, TypeError):  # of names that only a type checker knows
+        types = {}
+    return {name: types.get(name) for name in names}
+
+
+def holds_messages(kind: Any) -> bool:
+    """Return whether a value of a type holds messages, such as a list of them."""
+    parts = typing.get_args(kind)
+    return any((isinstance(part, type) and issubclass(part, BaseMessage)) or holds_messages(part) for part in parts)
+
+
+def _new_id() -> str:
+    return f"assay-{uuid.uuid4().hex}"
