@@ -89,6 +89,11 @@ class ScriptedApprovals:
         return (*self._decided, *self._waiting)
 
     @property
+    def decided(self) -> tuple[Interrupt, ...]:
+        """Those with a decision."""
+        return tuple(self._decided)
+
+    @property
     def is_waiting(self) -> bool:
         """Whether an interrupt has no decision."""
         return bool(self._waiting)

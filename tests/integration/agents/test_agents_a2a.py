@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from assay.model.agent_response import AgentErrorKind, AgentRequest, AgentResponse, AgentStatus, Message
+from assay.model.agent_response import (
+    AgentErrorKind,
+    AgentRequest,
+    AgentResponse,
+    AgentStatus,
+    Interrupt,
+    InterruptKind,
+    Message,
+)
+from assay.model.approvals import read_approvals
 from assay.model.case import Case, Turn
 from assay.model.run import AgentSettings
 from assay.spec.agents import check_agent
@@ -222,7 +231,6 @@ async def test_a_poll_that_is_refused_ends_the_attempt(a2a_of: AgentOf) -> None:
         ("REJECTED", "the agent rejected the task: sorry"),
         ("CANCELED", "the task was cancelled at the agent: sorry"),
         ("AUTH_REQUIRED", "give them with agent.headers: sorry"),
-        ("INPUT_REQUIRED", "the case has no further turn: sorry"),
     ],
 )
 async def test_other_ends_of_a_task_are_errors(a2a_of: AgentOf, state: str, said: str) -> None:
@@ -232,6 +240,92 @@ async def test_other_ends_of_a_task_are_errors(a2a_of: AgentOf, state: str, said
     assert said in error_of(response, AgentErrorKind.RAISED)
     assert response.error is not None
     assert (response.error.type, response.error.retryable, response.text) == (state.lower(), False, "partial")
+
+
+QUESTION = {"result": {"task": task("INPUT_REQUIRED", said="which city?")}}
+DONE = {"result": {"task": task("COMPLETED", "clear")}}
+
+
+def approvals_of(*items: dict[str, Any]) -> dict[str, Any]:
+    approvals, problems = read_approvals(list(items), times=1)
+    assert not problems
+    return {"approvals": approvals}
+
+
+async def test_a_task_that_wants_input_is_interrupted(a2a_of: AgentOf) -> None:
+    """What it asks is what it waits for, and what it has until then is kept; it is no error and not asked again."""
+    agent, server = await a2a_of({"result": {"task": task("INPUT_REQUIRED", "draft", said="which city?")}})
+    response = await ask(agent)
+    assert (response.status, response.error, response.text) == (AgentStatus.INTERRUPTED, None, "draft")
+    assert response.interrupts == (Interrupt("t-1", InterruptKind.INPUT, message="which city?"),)
+    assert len(server.calls) == 1
+
+
+async def test_a_task_that_wants_input_gets_the_decision_of_the_case(a2a_of: AgentOf) -> None:
+    """Each answer is a message of its own to the same task, in one attempt; the answer is that of the end."""
+    agent, server = await a2a_of(QUESTION, QUESTION, QUESTION, DONE)
+    answers = [{"answer": "Lima"}, {"answer": {"zip": 15001}}, {"deny": "no city"}]
+    response = await ask(agent, **approvals_of(*answers))
+    assert (response.text, response.status) == ("clear", AgentStatus.SUCCESS)
+    assert [stop.decision for stop in response.interrupts] == ["answer", "answer", "deny"]
+    sent = [call["params"]["message"] for call in server.calls]
+    assert [one["parts"] for one in sent] == [
+        [{"text": "q"}],
+        [{"text": "Lima"}],
+        [{"data": {"zip": 15001}}],
+        [{"text": "no city"}],
+    ]
+    assert [one.get("taskId") for one in sent] == [None, "t-1", "t-1", "t-1"]
+    assert len({one["contextId"] for one in sent}) == 1
+    assert len({one["messageId"] for one in sent}) == 4
+
+
+async def test_interrupts_of_the_metadata_have_their_decisions(a2a_of: AgentOf) -> None:
+    """By agreement an agent names the tools that wait, and reads the decisions of all of them from the metadata."""
+    stops = [{"kind": "approval", "id": "c1", "tool": "pay", "arguments": {"n": 9}}, {"id": "c2", "tool": "mail"}]
+    said = {**task("INPUT_REQUIRED", said="may I?"), "metadata": {"interrupts": stops}}
+    agent, server = await a2a_of({"result": {"task": said}}, DONE)
+    response = await ask(agent, **approvals_of({"tool": "mail", "approve": True}, {"tool": "pay", "edit": {"n": 1}}))
+    assert [(stop.tool, stop.decision) for stop in response.interrupts] == [("pay", "edit"), ("mail", "approve")]
+    reply = server.calls[1]["params"]["message"]
+    assert reply["parts"] == [{"data": {"n": 1}}, {"text": "approved"}]
+    assert reply["metadata"] == {
+        "decisions": [
+            {"id": "c1", "tool": "pay", "edit": {"n": 1}, "times": 1},
+            {"id": "c2", "tool": "mail", "approve": True, "times": 1},
+        ]
+    }
+
+
+async def test_decisions_come_before_the_next_turn(a2a_of: AgentOf) -> None:
+    """A question of the agent that the approvals do not decide is the answer to its turn, as without any."""
+    agent, server = await a2a_of(QUESTION, QUESTION, DONE)
+    first = await ask(agent, 0, 2, **approvals_of({"answer": "Lima"}))
+    assert (first.text, first.status) == ("which city?", AgentStatus.SUCCESS)
+    assert [stop.decision for stop in first.interrupts] == ["answer"]
+    assert (await ask(agent, 1, 2)).text == "clear"
+    assert [call["params"]["message"].get("taskId") for call in server.calls] == [None, "t-1", "t-1"]
+
+
+async def test_a_task_that_never_has_enough_input_is_an_error(a2a_of: AgentOf) -> None:
+    """An answer without limit does not go on for ever; what was decided is kept."""
+    agent, server = await a2a_of(QUESTION)
+    response = await ask(agent, **approvals_of({"answer": "x", "times": "unlimited"}))
+    assert "it stopped again (input)" in error_of(response, AgentErrorKind.RAISED)
+    assert len(server.calls) == 101
+    assert len(response.interrupts) == 100
+
+
+async def test_an_attempt_that_fails_after_a_stop_says_what_was_decided(a2a_of: AgentOf) -> None:
+    """A retry begins with all approvals, in a context of its own."""
+    boom = {"error": {"code": -32603, "message": "boom"}}
+    agent, server = await a2a_of(QUESTION, boom, QUESTION, DONE)
+    response = await ask(agent, **approvals_of({"answer": "Lima"}))
+    assert "boom" in error_of(response, AgentErrorKind.RAISED)
+    assert [stop.decision for stop in response.interrupts] == ["answer"]
+    assert (await ask(agent, attempt=1, **approvals_of({"answer": "Lima"}))).text == "clear"
+    contexts = [call["params"]["message"]["contextId"] for call in server.calls]
+    assert contexts[0] == contexts[1] != contexts[2] == contexts[3]
 
 
 async def test_a_further_turn_is_the_input_that_a_task_wants(a2a_of: AgentOf) -> None:

@@ -9,19 +9,40 @@ from typing import TYPE_CHECKING, Any
 
 import httpx2
 
+from assay.agent_host.failures import Failures, TooManyStopsError
+from assay.agent_host.frameworks.approvals import run_to_end
 from assay.errors import Problem
-from assay.model.agent_response import AgentErrorKind, AgentResponse, MalformedAnswerError, error_response
+from assay.model.agent_response import (
+    AgentErrorKind,
+    AgentResponse,
+    AgentStatus,
+    MalformedAnswerError,
+    error_response,
+)
+from assay.model.approvals import ScriptedApprovals
 from assay.model.response_limits import AnswerTooLargeError
 from assay.parsing.names import kind_of
 from assay.spec.server_options import A2aOptions
 from assay_orchestrator.agents.a2a_card import CardRefusedError, Interface, card_url, interface_of
-from assay_orchestrator.agents.a2a_reply import ENDED_STATES, failure_of, response_from_result, state_of
+from assay_orchestrator.agents.a2a_reply import (
+    ENDED_STATES,
+    failure_of,
+    response_from_result,
+    state_of,
+    task_id_of,
+    waiting_for,
+)
+from assay_orchestrator.agents.a2a_stops import answering_message
 from assay_orchestrator.agents.http_connection import FailedRequestError, HttpConnection
 from assay_orchestrator.agents.retrying import is_retry
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from assay.model.agent_response import AgentRequest
+    from assay.model.approvals import Decision
     from assay.model.case import Case
+    from assay.model.interrupts import Interrupt
     from assay.model.run import AgentSettings
     from assay_orchestrator.agents.access import AgentAccess
 
@@ -48,6 +69,8 @@ class _Conversation:
 
 class A2aAgent:
     """One attempt is one SendMessage, and GetTask until its task ends; reading the card is no part of the latency.
+
+    A task that is input-required gets the decisions of the request's approvals, in further messages.
 
     Each attempt at a first turn has a context of its own, which the further turns of its conversation share. That of
     a first attempt follows from the row, so that a run that is resumed elsewhere goes to the same. The message of a
@@ -81,19 +104,34 @@ class A2aAgent:
             return error_response(AgentErrorKind.RAISED, said, type="history")
         is_last = request.turn_index == len(case.turns) - 1
         conversation = self._conversation_of(request)
+        approvals = ScriptedApprovals(request.approvals)
 
-        async def ask(request: AgentRequest) -> Any:
-            return await self._send(request, conversation)
+        async def run() -> Any:
+            return await self._send(request, conversation, {"parts": [{"text": request.input}]})
+
+        async def resume(result: Any, decisions: Sequence[tuple[Interrupt, Decision]]) -> Any:
+            same_task = dataclasses.replace(conversation, task_id=task_id_of(result))
+            return await self._send(request, same_task, answering_message(decisions), len(approvals.interrupts))
+
+        async def ask(_: AgentRequest) -> Any:
+            try:
+                return await run_to_end(run, resume, waiting_for, approvals)
+            except TooManyStopsError as problem:
+                raise FailedRequestError(Failures().of(problem)) from None
 
         async def read(result: Any, request: AgentRequest) -> AgentResponse:
-            response, task_id = response_from_result(result, may_continue=not is_last)
+            response = response_from_result(result, may_continue=not is_last)
             # Not before a result is there: a retry of this turn goes to the same task.
+            task_id = task_id_of(result) if approvals.is_waiting else ""
             self._conversations[request.session_id] = dataclasses.replace(conversation, task_id=task_id)
             if is_last:
                 del self._conversations[request.session_id]
             return response
 
-        return await self._connection.attempt(request, ask, read, self._prepare)
+        response = await self._connection.attempt(request, ask, read, self._prepare)
+        # What a further turn answers is no interrupt: the agent's question is the answer to this one.
+        stops = approvals.interrupts if response.status is AgentStatus.INTERRUPTED else approvals.decided
+        return dataclasses.replace(response, interrupts=stops)
 
     async def problems(self) -> list[Problem]:
         """Return why the agent will not answer: it cannot be reached, or its card offers no way that is spoken here."""
@@ -134,12 +172,23 @@ class A2aAgent:
         first = _Conversation(str(uuid.uuid5(_NAMESPACE, name)))
         return first if request.turn_index == 0 else self._conversations.get(request.session_id, first)
 
-    async def _send(self, request: AgentRequest, conversation: _Conversation) -> Any:
+    async def _send(
+        self, request: AgentRequest, conversation: _Conversation, content: Mapping[str, Any], stop_count: int = 0
+    ) -> Any:
+        """Return what the agent replies to a message.
+
+        Args:
+            request: The question.
+            conversation: Where the message belongs.
+            content: Its parts, and its metadata where it has some.
+            stop_count: How many stops the turn has had, which are answered.
+        """
+        name = f"{request.idempotency_key}+{stop_count}" if stop_count else request.idempotency_key
         message = {
-            "messageId": str(uuid.uuid5(_NAMESPACE, request.idempotency_key)),
+            "messageId": str(uuid.uuid5(_NAMESPACE, name)),
             "contextId": conversation.context_id,
             "role": "ROLE_USER",
-            "parts": [{"text": request.input}],
+            **content,
         }
         if conversation.task_id:
             message["taskId"] = conversation.task_id

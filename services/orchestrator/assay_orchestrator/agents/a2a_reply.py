@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from assay.model.agent_response import (
     AgentErrorKind,
     AgentResponse,
+    AgentStatus,
     MalformedAnswerError,
     clean_text,
     error_response,
@@ -17,20 +18,22 @@ from assay.model.response_fields import as_items, shown
 from assay.model.response_limits import check_bounds
 from assay.model.response_text import find_text_key
 from assay.parsing.names import kind_of
+from assay_orchestrator.agents.a2a_stops import INPUT_REQUIRED, stops_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from assay.model.interrupts import Interrupt
+
 _STATE = "TASK_STATE_"
-_COMPLETED, _INPUT_REQUIRED = f"{_STATE}COMPLETED", f"{_STATE}INPUT_REQUIRED"
+_COMPLETED = f"{_STATE}COMPLETED"
 _FAILED = {
     f"{_STATE}FAILED": "the task failed",
     f"{_STATE}REJECTED": "the agent rejected the task",
     f"{_STATE}CANCELED": "the task was cancelled at the agent",
     f"{_STATE}AUTH_REQUIRED": "the agent wants further credentials: give them with agent.headers",
-    _INPUT_REQUIRED: "the agent wants further input, and the case has no further turn",
 }
-ENDED_STATES = frozenset({_COMPLETED, *_FAILED})
+ENDED_STATES = frozenset({_COMPLETED, INPUT_REQUIRED, *_FAILED})
 """States in which a task waits for nothing that the agent does."""
 
 _BY_AGREEMENT = ("usage", "sources", "tool_calls", "model")
@@ -51,11 +54,27 @@ def state_of(task: Mapping[str, Any]) -> str:
     return state
 
 
-def response_from_result(result: Any, *, may_continue: bool) -> tuple[AgentResponse, str]:
-    """Return the answer that a result of SendMessage is, and the id of the task that awaits the next message.
+def waiting_for(result: Any) -> tuple[Interrupt, ...]:
+    """Return what a result of SendMessage waits for; none where it does not.
+
+    Raises:
+        MalformedAnswerError: Its interrupts cannot be read.
+        AnswerTooLargeError: It is larger than an answer may be.
+    """
+    check_bounds(result)
+    return stops_of(result, _explanation(result["task"]) if _task_of(result) else "")
+
+
+def task_id_of(result: Any) -> str:
+    """Return the id of the task that a result of SendMessage is; empty where it has none."""
+    return str(_task_of(result).get("id") or "")
+
+
+def response_from_result(result: Any, *, may_continue: bool) -> AgentResponse:
+    """Return the answer that a result of SendMessage is.
 
     Args:
-        result: A message, or a task that has ended.
+        result: A message, or a task that waits for nothing that the agent does.
         may_continue: Whether the case has a further turn, which gives the agent the input that it wants.
 
     Raises:
@@ -67,7 +86,7 @@ def response_from_result(result: Any, *, may_continue: bool) -> tuple[AgentRespo
         raise MalformedAnswerError(f"the result must be an object with a message or a task, not {kind_of(result)}")
     message, task = result.get("message"), result.get("task")
     if isinstance(message, dict):
-        return response_from_json(_found([message], message)), ""
+        return response_from_json(_found([message], message))
     if not isinstance(task, dict):
         raise MalformedAnswerError(f"the result has neither message nor task, but {', '.join(map(shown, result))}")
     state, said = state_of(task), task["status"].get("message")
@@ -75,13 +94,15 @@ def response_from_result(result: Any, *, may_continue: bool) -> tuple[AgentRespo
     holders = [each for each in artifacts if isinstance(each, dict)] if isinstance(artifacts, list) else []
     found = _found([*holders, *([said] if isinstance(said, dict) and not holders else [])], task)
     if state == _COMPLETED:
-        return response_from_json(found), ""
-    explanation = _found([said], {})["text"] if isinstance(said, dict) else ""
-    if state == _INPUT_REQUIRED and may_continue:
-        return response_from_json(found | {"text": explanation or found["text"]}), str(task.get("id") or "")
+        return response_from_json(found)
+    explanation = _explanation(task)
+    if state == INPUT_REQUIRED and may_continue:
+        return response_from_json(found | {"text": explanation or found["text"]})
+    if state == INPUT_REQUIRED:
+        return response_from_json(found | {"status": AgentStatus.INTERRUPTED.value})
     why = f"{_FAILED[state]}{': ' + explanation if explanation else ''}"
     kind = state.removeprefix(_STATE).lower()
-    return response_from_json(found | {"error": {"message": why, "type": kind}}), ""
+    return response_from_json(found | {"error": {"message": why, "type": kind}})
 
 
 def failure_of(error: Any) -> AgentResponse:
@@ -94,6 +115,18 @@ def failure_of(error: Any) -> AgentResponse:
     }.get(code if isinstance(code, int) else 0, "")
     said = f"the agent replied with error {shown(code)}: {message[:1000]}{hint}"
     return error_response(AgentErrorKind.RAISED, said, type=str(code)[:200], retryable=code == _INTERNAL_ERROR)
+
+
+def _task_of(result: Any) -> dict[str, Any]:
+    task = result.get("task") if isinstance(result, dict) else None
+    return task if isinstance(task, dict) else {}
+
+
+def _explanation(task: Mapping[str, Any]) -> str:
+    """Return the text of a task's status."""
+    status = task.get("status")
+    said = status.get("message") if isinstance(status, dict) else None
+    return str(_found([said], {})["text"]) if isinstance(said, dict) else ""
 
 
 def _text_of(holder: Mapping[str, Any]) -> str:
