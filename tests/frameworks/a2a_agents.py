@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
-import socket
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-import uvicorn
 from a2a.server.agent_execution import AgentExecutor
 from a2a.server.request_handlers import DefaultRequestHandler
 from a2a.server.routes import create_agent_card_routes, create_jsonrpc_routes
@@ -27,6 +24,7 @@ from a2a.types import (
 from google.protobuf.json_format import ParseDict
 from google.protobuf.struct_pb2 import Struct, Value
 from starlette.applications import Starlette
+from tests.frameworks.serving import serving_app
 
 from assay.model import agent_request as messages
 from assay.model.agent_response import AgentRequest, AgentStatus, response_to_json
@@ -116,30 +114,51 @@ class Hosted(AgentExecutor):  # type: ignore[misc]
         raise NotImplementedError
 
 
+class Streaming(AgentExecutor):  # type: ignore[misc]
+    """Appends pieces to one artifact as its model writes them, or answers with data alone."""
+
+    async def execute(self, context: Any, event_queue: Any) -> None:
+        if context.get_user_input() == "data":
+            output = Value()
+            ParseDict({"answer": "42"}, output)
+            parts = [Part(data=output)]
+            said = Message(message_id="m", context_id=context.context_id, role=Role.ROLE_AGENT, parts=parts)
+            await event_queue.enqueue_event(said)
+            return
+        task = TaskUpdater(event_queue, context.task_id, context.context_id)
+        submitted = TaskStatus(state=TaskState.TASK_STATE_SUBMITTED)
+        await event_queue.enqueue_event(Task(id=context.task_id, context_id=context.context_id, status=submitted))
+        for index, piece in enumerate(("The", " capital", " is", " Lima.")):
+            await task.add_artifact([Part(text=piece)], artifact_id="a", append=index > 0, last_chunk=index == 3)
+        await task.complete()
+
+    async def cancel(self, context: Any, event_queue: Any) -> None:
+        raise NotImplementedError
+
+
+def app_of(executor: AgentExecutor, url: str, protocol_version: str = "1.0") -> Starlette:
+    """Return the application that serves an agent at a URL."""
+    interface = AgentInterface(url=f"{url}/rpc", protocol_binding="JSONRPC", protocol_version=protocol_version)
+    card = AgentCard(
+        name="echo",
+        description="repeats",
+        version="1",
+        capabilities=AgentCapabilities(),
+        default_input_modes=["text/plain"],
+        default_output_modes=["text/plain"],
+        skills=[AgentSkill(id="echo", name="echo", description="repeats", tags=["echo"])],
+        supported_interfaces=[interface],
+    )
+    handler = DefaultRequestHandler(agent_executor=executor, task_store=InMemoryTaskStore(), agent_card=card)
+    return Starlette(routes=[*create_agent_card_routes(card), *create_jsonrpc_routes(handler, rpc_url="/rpc")])
+
+
 @asynccontextmanager
 async def serving(executor: AgentExecutor, protocol_version: str = "1.0") -> AsyncIterator[A2aAgent]:
     """Serve an agent on a free port; yields what calls it."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-        interface = AgentInterface(url=f"{url}/rpc", protocol_binding="JSONRPC", protocol_version=protocol_version)
-        card = AgentCard(
-            name="echo",
-            description="repeats",
-            version="1",
-            capabilities=AgentCapabilities(),
-            default_input_modes=["text/plain"],
-            default_output_modes=["text/plain"],
-            skills=[AgentSkill(id="echo", name="echo", description="repeats", tags=["echo"])],
-            supported_interfaces=[interface],
-        )
-        handler = DefaultRequestHandler(agent_executor=executor, task_store=InMemoryTaskStore(), agent_card=card)
-        app = Starlette(routes=[*create_agent_card_routes(card), *create_jsonrpc_routes(handler, rpc_url="/rpc")])
-        server = uvicorn.Server(uvicorn.Config(app, log_level="warning", lifespan="off"))
-        task = asyncio.create_task(server.serve(sockets=[listener]))
+    async with serving_app(lambda url: app_of(executor, url, protocol_version)) as url:
         agent = A2aAgent(AgentSettings("a2a", url), AgentAccess(("127.0.0.1",), ()))
         try:
             yield agent
         finally:
             await agent.aclose()
-            server.should_exit = True
-            await task

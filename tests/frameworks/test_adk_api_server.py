@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import socket
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -77,24 +75,18 @@ root_agent = LlmAgent(name="my_agent", model=Scripted(), instruction="answer", t
 
 
 @asynccontextmanager
-async def serving(folder: Path, **options: Any) -> AsyncIterator[str]:
-    """Serve the agent as `adk api_server` does, on a free port; yields its URL."""
-    (folder / "my_agent").mkdir()
-    (folder / "my_agent" / "__init__.py").write_text("from . import agent\n")
-    (folder / "my_agent" / "agent.py").write_text(AGENT)
+async def serving(folder: Path, source: str = AGENT, name: str = "my_agent", **options: Any) -> AsyncIterator[str]:
+    """Serve an agent as `adk api_server` does, on a free port; yields its URL."""
+    (folder / name).mkdir()
+    (folder / name / "__init__.py").write_text("from . import agent\n")
+    (folder / name / "agent.py").write_text(source)
     # Imported here: the packages are not in every environment.
-    import uvicorn
     from google.adk.cli.fast_api import get_fast_api_app
+    from tests.frameworks.serving import serving_app
 
     app = get_fast_api_app(agents_dir=str(folder), web=False, session_service_uri="memory://", **options)
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        server = uvicorn.Server(uvicorn.Config(app, log_level="warning"))
-        task = asyncio.create_task(server.serve(sockets=[listener]))
-        try:
-            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
-        finally:
-            server.should_exit = True
-            await task
+    async with serving_app(lambda url: app) as url:
+        yield url
 
 
 ACCESS = AgentAccess(("127.0.0.1",), ())
