@@ -66,6 +66,42 @@ AGENTS: dict[str, Agent | Lacks] = {
     "timeout": agent('call("track", parcel=7)', 'call("hang")', more="tools=[track, hang]"),
     "model_503": agent('ModelHTTPError(503, "scripted")'),
     "conversation": agent('call("track", parcel=7)', '"It is in {result}."', more="tools=[track]"),
+    "approval": agent(
+        'call("pay", amount=5)',
+        '"Done: {result}"',
+        more="tools=[Tool(pay, requires_approval=True)], output_type=[str, DeferredToolRequests]",
+    ),
+    "approval_given": agent(
+        'call("pay", amount=5)',
+        '"Done: {result}"',
+        more="tools=[Tool(pay, requires_approval=True)], output_type=[str, DeferredToolRequests]",
+    ),
+    "approval_denied": agent(
+        'call("pay", amount=5)',
+        '"Not paid."',
+        more="tools=[Tool(pay, requires_approval=True)], output_type=[str, DeferredToolRequests]",
+    ),
+    "approval_edited": agent(
+        'call("pay", amount=5)',
+        '"Done: {result}"',
+        more="tools=[Tool(pay, requires_approval=True)], output_type=[str, DeferredToolRequests]",
+    ),
+    "approvals_at_once": agent(
+        '[call("pay", amount=5), call("pay", amount=6)]',
+        '"Done: {result}"',
+        more="tools=[Tool(pay, requires_approval=True)], output_type=[str, DeferredToolRequests]",
+    ),
+    "approvals_one_after_the_other": agent(
+        'call("pay", amount=5)',
+        'call("pay", amount=6)',
+        '"Done: {result}"',
+        more="tools=[Tool(pay, requires_approval=True)], output_type=[str, DeferredToolRequests]",
+    ),
+    "conversation_after_approval": agent(
+        'call("pay", amount=5)',
+        '"Done: {result}"',
+        more="tools=[Tool(pay, requires_approval=True)], output_type=[str, DeferredToolRequests]",
+    ),
     "static_interrupt": Lacks("only graphs of LangGraph have breakpoints"),
     "static_interrupt_passed": Lacks("only graphs of LangGraph have breakpoints"),
 }
