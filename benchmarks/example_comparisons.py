@@ -26,6 +26,7 @@ from assay.comparison.cases import CaseScores
 from assay.comparison.compare import ComparedRun, compare_runs
 from assay.comparison.facts import facts_of
 from assay.comparison.model import ComparisonSettings, Verdict
+from assay.model.agent_response import AgentStatus
 from assay.model.case_limits import MAX_REPEATS
 from assay.reports.comparison.compared_run import values_of
 from assay.reports.report import Report, report_of_file
@@ -191,7 +192,7 @@ def _by_repeat(report: Report, repeats: int) -> list[ComparedRun]:
     cases = [CaseScores(tuple(facts.metrics)) for _ in range(repeats)]
     for row in report.rows():
         cases[row["repeat"]].take(
-            row["case_id"], values_of(row, facts.metrics), passed=row["passed"], is_error=row["status"] == "error"
+            row["case_id"], values_of(row, facts.metrics), passed=row["passed"], status=AgentStatus(row["status"])
         )
     return [ComparedRun(replace(facts, run_id=f"{facts.run_id}#{number}"), each) for number, each in enumerate(cases)]
 

@@ -13,6 +13,7 @@ from assay.comparison.facts import MetricFacts, RunFacts
 from assay.comparison.joined import JoinedRuns
 from assay.comparison.metric_pairs import PairedValues
 from assay.comparison.model import ComparisonSettings
+from assay.model.agent_response import AgentStatus
 
 METRIC = "score"
 UNIT = (0.0, 1.0)
@@ -38,8 +39,9 @@ def run(
     for case, repeats in enumerate(rows.tolist()):
         for repeat, value in enumerate(repeats):
             is_error = math.isnan(value)
+            status = AgentStatus.ERROR if is_error else AgentStatus.SUCCESS
             known, errors = ({METRIC: None}, [METRIC]) if is_error else ({METRIC: value}, [])
-            scores.take(f"c{case}", known, passed=None, is_error=is_error, errors=errors, repeat=repeat)
+            scores.take(f"c{case}", known, passed=None, status=status, errors=errors, repeat=repeat)
     count = rows.size
     metrics = {METRIC: MetricFacts(METRIC, METRIC, scale=scale)}
     known_facts = facts or RunFacts(name, name)

@@ -10,7 +10,6 @@ import click
 from assay.datasets.case_record import case_record
 from assay.datasets.records import MAX_RAW_CHARS
 from assay.errors import InvalidInputError, Problem
-from assay.model.agent_response import AgentStatus
 from assay.reports.atomic import atomic_writer, check_folder
 from assay.reports.metric_text import count_text
 from assay.text.unsafe_text import clean, json_text
@@ -116,7 +115,7 @@ class _Recording:
             return
         self.file.write(line + "\n")
         self.cases += 1
-        self.errors += sum(answer.status is AgentStatus.ERROR for answer in last)
+        self.errors += sum(answer.is_failed for answer in last)
 
     def summary(self, path: Path) -> str:
         parts = [f"{count_text(self.cases, 'case')} recorded in {clean(str(path))}"]

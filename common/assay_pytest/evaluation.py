@@ -17,6 +17,7 @@ from assay.client.evaluate import evaluate
 from assay.datasets import open_dataset
 from assay.errors import AssayError, SpecError
 from assay.local.stack import environment_for
+from assay.model.agent_response import FAILED_STATUSES
 from assay.parsing.names import folder_name
 from assay.reports.folder import ReportFolder
 from assay.reports.report import report_of_file
@@ -45,7 +46,7 @@ class Case:
     def take(self, row: dict[str, Any]) -> None:
         """Take the next row of the case."""
         self.rows.append(row)
-        if row["status"] == "error":
+        if row["status"] in FAILED_STATUSES:
             self.errors += 1
         elif row["passed"] is None:
             self.undecided += 1

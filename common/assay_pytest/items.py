@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from assay.errors import AssayError
+from assay.model.agent_response import FAILED_STATUSES
 from assay.text.unsafe_text import clean, shorten
 from assay_pytest.evaluation import MarkedEvaluation
 from assay_pytest.state import state_of
@@ -174,7 +175,7 @@ def _properties(case: Case) -> list[tuple[str, object]]:
 
 def _said(case: Case) -> str:
     """Return why a case failed: how often, the first reason, and its texts."""
-    row = next(row for row in case.rows if row["status"] == "error" or row["passed"] is False)
+    row = next(row for row in case.rows if row["status"] in FAILED_STATUSES or row["passed"] is False)
     count = len(case.rows)
     often = f"{case.failed + case.errors} of {count} runs failed: " if count > 1 else ""
     error = row["response"].get("error") or {}

@@ -17,9 +17,10 @@ VECTORS: dict[str, Any] = json.loads((ROOT / "tests" / "data" / "row_filters.jso
 SCRIPT = (ROOT / "common" / "assay" / "reports" / "formats" / "html" / "filter.js").read_text(encoding="utf-8")
 ROWS = """
 const verdict = row => ({true: "passed", false: "failed"}[row.passed] ?? "no_verdict")
-const outcome = row => row.status === "error" ? "agent_error" : verdict(row)
+const outcome = row => ["error", "interrupted"].includes(row.status) ? "agent_error" : verdict(row)
 const rows = arguments[1].map(row => ({
-  caseId: row.case_id, repeat: row.repeat, outcome: outcome(row), category: row.category, tags: row.tags,
+  caseId: row.case_id, repeat: row.repeat, outcome: outcome(row), status: row.status,
+  category: row.category, tags: row.tags,
   latencyMs: row.latency_ms, value: metric => row.scores[metric] ?? null,
   questions: [row.question], answers: [row.answer],
 }))

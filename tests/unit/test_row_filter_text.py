@@ -60,12 +60,13 @@ def row_of(data: dict[str, Any]) -> CaseResult:
 ROWS = [row_of(data) for data in VECTORS["rows"]]
 NAMES = st.text(min_size=1, max_size=8)
 METRICS = st.from_regex(r"[A-Za-z][A-Za-z0-9_]{0,9}", fullmatch=True).filter(
-    lambda name: name not in ("and", "outcome", "category", "tag", "case", "repeat", "latency", *TextField)
+    lambda name: name not in ("and", "outcome", "category", "tag", "case", "repeat", "status", "latency", *TextField)
 )
 NUMBERS = st.floats(allow_nan=False, allow_infinity=False)
 COMPARISONS = st.sampled_from(list(Comparison))
 FILTERS = st.builds(
     RowFilter,
+    statuses=st.lists(st.sampled_from(list(AgentStatus)), max_size=3).map(tuple),
     outcomes=st.lists(st.sampled_from(list(RowOutcome)), max_size=3).map(tuple),
     categories=st.lists(st.text(max_size=8), max_size=3).map(tuple),
     tags=st.lists(NAMES, max_size=3).map(tuple),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from assay.metrics.core.turn_scores import TURNS
-from assay.model.agent_response import AgentStatus
+from assay.model.interrupts import interrupt_text
 from assay.reports.expected_text import expected_parts
 from assay.reports.judging_text import judge_reasons
 from assay.reports.metric_text import seconds_text
@@ -67,7 +67,7 @@ def _exchange(
 ) -> list[str]:
     """Return question, answer, references and what else is expected, and what else the answer holds."""
     lines = _part("asked", question)
-    if response is not None and response.status is not AgentStatus.ERROR:
+    if response is not None and (not response.is_failed or response.text):
         lines += _part("got", got_text(response))
     for reference in references:
         lines += _part("want", reference)
@@ -141,6 +141,7 @@ def _answer(response: AgentResponse) -> Iterator[list[str]]:
         for number, call in enumerate(response.tool_calls or (), 1)
     ]
     yield _block("tool calls", calls)
+    yield _block("interrupts", [shorten(interrupt_text(one), None) for one in response.interrupts])
     yield _part("model", shorten(response.model, None))
     if response.usage is not None:
         yield _part("usage", _usage(response.usage))

@@ -7,6 +7,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from assay.metrics.latency import RANGES
+from assay.model.interrupts import interrupted_note
 from assay.model.run import GateOutcome
 from assay.reports.calibration_text import calibration_sentences
 from assay.reports.judging_text import canary_line, judging_line, jury_lines
@@ -197,7 +198,7 @@ class ConsoleSummary:
             lines.append(f"weighted pass rate  {'-' if weighted is None else f'{weighted:.1%}'}")
         lines += _repeats(summary.repeats)
         if counts.agent_errors:
-            lines.append(f"agent errors  {counts.agent_errors}")
+            lines.append(f"agent errors  {counts.agent_errors}{interrupted_note(counts.interrupted)}")
         if summary.latency.count:
             lines.append(_latency_line(summary))
         lines += [line for metric in summary.metrics if (line := _unanswerable(metric))]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from assay.model.agent_response import AgentStatus
 from assay.reports.judging_text import judge_reasons
 from assay.reports.metric_text import count_text
 from assay.text.unsafe_text import shorten
@@ -28,7 +27,7 @@ def is_failing(row: CaseResult) -> bool:
 
 def is_error(row: CaseResult) -> bool:
     """Return whether a failing row has an error in place of an answer or a verdict."""
-    return row.status is AgentStatus.ERROR or row.passed is None
+    return row.status.is_failed or row.passed is None
 
 
 @dataclass(slots=True)

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from assay.metrics.core.explanations import score_message
 from assay.metrics.latency import RATINGS, rating
-from assay.model.agent_response import AgentStatus
 from assay.model.run import ScoreStatus
 from assay.reports.judging_text import judge_reasons
 from assay.reports.metric_text import reason_text, seconds_text, units_of, value_text
@@ -66,7 +65,7 @@ class RowBlocks:
 
 def _latency(row: CaseResult, seconds: float) -> str:
     # A call that fails at once is not fast: it has no tier.
-    tier = "" if row.status is AgentStatus.ERROR else f" {rating(seconds)}"
+    tier = "" if row.status.is_failed else f" {rating(seconds)}"
     return f"{seconds_text(seconds)}{tier}{' (cold)' if row.response is not None and row.response.cold else ''}"
 
 

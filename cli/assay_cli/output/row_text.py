@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from assay.metrics.core.score import score_from_json
 from assay.metrics.core.turn_scores import TURNS, turn_details
-from assay.model.agent_response import AgentErrorKind, AgentStatus
+from assay.model.agent_response import AgentErrorKind
 from assay.text.unsafe_text import clean, cut, json_text, shorten
 from assay_cli.output.terminal import WIDE
 
@@ -44,7 +44,7 @@ def row_lines(row: CaseResult, width: int) -> list[str]:
 
 def _is_failing(row: CaseResult, index: int) -> bool:
     response = row.turns[index].response
-    if response is not None and response.status is AgentStatus.ERROR:
+    if response is not None and response.is_failed:
         return True
     return any(score.passed is False for score in turn_scores(row, index))
 
@@ -61,7 +61,7 @@ def turn_scores(row: CaseResult, index: int) -> list[Score]:
 
 def _exchange_lines(question: str, response: AgentResponse | None, references: Sequence[str], width: int) -> list[str]:
     found = [("asked:", question)] if question else []
-    if response is not None and response.status is not AgentStatus.ERROR:
+    if response is not None and not response.is_failed:
         found.append(("got:", got_text(response)))
     found += [("want:" if not index else "or:", text) for index, text in enumerate(references[:_MOST_REFERENCES])]
     lines = [f"{label:<6} {shorten(text, width - 7)}" for label, text in found]

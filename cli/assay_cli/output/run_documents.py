@@ -50,6 +50,7 @@ def full(run: Run) -> dict[str, Any]:
     return {
         **brief(run),
         "agent_errors": run.counts.agent_errors,
+        "interrupted": run.counts.interrupted,
         "started_at": run.started_at,
         "ended_at": run.ended_at,
         "dataset": dataset_document(run),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from assay.agent_host.entry import Entry, entry_method, is_asynchronous
 from assay.agent_host.failures import SessionLostError
 from assay.agent_host.tasks import guarded_tasks
-from assay.model.agent_response import AgentErrorKind
+from assay.model.agent_response import AgentErrorKind, AgentStatus
 from assay.records import dataclass
 
 if TYPE_CHECKING:
@@ -154,9 +154,11 @@ def _key(request: AgentRequest) -> str:
 def _is_last(request: AgentRequest, response: AgentResponse) -> bool:
     """Return whether no further question of the session can use the object.
 
-    A first turn that failed is asked again of a new one, and so is nothing after an error that is not retried. What ran
-    out of time may still be at work in the object.
+    A first turn that failed is asked again of a new one, and so is nothing after an error that is not retried, or after
+    an agent that waits for a person. What ran out of time may still be at work in the object.
     """
+    if response.status is AgentStatus.INTERRUPTED:
+        return True
     if response.error is not None:
         late = response.error.kind is AgentErrorKind.TIMEOUT
         return request.turn_index == 0 or late or not response.error.retryable

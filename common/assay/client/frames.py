@@ -95,6 +95,7 @@ def run_record(run: Run) -> dict[str, Any]:
         "passed": run.counts.passed,
         "failed": run.counts.failed,
         "agent_errors": run.counts.agent_errors,
+        "interrupted": run.counts.interrupted,
         "pass_rate": summary.pass_rate if summary is not None else None,
         "labels": dict(run.settings.labels),
     }

@@ -9,6 +9,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from assay.comparison.model import PASS_RATE
+from assay.model.agent_response import AgentStatus
 from assay.model.cluster_key import cluster_of
 from assay.model.run_settings import MAX_ERRORS
 from assay.statistics.paired import LARGEST
@@ -53,7 +54,7 @@ class CaseScores:
         self.clusters: list[str] = []
         self.contents: list[bytes] = []
         self._own_ids: Sequence[str] | None = None
-        self.agent_errors = self.row_count = self.repeats = 0
+        self.agent_errors = self.interrupted = self.row_count = self.repeats = 0
 
     def take(
         self,
@@ -61,7 +62,7 @@ class CaseScores:
         values: Mapping[str, float | None],
         *,
         passed: bool | None,
-        is_error: bool = False,
+        status: AgentStatus = AgentStatus.SUCCESS,
         errors: Collection[str] = (),
         repeat: int = 0,
         category: str = "",
@@ -76,7 +77,7 @@ class CaseScores:
             values: Its scores by metric; None, NaN, values beyond ±1e100 and metrics that are not compared count for
                 nothing.
             passed: Its verdict.
-            is_error: Whether the agent failed.
+            status: The agent's own word.
             errors: The metrics that have no value because of an error of agent, judge or metric.
             repeat: Which run of the case it is, from 0.
             category: The case's.
@@ -100,12 +101,13 @@ class CaseScores:
         self._rows[place] += 1
         self.repeats = max(self.repeats, repeat + 1)
         self._met[place] |= meets_filter
-        if is_error:
+        if status.is_failed:
             self._error_rows[place] += 1
             self.agent_errors += 1
+            self.interrupted += status is AgentStatus.INTERRUPTED
         if passed is not None:
             self._add(PASS_RATE, place, float(passed))
-        elif is_error or errors:
+        elif status.is_failed or errors:
             self._missing[PASS_RATE][place] += 1
         for name in errors:
             if name in self._sums and name != PASS_RATE:

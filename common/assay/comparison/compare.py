@@ -300,6 +300,7 @@ def _variant(
         repeats=cases.repeats,
         partial=facts.partial,
         agent_errors=cases.agent_errors,
+        interrupted=cases.interrupted,
         metrics=estimates,
         cost_usd=math.fsum(known) if known else None,
         judge_cost_usd=facts.judge_cost_usd,

@@ -92,7 +92,7 @@ class Variant:
         cases: Cases with a row.
         repeats: Runs of each case.
         partial: Whether rows are missing.
-        agent_errors: Rows whose agent failed.
+        agent_errors: Rows whose agent failed or waits for a person.
         metrics: Every metric, and the pass rate, over all its cases, whether they are in other runs or not.
         cost_usd: What agent and judge cost; None where neither has a price.
         judge_cost_usd: The judge's part of it.
@@ -106,6 +106,7 @@ class Variant:
         dataset_name: Its name.
         ranking_score: The classical weighted score; None where it has no metric for it.
         best_share: In what share of resamples of the cases it has the highest mean of the primary metric.
+        interrupted: Rows whose agent waits for a person; they are among the agent errors.
     """
 
     label: str
@@ -129,6 +130,7 @@ class Variant:
     dataset_name: str = ""
     ranking_score: float | None = None
     best_share: float | None = None
+    interrupted: int = 0
 
 
 @dataclass(frozen=True, slots=True)

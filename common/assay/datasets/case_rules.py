@@ -8,7 +8,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from assay.errors import Problem
-from assay.model.agent_response import AgentStatus, MalformedAnswerError, response_from_json, response_to_json
+from assay.model.agent_response import MalformedAnswerError, response_from_json, response_to_json
 from assay.model.approvals import approvals_to_json, read_approvals
 from assay.model.case import MAX_WEIGHT, TOOL_MATCHES, case_to_json
 from assay.model.case_limits import MAX_CASE_BYTES, MAX_CASE_ID_CHARS, MAX_JUDGE_CHARS, MAX_REPEATS
@@ -150,12 +150,12 @@ def _conversation_problems(case: Case) -> Iterator[Problem]:
     for index, (earlier, answer) in enumerate(zip(case.recorded_turns, last, strict=True)):
         where = f"recorded[{index}]" if len(last) > 1 else "recorded"
         given, due = len(earlier) + 1, len(case.turns)
-        if given > due or (given < due and answer.status is not AgentStatus.ERROR):
+        if given > due or (given < due and not answer.is_failed):
             yield Problem(f"has {given} answers to {due} turns: each turn has one, until one is an error", where)
         for turn_index, each in enumerate(earlier[:_MAX_TURNS]):
             if problem := _recorded_problem(each):
                 yield Problem(problem, f"{where}.turns[{turn_index}]")
-            elif each.status is AgentStatus.ERROR:
+            elif each.is_failed:
                 yield Problem(
                     "is an error, and answers follow: a conversation ends there", f"{where}.turns[{turn_index}]"
                 )
@@ -179,7 +179,7 @@ def _recorded_problem(recorded: AgentResponse) -> str:
 
 def _is_plain(recorded: AgentResponse) -> bool:
     """Return whether an answer is a short text with good numbers: most are, and need no second reading."""
-    if recorded.status is AgentStatus.ERROR or len(recorded.text) > _PLAIN_CHARS:
+    if recorded.is_failed or len(recorded.text) > _PLAIN_CHARS:
         return False
     if recorded.error or recorded.tool_calls or recorded.sources or recorded.retrieved or recorded.attempts:
         return False

@@ -43,6 +43,7 @@ def matches(wanted: RowFilter, row: CaseResult) -> bool:
     """Return whether a row, with its answer, meets all conditions of a filter."""
     return (
         (not wanted.outcomes or outcome_of(row) in wanted.outcomes)
+        and (not wanted.statuses or row.status in wanted.statuses)
         and (not wanted.categories or row.category in map(clean_text, wanted.categories))
         and (not wanted.tags or not set(row.tags).isdisjoint(map(clean_text, wanted.tags)))
         and (not wanted.case_ids or row.case_id in map(clean_text, wanted.case_ids))

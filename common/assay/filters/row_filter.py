@@ -7,13 +7,13 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from assay.errors import Problem
-from assay.model.agent_response import AgentStatus
 from assay.parsing.names import unknown_name
 from assay.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
+    from assay.model.agent_response import AgentStatus
     from assay.model.run import CaseResult
 
 MAX_VALUES = 200
@@ -106,6 +106,7 @@ class RowFilter:
         texts: Texts of question and answer; all of them.
         metrics: Values of metrics; all of them.
         latencies: The agent's wall time; all of them.
+        statuses: The agent's own word about its answer.
     """
 
     outcomes: tuple[RowOutcome, ...] = ()
@@ -116,6 +117,7 @@ class RowFilter:
     texts: tuple[TextCondition, ...] = ()
     metrics: tuple[MetricCondition, ...] = ()
     latencies: tuple[LatencyCondition, ...] = ()
+    statuses: tuple[AgentStatus, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,8 +142,8 @@ DATASET_ORDER = RowOrder()
 
 
 def outcome_of(row: CaseResult) -> RowOutcome:
-    """Return what a row came to; an agent error first, whatever metrics say of it."""
-    if row.status is AgentStatus.ERROR:
+    """Return what a row came to; an agent error first, interrupted or not, whatever metrics say of it."""
+    if row.status.is_failed:
         return RowOutcome.AGENT_ERROR
     return {True: RowOutcome.PASSED, False: RowOutcome.FAILED, None: RowOutcome.NO_VERDICT}[row.passed]
 
@@ -170,6 +172,7 @@ def _count_problems(wanted: RowFilter) -> Iterator[Problem]:
         "tags": wanted.tags,
         "case_ids": wanted.case_ids,
         "repeats": wanted.repeats,
+        "statuses": wanted.statuses,
     }
     for name, values in lists.items():
         if len(values) > MAX_VALUES:

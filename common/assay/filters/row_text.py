@@ -1,6 +1,7 @@
 """Filters and orders of rows as users write them, e.g. `failed category:refunds judge_score<0.5` and `-latency`.
 
 words              outcomes: passed, failed, agent_error, no_verdict
+status:NAME,...    the agent's own word: success, out_of_scope, error, interrupted
 category:NAME,...  category of the case; tag, case, outcome and repeat likewise
 text~TEXT          found in question or answer; question and answer likewise
 latency>2s         wall time of the agent, with ms, s, m or h; seconds without a unit
@@ -29,6 +30,7 @@ from assay.filters.row_filter import (
     TextField,
     limit_problems,
 )
+from assay.model.agent_response import AgentStatus
 from assay.parsing.names import metric_name_problem, unknown_name
 
 if TYPE_CHECKING:
@@ -38,11 +40,12 @@ if TYPE_CHECKING:
 
 NONE = "none"
 
-_LISTS = ("outcome", "category", "tag", "case", "repeat")
+_LISTS = ("outcome", "category", "tag", "case", "repeat", "status")
 _LATENCY = "latency"
 _TEXTS = tuple(field.value for field in TextField)
 _KEYS = (*_LISTS, *_TEXTS, _LATENCY)
 _OUTCOMES = {outcome.value: outcome for outcome in RowOutcome}
+_STATUSES = {status.value: status for status in AgentStatus}
 _COMPARISONS = {comparison.value: comparison for comparison in Comparison}
 _SORT_KEYS = (RowKey.DATASET, RowKey.LATENCY, RowKey.CASE)
 _NUMBER = re.compile(r"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?")
@@ -77,6 +80,7 @@ def parse_row_filter(text: str, *, where: str = "") -> RowFilter:
 def format_row_filter(wanted: RowFilter) -> str:
     """Return a filter as the text from which `parse_row_filter` makes it again."""
     parts = [",".join(wanted.outcomes)] if wanted.outcomes else []
+    parts += [f"status:{','.join(wanted.statuses)}"] if wanted.statuses else []
     lists = {"category": wanted.categories, "tag": wanted.tags, "case": wanted.case_ids}
     parts += [f"{name}:{listed(values)}" for name, values in lists.items() if values]
     if wanted.repeats:
@@ -152,6 +156,7 @@ class _Builder:
             texts=tuple(self._texts),
             metrics=tuple(self._metrics),
             latencies=tuple(self._latencies),
+            statuses=tuple(_STATUSES[value] for value in self._lists.get("status", ())),
         )
 
     def add(self, condition: Condition) -> None:
@@ -170,8 +175,7 @@ class _Builder:
     def _add_named_list(self, condition: Condition) -> None:
         name = condition.name
         if name in _LISTS:
-            checks: dict[str, Callable[[str], str]] = {"outcome": _outcome_problem, "repeat": _repeat_problem}
-            self._add_list(condition, name, checks.get(name, _no_problem))
+            self._add_list(condition, name, _CHECKS.get(name, _no_problem))
         elif name in _TEXTS:
             self._wrong(condition, f"write {name}~TEXT: {name} is searched for a text")
         elif name == _LATENCY:
@@ -191,6 +195,8 @@ class _Builder:
     def _check_word(self, word: str) -> str:
         if word in _OUTCOMES:
             return ""
+        if word in _STATUSES:
+            return f"{word} is a status: write status:{word}"
         if word in ("or", "not"):
             return f"there is no {word}: write alternatives of one condition with commas, as in failed,agent_error"
         if word in _LISTS:
@@ -245,8 +251,15 @@ def _outcome_problem(value: str) -> str:
     return "" if value in _OUTCOMES else unknown_name("outcome", value, _OUTCOMES)
 
 
+def _status_problem(value: str) -> str:
+    return "" if value in _STATUSES else unknown_name("status", value, _STATUSES)
+
+
 def _repeat_problem(value: str) -> str:
     return "" if _REPEAT.fullmatch(value) else f"{value[:60]!r} is no repeat: write its number, from 0"
+
+
+_CHECKS = {"outcome": _outcome_problem, "repeat": _repeat_problem, "status": _status_problem}
 
 
 def _read_number(text: str) -> float:

@@ -46,7 +46,6 @@ from assay.metrics.core.explanations import listed, message_of, quoted, threshol
 from assay.metrics.core.fold import MeanFold
 from assay.metrics.core.info import MetricInfo, Parameter
 from assay.metrics.core.score import scored
-from assay.model.agent_response import AgentStatus
 from assay.model.run import Score, ScoreStatus
 from assay.parsing.names import unknown_name
 from assay.statistics.exact_sum import ExactSum
@@ -140,7 +139,7 @@ class Assertions:
         """Return the weighted share of the checks that hold, of those that were made."""
         if not row.case.assertions:
             return Score(self.name, ScoreStatus.SKIPPED, reason="no_assertions")
-        if row.response.status is AgentStatus.ERROR:
+        if row.response.is_failed:
             outcomes = [Outcome(False, 0.0, message_of("agent_error", {})) for _ in row.case.assertions]
         else:
             found = (self._outcome(index, check, row) for index, check in enumerate(row.case.assertions))
@@ -153,7 +152,7 @@ class Assertions:
             detail["threshold"] = own
         if made.error:
             return Score(self.name, ScoreStatus.ERROR, passed=made.passed, reason=made.error, detail=detail)
-        if row.response.status is AgentStatus.ERROR:
+        if row.response.is_failed:
             return scored(self.name, made.value or 0.0, passed=False, reason="agent_error", detail=detail)
         if made.is_undecided:
             detail["undecided"] = True

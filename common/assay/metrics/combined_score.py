@@ -22,7 +22,6 @@ from assay.metrics.core.info import SHARE, MetricInfo, Parameter
 from assay.metrics.core.score import not_computed, scored
 from assay.metrics.core.source_matching import first_match, matching_work, usable_sources
 from assay.metrics.core.turn_scores import turn_details
-from assay.model.agent_response import AgentStatus
 from assay.model.possible_usage import counted_parts, possible_tokens
 from assay.model.run import Score, ScoreStatus
 from assay.statistics.exact_sum import ExactSum
@@ -120,7 +119,7 @@ class CombinedScore:
         hit = float(first_match(expected, row.response.sources, self._k) is not None) if expected else None
         judge = None if judged is None else judged.value
         detail = {"version": self.version, "hit": hit, "judge_score": judge, "num_tokens": tokens}
-        if row.response.status is AgentStatus.ERROR:
+        if row.response.is_failed:
             return Score(self.name, ScoreStatus.ERROR, reason="agent_error", detail=detail)
         if judged is not None and judged.status is ScoreStatus.ERROR:
             return not_computed(self.name, judged.reason or "no_verdict", decides=False, **detail)

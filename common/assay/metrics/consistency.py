@@ -26,7 +26,6 @@ from assay.metrics.core.fold import MeanFold
 from assay.metrics.core.info import SHARE, MetricInfo, Parameter
 from assay.metrics.core.score import not_computed
 from assay.metrics.core.similarity import language_warnings
-from assay.model.agent_response import AgentStatus
 from assay.model.run import MetricSummary, Score, ScoreStatus
 from assay.statistics.exact_sum import ExactSum
 from assay.text.equality import folded_case, is_blank, plain
@@ -139,7 +138,7 @@ class Consistency:
 
     def score(self, row: Row) -> Score:
         """Return what the aggregate needs to know of the row; it has no value of its own."""
-        if row.response.status is AgentStatus.ERROR:
+        if row.response.is_failed:
             return Score(self.name, ScoreStatus.ERROR, reason="agent_error", detail={"version": self.version})
         text = row.response.text
         detail: dict[str, Any] = {"version": self.version, "answer_key": _key(text)}

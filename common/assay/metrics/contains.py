@@ -16,7 +16,6 @@ from assay.metrics.core.explanations import quoted
 from assay.metrics.core.fold import MeanFold
 from assay.metrics.core.info import MetricInfo, Parameter
 from assay.metrics.core.score import scored
-from assay.model.agent_response import AgentStatus
 from assay.statistics.intervals import wilson
 from assay.text.equality import composed, folded_case
 from assay.text.folding import containment_work, contains_word, fold
@@ -80,7 +79,7 @@ class Contains:
     def score(self, row: Row) -> Score:
         """Return 1 or 0."""
         detail: dict[str, Any] = {"version": self.version}
-        if row.response.status is AgentStatus.ERROR:
+        if row.response.is_failed:
             return scored(self.name, 0.0, passed=False, reason="agent_error", detail=detail)
         found = self._found(row.response.text)
         holds = any(found) if self._any else all(found)

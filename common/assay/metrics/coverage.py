@@ -20,7 +20,6 @@ from assay.metrics.core.fold import MeanFold
 from assay.metrics.core.info import SHARE, MetricInfo, Parameter
 from assay.metrics.core.score import scored
 from assay.metrics.retrieval_accuracy import is_out_of_scope
-from assay.model.agent_response import AgentStatus
 from assay.model.run import Score, ScoreStatus
 from assay.statistics.intervals import wilson
 from assay.text.equality import is_blank
@@ -102,7 +101,7 @@ class Coverage:
         return _Fold(self.name, self._threshold)
 
     def _why_not(self, row: Row) -> str:
-        if row.response.status is AgentStatus.ERROR:
+        if row.response.is_failed:
             return "agent_error"
         if not row.response.retrieved:
             return "nothing_retrieved"

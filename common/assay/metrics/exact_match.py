@@ -18,7 +18,6 @@ from assay.metrics.core.explanations import answer_sentence
 from assay.metrics.core.fold import MeanFold
 from assay.metrics.core.info import SHARE, MetricInfo, Parameter
 from assay.metrics.core.score import scored, usable_references
-from assay.model.agent_response import AgentStatus
 from assay.model.run import Score, ScoreStatus
 from assay.text.equality import plain, same_text, without_punctuation
 from assay.text.folding import fold
@@ -87,7 +86,7 @@ class ExactMatch:
         if not references:
             return Score(self.name, ScoreStatus.SKIPPED, reason="no_reference")
         detail = {"version": self.version}
-        if row.response.status is AgentStatus.ERROR:
+        if row.response.is_failed:
             return scored(self.name, 0.0, passed=False, reason="agent_error", detail=detail)
         answer = self.normalise(row.response.text)
         correct = any(same_text(answer, self.normalise(text), numbers=self._numbers) for text in references)

@@ -69,7 +69,7 @@ FLAGS: Mapping[str, Callable[[AgentResponse], bool]] = {
     "has_events": lambda response: bool(response.retrieved),
     "status_success": lambda response: response.status is AgentStatus.SUCCESS,
     "status_out_of_scope": lambda response: response.status is AgentStatus.OUT_OF_SCOPE,
-    "status_error": lambda response: response.status is AgentStatus.ERROR,
+    "status_error": lambda response: response.is_failed,
 }
 """Fields of the answer that are 1 or 0, and may stand where a condition is due."""
 
@@ -166,7 +166,7 @@ class Formula:
     def score(self, row: Row) -> Score:
         """Return the formula's value on a row."""
         decides = self._threshold is not None
-        failed = row.response.status is AgentStatus.ERROR
+        failed = row.response.is_failed
         read = _Inputs(row, self._numbers)
         detail: dict[str, Any] = {"version": self.version, "inputs": read.found}
         if failed and "status_error" not in self.names:

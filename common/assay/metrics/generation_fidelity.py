@@ -165,7 +165,7 @@ class GenerationFidelity:
         return False
 
     def _reason(self, row: Row, checks: Mapping[str, bool]) -> str:
-        if row.response.status is AgentStatus.ERROR:
+        if row.response.is_failed:
             return "agent_error"
         refuses = row.response.status is AgentStatus.OUT_OF_SCOPE or is_out_of_scope(row.case)
         reasons = {

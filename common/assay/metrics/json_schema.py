@@ -20,7 +20,6 @@ from assay.metrics.contains import ShareFold
 from assay.metrics.core.explanations import quoted
 from assay.metrics.core.info import MetricInfo, Parameter
 from assay.metrics.core.score import not_computed, scored
-from assay.model.agent_response import AgentStatus
 from assay.text.unsafe_text import shorten
 
 if TYPE_CHECKING:
@@ -73,7 +72,7 @@ class JsonSchema:
     def score(self, row: Row) -> Score:
         """Return 1 or 0."""
         detail: dict[str, Any] = {"version": self.version}
-        if row.response.status is AgentStatus.ERROR:
+        if row.response.is_failed:
             return scored(self.name, 0.0, passed=False, reason="agent_error", detail=detail)
         value = row.response.output
         if value is None:

@@ -20,7 +20,6 @@ from assay.metrics.core.fold import MeanFold
 from assay.metrics.core.info import SHARE, MetricInfo, Parameter
 from assay.metrics.core.row_verdict import timed_out
 from assay.metrics.core.score import not_computed, scored_by_threshold
-from assay.model.agent_response import AgentStatus
 from assay.model.run import LatencySummary, Score, ScoreStatus
 from assay.statistics.exact_sum import ExactSum
 
@@ -118,7 +117,7 @@ class Latency:
 
     def score(self, row: Row) -> Score:
         """Return the row's latency in seconds."""
-        if row.response.status is AgentStatus.ERROR:
+        if row.response.is_failed:
             return _of_agent_error(self.name)
         if self._excludes_cold and row.response.cold:
             return Score(self.name, ScoreStatus.SKIPPED, reason="cold_call")
@@ -151,7 +150,7 @@ class _Fold(MeanFold):
 
     def add(self, row: CaseResult, score: Score) -> None:
         self._timeouts += timed_out(row)
-        if row.status is AgentStatus.ERROR and score.value is not None:  # as an older version stored it
+        if row.status.is_failed and score.value is not None:  # as an older version stored it
             score = _of_agent_error(self.metric)
         super().add(row, score)
         if score.value is not None:

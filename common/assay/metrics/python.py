@@ -33,7 +33,6 @@ from assay.metrics.core.explanations import threshold_sentence, with_reasoning
 from assay.metrics.core.fold import MeanFold
 from assay.metrics.core.info import MetricInfo, Parameter
 from assay.metrics.core.score import not_computed, scored, scored_by_threshold
-from assay.model.agent_response import AgentStatus
 from assay.model.metric_call import MAX_REASONING_CHARS
 from assay.model.run import Score, ScoreStatus
 
@@ -109,7 +108,7 @@ class Python:
         """Return what the function said of a row."""
         decides = self._threshold is not None
         detail: dict[str, Any] = {"version": self.version, "function": self._function}
-        if row.response.status is AgentStatus.ERROR:
+        if row.response.is_failed:
             passed = False if decides else None
             return Score(self.name, ScoreStatus.ERROR, passed=passed, reason="agent_error", detail=detail)
         outcome = row.outcomes.get(self.name)

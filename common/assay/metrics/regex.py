@@ -18,7 +18,6 @@ from assay.metrics.contains import ShareFold
 from assay.metrics.core.explanations import quoted
 from assay.metrics.core.info import MetricInfo, Parameter
 from assay.metrics.core.score import scored
-from assay.model.agent_response import AgentStatus
 from assay.text.equality import composed
 
 if TYPE_CHECKING:
@@ -76,7 +75,7 @@ class Regex:
     def score(self, row: Row) -> Score:
         """Return 1 or 0."""
         detail = {"version": self.version}
-        if row.response.status is AgentStatus.ERROR:
+        if row.response.is_failed:
             return scored(self.name, 0.0, passed=False, reason="agent_error", detail=detail)
         text = composed(row.response.text[:MAX_TEXT_CHARS])
         found = (self._pattern.fullmatch(text) if self._whole else self._pattern.search(text)) is not None

@@ -22,7 +22,6 @@ from assay.metrics.contains import RightFold
 from assay.metrics.core.explanations import listed, quoted
 from assay.metrics.core.info import MetricInfo, Parameter
 from assay.metrics.core.score import scored
-from assay.model.agent_response import AgentStatus
 from assay.text.equality import composed
 from assay.text.folding import containment_work
 
@@ -114,7 +113,7 @@ class RetrievalAccuracy:
             detail["note"] = "expected_table_missing"
         if detail["points"] >= _POINTS_NEEDED:
             return scored(self.name, 1.0, passed=True, detail=detail)
-        failed = row.response.status is AgentStatus.ERROR
+        failed = row.response.is_failed
         reason = "agent_error" if failed else _failures(detail)
         return scored(self.name, 0.0, passed=False, reason=reason, detail=detail)
 
@@ -136,7 +135,7 @@ class RetrievalAccuracy:
         return RightFold(self.name, self._threshold)
 
     def _refusal(self, row: Row, detail: dict[str, Any]) -> Score:
-        if row.response.status is AgentStatus.ERROR:
+        if row.response.is_failed:
             return scored(self.name, 0.0, passed=False, reason="agent_error", detail=detail)
         if detail["has_select"] or detail["has_rows"]:
             return scored(self.name, 0.0, passed=False, reason="data_was_fetched", detail=detail)

@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, Any
 from assay.metrics.core.fold import MeanFold
 from assay.metrics.core.info import SHARE, MetricInfo, Parameter
 from assay.metrics.core.score import not_computed, scored_by_threshold
-from assay.model.agent_response import AgentStatus
 from assay.model.run import Score, ScoreStatus
 from assay.records import dataclass
 from assay.statistics.exact_sum import ExactSum
@@ -143,7 +142,7 @@ class Rouge:
         decides = self._threshold is not None
         if not references:
             return Score(self.name, ScoreStatus.SKIPPED, reason="no_reference")
-        if row.response.status is AgentStatus.ERROR:
+        if row.response.is_failed:
             passed = False if decides else None
             return Score(self.name, ScoreStatus.ERROR, passed=passed, reason="agent_error", detail=detail)
         answer = self._words(row.response.text)

@@ -21,7 +21,6 @@ from assay.metrics.core.info import MetricInfo, Parameter
 from assay.metrics.core.score import not_computed, scored_by_threshold
 from assay.metrics.core.similarity import similarity
 from assay.metrics.retrieval_accuracy import is_out_of_scope
-from assay.model.agent_response import AgentStatus
 from assay.model.run import Score, ScoreStatus
 
 if TYPE_CHECKING:
@@ -71,7 +70,7 @@ class Satisfaction:
     def score(self, row: Row) -> Score:
         """Return the row's satisfaction."""
         assert self.embedding is not None
-        if row.response.status is AgentStatus.ERROR:
+        if row.response.is_failed:
             return self._scored(0.0, "agent_error", {})
         found = similarity(row, self.embedding)
         latency_ms = row.response.latency_ms

@@ -19,7 +19,6 @@ from assay.metrics.core.explanations import listed, source_name
 from assay.metrics.core.info import MetricInfo, Parameter
 from assay.metrics.core.score import not_computed, scored
 from assay.metrics.core.source_matching import matching_work, names_something, unmatched, unread_names
-from assay.model.agent_response import AgentStatus
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -99,7 +98,7 @@ class Sources:
         if missing:
             detail["missing"] = missing[:_MOST_NAMED]
             faults.append(("source_missing", f"missing source {listed(missing)}"))
-        if row.response.status is AgentStatus.ERROR:
+        if row.response.is_failed:
             return scored(self.name, 0.0, passed=False, reason="agent_error", detail=detail)
         if faults and (unread := unread_names(missing, row.response, row.response.sources)):
             detail["message"] = unread

@@ -49,7 +49,6 @@ from assay.metrics.core.explanations import MAX_MESSAGE_CHARS
 from assay.metrics.core.fold import MeanFold
 from assay.metrics.core.info import SHARE, MetricInfo, Parameter
 from assay.metrics.core.score import scored
-from assay.model.agent_response import AgentStatus
 from assay.model.case import TOOL_MATCHES
 from assay.model.expected_tool import read_expected_tool
 from assay.model.run import Score, ScoreStatus
@@ -151,7 +150,7 @@ class ToolCalls:
         if expected is None and not self._forbidden:
             return Score(self.name, ScoreStatus.SKIPPED, reason="no_expected_tools")
         calls = self._calls(row)
-        failed = row.response.status is AgentStatus.ERROR
+        failed = row.response.is_failed
         if calls is None and not failed:
             message = "the answer does not report its tool calls"
             detail = {"version": self.version, "undecided": True, "message": message}
@@ -177,11 +176,7 @@ class ToolCalls:
         """Return the calls of the answer, or of a whole conversation; None where one does not report its calls."""
         answers = [turn.response for turn in row.turns] if row.turns and self.of_conversation else [row.response]
         # After a failed call, what was reported before it is all there is.
-        reported = [
-            answer.tool_calls
-            for answer in answers
-            if answer.tool_calls is not None or answer.status is not AgentStatus.ERROR
-        ]
+        reported = [answer.tool_calls for answer in answers if answer.tool_calls is not None or not answer.is_failed]
         if not reported or any(calls is None for calls in reported):
             return None
         return tuple(call for calls in reported for call in calls or ())

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 __all__ = [
+    "FAILED_STATUSES",
     "AgentError",
     "AgentErrorKind",
     "AgentRequest",
@@ -78,6 +79,10 @@ class AgentStatus(StrEnum):
     def is_failed(self) -> bool:
         """Whether the agent gave no answer: it failed, or it waits for a person."""
         return self in (AgentStatus.ERROR, AgentStatus.INTERRUPTED)
+
+
+FAILED_STATUSES = tuple(status.value for status in AgentStatus if status.is_failed)
+"""The statuses of agent errors, as stores and reports have them."""
 
 
 class AgentErrorKind(StrEnum):

@@ -11,6 +11,7 @@ from assay.model.response_names import ARGUMENTS, TOOL_NAMES
 from assay.records import dataclass
 
 _MESSAGE_CHARS = 4000
+_ARGUMENTS_CHARS = 300
 
 
 class InterruptKind(StrEnum):
@@ -56,14 +57,27 @@ def is_waiting(interrupts: Sequence[Interrupt]) -> bool:
     return any(not interrupt.decision for interrupt in interrupts)
 
 
+def interrupted_note(count: int) -> str:
+    """Return what stands behind a count of agent errors: how many of them wait for a person; empty where none does."""
+    return f" ({count:,} interrupted)" if count else ""
+
+
+def interrupt_text(interrupt: Interrupt) -> str:
+    """Return one interrupt with its decision, e.g. 'approve: approval of delete({"id": 5})'."""
+    return f"{interrupt.decision or 'waits for'}: {_wait_text(interrupt)}"
+
+
 def waiting_text(interrupts: Sequence[Interrupt]) -> str:
-    """Return what an agent waits for, as a clause: "waits for approval of delete(id=5)"; empty where it does not."""
+    """Return what an agent waits for, as a clause: 'waits for approval of delete({"id": 5})'; empty where it does not.
+
+    It has at most 4,000 characters.
+    """
     waits = list(dict.fromkeys(_wait_text(interrupt) for interrupt in interrupts if not interrupt.decision))
-    return f"waits for {'; '.join(waits)}" if waits else ""
+    return _clipped(f"waits for {'; '.join(waits)}", _MESSAGE_CHARS) if waits else ""
 
 
 def _wait_text(interrupt: Interrupt) -> str:
-    call = f"{interrupt.tool}({interrupt.arguments_json})" if interrupt.tool else ""
+    call = f"{interrupt.tool}({_clipped(interrupt.arguments_json, _ARGUMENTS_CHARS)})" if interrupt.tool else ""
     if interrupt.kind is InterruptKind.APPROVAL:
         what = f"approval of {call}" if call else "approval"
     elif interrupt.kind is InterruptKind.CALL:
@@ -71,6 +85,10 @@ def _wait_text(interrupt: Interrupt) -> str:
     else:
         what = f"input for {call}" if call else "input"
     return f"{what}: {interrupt.message}" if interrupt.message else what
+
+
+def _clipped(text: str, size: int) -> str:
+    return text if len(text) <= size else f"{text[: size - 1]}…"
 
 
 def read_interrupts(value: object, where: str) -> tuple[Interrupt, ...]:

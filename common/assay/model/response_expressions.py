@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 RESPONSE_FIELDS = ("text", "status", "error", "output", "sql", "data_rows", "tool_calls", "sources", "retrieved",
                    "events", "usage", "finish_reason", "model", "reported_latency_ms", "time_to_first_token_ms",
-                   "metadata")  # fmt: skip
+                   "metadata", "interrupts")  # fmt: skip
 """The fields of an answer that expressions may find."""
 
 DELTA = "delta"

@@ -464,7 +464,7 @@ class RunSummary:
         partial: Whether rows are still missing, so that everything here may change.
         row_count: Rows that it is over; None where an older version stored it.
         judging: What judging came to; None where no row has a verdict.
-        agent_errors: Rows whose agent failed; None where an older version stored it.
+        agent_errors: Rows whose agent failed or waits for a person; None where an older version stored it.
         max_agent_errors: The bound on them, a share of the rows.
         max_metric_errors: The bound on the rows on which a metric fails, a share of those that it should have scored.
         left_out: Bad records of the dataset that are no cases of the run.
@@ -473,6 +473,7 @@ class RunSummary:
         scored_again: Rows that were scored again later because a metric had failed; their agents were not asked again.
         pass_rate_interval: The 95 % interval of the pass rate; None where no row was decided.
         dependent: Which cases are not independent of each other; None where all are, or an older version stored it.
+        interrupted: Rows whose agent waits for a person; they are among the agent errors.
     """
 
     overall_status: str
@@ -500,6 +501,7 @@ class RunSummary:
     scored_again: int = 0
     pass_rate_interval: Interval | None = None
     dependent: DependentCases | None = None
+    interrupted: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -531,7 +533,10 @@ class Deletion:
 
 @dataclass(frozen=True, slots=True)
 class RunCounts:
-    """Rows of a run, where a row is one repeat of one case; `answered` only of a paused run."""
+    """Rows of a run, where a row is one repeat of one case; `answered` only of a paused run.
+
+    Agent errors are among the failed rows, and the interrupted ones among the agent errors.
+    """
 
     total: int = 0
     finished: int = 0
@@ -539,6 +544,7 @@ class RunCounts:
     failed: int = 0
     agent_errors: int = 0
     answered: int = 0
+    interrupted: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from assay.metrics.core.explanations import message_of
+from assay.model.agent_response import FAILED_STATUSES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -17,7 +18,10 @@ if TYPE_CHECKING:
 
 
 class Outcome(StrEnum):
-    """What came of a row or a case; an error is the agent's, or a metric's that left it without a verdict."""
+    """What came of a row or a case; an error is the agent's, or a metric's that left it without a verdict.
+
+    An agent that waits for a person is an error.
+    """
 
     PASSED = "passed"
     FAILED = "failed"
@@ -61,14 +65,14 @@ def shown_exchange(row: Row) -> Mapping[str, Any]:
     """
     turns: Sequence[Mapping[str, Any]] = row.get("turns") or ()
     for turn in turns:
-        if turn["status"] == "error" or any(score["passed"] is False for score in turn["scores"].values()):
+        if turn["status"] in FAILED_STATUSES or any(score["passed"] is False for score in turn["scores"].values()):
             return turn
     return row
 
 
 def outcome_of_row(row: Row) -> Outcome:
     """Return what came of one row."""
-    if row["status"] == "error":
+    if row["status"] in FAILED_STATUSES:
         return Outcome.ERROR
     if row["passed"] is not None:
         return Outcome.PASSED if row["passed"] else Outcome.FAILED

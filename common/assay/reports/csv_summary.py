@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 def summary_lines(report: Report) -> Iterator[tuple[str, str]]:
     """Yield the lines: nine that every run has, agent errors, rows without a verdict, one for each further metric.
 
-    A run over a part of its dataset, one that is partial, and one of dependent cases say so at the end.
+    Agent errors that wait for a person have a further line, where there are some. A run over a part of its dataset, one
+    that is partial, and one of dependent cases say so at the end.
     """
     summary, results = report.head["summary"], report.head["results"]
     kinds = metric_kinds(report.head)
@@ -31,6 +32,8 @@ def summary_lines(report: Report) -> Iterator[tuple[str, str]]:
     for name, key in (("Avg", "mean_s"), ("P50", "p50_s"), ("P95", "p95_s")):
         yield f"{name} Latency (s)", _seconds(summary["latency"].get(key))
     yield "Agent Errors", str(summary["agent_errors"])
+    if interrupted := summary.get("interrupted"):
+        yield "Interrupted", str(interrupted)
     yield "No Verdict", str(report.row_count - summary["decided"])
     for name, result in results.items():
         if kinds[name] not in (*SQL_METRICS, "latency"):

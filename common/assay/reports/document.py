@@ -85,6 +85,7 @@ def head_document(
             "pass_rate_interval": summary.pass_rate_interval,
             "dependent": dataclasses.asdict(summary.dependent) if summary.dependent is not None else None,
             "agent_errors": run.counts.agent_errors,
+            "interrupted": run.counts.interrupted,
             "asked_again": summary.asked_again,
             "scored_again": summary.scored_again,
             "latency": dataclasses.asdict(summary.latency),

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from assay.metrics.core.explanations import message_of
 from assay.metrics.core.turn_scores import turn_details
-from assay.model.agent_response import AgentStatus
 from assay.model.run import ScoreStatus
 from assay.records import dataclass
 from assay.text.unsafe_text import shorten
@@ -68,7 +67,7 @@ def first_errors(rows: Iterable[CaseResult]) -> list[FirstError]:
 
 
 def _errors(row: CaseResult) -> Iterable[tuple[str, str, str]]:
-    if row.status is AgentStatus.ERROR:
+    if row.status.is_failed:
         error = row.response.error if row.response is not None else None
         yield _AGENT, error.message if error is not None else row.reason, error.traceback if error is not None else ""
         return

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from assay.comparison.decision import NO_REGRESSION
 from assay.metrics.core.embedding import vectors_text
+from assay.model.interrupts import interrupted_note
 from assay.reports.case_outcomes import CaseOutcome, Outcome, case_outcomes, shown_exchange, worst_first
 from assay.reports.metric_text import count_text, partial_text, threshold_text, value_text
 from assay.reports.run_times import run_time_s
@@ -105,7 +106,8 @@ def _opening(report: Report, decision: Decision | None) -> Iterator[str]:
     part = [f"**{markdown_prose(f'over {selection}', _SENTENCE_CHARS)}**"] if selection else []
     counts = [_pass_rate(summary), *part]
     if summary["agent_errors"]:
-        counts.append(count_text(summary["agent_errors"], "agent error"))
+        waits = interrupted_note(summary.get("interrupted", 0))
+        counts.append(f"{count_text(summary['agent_errors'], 'agent error')}{waits}")
     if undecided := report.row_count - summary["decided"]:
         counts.append(f"{count_text(undecided, 'row')} without a verdict")
     yield ", ".join(counts)

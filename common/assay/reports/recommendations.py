@@ -62,6 +62,11 @@ def _of_agent(run: Run) -> Iterator[str]:
             f"The agent failed on {errors:,} of {_rows(run.counts.total)}: look at their reasons first, for they count "
             "as failures whatever the quality of the answers."
         )
+    if waits := run.counts.interrupted:
+        yield (
+            f"The agent waits for a person on {_rows(waits)}: say in `approvals` of the spec or of the case what the "
+            "person decides (docs/approvals.md)."
+        )
 
 
 def _of_own_errors(run: Run, summary: RunSummary, remedy_of: Callable[[str], str]) -> Iterator[str]:

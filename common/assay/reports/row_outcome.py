@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from assay.filters.row_filter import RowOutcome
+from assay.model.agent_response import FAILED_STATUSES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -12,6 +13,6 @@ if TYPE_CHECKING:
 
 def outcome_of(row: Mapping[str, Any]) -> RowOutcome:
     """Return what a row of the document came to; an agent error first, whatever metrics say of it."""
-    if row["status"] == "error":
+    if row["status"] in FAILED_STATUSES:
         return RowOutcome.AGENT_ERROR
     return {True: RowOutcome.PASSED, False: RowOutcome.FAILED, None: RowOutcome.NO_VERDICT}[row["passed"]]

@@ -20,6 +20,7 @@ from assay.datasets.foreign import is_foreign
 from assay.datasets.sources import FileSource, ObjectSource
 from assay.datasets.unused_fields import unscored_turns
 from assay.errors import DatasetError, Problem
+from assay.model.agent_response import AgentStatus
 
 if TYPE_CHECKING:
     import os
@@ -36,7 +37,7 @@ BESIDE = ("sql", "data_rows", "tool_calls", "sources", "retrieved", "usage", "la
 NO_QUESTION = "(no question)"
 """What stands for the question of a record that has none."""
 
-_STATUSES = ("success", "out_of_scope", "error")
+_STATUSES = tuple(status.value for status in AgentStatus)
 _RECORDED = ("recorded", "actual_output", "output", "response")
 _QUESTION = ("input", "turns", "variables")
 

@@ -210,7 +210,7 @@ class _RowOutcomeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_RowOutcome
     ROW_OUTCOME_FAILED: _RowOutcome.ValueType  # 2
     """The agent answered, and the row failed."""
     ROW_OUTCOME_AGENT_ERROR: _RowOutcome.ValueType  # 3
-    """The agent failed."""
+    """The agent failed, or waits for a person."""
     ROW_OUTCOME_NO_VERDICT: _RowOutcome.ValueType  # 4
     """The agent answered, and no metric decided."""
 
@@ -224,7 +224,7 @@ ROW_OUTCOME_PASSED: RowOutcome.ValueType  # 1
 ROW_OUTCOME_FAILED: RowOutcome.ValueType  # 2
 """The agent answered, and the row failed."""
 ROW_OUTCOME_AGENT_ERROR: RowOutcome.ValueType  # 3
-"""The agent failed."""
+"""The agent failed, or waits for a person."""
 ROW_OUTCOME_NO_VERDICT: RowOutcome.ValueType  # 4
 """The agent answered, and no metric decided."""
 Global___RowOutcome: _TypeAlias = RowOutcome  # noqa: Y015
@@ -1736,6 +1736,7 @@ class RunCounts(_message.Message):
     FAILED_FIELD_NUMBER: _builtins.int
     AGENT_ERRORS_FIELD_NUMBER: _builtins.int
     ANSWERED_FIELD_NUMBER: _builtins.int
+    INTERRUPTED_FIELD_NUMBER: _builtins.int
     total: _builtins.int
     """Rows that the run will have."""
     finished: _builtins.int
@@ -1745,11 +1746,13 @@ class RunCounts(_message.Message):
     failed: _builtins.int
     """Rows that failed."""
     agent_errors: _builtins.int
-    """Rows whose agent failed; they are among the failed."""
+    """Rows whose agent failed or waits for a person; they are among the failed."""
     answered: _builtins.int
     """Rows that have a stored answer, those with a result among them; 0 unless the run is paused. Resuming the run does
     not ask for these answers again.
     """
+    interrupted: _builtins.int
+    """Rows whose agent waits for a person; they are among the agent errors."""
     def __init__(
         self,
         *,
@@ -1759,10 +1762,11 @@ class RunCounts(_message.Message):
         failed: _builtins.int = ...,
         agent_errors: _builtins.int = ...,
         answered: _builtins.int = ...,
+        interrupted: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent_errors", b"agent_errors", "answered", b"answered", "failed", b"failed", "finished", b"finished", "passed", b"passed", "total", b"total"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent_errors", b"agent_errors", "answered", b"answered", "failed", b"failed", "finished", b"finished", "interrupted", b"interrupted", "passed", b"passed", "total", b"total"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1801,6 +1805,7 @@ class RunSummary(_message.Message):
     SCORED_AGAIN_COUNT_FIELD_NUMBER: _builtins.int
     PASS_RATE_INTERVAL_FIELD_NUMBER: _builtins.int
     DEPENDENT_FIELD_NUMBER: _builtins.int
+    INTERRUPTED_COUNT_FIELD_NUMBER: _builtins.int
     overall_status: _builtins.str
     """The verdict: "PASS", "FAIL", "INCOMPLETE", "NO_CRITERIA" or "NO_DATA". Gates decide; without gates, the thresholds
     of the metrics. It follows from the other fields.
@@ -1826,7 +1831,7 @@ class RunSummary(_message.Message):
     row_count: _builtins.int
     """Rows that it is over; absent where an older version stored it."""
     agent_error_count: _builtins.int
-    """Rows whose agent failed; absent where an older version stored it."""
+    """Rows whose agent failed or waits for a person; absent where an older version stored it."""
     max_agent_errors: _builtins.float
     """The bound of the spec on them, a share of the rows; absent where an older version stored it."""
     max_metric_errors: _builtins.float
@@ -1837,6 +1842,8 @@ class RunSummary(_message.Message):
     """Rows whose agent failed and was asked again later, by a retry of errors."""
     scored_again_count: _builtins.int
     """Rows that were scored again later because a metric had failed; their agents were not asked again."""
+    interrupted_count: _builtins.int
+    """Rows whose agent waits for a person; they are among the agent errors."""
     @_builtins.property
     def failed_criteria(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Metrics that miss their threshold."""
@@ -1909,10 +1916,11 @@ class RunSummary(_message.Message):
         scored_again_count: _builtins.int = ...,
         pass_rate_interval: Global___Interval | None = ...,
         dependent: Global___DependentCases | None = ...,
+        interrupted_count: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_agent_error_count", b"_agent_error_count", "_max_agent_errors", b"_max_agent_errors", "_max_metric_errors", b"_max_metric_errors", "_pass_rate", b"_pass_rate", "_row_count", b"_row_count", "agent_error_count", b"agent_error_count", "dependent", b"dependent", "judging", b"judging", "latency", b"latency", "max_agent_errors", b"max_agent_errors", "max_metric_errors", b"max_metric_errors", "pass_rate", b"pass_rate", "pass_rate_interval", b"pass_rate_interval", "row_count", b"row_count", "stopped_early", b"stopped_early"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_agent_error_count", b"_agent_error_count", "_max_agent_errors", b"_max_agent_errors", "_max_metric_errors", b"_max_metric_errors", "_pass_rate", b"_pass_rate", "_row_count", b"_row_count", "agent_error_count", b"agent_error_count", "asked_again_count", b"asked_again_count", "categories", b"categories", "decided", b"decided", "dependent", b"dependent", "failed_criteria", b"failed_criteria", "gates", b"gates", "judging", b"judging", "latency", b"latency", "left_out_count", b"left_out_count", "max_agent_errors", b"max_agent_errors", "max_metric_errors", b"max_metric_errors", "metrics", b"metrics", "overall_status", b"overall_status", "partial", b"partial", "pass_rate", b"pass_rate", "pass_rate_interval", b"pass_rate_interval", "passed", b"passed", "repeats_json", b"repeats_json", "row_count", b"row_count", "scored_again_count", b"scored_again_count", "skipped_criteria", b"skipped_criteria", "stopped_early", b"stopped_early", "tags", b"tags", "weighted_json", b"weighted_json"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_agent_error_count", b"_agent_error_count", "_max_agent_errors", b"_max_agent_errors", "_max_metric_errors", b"_max_metric_errors", "_pass_rate", b"_pass_rate", "_row_count", b"_row_count", "agent_error_count", b"agent_error_count", "asked_again_count", b"asked_again_count", "categories", b"categories", "decided", b"decided", "dependent", b"dependent", "failed_criteria", b"failed_criteria", "gates", b"gates", "interrupted_count", b"interrupted_count", "judging", b"judging", "latency", b"latency", "left_out_count", b"left_out_count", "max_agent_errors", b"max_agent_errors", "max_metric_errors", b"max_metric_errors", "metrics", b"metrics", "overall_status", b"overall_status", "partial", b"partial", "pass_rate", b"pass_rate", "pass_rate_interval", b"pass_rate_interval", "passed", b"passed", "repeats_json", b"repeats_json", "row_count", b"row_count", "scored_again_count", b"scored_again_count", "skipped_criteria", b"skipped_criteria", "stopped_early", b"stopped_early", "tags", b"tags", "weighted_json", b"weighted_json"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__agent_error_count: _TypeAlias = _typing.Literal["agent_error_count"]  # noqa: Y015
     _WhichOneofArgType__agent_error_count: _TypeAlias = _typing.Literal["_agent_error_count", b"_agent_error_count"]  # noqa: Y015
@@ -3881,6 +3889,7 @@ class RowFilter(_message.Message):
     TEXTS_FIELD_NUMBER: _builtins.int
     METRICS_FIELD_NUMBER: _builtins.int
     LATENCIES_FIELD_NUMBER: _builtins.int
+    STATUSES_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def outcomes(self) -> _containers.RepeatedScalarFieldContainer[Global___RowOutcome.ValueType]:
         """What the row came to; empty for any."""
@@ -3913,6 +3922,10 @@ class RowFilter(_message.Message):
     def latencies(self) -> _containers.RepeatedCompositeFieldContainer[Global___LatencyCondition]:
         """Conditions on the agent's wall time, all of which hold."""
 
+    @_builtins.property
+    def statuses(self) -> _containers.RepeatedScalarFieldContainer[_agent_pb2.AgentStatus.ValueType]:
+        """The agent's own word about its answer; empty for any."""
+
     def __init__(
         self,
         *,
@@ -3924,10 +3937,11 @@ class RowFilter(_message.Message):
         texts: _abc.Iterable[Global___TextCondition] | None = ...,
         metrics: _abc.Iterable[Global___MetricCondition] | None = ...,
         latencies: _abc.Iterable[Global___LatencyCondition] | None = ...,
+        statuses: _abc.Iterable[_agent_pb2.AgentStatus.ValueType] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["case_ids", b"case_ids", "categories", b"categories", "latencies", b"latencies", "metrics", b"metrics", "outcomes", b"outcomes", "repeats", b"repeats", "tags", b"tags", "texts", b"texts"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["case_ids", b"case_ids", "categories", b"categories", "latencies", b"latencies", "metrics", b"metrics", "outcomes", b"outcomes", "repeats", b"repeats", "statuses", b"statuses", "tags", b"tags", "texts", b"texts"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -4720,6 +4734,7 @@ class ComparedVariant(_message.Message):
     DATASET_NAME_FIELD_NUMBER: _builtins.int
     RANKING_SCORE_FIELD_NUMBER: _builtins.int
     BEST_SHARE_FIELD_NUMBER: _builtins.int
+    INTERRUPTED_COUNT_FIELD_NUMBER: _builtins.int
     label: _builtins.str
     """"A" for the first, then "B" and so on."""
     name: _builtins.str
@@ -4735,7 +4750,7 @@ class ComparedVariant(_message.Message):
     partial: _builtins.bool
     """Whether rows are missing."""
     agent_errors_count: _builtins.int
-    """Rows whose agent failed."""
+    """Rows whose agent failed or waits for a person."""
     cost_usd: _builtins.float
     """What agent and judge cost in USD; absent where neither has a price."""
     judge_cost_usd: _builtins.float
@@ -4758,6 +4773,8 @@ class ComparedVariant(_message.Message):
     """The classical weighted score; absent where it has no metric for it."""
     best_share: _builtins.float
     """In what share of resamples of the cases it has the highest mean of the primary metric, 0 to 1."""
+    interrupted_count: _builtins.int
+    """Rows whose agent waits for a person; they are among the agent errors."""
     @_builtins.property
     def metrics(self) -> _containers.RepeatedCompositeFieldContainer[Global___NamedEstimate]:
         """Every metric and the pass rate, over all its cases."""
@@ -4790,10 +4807,11 @@ class ComparedVariant(_message.Message):
         dataset_name: _builtins.str = ...,
         ranking_score: _builtins.float | None = ...,
         best_share: _builtins.float | None = ...,
+        interrupted_count: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_best_share", b"_best_share", "_cost_usd", b"_cost_usd", "_judge_cost_usd", b"_judge_cost_usd", "_mean_latency_s", b"_mean_latency_s", "_mean_tokens", b"_mean_tokens", "_p95_latency_s", b"_p95_latency_s", "_ranking_score", b"_ranking_score", "best_share", b"best_share", "cost_usd", b"cost_usd", "judge_cost_usd", b"judge_cost_usd", "mean_latency_s", b"mean_latency_s", "mean_tokens", b"mean_tokens", "p95_latency_s", b"p95_latency_s", "ranking_score", b"ranking_score"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_best_share", b"_best_share", "_cost_usd", b"_cost_usd", "_judge_cost_usd", b"_judge_cost_usd", "_mean_latency_s", b"_mean_latency_s", "_mean_tokens", b"_mean_tokens", "_p95_latency_s", b"_p95_latency_s", "_ranking_score", b"_ranking_score", "agent_errors_count", b"agent_errors_count", "best_share", b"best_share", "cases_count", b"cases_count", "cost_usd", b"cost_usd", "dataset_id", b"dataset_id", "dataset_name", b"dataset_name", "fingerprints", b"fingerprints", "invalid_verdicts_count", b"invalid_verdicts_count", "judge_cost_usd", b"judge_cost_usd", "label", b"label", "mean_latency_s", b"mean_latency_s", "mean_tokens", b"mean_tokens", "metrics", b"metrics", "name", b"name", "p95_latency_s", b"p95_latency_s", "partial", b"partial", "prompt_path", b"prompt_path", "ranking_score", b"ranking_score", "repeats_count", b"repeats_count", "run_id", b"run_id", "verdicts_count", b"verdicts_count"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_best_share", b"_best_share", "_cost_usd", b"_cost_usd", "_judge_cost_usd", b"_judge_cost_usd", "_mean_latency_s", b"_mean_latency_s", "_mean_tokens", b"_mean_tokens", "_p95_latency_s", b"_p95_latency_s", "_ranking_score", b"_ranking_score", "agent_errors_count", b"agent_errors_count", "best_share", b"best_share", "cases_count", b"cases_count", "cost_usd", b"cost_usd", "dataset_id", b"dataset_id", "dataset_name", b"dataset_name", "fingerprints", b"fingerprints", "interrupted_count", b"interrupted_count", "invalid_verdicts_count", b"invalid_verdicts_count", "judge_cost_usd", b"judge_cost_usd", "label", b"label", "mean_latency_s", b"mean_latency_s", "mean_tokens", b"mean_tokens", "metrics", b"metrics", "name", b"name", "p95_latency_s", b"p95_latency_s", "partial", b"partial", "prompt_path", b"prompt_path", "ranking_score", b"ranking_score", "repeats_count", b"repeats_count", "run_id", b"run_id", "verdicts_count", b"verdicts_count"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__best_share: _TypeAlias = _typing.Literal["best_share"]  # noqa: Y015
     _WhichOneofArgType__best_share: _TypeAlias = _typing.Literal["_best_share", b"_best_share"]  # noqa: Y015

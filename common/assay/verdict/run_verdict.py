@@ -16,6 +16,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from assay.metrics.checks.unmade_checks import not_made
+from assay.model.interrupts import interrupted_note
 from assay.model.run import GateOutcome, GateResult
 from assay.records import dataclass
 from assay.statistics.thresholds import TOLERANCE
@@ -25,7 +26,8 @@ from assay.verdict.stopping_text import stopped_sentence
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from assay.model.run import MetricSummary, RunSummary
+    from assay.model.interrupts import interrupted_note
+from assay.model.run import MetricSummary, RunSummary
 
 _SIGNS = {"at_least": ">=", "more_than": ">", "at_most": "<="}
 _MISSED_SIGNS = {"at_least": "<", "more_than": "<=", "at_most": ">"}
@@ -126,7 +128,8 @@ def agent_errors_text(summary: RunSummary) -> str:
     """Return on how many rows the agent failed; empty where on none or that is not known."""
     if not summary.agent_errors:
         return ""
-    return f"the agent failed on {summary.agent_errors:,} of {_counted(summary.row_count or 0, 'row')}"
+    rows = _counted(summary.row_count or 0, "row")
+    return f"the agent failed on {summary.agent_errors:,} of {rows}{interrupted_note(summary.interrupted)}"
 
 
 def agent_error_gap(summary: RunSummary) -> str:

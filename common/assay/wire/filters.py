@@ -23,6 +23,8 @@ from assay.filters.row_filter import (
     limit_problems,
 )
 from assay.filters.run_filter import NEWEST_FIRST, RunFilter, RunKey, RunOrder
+from assay.model.agent_response import AgentStatus
+from assay.v1 import agent_pb2
 from assay.v1 import orchestrator_pb2 as pb
 from assay.wire.case import case_from_wire, case_to_wire
 from assay.wire.converter import EnumConverter
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
 
 E = TypeVar("E", bound="StrEnum")
 
+_STATUSES = EnumConverter(AgentStatus, agent_pb2.AgentStatus, unknown=None)
 _OUTCOMES = EnumConverter(RowOutcome, pb.RowOutcome, unknown=None)
 _COMPARISONS = EnumConverter(Comparison, pb.Comparison, unknown=None)
 _TEXT_FIELDS = EnumConverter(TextField, pb.TextField, unknown=None)
@@ -47,6 +50,7 @@ def row_filter_to_wire(wanted: RowFilter) -> pb.RowFilter:
     """Return the message of a filter."""
     return pb.RowFilter(
         outcomes=map(_OUTCOMES.to_wire, wanted.outcomes),
+        statuses=map(_STATUSES.to_wire, wanted.statuses),
         categories=wanted.categories,
         tags=wanted.tags,
         case_ids=wanted.case_ids,
@@ -96,6 +100,10 @@ def row_filter_from_wire(message: pb.RowFilter) -> RowFilter:
                 _comparison(each.comparison, f"filter.latencies[{index}].comparison", problems), each.latency_ms
             )
             for index, each in enumerate(message.latencies)
+        ),
+        statuses=tuple(
+            _known(_STATUSES, number, f"filter.statuses[{index}]", problems, AgentStatus.SUCCESS)
+            for index, number in enumerate(message.statuses)
         ),
     )
     problems += limit_problems(wanted)

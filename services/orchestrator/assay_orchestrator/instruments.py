@@ -5,7 +5,6 @@ from __future__ import annotations
 import collections
 from typing import TYPE_CHECKING
 
-from assay.model.agent_response import AgentStatus
 from assay.model.possible_usage import possible_cost, possible_tokens
 from assay.telemetry.instruments import SLOW_S, Counter, Gauge, Histogram, team_label
 
@@ -24,7 +23,7 @@ ROW_SECONDS = Histogram(
 )
 QUESTIONS = Counter(
     "assay_agent_questions_total",
-    "Questions to agents, retries not counted, by outcome: success, out_of_scope, or the kind of the error",
+    "Questions to agents, retries not counted, by outcome: success, out_of_scope, interrupted, or kind of the error",
     ("adapter", "team", "outcome"),
 )
 ANSWER_SECONDS = Histogram(
@@ -121,6 +120,6 @@ def count_verdict(team: str, attempts: Sequence[judge_pb2.JudgeAttempt]) -> None
 
 
 def _outcome(row: CaseResult) -> str:
-    if row.status is AgentStatus.ERROR:
+    if row.status.is_failed:
         return "error"
     return "unscored" if row.passed is None else "passed" if row.passed else "failed"

@@ -8,6 +8,7 @@ from assay.comparison.cases import CaseScores
 from assay.comparison.compare import ComparedRun, compare_runs
 from assay.comparison.facts import MetricFacts, RunFacts
 from assay.comparison.model import Comparison, ComparisonSettings
+from assay.model.agent_response import AgentStatus
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -55,7 +56,7 @@ def compared(
             ids[place] if ids else f"c{place}",
             row,
             passed=None if verdict is None else verdict == 1,
-            is_error=place in errors,
+            status=AgentStatus.ERROR if place in errors else AgentStatus.SUCCESS,
             errors=[name for name, value in row.items() if value is None and place in errors],
             category=categories[place] if categories else "",
         )

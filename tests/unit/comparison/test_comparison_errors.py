@@ -13,6 +13,7 @@ from assay.comparison.compare import ComparedRun, compare_runs
 from assay.comparison.decision import DecisionRules, decide
 from assay.comparison.facts import MetricFacts
 from assay.comparison.model import ComparisonSettings, ErrorComparison, FailOn, Verdict
+from assay.model.agent_response import AgentStatus
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -44,7 +45,7 @@ def run_of(
                 f"c{place}",
                 {metric.name: None if isinstance(value, str) else value},
                 passed=None,
-                is_error=is_error and is_agent,
+                status=AgentStatus.ERROR if is_error and is_agent else AgentStatus.SUCCESS,
                 errors=[metric.name] if is_error else [],
                 repeat=repeat,
             )

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from assay.errors import InvalidInputError, NotFoundError, Problem
-from assay.model.agent_response import AgentStatus
 from assay.records import dataclass
 from assay.text.csv_text import csv_text
 from assay.text.unsafe_text import clean, json_text
@@ -109,7 +108,7 @@ async def draw(rows: AsyncIterator[CaseResult], count: int, seed: int) -> Drawn:
     kept: list[tuple[int, CaseResult]] = []
     total = left_out = 0
     async for row in rows:
-        if row.response is None or row.status is AgentStatus.ERROR or row.turns:
+        if row.response is None or row.status.is_failed or row.turns:
             left_out += 1
             continue
         total += 1

@@ -25,8 +25,8 @@ def figure(run: Run, name: str) -> float | str | None:
         return summary.overall_status
     if name == "pass_rate":
         return summary.pass_rate
-    if name == "agent_errors":
-        return run.counts.agent_errors / run.counts.total if run.counts.total else None
+    if name in ("agent_errors", "interrupted"):
+        return getattr(run.counts, name) / run.counts.total if run.counts.total else None
     metric_name, _, stat = name.partition(".")
     if metric_name == "latency" and stat:
         times = dataclasses.asdict(summary.latency)
@@ -50,7 +50,7 @@ def unknown_figures(runs: Sequence[Run], names: Sequence[str]) -> list[str]:
     """Return a sentence for each name that no run has a figure of, among runs of which one has ended."""
     ended = [run for run in runs if run.summary is not None]
     metrics = {metric.metric: None for run in ended if run.summary is not None for metric in run.summary.metrics}
-    known = ["verdict", "pass_rate", "agent_errors", "latency.p50", "latency.p95", *metrics]
+    known = ["verdict", "pass_rate", "agent_errors", "interrupted", "latency.p50", "latency.p95", *metrics]
     return [
         unknown_name("figure", name, known)
         for name in names

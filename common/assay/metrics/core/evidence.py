@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from assay.metrics.core.score import embeds_references, keeps_vector, usable_references
-from assay.model.agent_response import AgentStatus
 from assay.records import dataclass
 from assay.text.equality import is_blank
 
@@ -53,7 +52,7 @@ def wanted_rubrics(metrics: Iterable[object], case: Case, response: AgentRespons
 
     None where the agent failed. An answer that says nothing is judged: what it is worth, the judge's rules say.
     """
-    if response.status is AgentStatus.ERROR:
+    if response.is_failed:
         return ()
     found: dict[str, None] = {}
     for metric in metrics:
@@ -78,7 +77,7 @@ def wanted_texts(
         case: The row's case.
         response: Its answer.
     """
-    if response.status is AgentStatus.ERROR or is_blank(response.text):
+    if response.is_failed or is_blank(response.text):
         return {}
     return wanted_of_case(metrics, case)
 

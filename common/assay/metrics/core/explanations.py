@@ -11,7 +11,6 @@ import dataclasses
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from assay.model.agent_response import AgentStatus
 from assay.model.run import ScoreStatus
 from assay.statistics.thresholds import TOLERANCE, text_apart
 from assay.text.unsafe_text import shorten
@@ -67,7 +66,7 @@ _SENTENCES: Mapping[str, str] = {
 def explained(metric: Metric, row: Row, score: Score) -> Score:
     """Return the score; of one that fails, with the sentence on why."""
     fails = score.passed is False or (score.status is ScoreStatus.SCORED and score.reason)
-    if not fails or "message" in score.detail or row.response.status is AgentStatus.ERROR:
+    if not fails or "message" in score.detail or row.response.is_failed:
         return score
     explain = getattr(metric, "explain", None)
     said = explain(row, score) if explain is not None else ""

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from assay.metrics.core.explanations import score_message
 from assay.model.agent_response import AgentErrorKind, AgentStatus
+from assay.model.interrupts import waiting_text
 from assay.model.run import Score, ScoreStatus
 
 if TYPE_CHECKING:
@@ -21,11 +22,11 @@ _TIMED_OUT = _FAILED.format(kind=AgentErrorKind.TIMEOUT.value)
 def row_verdict(status: AgentStatus, scores: Sequence[Score]) -> bool | None:
     """Return a row's verdict from the verdicts of its metrics.
 
-    An agent error fails. Else one failed metric fails the row; a deciding metric that could not be computed
-    on Assay's side, or checks of the case that were not made, leave it undecided; one that passed passes it; without
-    any it is undecided.
+    An agent error fails, that of an agent that waits for a person included. Else one failed metric fails the row; a
+    deciding metric that could not be computed on Assay's side, or checks of the case that were not made, leave it
+    undecided; one that passed passes it; without any it is undecided.
     """
-    if status is AgentStatus.ERROR or any(score.passed is False for score in scores):
+    if status.is_failed or any(score.passed is False for score in scores):
         return False
     if any(_leaves_undecided(score) for score in scores):
         return None
@@ -34,7 +35,9 @@ def row_verdict(status: AgentStatus, scores: Sequence[Score]) -> bool | None:
 
 def row_reason(response: AgentResponse, scores: Sequence[Score]) -> str:
     """Return why a row failed or could not be decided; empty for a row without complaint."""
-    if response.status is AgentStatus.ERROR:
+    if response.status is AgentStatus.INTERRUPTED:
+        return f"{response.status}: {waiting_text(response.interrupts)}"
+    if response.is_failed:
         error = response.error
         return f"{_FAILED.format(kind=error.kind.value)}: {error.message}" if error is not None else "agent error"
     complaints = [_complaint(score) for score in scores if score.passed is False]
@@ -49,7 +52,7 @@ def is_unanswered(score: Score) -> bool:
 
 def timed_out(row: CaseResult) -> bool:
     """Return whether a stored row is an agent error because the time was up."""
-    return row.status is AgentStatus.ERROR and row.reason.startswith(_TIMED_OUT)
+    return row.status.is_failed and row.reason.startswith(_TIMED_OUT)
 
 
 def _leaves_undecided(score: Score) -> bool:

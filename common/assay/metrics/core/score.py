@@ -7,7 +7,6 @@ from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from assay.metrics.core.embedding import EmbeddingSettings
-from assay.model.agent_response import AgentStatus
 from assay.model.run import Score, ScoreStatus
 from assay.records import dataclass
 from assay.statistics.thresholds import holds
@@ -220,7 +219,7 @@ def made_advisory(scores: Sequence[Score], optional: Container[str]) -> tuple[Sc
 
 def judged(metric: Metric, rubric: str, row: Row, *, decides: bool) -> JudgeEvidence | Score:
     """Return what a judge said of a row, or the score of a row of which no judge said anything."""
-    if row.response.status is AgentStatus.ERROR:
+    if row.response.is_failed:
         passed = False if decides and has_reference(row.case) else None
         detail = {"version": metric.version}
         return Score(metric.name, ScoreStatus.ERROR, passed=passed, reason="agent_error", detail=detail)

@@ -7,7 +7,6 @@ from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from assay.metrics.core.score import EmbeddingEvidence, has_reference, usable_references
-from assay.model.agent_response import AgentStatus
 from assay.records import dataclass
 from assay.text.equality import is_blank
 
@@ -61,7 +60,7 @@ def similarity(row: Row, embedding: EmbeddingSettings) -> Similarity:
     """Return the highest cosine of the answer with any of its references, by a model's vectors."""
     if not has_reference(row.case):
         return Similarity(None, "no_reference", skipped=True)
-    if row.response.status is AgentStatus.ERROR:
+    if row.response.is_failed:
         return Similarity(None, "agent_error")
     if is_blank(row.response.text):
         # An embedding of "" is an arbitrary vector; nothing is what the agent said.

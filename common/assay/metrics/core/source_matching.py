@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 from assay.metrics.core.row_work import WORK_PER_CHARACTER
-from assay.model.agent_response import AgentStatus, Source
+from assay.model.agent_response import Source
 from assay.records import dataclass
 from assay.text.equality import plain
 
@@ -78,7 +78,7 @@ def ranked_sources(response: AgentResponse) -> tuple[Source, ...]:
 
 def missed(row: Row) -> str:
     """Return why a row has no expected source, as a stable word."""
-    if row.response.status is AgentStatus.ERROR:
+    if row.response.is_failed:
         return "agent_error"
     return "no_expected_source_found" if ranked_sources(row.response) else "nothing_retrieved"
 
@@ -93,7 +93,7 @@ def unread_names(expected: Sequence[str], response: AgentResponse, sources: Sequ
         response: The answer.
         sources: Those of its sources that count.
     """
-    if response.status is AgentStatus.ERROR:
+    if response.is_failed:
         return ""
     wanted = _Wanted(expected)
     for index, source in enumerate(sources[:_MOST_FIELDS]):

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 from assay.metrics.core.score import JURY, not_computed, scored_by_threshold
 from assay.metrics.jury.jury import jury_score
-from assay.model.agent_response import AgentStatus
 from assay.model.run import ScoreStatus
 
 if TYPE_CHECKING:
@@ -28,7 +27,7 @@ def score_by_jury(metric: Metric, row: Row) -> Score:
     """Return a metric's score of a row: by the jury where there is one, else its own."""
     rubric = getattr(metric, "rubric", None)
     evidence = row.verdicts.get(rubric) if rubric else None
-    if rubric is None or evidence is None or not evidence.jury or row.response.status is AgentStatus.ERROR:
+    if rubric is None or evidence is None or not evidence.jury or row.response.is_failed:
         return metric.score(row)
     each = [metric.score(dataclasses.replace(row, verdicts={rubric: one})) for one in evidence.jury]
     valid = [score for score in each if score.status is ScoreStatus.SCORED]

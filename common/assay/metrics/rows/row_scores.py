@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from assay.metrics.core.explanations import explained
 from assay.metrics.core.turn_scores import conversation_score, fitting, scores_turns
 from assay.metrics.jury.jury_scores import score_by_jury
-from assay.model.agent_response import AgentStatus
 from assay.model.run import Score, ScoreStatus
 from assay.statistics.thresholds import holds
 
@@ -43,7 +42,7 @@ def _by_own_threshold(metric: Metric, row: Row, score: Score) -> Score:
     own = row.case.thresholds.get(metric.name)
     if own is None or score.value is None or metric.info.name == "assertions":
         return score
-    if row.response.status is AgentStatus.ERROR:
+    if row.response.is_failed:
         return score
     passed = holds(score.value, metric.info.rule, own)
     return dataclasses.replace(score, passed=passed, detail={**score.detail, "threshold": own})

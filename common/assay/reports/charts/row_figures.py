@@ -8,6 +8,7 @@ from array import array
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from assay.model.agent_response import FAILED_STATUSES
 from assay.reports.charts.outcomes import AGENT_ERROR, FAILED, NAMES, NO_VERDICT, PASSED
 from assay.reports.charts.scales import axis_end
 from assay.reports.row_outcome import outcome_of
@@ -104,7 +105,7 @@ def row_figures(report: Report) -> RowFigures:
 def latency_of(row: Mapping[str, Any]) -> float | None:
     """Return the latency of a row's answer in seconds; None without an answer, whose time says nothing."""
     found = row["latency_ms"]
-    if row["status"] == "error" or found is None or not math.isfinite(found) or found < 0:
+    if row["status"] in FAILED_STATUSES or found is None or not math.isfinite(found) or found < 0:
         return None
     return float(found) / 1000
 

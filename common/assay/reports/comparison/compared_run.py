@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from assay.comparison.cases import CaseScores
 from assay.comparison.compare import ComparedRun
 from assay.comparison.facts import facts_of
+from assay.model.agent_response import FAILED_STATUSES, AgentStatus
 from assay.model.possible_usage import possible_cost, possible_tokens
 from assay.model.run import ScoreStatus
 from assay.reports.row_matching import row_predicate
@@ -37,7 +38,7 @@ def compared_run(report: Report, settings: ComparisonSettings) -> ComparedRun:
             row["case_id"],
             values,
             passed=row["passed"],
-            is_error=row["status"] == "error",
+            status=AgentStatus(row["status"]),
             errors=_errors_of(row, values),
             repeat=row["repeat"],
             category=row["category"] or "",
@@ -68,7 +69,7 @@ def values_of(row: Mapping[str, Any], names: Iterable[str]) -> dict[str, float |
 
 def _errors_of(row: Mapping[str, Any], values: Mapping[str, float | None]) -> list[str]:
     """Return the metrics of a row that have no value because of an error: not those that skip the row."""
-    scores, is_error = row["scores"], row["status"] == "error"
+    scores, is_error = row["scores"], row["status"] in FAILED_STATUSES
     return [
         name
         for name, value in values.items()
@@ -85,7 +86,7 @@ def implied_values(row: Mapping[str, Any]) -> dict[str, float | None]:
     tokens = usage.get("total_tokens")
     if tokens is None and usage.get("input_tokens") is not None and usage.get("output_tokens") is not None:
         tokens = usage["input_tokens"] + usage["output_tokens"]
-    latency_ms = row["latency_ms"] if row["status"] != "error" else None
+    latency_ms = row["latency_ms"] if row["status"] not in FAILED_STATUSES else None
     return {
         "latency": None if latency_ms is None or latency_ms < 0 else latency_ms / 1_000,
         "tokens": possible_tokens(tokens) or None,

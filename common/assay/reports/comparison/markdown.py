@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from assay.reports.comparison.headline import pair_sentence, verdict_sentence
 from assay.reports.comparison.sentences import (
     adjustment_text,
+    agent_errors_text,
     banners,
     cautions,
     counts_text,
@@ -106,7 +107,7 @@ def _runs(report: ComparisonReport) -> list[str]:
             markdown_code(report.title(one), _NAME_CHARS),
             markdown_code(one.run_id, _NAME_CHARS),
             f"{one.cases:,}",
-            f"{one.agent_errors:,}",
+            agent_errors_text(one),
         )
         for one in report.comparison.variants
     ]

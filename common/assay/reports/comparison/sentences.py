@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from assay.comparison.model import PASS_RATE, Reason, Verdict
 from assay.comparison.stopped import ALWAYS_VALID, STAGEWISE
+from assay.model.interrupts import interrupted_note
 from assay.reports.comparison.figures import figures_of, level_text, p_phrase
 from assay.reports.comparison.headline import Naming, named
 from assay.reports.metric_text import count_text
@@ -17,7 +18,7 @@ from assay.verdict.stopping_text import saved_text
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from assay.comparison.model import MetricComparison, PairComparison
+    from assay.comparison.model import MetricComparison, PairComparison, Variant
     from assay.reports.comparison.comparison_report import ComparisonReport
 
 _ADJUSTMENTS = {"holm": "Holm", "bh": "Benjamini-Hochberg"}
@@ -113,6 +114,11 @@ def _assumed_directions(report: ComparisonReport) -> Iterator[str]:
         )
 
 
+def agent_errors_text(variant: Variant) -> str:
+    """Return on how many rows of a run the agent failed, and how many of them wait for a person."""
+    return f"{variant.agent_errors:,}{interrupted_note(variant.interrupted)}"
+
+
 def _agent_errors(report: ComparisonReport) -> Iterator[str]:
     """Yield how many agent calls failed, where any did and the first line does not say so.
 
@@ -121,7 +127,7 @@ def _agent_errors(report: ComparisonReport) -> Iterator[str]:
     variants, (first, *others) = report.comparison.variants, report.baseline_pairs
     is_said = not others and first.errors is not None and first.errors.worse
     if any(one.agent_errors for one in variants) and not is_said:
-        counts = ", ".join(f"{report.names[one.label]} {one.agent_errors:,}" for one in variants)
+        counts = ", ".join(f"{report.names[one.label]} {agent_errors_text(one)}" for one in variants)
         yield f"rows whose agent failed: {counts}"
 
 

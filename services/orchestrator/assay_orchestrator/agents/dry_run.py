@@ -6,7 +6,6 @@ import asyncio
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from assay.model.agent_response import AgentStatus
 from assay_orchestrator.agents.protocol import UnmappedAgentError
 
 if TYPE_CHECKING:
@@ -63,5 +62,5 @@ class DryRun:
         if error is not None and error.type == MAPPING and not self._is_right:
             self._problem = f"{error.message}. Correct agent.response and start the run again: no other case is asked"
             raise UnmappedAgentError(self._problem)
-        self._is_right |= response.status is not AgentStatus.ERROR
+        self._is_right |= not response.is_failed
         return response

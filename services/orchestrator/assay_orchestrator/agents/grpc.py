@@ -15,7 +15,6 @@ from assay.http.egress import ForbiddenAddressError
 from assay.model.agent_response import (
     AgentErrorKind,
     AgentResponse,
-    AgentStatus,
     MalformedAnswerError,
     clean_text,
     error_response,
@@ -159,7 +158,7 @@ class GrpcAgent:
                 part = agent_pb2.AnswerStreamResponse.FromString(reply)
                 if part.WhichOneof("message") == "response":
                     response = _read(part.response, message.request_id, "".join(pieces))
-                    if first_ms is None or response.status is AgentStatus.ERROR:
+                    if first_ms is None or response.is_failed:
                         return response
                     return dataclasses.replace(response, time_to_first_token_ms=first_ms)
                 if part.piece and first_ms is None:

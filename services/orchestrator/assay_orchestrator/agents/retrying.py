@@ -116,8 +116,8 @@ class RetryingAgent:
             else:
                 response = await self._agent.answer(request, case)
             response = with_thoughts_apart(response)
-            if response.error is not None:
-                recorded.fail(response.error.kind.value)
+            if response.is_failed:
+                recorded.fail(response.status.value if response.error is None else response.error.kind.value)
             return response
 
     async def _checked_attempt(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from assay.metrics.core.evidence import wanted_rubrics, wanted_texts
 from assay.metrics.core.score import Row, has_reference
 from assay.metrics.core.turn_scores import scores_turns
-from assay.model.agent_response import AgentResponse, AgentStatus, Message, Usage
+from assay.model.agent_response import AgentResponse, Message, Usage
 from assay.model.possible_usage import possible_cost
 from assay.records import dataclass
 from assay.statistics.exact_sum import exact_mean
@@ -69,13 +69,13 @@ def scored_turns(
             ScoredTurn(case, last, answers[:-1], wanted_texts(metrics, case, last), wanted_rubrics(metrics, case, last))
         ]
     by_turn = [metric for metric in metrics if scores_turns(metric)]
-    unasked = AgentResponse(status=last.status, error=last.error)
+    unasked = AgentResponse(status=last.status, error=last.error, interrupts=last.interrupts)
     given = [*answers, *[unasked] * (len(case.turns) - len(answers))]
     turns = []
     for index, response in enumerate(given):
         is_last, view = index == len(given) - 1, case.up_to(index)
         chosen = metrics if is_last else by_turn
-        judged = is_last or (last.status is not AgentStatus.ERROR and has_reference(view))
+        judged = is_last or (not last.is_failed and has_reference(view))
         embeddings = wanted_texts(chosen, view, response)
         rubrics = wanted_rubrics(chosen, view, response) if judged else ()
         turns.append(ScoredTurn(view, response, given[:index], embeddings, rubrics, None if is_last else index))
@@ -127,7 +127,7 @@ def _whole_answer(answers: Sequence[AgentResponse], turn_score: str) -> AgentRes
         total["cost_usd"] = impossible[0]  # in a sum another turn's cost could hide it
     usage = Usage(**total) if any(value is not None for value in total.values()) else None
     whole = dataclasses.replace(last, usage=usage, cold=any(answer.cold for answer in answers))
-    if last.status is AgentStatus.ERROR:
+    if last.is_failed:
         return whole
     return dataclasses.replace(
         whole,

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from assay.metrics.python import Python
-from assay.model.agent_response import AgentStatus
 from assay.model.metric_call import MetricRequest
 
 if TYPE_CHECKING:
@@ -46,7 +45,7 @@ class FunctionMetrics:
         Raises:
             NotAskedError: The run is being paused, and no client has the request.
         """
-        if turns[-1].response.status is AgentStatus.ERROR:
+        if turns[-1].response.is_failed:
             return [{} for _ in turns]
         found: list[Mapping[str, MetricOutcome]] = []
         for turn in turns:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from assay.errors import AssayError
 from assay.metrics.core.row_verdict import row_reason, row_verdict
 from assay.metrics.core.score import EmbeddingEvidence, JudgeEvidence, Metric, keeps_vector, made_advisory
-from assay.model.agent_response import AgentErrorKind, AgentRequest, AgentResponse, AgentStatus, error_response
+from assay.model.agent_response import AgentErrorKind, AgentRequest, AgentResponse, error_response
 from assay.model.approvals import remaining_approvals
 from assay.model.case_limits import MAX_BYTES_PER_CHAR
 from assay.model.response_limits import MAX_ANSWER_BYTES
@@ -276,7 +276,7 @@ class ShardRunner:
         if work.attempts.interrupted >= self._context.max_attempts:
             return self._given_up(work, dead_letters.interrupted(work.attempts.interrupted))
         fresh: AnswerRecord | None = None
-        while len(answers) < len(turns) and not (answers and answers[-1].status is AgentStatus.ERROR):
+        while len(answers) < len(turns) and not (answers and answers[-1].is_failed):
             if fresh is not None:
                 await self._put(work, fresh, None)
             async with self._session.asking:
@@ -349,7 +349,7 @@ class ShardRunner:
         failpoint("agent.after_answer")
         context.observed.answered(response)
         attempt_count = work.attempts.retried + 1
-        if response.status is AgentStatus.ERROR and 1 < attempt_count >= context.max_attempts:
+        if response.error is not None and 1 < attempt_count >= context.max_attempts:
             return dead_letters.exhausted(response, attempt_count)
         return response
 

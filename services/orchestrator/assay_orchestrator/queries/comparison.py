@@ -268,19 +268,17 @@ def _read_run(
             values = {**row.values}
             errors = [name for name, value in values.items() if value is None]
             if implied:
-                status = "error" if row.is_error else "success"
-                found = implied_values(
-                    {"status": status, "latency_ms": row.latency_ms, "response": {"usage": row.usage}}
-                )
+                response = {"usage": row.usage}
+                found = implied_values({"status": row.status, "latency_ms": row.latency_ms, "response": response})
                 values |= {name: found.get(name) for name in implied}
-                errors += [name for name in implied if row.is_error and values[name] is None]
+                errors += [name for name in implied if row.status.is_failed and values[name] is None]
             if not indexes or row.case_index != indexes[-1]:
                 indexes.append(row.case_index)
             cases.take(
                 row.case_id,
                 values,
                 passed=row.passed,
-                is_error=row.is_error,
+                status=row.status,
                 errors=errors,
                 repeat=row.repeat,
                 category=row.category,

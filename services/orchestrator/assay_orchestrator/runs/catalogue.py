@@ -120,6 +120,7 @@ def _run(record: RunRecord, dataset: DatasetRef) -> Run:
             failed=record.failed_count,
             agent_errors=record.agent_error_count,
             answered=record.answered_count,
+            interrupted=record.interrupted_count,
         ),
         created_at=record.created_at,
         started_at=record.started_at or "",

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from assay.metrics.core.score import score_from_json, score_to_json
-from assay.model.agent_response import AgentStatus, response_from_json, response_to_json
+from assay.model.agent_response import FAILED_STATUSES, AgentStatus, response_from_json, response_to_json
 from assay.model.run import AttemptOutcome, CaseResult, RowAttempt, ScoreStatus
 from assay.records import dataclass
 from assay.storage.texts import json_text
@@ -65,7 +65,7 @@ def count_repeated(connection: sa.Connection, run_id: str) -> tuple[int, int]:
         status = sa.func.json_extract_path_text(sa.cast(table.result_json, sa.JSON), "status")
     else:
         status = sa.func.json_extract(table.result_json, "$.status")
-    asked = sa.func.max(sa.case((status == AgentStatus.ERROR.value, 1), else_=0)).label("asked")
+    asked = sa.func.max(sa.case((status.in_(FAILED_STATUSES), 1), else_=0)).label("asked")
     rows = (
         sa.select(asked)
         .where(table.run_id == run_id, table.outcome == AttemptOutcome.RETRIED.value)
@@ -208,7 +208,7 @@ def _retryable(
     return [
         row
         for row in page
-        if (row.status is AgentStatus.ERROR or any(score.status is ScoreStatus.ERROR for score in row.scores))
+        if (row.status.is_failed or any(score.status is ScoreStatus.ERROR for score in row.scores))
         and number.get(_key(row), RowAttempts()).retried + 1 < max_attempts
     ]
 

@@ -33,7 +33,7 @@ class ScoredRow:
         case_id: Its case.
         category: The case's.
         tags: The case's.
-        is_error: Whether the agent failed.
+        status: The agent's own word.
         passed: Its verdict.
         latency_ms: Wall time of the agent.
         values: Its scores, by metric; None for one missing because of an error; those of skipped metrics are absent.
@@ -45,7 +45,7 @@ class ScoredRow:
     case_id: str
     category: str
     tags: Sequence[str]
-    is_error: bool
+    status: AgentStatus
     passed: bool | None
     latency_ms: float | None
     values: Mapping[str, float | None]
@@ -74,7 +74,7 @@ def read_scored(connection: sa.Connection, scope: Scope, run_id: str, *, with_us
         yield [
             ScoredRow(
                 case_index, repeat, case_id, category, json.loads(tags) if tags != "[]" else (),
-                status == AgentStatus.ERROR.value, passed, latency_ms, json.loads(values),
+                AgentStatus(status), passed, latency_ms, json.loads(values),
                 usage.get((case_index, repeat), {}),
             )
             for case_index, repeat, case_id, category, tags, status, passed, latency_ms, values in found

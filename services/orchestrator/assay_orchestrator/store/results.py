@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from assay.metrics.core.score import score_from_json, score_to_json
-from assay.model.agent_response import AgentResponse, AgentStatus, response_from_json, response_to_json
+from assay.model.agent_response import FAILED_STATUSES, AgentResponse, AgentStatus, response_from_json, response_to_json
 from assay.model.run import CaseResult, RunState, ScoreStatus
 from assay.records import dataclass
 from assay.storage.bulk import insert_rows
@@ -133,7 +133,7 @@ def remove_rows(connection: sa.Connection, run_id: str, rows: Sequence[CaseResul
         table.delete().where(*_are(table, run_id, rows)).returning(table.c.status, table.c.passed)
     ).all()
     _count(connection, run_id, [(row.status, row.passed) for row in removed], sign=-1)
-    failed = [row for row in rows if row.status is AgentStatus.ERROR]
+    failed = [row for row in rows if row.status.is_failed]
     if failed:
         connection.execute(schema.answers.delete().where(*_are(schema.answers, run_id, failed)))
 
@@ -185,9 +185,9 @@ def recounted(connection: sa.Connection, record: RunRecord) -> RunRecord:
 
     Earlier versions subtracted rows twice that two processes set aside at once.
     """
-    parts = (record.passed_count, record.failed_count, record.agent_error_count)
-    decided = record.passed_count + record.failed_count
-    if min(parts) >= 0 and max(decided, record.agent_error_count) <= record.finished_count <= record.total_count:
+    parts = (record.passed_count, record.failed_count, record.agent_error_count, record.interrupted_count)
+    largest = max(record.passed_count + record.failed_count, record.agent_error_count, record.interrupted_count)
+    if min(parts) >= 0 and largest <= record.finished_count <= record.total_count:
         return record
     return dataclasses.replace(record, **_counts(connection, record.run_id))
 
@@ -207,7 +207,8 @@ def _counts(connection: sa.Connection, run_id: str) -> dict[str, Any]:
                 sa.func.count().label("finished_count"),
                 sa.func.count().filter(table.c.passed.is_(True)).label("passed_count"),
                 sa.func.count().filter(table.c.passed.is_(False)).label("failed_count"),
-                sa.func.count().filter(table.c.status == AgentStatus.ERROR.value).label("agent_error_count"),
+                sa.func.count().filter(table.c.status.in_(FAILED_STATUSES)).label("agent_error_count"),
+                sa.func.count().filter(table.c.status == AgentStatus.INTERRUPTED.value).label("interrupted_count"),
             ).where(table.c.run_id == run_id)
         )
         .mappings()
@@ -254,7 +255,7 @@ def _answers(
 
 def _answer(data: dict[str, Any]) -> AgentResponse:
     """Return a stored answer; most are a text and its time, and were checked when they came in."""
-    if data.keys() <= _PLAIN_FIELDS and data["status"] != AgentStatus.ERROR:
+    if data.keys() <= _PLAIN_FIELDS and data["status"] not in FAILED_STATUSES:
         return AgentResponse(status=_STATUSES[data["status"]], text=data["text"], latency_ms=data.get("latency_ms"))
     return response_from_json(data)
 
@@ -365,7 +366,7 @@ def may_have_error() -> sa.ColumnElement[bool]:
     """Return the condition that a result may have an error of the agent or of a metric; it holds for all that do."""
     table = schema.results
     failed_score = table.c.scores_json.like('%"status":"error"%')
-    return sa.or_(table.c.status == AgentStatus.ERROR.value, failed_score)
+    return sa.or_(table.c.status.in_(FAILED_STATUSES), failed_score)
 
 
 def read_all(connection: sa.Connection, run_id: str, page_size: int = 1000) -> Iterator[CaseResult]:
@@ -436,7 +437,9 @@ def _count(connection: sa.Connection, run_id: str, rows: Sequence[tuple[str, boo
             finished_count=table.c.finished_count + sign * len(rows),
             passed_count=table.c.passed_count + sign * sum(passed is True for _, passed in rows),
             failed_count=table.c.failed_count + sign * sum(passed is False for _, passed in rows),
-            agent_error_count=table.c.agent_error_count + sign * sum(status == AgentStatus.ERROR for status, _ in rows),
+            agent_error_count=table.c.agent_error_count + sign * sum(status in FAILED_STATUSES for status, _ in rows),
+            interrupted_count=table.c.interrupted_count
+            + sign * sum(status == AgentStatus.INTERRUPTED for status, _ in rows),
         )
     )
 

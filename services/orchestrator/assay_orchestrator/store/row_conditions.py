@@ -8,7 +8,7 @@ import sqlalchemy as sa
 
 from assay.filters.matching import case_variants
 from assay.filters.row_filter import Comparison, RowKey, RowOutcome, TextField
-from assay.model.agent_response import AgentStatus, clean_text
+from assay.model.agent_response import FAILED_STATUSES, clean_text
 from assay.statistics.thresholds import TOLERANCE
 from assay.storage.texts import CleanText
 from assay_orchestrator.store import datasets, schema
@@ -22,7 +22,7 @@ Condition = sa.ColumnElement[bool]
 
 _ROWS = schema.results
 _ESCAPE = "\\"
-_IS_ERROR = _ROWS.c.status == AgentStatus.ERROR.value
+_IS_ERROR = _ROWS.c.status.in_(FAILED_STATUSES)
 OUTCOME = sa.case(
     (_IS_ERROR, RowOutcome.AGENT_ERROR.value),
     (_ROWS.c.passed.is_(True), RowOutcome.PASSED.value),
@@ -49,6 +49,7 @@ class RowConditions:
         rows = _ROWS.c
         lists: list[tuple[sa.ColumnElement[Any], Sequence[Any]]] = [
             (OUTCOME, [outcome.value for outcome in wanted.outcomes]),
+            (rows.status, [status.value for status in wanted.statuses]),
             (rows.category, wanted.categories),
             (rows.case_id, wanted.case_ids),
             (rows.repeat_index, wanted.repeats),

@@ -66,6 +66,7 @@ class RunRecord:
     hosted: bool = False
     group_id: str = ""
     traceparent: str = ""
+    interrupted_count: int = 0
 
     @property
     def finished(self) -> bool:
@@ -443,4 +444,5 @@ def _record(row: sa.Row[Any]) -> RunRecord:
         hosted=row.hosted,
         group_id=row.group_id,
         traceparent=row.traceparent,
+        interrupted_count=row.interrupted_count,
     )

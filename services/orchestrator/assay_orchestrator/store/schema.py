@@ -62,6 +62,7 @@ runs = sa.Table(
     sa.Column("passed_count", sa.BigInteger, nullable=False, server_default="0"),
     sa.Column("failed_count", sa.BigInteger, nullable=False, server_default="0"),
     sa.Column("agent_error_count", sa.BigInteger, nullable=False, server_default="0"),
+    sa.Column("interrupted_count", sa.BigInteger, nullable=False, server_default="0"),
     sa.Column("last_sequence", sa.BigInteger, nullable=False, server_default="0"),
     sa.Column("summary_json", sa.Text),
     sa.Column("assay_version", sa.Text, nullable=False),

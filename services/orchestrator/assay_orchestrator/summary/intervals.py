@@ -6,7 +6,6 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from assay.model.agent_response import AgentStatus
 from assay.statistics.clustered_mean import ClusteredMean
 
 if TYPE_CHECKING:
@@ -90,7 +89,7 @@ class RunIntervals:
         """Take one more row, of a cluster that `CaseClusters.of` returned."""
         for metric, score in zip(self.metrics.values(), row.scores, strict=True):
             metric.add(score, cluster)
-        self.errors.take(float(row.status is AgentStatus.ERROR), cluster)
+        self.errors.take(float(row.status.is_failed), cluster)
         if row.passed is not None:
             self.verdicts.take(float(row.passed), cluster)
 

@@ -106,11 +106,11 @@ def summarise(
     latency, weights, repeats = LatencyFold(), Weights(), RepeatsFold()
     intervals = RunIntervals(metrics)
     judging = JudgingFold(rules.canary_limit, accepts_canaries=rules.accepts_canaries)
-    total = passed = decided = undecided = agent_errors = timeouts = 0
+    total = passed = decided = undecided = agent_errors = interrupted = timeouts = 0
     unanswered = [0] * len(folds)
     reasons: list[Counter[str]] = [Counter() for _ in folds]
     for row in rows:
-        failed = row.status is AgentStatus.ERROR
+        failed = row.status.is_failed
         cluster = clusters.of(row)
         for index, (fold, score) in enumerate(zip(folds, row.scores, strict=True)):
             fold.add(row, score)
@@ -126,6 +126,7 @@ def summarise(
         judging.add(row)
         total += 1
         agent_errors += failed
+        interrupted += row.status is AgentStatus.INTERRUPTED
         timeouts += timed_out(row)
         passed += row.passed is True
         decided += row.passed is not None
@@ -163,6 +164,7 @@ def summarise(
         left_out=rules.left_out,
         pass_rate_interval=intervals.verdicts.interval(),
         dependent=clusters.result(intervals.verdicts.effective_count()),
+        interrupted=interrupted,
     )
     tally = Tally(total, agent_errors, undecided, groups.tallies if gates else {}, intervals)
     return with_verdict(dataclasses.replace(summary, gates=judge_gates(gates, summary, kinds=kinds, tally=tally)))

@@ -9,6 +9,7 @@ from assay.reports.comparison.figures import figures_of, metric_text
 from assay.reports.comparison.headline import pair_sentence, verdict_sentence
 from assay.reports.comparison.sentences import (
     adjustment_text,
+    agent_errors_text,
     banners,
     cautions,
     counts_text,
@@ -137,7 +138,7 @@ class PageView:
         return [
             ("label", "name", "prompt", "run", "cases", "agent errors"),
             *(
-                (one.label, one.name, one.prompt_path or "–", one.run_id, f"{one.cases:,}", f"{one.agent_errors:,}")
+                (one.label, one.name, one.prompt_path or "–", one.run_id, f"{one.cases:,}", agent_errors_text(one))
                 for one in self.comparison.variants
             ),
         ]

@@ -224,11 +224,12 @@ const assayCase = (() => {
 
     // What the agent returned beside its text.
     response(response) {
-      const {error, attempts, sql, tool_calls: calls, sources, retrieved, usage, ...others} = response;
+      const {error, attempts, sql, tool_calls: calls, sources, retrieved, usage, interrupts, ...others} = response;
       return [
         error ? section("Error", ...this.error(error)) : null,
         attempts ? section("Failed attempts", ...attempts.map((one, index) =>
           folded(`Attempt ${index + 1}, ${seconds(one.latency_ms / 1000)}`, ...this.error(one)))) : null,
+        interrupts ? section("Interrupts", ...interrupts.map((one) => this.interrupt(one))) : null,
         sql ? section("SQL", this.code(sql)) : null,
         calls?.length ? section("Tool calls", ...calls.map((one) => this.call(one))) : null,
         sources ? section("Sources", this.sources("Sources", sources)) : null,
@@ -257,6 +258,16 @@ const assayCase = (() => {
         ["arguments", call.arguments_json ? this.code(call.arguments_json) : null],
         ["result", call.result_json ? this.code(call.result_json) : null],
         ["duration", call.duration_ms ? `${textOf(call.duration_ms)} ms` : null],
+      ]) ?? "");
+    }
+
+    interrupt(interrupt) {
+      const title = element("span", {}, `${interrupt.decision ?? "waits for"}: ${interrupt.kind} `,
+        interrupt.tool ? this.write.inline(interrupt.tool) : "");
+      return folded(title, pairs([
+        ["message", interrupt.message ? this.write.block(interrupt.message) : null],
+        ["arguments", interrupt.arguments_json ? this.code(interrupt.arguments_json) : null],
+        ["id", interrupt.id ? this.write.inline(interrupt.id) : null],
       ]) ?? "");
     }
 

@@ -3,7 +3,8 @@ const assayFilter = (() => {
   "use strict";
 
   const OUTCOMES = ["passed", "failed", "agent_error", "no_verdict"];
-  const LISTS = ["outcome", "category", "tag", "case", "repeat"];
+  const STATUSES = ["success", "out_of_scope", "error", "interrupted"];
+  const LISTS = ["outcome", "category", "tag", "case", "repeat", "status"];
   const TEXTS = ["text", "question", "answer"];
   const KEYS = [...LISTS, ...TEXTS, "latency"];
   const TOLERANCE = 1e-9;
@@ -36,6 +37,7 @@ const assayFilter = (() => {
   // What a filter is: of several values of one list any holds, and of everything else all.
   const everyRow = () => ({
     outcomes: [], categories: [], tags: [], cases: [], repeats: [], texts: [], metrics: [], latencies: [],
+    statuses: [],
   });
 
   // Reads conditions from left to right; after a problem it continues at the next blank.
@@ -178,7 +180,7 @@ const assayFilter = (() => {
     }
 
     addNamedList(condition, name) {
-      const checks = {outcome: outcomeProblem, repeat: repeatProblem};
+      const checks = {outcome: outcomeProblem, repeat: repeatProblem, status: statusProblem};
       if (LISTS.includes(name)) this.addList(condition, name, checks[name] ?? (() => ""));
       else if (TEXTS.includes(name)) this.wrong(condition, `write ${name}~TEXT: ${name} is searched for a text`);
       else if (name === "latency") this.wrong(condition, "write latency>2s or latency<=500ms: latency is compared");
@@ -226,17 +228,19 @@ const assayFilter = (() => {
       const of = (name) => this.lists.get(name) ?? [];
       return {
         ...this.filter, outcomes: of("outcome"), categories: of("category"), tags: of("tag"), cases: of("case"),
-        repeats: of("repeat").map(Number),
+        repeats: of("repeat").map(Number), statuses: of("status"),
       };
     }
   }
 
   const unknown = (what, name, known) => `unknown ${what} '${start(name)}'; known: ${known.join(", ")}`;
   const outcomeProblem = (value) => (OUTCOMES.includes(value) ? "" : unknown("outcome", value, OUTCOMES));
+  const statusProblem = (value) => (STATUSES.includes(value) ? "" : unknown("status", value, STATUSES));
   const repeatProblem = (value) => (REPEAT.test(value) ? "" : `'${start(value)}' is no repeat: write its number, from 0`);
 
   function wordProblem(word) {
     if (OUTCOMES.includes(word)) return "";
+    if (STATUSES.includes(word)) return `${word} is a status: write status:${word}`;
     if (LISTS.includes(word)) return `${word} needs a value: ${word}:NAME`;
     if (TEXTS.includes(word)) return `${word} needs a text: ${word}~TEXT`;
     return `${unknown("word", word, OUTCOMES)}; a metric needs a comparison, as in judge_score<0.5`;
@@ -244,7 +248,7 @@ const assayFilter = (() => {
 
   function limitProblems(filter) {
     const found = [];
-    for (const name of ["outcomes", "categories", "tags", "cases", "repeats"]) {
+    for (const name of ["outcomes", "categories", "tags", "cases", "repeats", "statuses"]) {
       const count = filter[name].length;
       if (count > MAX_VALUES) found.push(`${name} has ${count} values, more than ${MAX_VALUES}`);
     }
@@ -294,6 +298,7 @@ const assayFilter = (() => {
   // Returns a filter as the text from which `parse` makes it again.
   function format(filter) {
     const parts = filter.outcomes.length ? [filter.outcomes.join(",")] : [];
+    if (filter.statuses.length) parts.push(`status:${filter.statuses.join(",")}`);
     for (const [name, values] of [["category", filter.categories], ["tag", filter.tags], ["case", filter.cases]]) {
       if (values.length) parts.push(`${name}:${values.map(quoted).join(",")}`);
     }
@@ -305,14 +310,15 @@ const assayFilter = (() => {
   }
 
   // Returns a function that says whether a row meets a filter.
-  // A row has caseId, repeat, outcome, category, tags, latencyMs, value(metric), questions and answers.
+  // A row has caseId, repeat, outcome, status, category, tags, latencyMs, value(metric), questions and answers.
   function matcher(filter) {
     const clean = (text) => text.replaceAll("\0", "\ufffd").toWellFormed();
     const [categories, tags, cases] = [filter.categories, filter.tags, filter.cases].map((list) => new Set(list.map(clean)));
-    const outcomes = new Set(filter.outcomes), repeats = new Set(filter.repeats);
+    const outcomes = new Set(filter.outcomes), repeats = new Set(filter.repeats), statuses = new Set(filter.statuses);
     const texts = filter.texts.map(({field, text}) => ({field, pattern: pattern(clean(text))}));
     return (row) =>
       (!outcomes.size || outcomes.has(row.outcome)) &&
+      (!statuses.size || statuses.has(row.status)) &&
       (!categories.size || categories.has(row.category)) &&
       (!tags.size || row.tags.some((tag) => tags.has(tag))) &&
       (!cases.size || cases.has(row.caseId)) &&

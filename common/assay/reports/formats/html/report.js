@@ -120,7 +120,7 @@
 
   function caseLine(one) {
     const link = element("a", {href: hashOf({case: one.caseId, repeat: null}), class: "case-link"}, caseView.write.inline(one.caseId));
-    const said = one.rows.length === 1 ? setup.outcome_names[one.outcome] : `${one.passed} of ${one.rows.length} passed`;
+    const said = one.rows.length === 1 ? one.rows[0].outcomeName : `${one.passed} of ${one.rows.length} passed`;
     const line = element("tr", {},
       element("th", {scope: "row", class: "case-cell"}, link,
         element("span", {class: "preview", dir: "auto"}, ...caseView.write.parts(one.rows[0].preview))),
@@ -242,7 +242,7 @@
     article.replaceChildren(
       caseNavigation(one),
       element("h2", {id: "case-name", tabindex: "-1"}, caseView.write.inline(one.caseId)),
-      element("p", {class: "facts"}, caseView.write.outcome(row.outcome),
+      element("p", {class: "facts"}, caseView.write.outcome(row.outcome, row.outcomeName),
         ...tags.map((tag) => element("span", {class: "tag"}, caseView.write.inline(tag)))),
       ...(one.rows.length > 1 ? [repeatSwitch(one, row, answers.size)] : []),
       ...caseView.row(row, detail, one.rows));
@@ -272,7 +272,7 @@
   function repeatSwitch(one, row, answerCount) {
     const links = one.rows.map((other) => element("a", {
       href: hashOf({case: one.caseId, repeat: String(other.repeat)}), "aria-current": other === row ? "true" : null, class: "repeat",
-    }, `Repeat ${other.repeat} `, caseView.write.outcome(other.outcome)));
+    }, `Repeat ${other.repeat} `, caseView.write.outcome(other.outcome, other.outcomeName)));
     const said = `${one.passed} of ${one.rows.length} passed, ${answerCount} different ${answerCount === 1 ? "answer" : "answers"}`;
     return element("nav", {class: "repeats", "aria-label": "Repeats"}, element("span", {class: "strong"}, said), ...links);
   }

@@ -38,7 +38,7 @@ def entry_of(row: Mapping[str, Any], metrics: Sequence[str]) -> list[Any]:
 
     Returns:
         Case, repeat, number of the outcome in `OUTCOMES`, category, tags, latency in ms, the value of each of the
-        metrics, and the beginning of the question.
+        metrics, the beginning of the question, and the agent's status.
     """
     return [
         row["case_id"],
@@ -49,6 +49,7 @@ def entry_of(row: Mapping[str, Any], metrics: Sequence[str]) -> list[Any]:
         row["latency_ms"],
         [row["scores"].get(name, {}).get("value") for name in metrics],
         preview(row["question"]),
+        row["status"],
     ]
 
 
@@ -134,7 +135,7 @@ def _response(response: Mapping[str, Any], limit: int) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, value in response.items():
         match name:
-            case "tool_calls" | "sources" | "retrieved" if isinstance(value, list):
+            case "tool_calls" | "sources" | "retrieved" | "interrupts" if isinstance(value, list):
                 found[name] = [{key: _text(part, limit) for key, part in one.items()} for one in value]
             case "attempts" if isinstance(value, list):
                 found[name] = [{"latency_ms": one["latency_ms"], **_error(one["error"], limit)} for one in value]

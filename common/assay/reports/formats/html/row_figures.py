@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from assay.metrics.core.embedding import vectors_text
+from assay.model.agent_response import FAILED_STATUSES
 from assay.reports.formats.html.row_data import preview
 from assay.reports.formats.html.svg import nice_bin
 from assay.reports.row_outcome import outcome_of
@@ -32,6 +33,7 @@ class CaseLine:
         outcomes: What each repeat came to.
         values: The values of each metric.
         latencies_ms: Of the repeats that have one.
+        status: The agent's, of the last repeat.
     """
 
     case_id: str
@@ -40,10 +42,12 @@ class CaseLine:
     outcomes: list[str] = field(default_factory=list)
     values: dict[str, list[float]] = field(default_factory=dict)
     latencies_ms: list[float] = field(default_factory=list)
+    status: str = ""
 
     def take(self, row: Mapping[str, Any], metrics: Sequence[str]) -> None:
         """Take one repeat."""
         self.outcomes.append(outcome_of(row))
+        self.status = row["status"]
         for name in metrics:
             value = row["scores"].get(name, {}).get("value")
             if value is not None:
@@ -90,7 +94,7 @@ class RowFigures:
                 self.first.append(CaseLine(row["case_id"], row["category"] or "", preview(row["question"])))
         if self.case_count <= self._first_count:
             self.first[-1].take(row, self._metrics)
-        if row["latency_ms"] is not None and row["status"] != "error":
+        if row["latency_ms"] is not None and row["status"] not in FAILED_STATUSES:
             place = int(row["latency_ms"] / 1000 / self.bin_width_s)
             self.latency_bins[max(0, min(place, len(self.latency_bins) - 1))] += 1
         for name, score in row["scores"].items():

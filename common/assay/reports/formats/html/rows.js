@@ -7,13 +7,20 @@ const assayRows = (() => {
 
   class Row {
     constructor(entry, place, setup, metricPlaces) {
-      [this.caseId, this.repeat, this.outcome, this.category, this.tags, this.latencyMs, this.values, this.preview] = entry;
+      [this.caseId, this.repeat, this.outcome, this.category, this.tags, this.latencyMs, this.values, this.preview,
+        this.status] = entry;
       this.outcome = setup.outcomes[this.outcome];
       this.category ??= "";
       this.place = place;
+      this.setup = setup;
       this.metricPlaces = metricPlaces;
       this.questions = null; // known once texts were searched
       this.answers = null;
+    }
+
+    // What the outcome is called; an agent error that waits for a person by its status.
+    get outcomeName() {
+      return this.status === "interrupted" ? this.status : this.setup.outcome_names[this.outcome];
     }
 
     value(metric) {

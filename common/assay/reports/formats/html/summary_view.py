@@ -7,6 +7,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from assay.metrics import METRICS
+from assay.model.agent_response import AgentStatus
+from assay.model.interrupts import interrupted_note
 from assay.reports.charts.scales import time_text
 from assay.reports.code_text import code_text
 from assay.reports.formats.html.svg import histogram, interval_bar, shares_bar
@@ -74,6 +76,10 @@ class SummaryView:
     def outcomes(self) -> list[tuple[str, str, int]]:
         """Return, for each outcome, its key, its name and how many rows have it."""
         return [(key, name, self._figures.outcomes[key]) for key, name in OUTCOME_NAMES.items()]
+
+    def interrupted(self) -> str:
+        """Return how many of the agent errors wait for a person; the empty text where none does."""
+        return interrupted_note(self.summary.get("interrupted", 0))
 
     def outcomes_bar(self) -> Markup:
         """Return the chart of the outcomes."""
@@ -302,7 +308,7 @@ class SummaryView:
             "question": line.question,
             "category": line.category,
             "kind": outcome_of_case(line.outcomes),
-            "outcome": outcome_text(line.outcomes),
+            "outcome": outcome_text(line.outcomes, line.status),
             "values": [value_text(self.units[name], _mean(line.values.get(name, []))) for name in self.results],
             "latency": seconds_text(_mean([one / 1000 for one in line.latencies_ms])),
         }
@@ -314,10 +320,10 @@ def outcome_of_case(outcomes: Sequence[str]) -> str:
     return next(one for one in order if one in outcomes)
 
 
-def outcome_text(outcomes: Sequence[str]) -> str:
-    """Return what the repeats of a case came to, in words."""
+def outcome_text(outcomes: Sequence[str], status: str) -> str:
+    """Return what the repeats of a case came to, in words; a single one that waits for a person by its status."""
     if len(outcomes) == 1:
-        return OUTCOME_NAMES[outcomes[0]]
+        return status if status == AgentStatus.INTERRUPTED else OUTCOME_NAMES[outcomes[0]]
     return f"{outcomes.count('passed')} of {len(outcomes)} passed"
 
 

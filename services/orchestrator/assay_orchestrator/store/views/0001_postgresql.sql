@@ -10,6 +10,7 @@ SELECT
     runs.passed_count,
     runs.failed_count,
     runs.agent_error_count,
+    runs.interrupted_count,
     CAST(runs.passed_count AS double precision) / NULLIF(runs.passed_count + runs.failed_count, 0) AS pass_rate,
     runs.created_at,
     runs.started_at,

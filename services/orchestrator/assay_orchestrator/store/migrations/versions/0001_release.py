@@ -271,6 +271,7 @@ def upgrade() -> None:
         sa.Column("passed_count", sa.BigInteger, server_default="0", nullable=False),
         sa.Column("failed_count", sa.BigInteger, server_default="0", nullable=False),
         sa.Column("agent_error_count", sa.BigInteger, server_default="0", nullable=False),
+        sa.Column("interrupted_count", sa.BigInteger, server_default="0", nullable=False),
         sa.Column("last_sequence", sa.BigInteger, server_default="0", nullable=False),
         sa.Column("summary_json", sa.Text),
         sa.Column("assay_version", sa.Text, nullable=False),
