@@ -52,7 +52,6 @@ async def test_states_and_errors_of_the_sdk_are_errors() -> None:
         for text, kind in (
             ("fail", "failed"),
             ("reject", "rejected"),
-            ("input", "input_required"),
             ("auth", "auth_required"),
         ):
             response = await ask(agent, text)

@@ -297,6 +297,53 @@ async def test_interrupts_of_the_metadata_have_their_decisions(a2a_of: AgentOf) 
     }
 
 
+CONFIRMATION = "adk_request_confirmation"
+
+
+def adk_part(kind: str, **data: Any) -> dict[str, Any]:
+    """Return a part as the server of Google ADK writes it."""
+    return {"data": data, "metadata": {"adk_type": kind}}
+
+
+async def test_calls_of_google_adk_get_their_responses(a2a_of: AgentOf) -> None:
+    """Its server takes no text where a call waits: each call gets its function response; none of them is an output."""
+    confirmed = {"name": "pay", "id": "c1", "args": {"n": 9}}
+    waiting = [
+        adk_part("function_call", id="a1", name=CONFIRMATION, args={"originalFunctionCall": confirmed}),
+        adk_part("function_call", id="a2", name="ship", args={}),
+    ]
+    for part in waiting:
+        part["metadata"]["adk_is_long_running"] = True
+    status = {"state": "TASK_STATE_INPUT_REQUIRED", "message": message(adk_part("function_call", id="c0"), *waiting)}
+    agent, server = await a2a_of({"result": {"task": {**task("WORKING"), "status": status}}}, DONE)
+    items = ({"tool": "pay", "deny": "no"}, {"answer": {"eta": 3}})
+    response = await ask(agent, **approvals_of(*items))
+    assert (response.text, response.output) == ("clear", None)
+    assert [(stop.id, stop.kind, stop.tool, stop.decision) for stop in response.interrupts] == [
+        ("c1", InterruptKind.APPROVAL, "pay", "deny"),
+        ("a2", InterruptKind.CALL, "ship", "answer"),
+    ]
+    assert server.calls[1]["params"]["message"]["parts"] == [
+        adk_part(
+            "function_response", id="a1", name="adk_request_confirmation", response={"confirmed": False, "hint": "no"}
+        ),
+        adk_part("function_response", id="a2", name="ship", response={"eta": 3}),
+    ]
+
+
+async def test_arguments_that_google_adk_cannot_edit_are_refused(a2a_of: AgentOf) -> None:
+    """Its server runs a call as it is: to approve it would be another decision than that of the case."""
+    call = adk_part(
+        "function_call", id="a1", name="adk_request_confirmation", args={"originalFunctionCall": {"name": "pay"}}
+    )
+    call["metadata"]["adk_is_long_running"] = True
+    status = {"state": "TASK_STATE_INPUT_REQUIRED", "message": message(call)}
+    agent, server = await a2a_of({"result": {"task": {**task("WORKING"), "status": status}}})
+    response = await ask(agent, **approvals_of({"edit": {"n": 1}}))
+    assert "approvals edit the arguments of pay" in error_of(response, AgentErrorKind.RAISED)
+    assert len(server.calls) == 1
+
+
 async def test_decisions_come_before_the_next_turn(a2a_of: AgentOf) -> None:
     """A question of the agent that the approvals do not decide is the answer to its turn, as without any."""
     agent, server = await a2a_of(QUESTION, QUESTION, DONE)

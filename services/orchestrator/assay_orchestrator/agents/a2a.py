@@ -111,13 +111,18 @@ class A2aAgent:
 
         async def resume(result: Any, decisions: Sequence[tuple[Interrupt, Decision]]) -> Any:
             same_task = dataclasses.replace(conversation, task_id=task_id_of(result))
-            return await self._send(request, same_task, answering_message(decisions), len(approvals.interrupts))
+            message = answering_message(result, decisions)
+            return await self._send(request, same_task, message, len(approvals.interrupts))
 
         async def ask(_: AgentRequest) -> Any:
             try:
                 return await run_to_end(run, resume, waiting_for, approvals)
             except TooManyStopsError as problem:
                 raise FailedRequestError(Failures().of(problem)) from None
+            except NotImplementedError as problem:
+                raise FailedRequestError(
+                    error_response(AgentErrorKind.RAISED, str(problem), type="approvals")
+                ) from None
 
         async def read(result: Any, request: AgentRequest) -> AgentResponse:
             response = response_from_result(result, may_continue=not is_last)
