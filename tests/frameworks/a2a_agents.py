@@ -21,13 +21,14 @@ from a2a.types import (
     TaskState,
     TaskStatus,
 )
-from google.protobuf.json_format import ParseDict
+from google.protobuf.json_format import MessageToDict, ParseDict
 from google.protobuf.struct_pb2 import Struct, Value
 from starlette.applications import Starlette
 from tests.frameworks.serving import serving_app
 
 from assay.model import agent_request as messages
 from assay.model.agent_response import AgentRequest, AgentStatus, response_to_json
+from assay.model.approvals import approvals_from_json
 from assay.model.interrupts import waiting_text
 from assay.model.run import AgentSettings
 from assay_orchestrator.agents.a2a import A2aAgent
@@ -77,31 +78,50 @@ class Echo(AgentExecutor):  # type: ignore[misc]  # a2a-sdk is not installed whe
 
 
 class Hosted(AgentExecutor):  # type: ignore[misc]
-    """Answers with an agent that Assay hosts, whose tool calls and tokens are in the metadata, as Assay reads them."""
+    """Answers with an agent that Assay hosts; what A2A has no place for is in the metadata, as Assay reads it.
+
+    A task that waits is asked again from its question with the decisions that its messages have brought until then.
+
+    Args:
+        caller: The agent.
+        timeout_s: How long an answer may take.
+    """
 
     def __init__(self, caller: Caller, timeout_s: float) -> None:
         self._caller = caller
         self._timeout_s = timeout_s
         self._said: dict[str, tuple[messages.Message, ...]] = {}
+        self._waiting: dict[str, tuple[str, list[dict[str, Any]]]] = {}
 
     async def execute(self, context: Any, event_queue: Any) -> None:
-        name, text = context.context_id, context.get_user_input()
+        name = context.context_id
         said = self._said.get(name, ())
+        question, decisions = self._waiting.pop(name, (context.get_user_input(), []))
+        for decision in MessageToDict(context.message.metadata).get("decisions", ()):
+            del decision["id"]
+            decisions.append(decision | {"times": 1})
         turn: dict[str, Any] = {"turn_index": len(said) // 2, "history": said, "timeout_s": self._timeout_s}
-        request = AgentRequest(context.task_id, "run", "case", text, session_id=name, **turn)
-        answer = await self._caller.call(request)
-        self._said[name] = (*said, messages.Message("user", text), messages.Message("assistant", answer.text))
+        approvals = approvals_from_json(decisions)
+        answer = await self._caller.call(
+            AgentRequest(context.task_id, "run", "case", question, session_id=name, approvals=approvals, **turn)
+        )
         task = TaskUpdater(event_queue, context.task_id, name)
-        submitted = TaskStatus(state=TaskState.TASK_STATE_SUBMITTED)
-        await event_queue.enqueue_event(Task(id=context.task_id, context_id=name, status=submitted))
+        if context.current_task is None:
+            submitted = TaskStatus(state=TaskState.TASK_STATE_SUBMITTED)
+            await event_queue.enqueue_event(Task(id=context.task_id, context_id=name, status=submitted))
         read = response_to_json(answer)
+        agreed = ("usage", "tool_calls", "model", "interrupts")
         metadata = Struct()
-        metadata.update({name: read[name] for name in ("usage", "tool_calls", "model") if read.get(name) is not None})
+        metadata.update({field: read[field] for field in agreed if read.get(field) is not None})
         if answer.is_failed:
-            end = task.failed if answer.status is AgentStatus.ERROR else task.requires_input
+            end = task.failed
+            if answer.status is AgentStatus.INTERRUPTED:
+                self._waiting[name] = (question, decisions)
+                end = task.requires_input
             why = answer.error.message if answer.error else waiting_text(answer.interrupts)
             await end(task.new_agent_message([Part(text=why)], metadata=metadata))
             return
+        self._said[name] = (*said, messages.Message("user", question), messages.Message("assistant", answer.text))
         parts = [Part(text=answer.text)]
         if answer.output is not None:
             output = Value()

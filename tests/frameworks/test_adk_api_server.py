@@ -10,6 +10,7 @@ import yaml
 from tests.guides import blocks
 
 from assay.model.agent_response import AgentRequest, AgentResponse, Message
+from assay.model.approvals import Approval, read_approvals
 from assay.model.case import Case, Turn
 from assay.model.run import AgentSettings
 from assay_orchestrator.agents.access import AgentAccess
@@ -28,6 +29,7 @@ pytestmark = [
 AGENT = '''
 from google.adk.agents import LlmAgent
 from google.adk.models import BaseLlm, LlmResponse
+from google.adk.tools import FunctionTool
 from google.genai import types
 
 USAGE = types.GenerateContentResponseUsageMetadata(
@@ -38,6 +40,11 @@ USAGE = types.GenerateContentResponseUsageMetadata(
 def weather(city: str) -> dict:
     """Return the weather."""
     return {"city": city, "sky": "clear"}
+
+
+def pay(amount: int) -> dict:
+    """Pay."""
+    return {"sky": f"paid {amount}"}
 
 
 def content(*parts):
@@ -55,6 +62,8 @@ class Scripted(BaseLlm):
             parts = [thought, types.Part(text=f"It is {last.function_response.response['sky']}.")]
         elif last.text.startswith("weather"):
             parts = [types.Part(function_call=types.FunctionCall(id="c1", name="weather", args={"city": "Oslo"}))]
+        elif last.text.startswith("pay"):
+            parts = [types.Part(function_call=types.FunctionCall(name="pay", args={"amount": 5}))]
         elif last.text.startswith("overload"):
             yield LlmResponse(error_code="503", error_message="overloaded")
             return
@@ -70,7 +79,8 @@ class Scripted(BaseLlm):
         )
 
 
-root_agent = LlmAgent(name="my_agent", model=Scripted(), instruction="answer", tools=[weather])
+root_agent = LlmAgent(name="my_agent", model=Scripted(), instruction="answer",
+                      tools=[weather, FunctionTool(pay, require_confirmation=True)])
 '''
 
 
@@ -93,7 +103,11 @@ ACCESS = AgentAccess(("127.0.0.1",), ())
 
 
 async def ask(
-    agent: AdkServerAgent | HttpAgent, *texts: str, history: tuple[Message, ...] = (), attempt: int = 0
+    agent: AdkServerAgent | HttpAgent,
+    *texts: str,
+    history: tuple[Message, ...] = (),
+    attempt: int = 0,
+    approvals: tuple[Approval, ...] = (),
 ) -> AgentResponse:
     """Ask the turns of one case, and return the last answer."""
     case, row = Case("c", tuple(Turn(text) for text in texts)), f"run/{len(history)}{texts[0][0]}/0"
@@ -108,6 +122,7 @@ async def ask(
             idempotency_key=f"{row}/{index}",
             history=history,
             timeout_s=120.0,
+            approvals=approvals,
         )
         response = await agent.answer(request, case)
     return response
@@ -136,6 +151,10 @@ async def test_events_of_the_server_are_answers(tmp_path: Path) -> None:
             overloaded = await ask(agent, "overload")
             assert overloaded.error is not None
             assert (overloaded.error.message, overloaded.error.retryable) == ("503: overloaded", True)
+            waiting = await ask(agent, "pay")
+            assert [(one.tool, one.arguments_json) for one in waiting.interrupts] == [("pay", '{"amount": 5}')]
+            approve = read_approvals([{"approve": True}], times=None)[0]
+            assert (await ask(agent, "pay", "pay", approvals=approve)).text == "It is paid 5."
             raised = await ask(agent, "raise")
             assert raised.error is not None
             assert raised.error.http_status == 500

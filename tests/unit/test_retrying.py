@@ -40,7 +40,7 @@ NEVER = [
     raised("agents.exceptions.InputGuardrailTripwireTriggered"),
     raised("agents.exceptions.ModelRefusalError"),
     raised("pydantic_ai.exceptions.UsageLimitExceeded"),
-    raised("pydantic_ai.exceptions.ContentFilterError"),
+    raised("pydantic_ai.exceptions.UnexpectedModelBehavior"),
     raised("google.adk.agents.invocation_context.LlmCallsLimitExceededError"),
     raised("langgraph.errors.GraphRecursionError", RecursionError),
     raised("a.team.TooManyTurns", type(raised("agents.exceptions.MaxTurnsExceeded"))),

@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 _CONFIRMATION, _CREDENTIAL, _INPUT = "adk_request_confirmation", "adk_request_credential", "adk_request_input"
 REQUESTS = frozenset({_CONFIRMATION, _CREDENTIAL, _INPUT})
 """Calls by which ADK asks a person something."""
-OWN_CALLS = REQUESTS | {"set_model_response", "finish_task"}
+TYPED_OUTPUT_CALL = "set_model_response"
+"""The call by which a model that has tools hands over its structured output; its agent's text is the JSON of that."""
+OWN_CALLS = REQUESTS | {TYPED_OUTPUT_CALL, "finish_task"}
 """Those, and the tools by which a model hands over its structured output and the result of a task: none is a tool of
 the user's."""
 

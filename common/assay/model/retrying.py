@@ -17,6 +17,7 @@ _FINAL_EXCEPTIONS = frozenset(
         "openai.LengthFinishReasonError",
         "pydantic_ai.exceptions.ModelContextWindowExceededError",
         "pydantic_ai.exceptions.ModelQuotaExceededError",
+        "pydantic_ai.exceptions.UnexpectedModelBehavior",  # after pydantic-ai's own retries; refusals are of this kind
         "pydantic_ai.exceptions.UsageLimitExceeded",
         # Guardrails.
         "agents.exceptions.InputGuardrailTripwireTriggered",
@@ -26,7 +27,6 @@ _FINAL_EXCEPTIONS = frozenset(
         # Refusals.
         "agents.exceptions.ModelRefusalError",
         "openai.ContentFilterFinishReasonError",
-        "pydantic_ai.exceptions.ContentFilterError",
         # Mistakes in the code of an agent.
         "agents.exceptions.UserError",
         "langgraph.errors.EmptyInputError",

@@ -35,7 +35,7 @@ FRAMEWORKS = {
 }
 
 ALL = ("status", "text", "calls", "tokens", "output", "waits", "failure", "says")
-KNOWN = {"in process": ALL, "grpc": ALL, "a2a": ("status", "calls", "tokens")}
+KNOWN = {"in process": ALL, "grpc": ALL, "a2a": ("status", "calls", "tokens", "waits")}
 """What each way to an agent tells of a failed answer: a task of A2A that failed says why in words alone."""
 
 

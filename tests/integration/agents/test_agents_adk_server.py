@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from assay.model.agent_response import AgentErrorKind, AgentRequest, AgentResponse, AgentStatus, Message
+from assay.model.approvals import read_approvals
 from assay.model.case import Case, Turn
+from assay.model.interrupts import Interrupt, InterruptKind
 from assay.model.run import AgentSettings
 from assay.spec.agents import check_agent
 from assay_orchestrator.agents.access import AgentAccess
@@ -74,8 +76,10 @@ class Server:
             ]
             return 200, {"id": name}
         assert (request.path, data["appName"], data["userId"]) == ("/run", "echo", "assay")
-        said = self.sessions[data["sessionId"]]
-        said.append(data["newMessage"]["parts"][0]["text"])
+        said, parts = self.sessions[data["sessionId"]], data["newMessage"]["parts"]
+        if callable(self.events):
+            return 200, self.events(parts)
+        said.append(parts[0]["text"])
         return 200, self.events if self.events is not None else [event({"text": " | ".join(said)})]
 
 
@@ -264,14 +268,146 @@ async def test_the_server_s_events_mean_what_events_in_process_mean(adk_of: Call
     events = [
         event({"functionCall": call}, {"functionCall": output}),
         event({"functionResponse": {"id": "search", "name": "search", "response": {"error": "no network"}}}),
+        event({"functionCall": {**call, "id": "mcp"}}),
+        event({"functionResponse": {"id": "mcp", "name": "search", "response": {"content": [], "isError": True}}}),
         event({"text": "x"}, usageMetadata={"promptTokenCount": 10, "candidatesTokenCount": 8, "thoughtsTokenCount": 3,
                                             "totalTokenCount": 18}),
     ]  # fmt: skip
     agent, _ = await adk_of(events)
     response = await ask(agent)
-    assert [(one.name, one.is_error) for one in response.tool_calls or ()] == [("search", True)]
+    assert [(one.name, one.is_error) for one in response.tool_calls or ()] == [("search", True)] * 2
     assert response.usage is not None
     assert (response.usage.output_tokens, response.usage.reasoning_tokens) == (8, 3)
     passing, _ = await adk_of([event(errorCode="ABORTED", errorMessage="again")])
     assert (error := (await ask(passing)).error) is not None
     assert error.retryable
+
+
+def asks(*calls: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the events of some calls, and the confirmation that ADK asks for each."""
+    asked = [
+        {"functionCall": {"id": f"ask-{call['id']}", "name": "adk_request_confirmation",
+                          "args": {"originalFunctionCall": call, "toolConfirmation": {"hint": "sure?"}}}}
+        for call in calls
+    ]  # fmt: skip
+    held = [
+        {"functionResponse": {"id": call["id"], "name": call["name"], "response": {"error": "requires confirmation"}}}
+        for call in calls
+    ]
+    return [
+        event(*({"functionCall": call} for call in calls), usageMetadata=USAGE),
+        event(*asked, longRunningToolIds=[part["functionCall"]["id"] for part in asked]),
+        event(*held, actions={"skipSummarization": True,
+                              "requestedToolConfirmations": {call["id"]: {} for call in calls}}),
+    ]  # fmt: skip
+
+
+PAY, PAY_6 = ({"id": f"p{amount}", "name": "pay", "args": {"amount": amount}} for amount in (5, 6))
+
+
+def pays(parts: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Ask for the confirmation of two payments, and answer with what was paid."""
+    answers = [part["functionResponse"] for part in parts if "functionResponse" in part]
+    if not answers:
+        return asks(PAY, PAY_6)
+    results = [
+        {"functionResponse": {"id": answer["id"].removeprefix("ask-"), "name": "pay",
+                              "response": {"result": "paid"} if answer["response"]["confirmed"] else
+                              {"error": answer["response"]["hint"]}}}
+        for answer in answers
+    ]  # fmt: skip
+    return [event(*results), event({"text": "done"}, usageMetadata=USAGE)]
+
+
+def approvals(*items: dict[str, Any]) -> dict[str, Any]:
+    """Return the field of a request with some approvals."""
+    return {"approvals": read_approvals(items, times=1)[0]}
+
+
+async def test_a_confirmation_interrupts_the_row(adk_of: Callable[..., Awaitable[Any]]) -> None:
+    """With the calls that wait, which have no result yet; ADK's own call is none of the agent's."""
+    agent, _ = await adk_of(pays)
+    response = await ask(agent)
+    assert (response.status, response.error, response.text) == (AgentStatus.INTERRUPTED, None, "")
+    assert response.interrupts == tuple(
+        Interrupt(f"p{amount}", InterruptKind.APPROVAL, "pay", f'{{"amount": {amount}}}', "sure?") for amount in (5, 6)
+    )
+    assert [(one.name, one.result_json, one.is_error) for one in response.tool_calls or ()] == [("pay", "", False)] * 2
+    assert response.usage is not None
+    assert response.usage.requests == 1
+
+
+async def test_approvals_resume_the_session(adk_of: Callable[..., Awaitable[Any]]) -> None:
+    """Both decisions are one message; calls and tokens of all replies are those of the answer."""
+    agent, server = await adk_of(pays)
+    response = await ask(agent, **approvals({"approve": True}, {"deny": "too much"}))
+    assert (response.text, [one.decision for one in response.interrupts]) == ("done", ["approve", "deny"])
+    assert [(one.id, one.result_json, one.is_error) for one in response.tool_calls or ()] == [
+        ("p5", '{"result": "paid"}', False),
+        ("p6", '{"error": "too much"}', True),
+    ]
+    assert response.usage is not None
+    assert response.usage.requests == 2
+    assert server.log == ["POST /apps/echo/users/assay/sessions", "POST /run", "POST /run"]
+
+
+async def test_a_row_with_an_undecided_stop_is_not_resumed(adk_of: Callable[..., Awaitable[Any]]) -> None:
+    """ADK resumes an invocation with all responses; the decided one comes first."""
+    agent, server = await adk_of(pays)
+    response = await ask(agent, **approvals({"approve": True}))
+    assert response.status is AgentStatus.INTERRUPTED
+    assert [one.decision for one in response.interrupts] == ["approve", ""]
+    assert server.log.count("POST /run") == 1
+
+
+async def test_edited_arguments_need_the_agent_in_process(adk_of: Callable[..., Awaitable[Any]]) -> None:
+    """The server checks that a confirmed call is as the model made it: the row says so, with what was done."""
+    agent, _ = await adk_of(pays)
+    response = await ask(agent, **approvals({"edit": {"amount": 3}, "times": 2}))
+    assert response.error is not None
+    assert "a server of ADK runs pay with the arguments of the model" in response.error.message
+    assert not response.error.retryable
+    assert len(response.tool_calls or ()) == 2
+
+
+async def test_a_long_running_call_is_answered(adk_of: Callable[..., Awaitable[Any]]) -> None:
+    """The value is the call's result; without one the row waits."""
+
+    def ships(parts: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        if "functionResponse" in parts[0]:
+            return [event({"text": parts[0]["functionResponse"]["response"]["result"]})]
+        return [event({"functionCall": {"id": "s", "name": "ship", "args": {}}}, longRunningToolIds=["s"])]
+
+    agent, _ = await adk_of(ships)
+    assert (await ask(agent)).interrupts == (Interrupt("s", InterruptKind.CALL, "ship", "{}"),)
+    answered = await ask(agent, **approvals({"answer": "on its way"}))
+    assert (answered.status, answered.text) == (AgentStatus.SUCCESS, "on its way")
+    assert [one.result_json for one in answered.tool_calls or ()] == ['{"result": "on its way"}']
+
+
+@pytest.mark.parametrize(
+    ("events", "text", "output"),
+    [
+        (
+            [event({"functionResponse": {"id": "q", "name": "quote", "response": {"result": "5 EUR"}}},
+                   actions={"skipSummarization": True})],
+            "5 EUR", None,
+        ),
+        ([event({"functionResponse": {"id": "q", "name": "quote", "response": {"answer": "5 EUR", "n": 1}}},
+                actions={"skipSummarization": True})], "5 EUR", {"answer": "5 EUR", "n": 1}),
+        ([event({"text": "draft"}),
+          event({"functionResponse": {"id": "e", "name": "exit_loop", "response": {"result": None}}},
+                actions={"skipSummarization": True})], "draft", None),
+        ([event({"functionCall": {"id": "o", "name": "set_model_response", "args": {}}}),
+          event({"text": '{"answer": "Lima"}'})], "Lima", {"answer": "Lima"}),
+        ([event({"text": '{"answer": "Lima"}'})], '{"answer": "Lima"}', None),
+        ([event({"text": "draft"}), event(output={"answer": "Lima"})], "Lima", {"answer": "Lima"}),
+    ],
+)  # fmt: skip
+async def test_the_last_final_value_is_the_answer(
+    adk_of: Callable[..., Awaitable[Any]], events: Any, text: str, output: Any
+) -> None:
+    """A result that the model does not summarize, an output of a workflow, and typed output after tools."""
+    agent, _ = await adk_of(events)
+    response = await ask(agent)
+    assert (response.text, response.output) == (text, output)

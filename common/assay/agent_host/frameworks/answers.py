@@ -16,28 +16,20 @@ from assay.model.agent_response import (
     AgentResponse,
     AgentStatus,
     MalformedAnswerError,
-    response_from_json,
 )
-from assay.model.response_text import find_text_key
+from assay.model.final_value import with_value
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
     from assay.model.agent_request import AgentRequest
     from assay.model.agent_response import Interrupt
 
 ResultT = TypeVar("ResultT")
 
-_FIELDS = ("status", "sql", "data_rows", "sources", "retrieved", "events", "retrieved_items")
-_READ = ("text", "output", "status", "error", "sql", "data_rows", "sources", "retrieved", "interrupts")
-
 
 def answer_with(value: object, trace: AgentResponse) -> AgentResponse:
-    """Return the answer of an agent's final value.
-
-    A text is the text of the answer. Anything else is its structured output; of a mapping the text is taken from the
-    fields that have it in every answer, and so are `status`, `sql`, `data_rows`, `sources` and `retrieved`. A value
-    without a text is written out as JSON.
+    """Return the answer of an agent's final value, as `with_value` reads it.
 
     Args:
         value: What the framework calls the final output.
@@ -51,30 +43,7 @@ def answer_with(value: object, trace: AgentResponse) -> AgentResponse:
         return dataclasses.replace(trace, text=value)
     if value is None:
         raise MalformedAnswerError("the agent ended without a final output")
-    data = plain(value)
-    if not isinstance(data, dict):
-        return dataclasses.replace(trace, text=json.dumps(data, ensure_ascii=False), output=data)
-    key = find_text_key(data)
-    said = data[key] if key is not None else None
-    text = str(said) if isinstance(said, str | bool | int | float) else json.dumps(data, ensure_ascii=False)
-    read = response_from_json({"text": text, "output": data, **_answer_fields(data)})
-    found = {name: getattr(read, name) for name in _READ if getattr(read, name) not in (None, "", ())}
-    return dataclasses.replace(trace, **found)
-
-
-def _answer_fields(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of a typed output that an answer has too, where they can be read: their type is the user's."""
-    fields: dict[str, Any] = {}
-    for name in _FIELDS:
-        if data.get(name) is not None:
-            try:
-                response_from_json({"text": "", name: data[name]})
-            except MalformedAnswerError:
-                continue
-            fields[name] = data[name]
-    if fields.get("status") == AgentStatus.ERROR and isinstance(data.get("error"), str):
-        fields["error"] = data["error"]
-    return fields
+    return with_value(plain(value), trace)
 
 
 def plain(value: object) -> Any:

@@ -101,7 +101,7 @@ class _PydanticAgent:
             except WaitsForPersonError as stop:
                 for interrupt in stop.interrupts:
                     approvals.decide(interrupt)
-        trace = watch.trace(is_ended=True)
+        trace = watch.trace()
         if approvals.is_waiting:
             return interrupted(trace, approvals.interrupts)
         answer = answer_with(result.output, trace)

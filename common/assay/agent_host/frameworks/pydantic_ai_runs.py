@@ -86,17 +86,12 @@ class Watch:
         place = _place.get()
         return place is not None and place[0].watch is self
 
-    def trace(self, *, is_ended: bool = False) -> AgentResponse:
-        """Return what was done until now, but the text.
-
-        Args:
-            is_ended: Whether the agent ended or stopped by itself: otherwise a call without a result is the one that
-                failed, or ran beside it.
-        """
+    def trace(self) -> AgentResponse:
+        """Return what was done until now, but the text."""
         responses = [message for run in self._runs for message in run.messages() if isinstance(message, ModelResponse)]
         last = responses[-1] if responses else None
         return AgentResponse(
-            tool_calls=tuple(call if is_ended else _failed(call) for call in _calls(self._runs, self.edited)),
+            tool_calls=tuple(_calls(self._runs, self.edited)),
             sources=_citations(part for response in responses for part in response.parts),
             usage=self._usage(),
             model=(last.model_name or "") if last else "",
@@ -326,10 +321,6 @@ def _tool_call(call: Any, arguments: Any, returned: Any, execution: _Execution |
     if returned is None:
         return made
     return dataclasses.replace(made, result_json=json_of(returned.content), is_error=returned.outcome in _BAD_OUTCOMES)
-
-
-def _failed(call: ToolCall) -> ToolCall:
-    return call if call.result_json else dataclasses.replace(call, is_error=True)
 
 
 def _citations(parts: Iterable[Any]) -> tuple[Source, ...]:

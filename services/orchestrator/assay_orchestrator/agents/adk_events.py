@@ -2,10 +2,31 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from assay.model.adk_events import OWN_CALLS, is_retryable, output_tokens
-from assay.model.agent_response import AgentResponse, MalformedAnswerError, response_from_json
+from assay.model.adk_events import (
+    OWN_CALLS,
+    REQUESTS,
+    TYPED_OUTPUT_CALL,
+    Stop,
+    is_failure,
+    is_retryable,
+    output_tokens,
+    returned_value,
+)
+from assay.model.agent_response import (
+    AgentError,
+    AgentErrorKind,
+    AgentResponse,
+    AgentStatus,
+    MalformedAnswerError,
+    clean_text,
+    response_from_json,
+)
+from assay.model.final_value import with_value
 from assay.model.response_limits import check_bounds
 from assay.parsing.names import kind_of
 
@@ -15,41 +36,90 @@ if TYPE_CHECKING:
     _Event = Mapping[str, Any]
 
 
-def response_from_events(events: Any) -> AgentResponse:
-    """Return the answer that the events of one run are.
-
-    The text is that of the last final event that has one, without thoughts; an error that no later final event follows
-    is the answer's. Partial events repeat what others hold.
+def whole_events(reply: Any) -> list[_Event]:
+    """Return the events of one reply of /run without the partial ones, which repeat what others hold.
 
     Raises:
         MalformedAnswerError: They are no events.
         AnswerTooLargeError: They are larger than an answer may be.
     """
-    if not isinstance(events, list) or not all(isinstance(event, dict) for event in events):
-        raise MalformedAnswerError(f"the reply of /run must be a list of events, not {kind_of(events)}")
-    check_bounds(events, max_bytes=4 * 1024 * 1024)
-    whole = [event for event in events if event.get("partial") is not True]
-    text, error = "", None
-    for event in whole:
-        if event.get("errorCode"):
-            error = _error(event)
-        said = _text(event)
-        if said and _is_final(event):
-            text = said
-            error = error if event.get("errorCode") else None
+    if not isinstance(reply, list) or not all(isinstance(event, dict) for event in reply):
+        raise MalformedAnswerError(f"the reply of /run must be a list of events, not {kind_of(reply)}")
+    check_bounds(reply, max_bytes=4 * 1024 * 1024)
+    return [event for event in reply if event.get("partial") is not True]
+
+
+def stops_of(events: Sequence[_Event], answered: Mapping[str, Any]) -> list[Stop]:
+    """Return the calls that wait for a response from outside.
+
+    Args:
+        events: The whole events of a turn.
+        answered: The responses that calls of it have got, by their ids.
+    """
+    stops: dict[str, Stop] = {}
+    for event in events:
+        waiting = event.get("longRunningToolIds") or ()
+        for call in _functions(event, "functionCall"):
+            call_id, name = str(call.get("id") or ""), str(call.get("name") or "")
+            if call_id and (call_id in waiting or name in REQUESTS):
+                stops[call_id] = Stop(call_id, name, _mapping(call, "args"))
+        for returned in _functions(event, "functionResponse"):
+            stops.pop(str(returned.get("id")), None)
+    return [stop for stop in stops.values() if stop.id not in answered]
+
+
+def trace_of(events: Sequence[_Event], answered: Mapping[str, Any]) -> AgentResponse:
+    """Return the tool calls, sources, tokens and the model of a turn as an answer without a text.
+
+    Args:
+        events: Its whole events.
+        answered: The responses that calls of it have got from outside, by their ids.
+    """
     found = {
-        "text": text,
-        "error": error,
-        "tool_calls": list(_tool_calls(whole)),
-        "sources": list(_sources(whole)),
-        "usage": _usage(whole),
-        "model": next((event["modelVersion"] for event in reversed(whole) if event.get("modelVersion")), ""),
-        "finish_reason": next((event["finishReason"] for event in reversed(whole) if event.get("finishReason")), ""),
+        "text": "",
+        "tool_calls": list(_tool_calls(events, answered)),
+        "sources": list(_sources(events)),
+        "usage": _usage(events),
+        "model": next((event["modelVersion"] for event in reversed(events) if event.get("modelVersion")), ""),
+        "finish_reason": next((event["finishReason"] for event in reversed(events) if event.get("finishReason")), ""),
     }
     check_bounds(found)
-    if error is None and not text and not found["tool_calls"]:
-        raise MalformedAnswerError(f"none of the {len(whole)} events of /run is a final response with a text")
     return response_from_json(found)
+
+
+def response_from_events(events: Sequence[_Event], answered: Mapping[str, Any]) -> AgentResponse:
+    """Return the answer that the events of a turn are.
+
+    Its value is that of the last final event that has one: a text without thoughts, an output, or the result of a tool
+    that is the answer. An error that no later final event follows is the answer's.
+
+    Args:
+        events: Its whole events.
+        answered: The responses that calls of it have got from outside, by their ids.
+
+    Raises:
+        MalformedAnswerError: They are no answer.
+        AnswerTooLargeError: They are larger than an answer may be.
+    """
+    value: Any = None
+    error: AgentError | None = None
+    typed: set[Any] = set()
+    for event in events:
+        if any(call.get("name") == TYPED_OUTPUT_CALL for call in _functions(event, "functionCall")):
+            typed.add(event.get("author"))
+        said = _value(event, typed) if _is_final(event) else None
+        if event.get("errorCode"):
+            value, error = said, _error(event)
+        elif said not in (None, ""):
+            value, error = said, None
+    if error is None and value is None:
+        raise MalformedAnswerError(f"none of the {len(events)} events of /run is a final response with a text")
+    trace = trace_of(events, answered)
+    if error is None:
+        return with_value(value, trace)
+    return dataclasses.replace(
+        trace, text=value if isinstance(value, str) else "", status=AgentStatus.ERROR, error=error
+    )
 
 
 def _is_final(event: _Event) -> bool:
@@ -64,34 +134,51 @@ def _is_final(event: _Event) -> bool:
     return not any("functionResponse" in part for part in parts) and "codeExecutionResult" not in (parts or [{}])[-1]
 
 
+def _value(event: _Event, typed: set[Any]) -> Any:
+    """Return the value of a final event; None where it has none, or ends in a stop."""
+    if event.get("longRunningToolIds") or _mapping(event, "actions").get("requestedToolConfirmations"):
+        return None
+    if responses := [_mapping(found, "response") for found in _functions(event, "functionResponse")]:
+        return returned_value(responses)
+    text = _text(event)
+    if text and event.get("author") in typed:
+        with suppress(ValueError, RecursionError):
+            return json.loads(text)
+    return text or event.get("output")
+
+
 def _text(event: _Event) -> str:
     return "".join(
         part["text"] for part in _parts(event) if isinstance(part.get("text"), str) and not part.get("thought")
     )
 
 
-def _error(event: _Event) -> dict[str, Any]:
-    code = str(event["errorCode"])
-    message = str(event.get("errorMessage") or "the event has no errorMessage")
-    return {"message": f"{code}: {message}", "type": code[:200], "retryable": is_retryable(code)}
+def _error(event: _Event) -> AgentError:
+    code = clean_text(str(event["errorCode"]))
+    message = clean_text(str(event.get("errorMessage") or "the event has no errorMessage"))
+    return AgentError(AgentErrorKind.RAISED, f"{code}: {message}"[:4000], type=code[:200], retryable=is_retryable(code))
 
 
-def _tool_calls(events: Sequence[_Event]) -> Iterator[dict[str, Any]]:
-    """Yield the calls in order, each with the response of its id."""
-    answers = {str(found.get("id")): found for event in events for found in _functions(event, "functionResponse")}
+def _tool_calls(events: Sequence[_Event], answered: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield the calls in order, each with the last response of its id."""
+    results = dict(answered)
+    for event in events:
+        actions = _mapping(event, "actions")
+        waiting = {**_mapping(actions, "requestedToolConfirmations"), **_mapping(actions, "requestedAuthConfigs")}
+        for returned in _functions(event, "functionResponse"):
+            if returned.get("id") not in waiting:  # what it has until a person answers is no result
+                results[str(returned.get("id"))] = returned.get("response")
     for event in events:
         for call in _functions(event, "functionCall"):
-            if call.get("name") in OWN_CALLS:
-                continue
-            answer = answers.get(str(call["id"])) if call.get("id") else None
-            yield {
-                "name": call.get("name"),
-                "id": call.get("id"),
-                "arguments": call.get("args") or {},
-                "result": answer.get("response") if answer is not None else None,
-                # ADK reserves this key of a response for errors.
-                "is_error": answer is not None and bool(_mapping(answer, "response").get("error")),
-            }
+            if call.get("name") not in OWN_CALLS:
+                result = results.get(str(call["id"])) if call.get("id") else None
+                yield {
+                    "name": call.get("name"),
+                    "id": call.get("id"),
+                    "arguments": call.get("args") or {},
+                    "result": result,
+                    "is_error": isinstance(result, dict) and is_failure(result),
+                }
 
 
 def _sources(events: Sequence[_Event]) -> Iterator[dict[str, Any]]:

@@ -3,22 +3,33 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import re
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import httpx2
 
+from assay.agent_host.failures import Failures, TooManyStopsError
+from assay.agent_host.frameworks.answers import interrupted
+from assay.agent_host.frameworks.approvals import run_to_end
 from assay.errors import Problem
 from assay.model.agent_response import AgentErrorKind, AgentResponse, MalformedAnswerError, error_response
+from assay.model.approvals import ScriptedApprovals
 from assay.model.response_limits import AnswerTooLargeError
 from assay.spec.server_options import AdkServerOptions
-from assay_orchestrator.agents.adk_events import response_from_events
+from assay_orchestrator.agents.adk_events import response_from_events, stops_of, trace_of, whole_events
 from assay_orchestrator.agents.http_connection import FailedRequestError, HttpConnection
 from assay_orchestrator.agents.retrying import is_retry
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+    from assay.model.adk_events import Stop
     from assay.model.agent_response import AgentRequest
+    from assay.model.approvals import Decision
     from assay.model.case import Case
+    from assay.model.interrupts import Interrupt
     from assay.model.run import AgentSettings
     from assay_orchestrator.agents.access import AgentAccess
 
@@ -68,12 +79,31 @@ class AdkServerAgent:
             if request.turn_index == 0 or is_retry(request):
                 await self._create(session_id, request)
 
-        async def ask(request: AgentRequest) -> Any:
-            message = {"role": "user", "parts": [{"text": request.input}]}
-            names = {"appName": self._options.app_name, "userId": self._options.user_id, "sessionId": session_id}
-            return await self._connection.json("POST", f"{self._base}/run", {**names, "newMessage": message})
+        invocation = _Invocation(lambda parts: self._run(session_id, parts))
+        approvals = ScriptedApprovals(request.approvals)
 
-        return await self._connection.attempt(request, ask, _read, prepare)
+        async def ask(request: AgentRequest) -> None:
+            def waiting(stops: Sequence[Stop]) -> list[Interrupt]:
+                return [stop.interrupt for stop in stops]
+
+            try:
+                await run_to_end(lambda: invocation.ask(request.input), invocation.resume, waiting, approvals)
+            except (TooManyStopsError, NotImplementedError) as problem:
+                raise FailedRequestError(Failures().of(problem)) from None
+
+        async def read(_: None, __: AgentRequest) -> AgentResponse:
+            return invocation.trace() if approvals.is_waiting else invocation.response()
+
+        response = await self._connection.attempt(request, ask, read, prepare)
+        if approvals.is_waiting and response.error is None:
+            return interrupted(response, approvals.interrupts)
+        if response.error is not None and response.tool_calls is None and invocation.events:
+            with suppress(MalformedAnswerError, AnswerTooLargeError):  # then it is what cannot be read
+                trace = invocation.trace()
+                response = dataclasses.replace(
+                    trace, status=response.status, error=response.error, latency_ms=response.latency_ms
+                )
+        return dataclasses.replace(response, interrupts=approvals.interrupts)
 
     async def problems(self) -> list[Problem]:
         """Return why the server will not answer: it cannot be reached, or has no such app."""
@@ -103,6 +133,12 @@ class AdkServerAgent:
         """Close the connections."""
         await self._connection.aclose()
 
+    async def _run(self, session_id: str, parts: list[dict[str, Any]]) -> Any:
+        """Return the reply to the next message of a session."""
+        names = {"appName": self._options.app_name, "userId": self._options.user_id, "sessionId": session_id}
+        message = {"role": "user", "parts": parts}
+        return await self._connection.json("POST", f"{self._base}/run", {**names, "newMessage": message})
+
     async def _create(self, session_id: str, request: AgentRequest) -> None:
         """Create a session with what was said before; one of that id is of an attempt that was given up."""
         events = [
@@ -123,5 +159,49 @@ class AdkServerAgent:
             await self._connection.json("POST", self._sessions, wanted)
 
 
-async def _read(events: Any, _request: AgentRequest) -> AgentResponse:
-    return response_from_events(events)
+class _Invocation:
+    """One turn: the question, and the responses to what it stops at.
+
+    Args:
+        run: Sends the parts of a message; returns the reply.
+    """
+
+    def __init__(self, run: Callable[[list[dict[str, Any]]], Awaitable[Any]]) -> None:
+        self._run = run
+        self._answered: dict[str, Any] = {}
+        self.events: list[Mapping[str, Any]] = []
+        """The whole events of all replies."""
+
+    async def ask(self, text: str) -> list[Stop]:
+        """Ask the question; returns what it stops at."""
+        return await self._send([{"text": text}])
+
+    async def resume(self, stops: Sequence[Stop], decisions: Sequence[tuple[Interrupt, Decision]]) -> list[Stop]:
+        """Send the responses to some stops; returns what it stops at next.
+
+        Raises:
+            NotImplementedError: A decision has arguments, with which the server cannot run the call.
+        """
+        parts = []
+        for stop, (_, decision) in zip(stops, decisions, strict=True):
+            if stop.edits(decision) is not None:
+                raise NotImplementedError(
+                    f"a server of ADK runs {stop.interrupt.tool} with the arguments of the model: approve or deny it, "
+                    "or evaluate the agent in process"
+                )
+            response = stop.response(decision)
+            self._answered[stop.id] = response
+            parts.append({"functionResponse": {"id": stop.id, "name": stop.name, "response": response}})
+        return await self._send(parts)
+
+    def response(self) -> AgentResponse:
+        """Return the answer of the turn that ended."""
+        return response_from_events(self.events, self._answered)
+
+    def trace(self) -> AgentResponse:
+        """Return what was done until now."""
+        return trace_of(self.events, self._answered)
+
+    async def _send(self, parts: list[dict[str, Any]]) -> list[Stop]:
+        self.events += whole_events(await self._run(parts))
+        return stops_of(self.events, self._answered)
