@@ -50,6 +50,7 @@ ELSEWHERE = {
     ("docs/python.md", "python"): "test_python_guide.py",
     ("docs/runs.md", "mermaid"): "test_run_lifecycle.py",
     ("docs/scoring.md", "python"): "test_scoring.py",
+    ("docs/spec.md", "jsonl"): "test_lifespan.py",
     ("docs/spec.md", "perl"): "test_hosting_commands.py",
     ("docs/spec.md", "python"): "test_hosting_calling.py",
 }

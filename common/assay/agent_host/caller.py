@@ -34,6 +34,8 @@ from assay.parsing.names import kind_of
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
+    from assay.agent_host.lifespan import Lifespan
+
 
 class AgentCaller:
     """Calls an agent and turns whatever comes back, or does not, into an answer.
@@ -48,6 +50,8 @@ class AgentCaller:
             returns an answer.
         max_answer_bytes: Largest answer, in bytes of UTF-8.
         max_hung: How many calls may hang past their time limit before the agent is not called again.
+        lifespan: What is open while the agent is asked; None where nothing is.
+        hands_over: Whether the agent is called with what that is, too, as its second argument.
         close: Lets go of what the agent holds open; None where it holds nothing.
     """
 
@@ -58,8 +62,12 @@ class AgentCaller:
         answer_map: Mapping[str, str] | None = None,
         max_answer_bytes: int = MAX_ANSWER_BYTES,
         max_hung: int = MAX_HUNG,
+        lifespan: Lifespan | None = None,
+        hands_over: bool = False,
         close: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
+        self._lifespan = lifespan
+        self._hands_over = hands_over
         self._close = close
         self._max_answer_bytes = max_answer_bytes
         self._map = AnswerMap(answer_map) if answer_map else None
@@ -87,6 +95,8 @@ class AgentCaller:
         finally:
             if self._sessions is not None:
                 self._sessions.settle(request, response)
+            if self._lifespan is not None:
+                self._lifespan.settle(request, response)
         return dataclasses.replace(response, cold=True) if is_cold else response
 
     async def aclose(self) -> None:
@@ -94,8 +104,12 @@ class AgentCaller:
         if self._sessions is not None:
             await self._sessions.aclose()
         self._threads.close()
-        if self._close is not None:
-            await self._close()
+        try:
+            if self._close is not None:
+                await self._close()
+        finally:
+            if self._lifespan is not None:
+                await self._lifespan.aclose()
 
     async def _respond(self, request: AgentRequest, on_piece: Callable[[str], None] | None) -> AgentResponse:
         response: AgentResponse | None = None
@@ -104,10 +118,13 @@ class AgentCaller:
         owner = os.getpid()
         start = time.perf_counter()
         answered_at: float | None = None
+        opened: tuple[Any, ...] | None = None
         try:
             async with asyncio.timeout(request.timeout_s) as limit:
                 with guarded_tasks(), progress.recorded():
-                    returned = await self._invoke(request, limit, pieces)
+                    opened = await self._opened(request)
+                    start = time.perf_counter()  # opening is no part of the answer
+                    returned = await self._invoke(request, limit, pieces, opened)
                 answered_at = time.perf_counter()
                 if os.getpid() == owner:
                     response = await self._read(returned, limit, progress)
@@ -122,9 +139,8 @@ class AgentCaller:
         if os.getpid() != owner:
             os._exit(0)  # a process that the agent forked, and that returned: the answer is its parent's
         if limit.expired() or response is None:  # even if the agent took its cancellation for something else
-            failure = error_response(
-                AgentErrorKind.TIMEOUT, f"no answer within {request.timeout_s:g} s", retryable=True
-            )
+            late = "no answer" if opened is not None else "agent.lifespan did not open"
+            failure = error_response(AgentErrorKind.TIMEOUT, f"{late} within {request.timeout_s:g} s", retryable=True)
             response = progress.completed(failure, self._max_answer_bytes)
         latency_ms = ((answered_at or time.perf_counter()) - start) * 1000
         response = dataclasses.replace(self._failures.redacted_answer(response), latency_ms=latency_ms)
@@ -132,16 +148,28 @@ class AgentCaller:
             response = dataclasses.replace(response, time_to_first_token_ms=(pieces.first_at - start) * 1000)
         return response
 
-    async def _invoke(self, request: AgentRequest, limit: asyncio.Timeout, pieces: Pieces) -> object:
+    async def _opened(self, request: AgentRequest) -> tuple[Any, ...]:
+        """Open what the agent needs, and return what it is called with beside the question."""
+        if self._lifespan is None:
+            return ()
+        value = await self._lifespan.open(request)
+        return (value,) if self._hands_over else ()
+
+    async def _invoke(
+        self, request: AgentRequest, limit: asyncio.Timeout, pieces: Pieces, opened: tuple[Any, ...]
+    ) -> object:
         entry = self._entry if self._sessions is None else await self._sessions.entry(request, limit)
         argument = _text_of(request) if entry.receives_text else request
 
         def call(argument: object) -> object:
-            found = entry.function(argument)
+            found = entry.function(argument, *opened)
             # Read where it was made: what it holds may belong to this thread.
             return pieces.join_generator(found) if _is_generator(found) else found
 
-        returned = entry.function(argument) if entry.is_async else await self._threads.value(call, argument, limit)
+        if entry.is_async:
+            returned = entry.function(argument, *opened)
+        else:
+            returned = await self._threads.value(call, argument, limit)
         if inspect.isawaitable(returned):
             returned = await returned
         if inspect.isasyncgen(returned):

@@ -49,19 +49,25 @@ def entry_method(agent: object) -> str:
     return next((name for name in ENTRY_METHODS if any(name in vars(base) for base in agent.__mro__)), "")
 
 
-def callable_problem(found: object) -> str:
-    """Return why something cannot be called as an agent, with one question; empty where it can."""
+def callable_problem(found: object, *, with_opened: bool = False) -> str:
+    """Return why something cannot be called as an agent, with one question; empty where it can.
+
+    Args:
+        found: A function or a class.
+        with_opened: Whether it is called with what its lifespan opened, too.
+    """
+    question = (object(),) * (1 + with_opened)
     if inspect.isclass(found):
-        return _class_problem(found)
+        return _class_problem(found, question)
     if not callable(found):
         return (
             f"is a value of type {type(found).__name__}, which cannot be called: name a function of one argument, "
             "the question"
         )
-    return _unfit(found, object(), said="is called with one argument, the question")
+    return _unfit(found, *question, said="is called with one argument, the question")
 
 
-def _class_problem(found: type) -> str:
+def _class_problem(found: type, question: tuple[object, ...]) -> str:
     method = entry_method(found)
     if not method:
         return (
@@ -73,9 +79,9 @@ def _class_problem(found: type) -> str:
     if problem := _unfit(found, said=made):
         return f"{problem}: give its parameters defaults, or name a function"
     # A plain function of a class takes the object first; static and class methods are bound already.
-    arguments = [object()] * (1 + inspect.isfunction(inspect.getattr_static(found, method)))
+    owner = [object()] * inspect.isfunction(inspect.getattr_static(found, method))
     return _unfit(
-        getattr(found, method), *arguments, said=f"has a method {method}, called with one argument, the question"
+        getattr(found, method), *owner, *question, said=f"has a method {method}, called with one argument, the question"
     )
 
 

@@ -40,19 +40,21 @@ class AgentImportError(InvalidInputError):
         self.user_traceback = user_traceback
 
 
-def load_agent(target: str, base_dir: Path) -> Callable[..., Any]:
+def load_agent(target: str, base_dir: Path, *, has_lifespan: bool = False) -> Callable[..., Any]:
     """Return the function or class that a target names.
 
     Args:
         target: "module:function" or "file.py:function"; the function may be an attribute path, or a class.
         base_dir: The spec's folder; it comes first where modules are looked for.
+        has_lifespan: Whether it may have a second parameter, for what its lifespan opens.
 
     Raises:
         AgentImportError: The module raised.
         InvalidInputError: There is no such module or function, or it cannot be called with one question.
     """
     found = load_object(target, base_dir)
-    if problem := callable_problem(found):
+    problem = callable_problem(found)
+    if problem and not (has_lifespan and not callable_problem(found, with_opened=True)):
         raise _refusal(f"{target!r} {problem}")
     return found  # type: ignore[no-any-return]  # it has just been checked
 

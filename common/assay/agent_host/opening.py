@@ -5,10 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from assay.agent_host.caller import AgentCaller
+from assay.agent_host.entry import callable_problem
+from assay.agent_host.lifespan import load_lifespan
 from assay.agent_host.loader import load_agent
 from assay.agent_host.metric_functions import load_metric_functions
 from assay.model.command_options import CommandOptions
 from assay.model.frameworks import FRAMEWORKS
+from assay.model.lifespan_settings import without_lifespan
 from assay.model.trace_settings import without_traces
 from assay.records import dataclass
 
@@ -17,6 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Any
 
+    from assay.agent_host.lifespan import Lifespan
     from assay.agent_host.metric_functions import MetricFunctions
     from assay.agent_host.protocol import Caller
     from assay.model.run import AgentSettings, RunSettings
@@ -101,8 +105,8 @@ def function_caller(function: Callable[..., Any], agent: AgentSettings, folder: 
     Raises:
         InvalidInputError: What reading traces needs is not installed.
     """
-    _, traces = without_traces(agent)
-    caller = AgentCaller(function, answer_map=agent.options.get("map"))
+    agent, traces = without_traces(agent)
+    caller = _function_caller(function, *_with_lifespan(agent, folder))
     if traces is None:
         return caller
     from assay.agent_host.traces.opening import open_trace_source
@@ -113,15 +117,17 @@ def function_caller(function: Callable[..., Any], agent: AgentSettings, folder: 
 
 
 def _open_plain(agent: AgentSettings, folder: Path, environment: Mapping[str, str]) -> Caller | None:
-    if agent.adapter == "python":
-        return AgentCaller(load_agent(agent.target, folder), answer_map=agent.options.get("map"))
     if not agent.is_hosted:
         return None
+    agent, lifespan = _with_lifespan(agent, folder)
+    if agent.adapter == "python":
+        function = load_agent(agent.target, folder, has_lifespan=lifespan is not None)
+        return _function_caller(function, agent, lifespan)
     if agent.adapter in FRAMEWORKS:
         from assay.agent_host.frameworks.opening import open_framework_agent
 
-        asked = open_framework_agent(agent, folder)
-        return AgentCaller(asked, close=getattr(asked, "aclose", None))
+        asked = open_framework_agent(agent, folder, has_lifespan=lifespan is not None)
+        return AgentCaller(asked, lifespan=lifespan, hands_over=True, close=getattr(asked, "aclose", None))
     # Imported here: most agents are functions.
     from assay.agent_host.command.launcher import Launcher, find_command
     from assay.agent_host.command.per_question import PerQuestionCaller
@@ -132,3 +138,14 @@ def _open_plain(agent: AgentSettings, folder: Path, environment: Mapping[str, st
     if options.mode == "per_question":
         return PerQuestionCaller(launcher)
     return StreamCaller(launcher, options.processes)
+
+
+def _with_lifespan(agent: AgentSettings, folder: Path) -> tuple[AgentSettings, Lifespan | None]:
+    agent, settings = without_lifespan(agent)
+    return agent, None if settings is None else load_lifespan(settings, folder)
+
+
+def _function_caller(function: Callable[..., Any], agent: AgentSettings, lifespan: Lifespan | None) -> AgentCaller:
+    """Return what asks a function, which is called with what its lifespan opened where it needs a second argument."""
+    hands_over = lifespan is not None and bool(callable_problem(function))
+    return AgentCaller(function, answer_map=agent.options.get("map"), lifespan=lifespan, hands_over=hands_over)

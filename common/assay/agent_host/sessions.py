@@ -1,4 +1,4 @@
-"""Agents with state: an object of the user's class for each conversation, closed after its last question."""
+"""What each conversation has of its own, closed after its last question: such as an object of the user's class."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import functools
 import inspect
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from assay.agent_host.entry import Entry, entry_method, is_asynchronous
 from assay.agent_host.failures import SessionLostError
@@ -15,7 +15,7 @@ from assay.model.agent_response import AgentErrorKind, AgentStatus
 from assay.records import dataclass
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Coroutine
 
     from assay.agent_host.failures import Failures
     from assay.agent_host.threads import CallThreads
@@ -24,7 +24,12 @@ if TYPE_CHECKING:
 MAX_IDLE = 1_000
 """Conversations between two turns whose objects are kept; of callers that never say how many turns there are, too."""
 
-_LEAVING_S = 1.0
+CLOSE_S = 10.0
+"""How long closing what a conversation had may take, in seconds."""
+LEAVING_S = 1.0
+"""What is cancelled gets so long, in seconds, before it is left behind."""
+
+HeldT = TypeVar("HeldT")
 
 _log = logging.getLogger(__name__)
 
@@ -44,6 +49,63 @@ class _Session:
     is_async: bool
 
 
+class SessionBook(Generic[HeldT]):
+    """Keeps something for each session of questions between its turns, and closes it after the last.
+
+    Args:
+        close: Closes one of them.
+        close_s: How long closing one may take, in seconds.
+    """
+
+    def __init__(self, close: Callable[[HeldT], Coroutine[Any, Any, None]], *, close_s: float = CLOSE_S) -> None:
+        self._close_one = close
+        self._close_s = close_s
+        self._idle: dict[str, HeldT] = {}
+        self._busy: dict[str, HeldT] = {}
+        self._closing: set[asyncio.Task[None]] = set()
+
+    def take(self, request: AgentRequest) -> HeldT | None:
+        """Return what the session of a question has from earlier turns; None at its beginning, or where it is gone."""
+        held = self._idle.pop(_key(request), None)
+        if held is not None and request.turn_index == 0:
+            self._close(held)  # of an attempt that failed
+            return None
+        return held
+
+    def hold(self, request: AgentRequest, held: HeldT) -> None:
+        """Remember what the session of a question has, until the question is settled."""
+        self._busy[request.request_id] = held
+
+    def settle(self, request: AgentRequest, response: AgentResponse | None) -> None:
+        """Keep what a session has for its next turn, or close it after the last.
+
+        Args:
+            request: The question.
+            response: The answer; None where the call was cancelled.
+        """
+        held = self._busy.pop(request.request_id, None)
+        if held is None:
+            return
+        if response is None or _is_last(request, response):
+            self._close(held)
+            return
+        self._idle[_key(request)] = held
+        if len(self._idle) > MAX_IDLE:
+            self._close(self._idle.pop(next(iter(self._idle))))
+
+    async def aclose(self) -> None:
+        """Close everything; each gets its time, and one that ignores its cancellation then is left behind."""
+        while self._idle:
+            self._close(self._idle.popitem()[1])
+        if self._closing:
+            await asyncio.wait(self._closing, timeout=self._close_s + LEAVING_S)
+
+    def _close(self, held: HeldT) -> None:
+        task = asyncio.create_task(self._close_one(held))
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)
+
+
 class AgentSessions:
     """Makes an object of a class for each session of questions, and closes it after the last.
 
@@ -56,16 +118,14 @@ class AgentSessions:
         close_s: How long closing one may take, in seconds.
     """
 
-    def __init__(self, agent: type, threads: CallThreads, failures: Failures, *, close_s: float = 10.0) -> None:
+    def __init__(self, agent: type, threads: CallThreads, failures: Failures, *, close_s: float = CLOSE_S) -> None:
         self._agent = agent
         self._method = entry_method(agent)
         self._is_async = is_asynchronous(getattr(agent, self._method))
         self._threads = threads
         self._failures = failures
         self._close_s = close_s
-        self._idle: dict[str, _Session] = {}
-        self._busy: dict[str, _Session] = {}
-        self._closing: set[asyncio.Task[None]] = set()
+        self._book: SessionBook[_Session] = SessionBook(self._closed, close_s=close_s)
 
     async def entry(self, request: AgentRequest, limit: asyncio.Timeout) -> Entry:
         """Return how the object of a question's session is asked; it is made with the first turn.
@@ -74,10 +134,8 @@ class AgentSessions:
             SessionLostError: A later turn comes, and its object is gone.
             BaseException: Whatever making it raises.
         """
-        session = self._idle.pop(_key(request), None)
+        session = self._book.take(request)
         if request.turn_index == 0:
-            if session is not None:
-                self._close(session)  # of an attempt that failed
             session = await self._make(limit)
         if session is None:
             raise SessionLostError(
@@ -85,7 +143,7 @@ class AgentSessions:
                 "process ended, or another client had it; `assay runs resume "
                 f"{request.run_id} --retry-errors --spec SPEC` asks from the first turn"
             )
-        self._busy[request.request_id] = session
+        self._book.hold(request, session)
         return session.entry
 
     def settle(self, request: AgentRequest, response: AgentResponse | None) -> None:
@@ -95,22 +153,11 @@ class AgentSessions:
             request: The question.
             response: The answer; None where the call was cancelled.
         """
-        session = self._busy.pop(request.request_id, None)
-        if session is None:
-            return
-        if response is None or _is_last(request, response):
-            self._close(session)
-            return
-        self._idle[_key(request)] = session
-        if len(self._idle) > MAX_IDLE:
-            self._close(self._idle.pop(next(iter(self._idle))))
+        self._book.settle(request, response)
 
     async def aclose(self) -> None:
         """Close every object; each gets `close_s`, and one that ignores its cancellation then is left behind."""
-        while self._idle:
-            self._close(self._idle.popitem()[1])
-        if self._closing:
-            await asyncio.wait(self._closing, timeout=self._close_s + _LEAVING_S)
+        await self._book.aclose()
 
     async def _make(self, limit: asyncio.Timeout) -> _Session:
         # An asynchronous agent may need the loop when it is made: clients and locks bind to it.
@@ -125,11 +172,6 @@ class AgentSessions:
 
     async def _in_thread(self, function: Callable[..., Any], limit: asyncio.Timeout) -> Any:
         return await self._threads.value(lambda _: function(), None, limit)
-
-    def _close(self, session: _Session) -> None:
-        task = asyncio.create_task(self._closed(session))
-        self._closing.add(task)
-        task.add_done_callback(self._closing.discard)
 
     async def _closed(self, session: _Session) -> None:
         close = _closer(session.made)

@@ -44,6 +44,11 @@ def is_agent() -> bool:
     return _is_agent.get()
 
 
+def as_agent() -> None:
+    """Let what the present context calls be an agent's."""
+    _is_agent.set(True)
+
+
 def not_as_agent() -> None:
     """Let what the present context calls be no agent's."""
     _is_agent.set(False)

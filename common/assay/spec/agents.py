@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from assay.errors import Problem
 from assay.model.command_options import CommandOptions, target_problem
 from assay.model.frameworks import FRAMEWORKS, OBJECT_TARGET
+from assay.model.lifespan_settings import LIFESPAN_KEYS, without_lifespan
 from assay.model.trace_settings import TRACES_KEY, TraceSettings, without_traces
 from assay.parsing.names import unknown_name
 from assay.spec.headers import read_texts
@@ -16,6 +17,7 @@ from assay.spec.variables import reference_problems
 if TYPE_CHECKING:
     from collections.abc import Container
 
+    from assay.model.lifespan_settings import LifespanSettings
     from assay.model.run import AgentSettings
 
 ADAPTERS = ("python", "command", "http", "grpc", "openai", "anthropic", "adk", "langgraph", "pydantic_ai",
@@ -27,8 +29,17 @@ _NO_TRACES = (
     "reaches one elsewhere or none: remove it"
 )
 
-PYTHON_KEYS = ("map",)
-"""The options of the python adapter."""
+_NO_LIFESPAN = (
+    "opens what an agent in this process needs (python and frameworks), and the {} adapter reaches one elsewhere or "
+    "none: remove it"
+)
+
+_PYTHON_KEYS = ("map",)
+IN_PROCESS_KEYS = {
+    name: (*options, *LIFESPAN_KEYS)
+    for name, options in {"python": _PYTHON_KEYS, **{name: each.options for name, each in FRAMEWORKS.items()}}.items()
+}
+"""The options of the adapters whose agents run in the process of the client, by adapter."""
 
 _MAX_GROWTH = 1_000_000
 """How many times larger than an object what an expression makes of it may be: it runs in the client's process."""
@@ -50,6 +61,8 @@ def check_agent(agent: AgentSettings) -> list[Problem]:
         problems.append(Problem(_NO_TRACES.format(agent.adapter), f"agent.{TRACES_KEY}"))
     elif traces is not None:
         TraceSettings.from_option(traces, problems)
+    agent, lifespan = without_lifespan(agent)
+    problems += _check_lifespan(agent, lifespan)
     match agent.adapter:
         case "python":
             problems += _check_python(agent)
@@ -74,8 +87,16 @@ def check_agent(agent: AgentSettings) -> list[Problem]:
     return problems + reference_problems(agent)
 
 
+def _check_lifespan(agent: AgentSettings, lifespan: LifespanSettings | None) -> list[Problem]:
+    if lifespan is None or agent.adapter not in ADAPTERS:
+        return []
+    if not agent.is_hosted or agent.adapter == "command":
+        return [Problem(_NO_LIFESPAN.format(agent.adapter), "agent.lifespan")]
+    return lifespan.problems()
+
+
 def _check_python(agent: AgentSettings) -> list[Problem]:
-    problems = _refuse(agent, known=PYTHON_KEYS)
+    problems = _refuse(agent, known=_PYTHON_KEYS)
     if "map" in agent.options:
         problems += _map_problems(agent.options["map"])
     if not OBJECT_TARGET.fullmatch(agent.target):

@@ -17,7 +17,6 @@ from assay.metrics.rows.order import check_metrics
 from assay.model.case_limits import MAX_REPEATS
 from assay.model.cluster_key import cluster_problem
 from assay.model.command_options import COMMAND_KEYS, CommandOptions, command_line
-from assay.model.frameworks import FRAMEWORKS
 from assay.model.labels import label_problems
 from assay.model.report_settings import ReportSettings
 from assay.model.run import AgentSettings, JudgeSettings, MetricSettings, RunSettings
@@ -29,7 +28,7 @@ from assay.parsing.names import metric_name_problem, name_problem, unknown_name,
 from assay.parsing.percentages import read_share
 from assay.parsing.yaml_nodes import Lines, parse_yaml
 from assay.records import dataclass
-from assay.spec.agents import ADAPTERS, PYTHON_KEYS, check_agent
+from assay.spec.agents import ADAPTERS, IN_PROCESS_KEYS, check_agent
 from assay.spec.approvals import check_approvals, read_spec_approvals
 from assay.spec.dataset_keys import lift_dataset_keys
 from assay.spec.grpc_options import GRPC_KEYS, read_ca_file
@@ -60,9 +59,8 @@ _KEYS = ("name", "preset", "dataset", "format", "map", "encoding", "on_bad_case"
          "note", "cluster", "approvals", "variants")  # fmt: skip
 _AGENT_KEYS = ("adapter", "target", "timeout", "concurrency", "retries")
 _HTTP_KEYS = ("method", "headers", "query", "body", "stream", "response")
-_OPTION_KEYS = {"http": _HTTP_KEYS, "a2a": A2A_KEYS, "grpc": GRPC_KEYS, "command": COMMAND_KEYS, "python": PYTHON_KEYS}
+_OPTION_KEYS = {"http": _HTTP_KEYS, "a2a": A2A_KEYS, "grpc": GRPC_KEYS, "command": COMMAND_KEYS, **IN_PROCESS_KEYS}
 _OPTION_KEYS |= dict.fromkeys(PROVIDERS, PROMPT_KEYS)
-_OPTION_KEYS |= {name: tuple(framework.options) for name, framework in FRAMEWORKS.items()}
 _OPTION_KEYS["adk"] += ADK_SERVER_KEYS
 
 

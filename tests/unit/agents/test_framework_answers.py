@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.agent_host.caller import AgentCaller
-from assay.agent_host.frameworks.answers import answer_with, check_not_class, json_of, made_for, plain, traced
+from assay.agent_host.frameworks.answers import answer_with, check_not_class, json_of, plain, traced
 from assay.agent_host.frameworks.conversations import Conversations, earlier_messages, question_of
 from assay.agent_host.progress import report_progress
 from assay.errors import InvalidInputError
@@ -215,13 +215,8 @@ async def test_a_trace_that_cannot_be_read_does_not_hide_the_failure() -> None:
     assert answer.error.message == "ValueError: first (what the agent did before cannot be read: LookupError)"
 
 
-async def test_an_option_is_an_object_or_is_made_for_each_request() -> None:
-    """Functions of either kind receive the request; anything else is handed on as it is."""
-
-    async def later(request: AgentRequest) -> str:
-        return request.case_id
-
-    assert [await made_for(each, request()) for each in (later, lambda r: r.input, 3, None)] == ["case", "q", 3, None]
+def test_a_class_is_no_object_of_it() -> None:
+    """An option that names a class is refused at its field."""
     check_not_class(3, "deps")
     with pytest.raises(InvalidInputError, match=r"agent\.deps: names the class _City"):
         check_not_class(_City, "deps")

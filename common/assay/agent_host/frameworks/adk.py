@@ -8,6 +8,7 @@ import logging
 import uuid
 import warnings
 from collections import OrderedDict
+from collections.abc import Mapping
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -31,7 +32,7 @@ from assay.errors import InvalidInputError, Problem
 from assay.model.approvals import ScriptedApprovals
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from assay.model.adk_events import Stop
     from assay.model.agent_request import AgentRequest
@@ -129,21 +130,28 @@ class AdkAgent:
         self._max_idle = max_idle
         self._idle: OrderedDict[str, _Session] = OrderedDict()
 
-    async def __call__(self, request: AgentRequest) -> AgentResponse:
-        """Return the answer to one question."""
+    async def __call__(self, request: AgentRequest, opened: object = None) -> AgentResponse:
+        """Return the answer to one question.
+
+        Args:
+            request: The question.
+            opened: What the agent's lifespan opened: a mapping, which is in the state of new sessions.
+        """
         trace, approvals = Trace(), ScriptedApprovals(request.approvals)
         with trace.recorded():
             reader = await traced(
-                self._run(request, trace, approvals),
+                self._run(request, _state_of(opened), trace, approvals),
                 lambda: dataclasses.replace(trace.response(), interrupts=approvals.interrupts),
             )
         if approvals.is_waiting:
             return interrupted(trace.response(), approvals.interrupts)
         return dataclasses.replace(reader.answer(), interrupts=approvals.interrupts)
 
-    async def _run(self, request: AgentRequest, trace: Trace, approvals: ScriptedApprovals) -> EventReader:
+    async def _run(
+        self, request: AgentRequest, opened: Mapping[str, Any], trace: Trace, approvals: ScriptedApprovals
+    ) -> EventReader:
         """Ask the question, and resume the invocation as long as the request decides all that it stops at."""
-        session, config, reader = await self._session(request), RunConfig(**self._limits), EventReader(trace)
+        session, config, reader = await self._session(request, opened), RunConfig(**self._limits), EventReader(trace)
 
         async def ask() -> tuple[Stop, ...]:
             await session.send([types.Part(text=request.input)], config, reader)
@@ -171,7 +179,7 @@ class AdkAgent:
         with suppress(RuntimeError):  # of plugins that cannot be closed, which ADK has logged
             await self._runner().close()
 
-    async def _session(self, request: AgentRequest) -> _Session:
+    async def _session(self, request: AgentRequest, opened: Mapping[str, Any]) -> _Session:
         """Return the session of the earlier turns, without what a failed attempt at this one left; or a new one."""
         session = self._idle.pop(request.session_id, None)
         if session is not None:
@@ -184,7 +192,7 @@ class AdkAgent:
         created = await runner.session_service.create_session(
             app_name=runner.app_name,
             user_id=self._user_id or f"assay-{uuid.uuid4().hex[:12]}",
-            state={**request.variables, **(state if isinstance(state, dict) else {})},
+            state={**opened, **request.variables, **(state if isinstance(state, dict) else {})},
         )
         session = _Session(runner, created.user_id, created.id, request.turn_index)
         if request.history:
@@ -311,6 +319,15 @@ class _Session:
         return await self.runner.session_service.get_session(
             app_name=self.runner.app_name, user_id=self.user_id, session_id=self.session_id
         )
+
+
+def _state_of(opened: object) -> Mapping[str, Any]:
+    if opened is None or isinstance(opened, Mapping):
+        return opened or {}
+    raise TypeError(
+        f"agent.lifespan yields a {type(opened).__qualname__}: ADK's agents receive a mapping, as state of their "
+        "session, which copies it; yield nothing where the agent's code has the object itself"
+    )
 
 
 def _service(options: Mapping[str, Any], name: str, kind: type, problems: list[Problem]) -> object | None:

@@ -22,7 +22,6 @@ from assay.model.final_value import with_value
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from assay.model.agent_request import AgentRequest
     from assay.model.agent_response import Interrupt
 
 ResultT = TypeVar("ResultT")
@@ -118,12 +117,6 @@ def refused(answer: AgentResponse, explanation: str = "") -> AgentResponse:
         message += f": {(explanation or answer.text)[:500]}"
     error = AgentError(AgentErrorKind.RAISED, message, type="refusal")
     return dataclasses.replace(answer, status=AgentStatus.ERROR, error=error)
-
-
-async def made_for(option: object, request: AgentRequest) -> Any:
-    """Return the object that an option gives an agent for a request: what its function returns, or the object."""
-    made = option(request) if inspect.isroutine(option) else option
-    return await made if inspect.iscoroutine(made) else made
 
 
 def check_not_class(option: object, name: str) -> None:

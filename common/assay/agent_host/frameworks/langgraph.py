@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import uuid
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -39,7 +40,7 @@ from assay.model.approvals import ScriptedApprovals
 from assay.parsing.names import unknown_name
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
     from langchain_core.documents import Document
     from langchain_core.messages import BaseMessage
@@ -103,6 +104,10 @@ class _Memory:
     store: Any = None
 
 
+_OPENED = "lifespan"
+"""Where the configuration of a run has what the agent's lifespan opened."""
+
+
 class _RunnableAgent:
     """Asks a runnable.
 
@@ -126,8 +131,8 @@ class _RunnableAgent:
         )
         self._conversations: Conversations[_Memory] = Conversations()
 
-    async def ask(self, request: AgentRequest) -> AgentResponse:
-        turn = _Turn(request, TraceCallbacks(), ScriptedApprovals(request.approvals))
+    async def ask(self, request: AgentRequest, opened: Any = None) -> AgentResponse:
+        turn = _Turn(request, TraceCallbacks(), ScriptedApprovals(request.approvals), opened)
         return await traced(self._answered(turn), turn.trace)
 
     async def _answered(self, turn: _Turn) -> AgentResponse:
@@ -138,11 +143,11 @@ class _RunnableAgent:
         store = self._graphs.new_store(memory.store) if self._graphs.graph is not None else None
         given = self._input_of(request, memory.messages, only_new=is_thread and self._appends())
         turn.earlier = [*memory.messages, *_messages_given(given)]
-        config = self._config(request, memory, turn.callbacks)
+        config = self._config(turn, memory)
         if self._graphs.graph is None:
             result, ids = await self._runnable.ainvoke(given, config), memory.ids
         else:
-            run = GraphRun(self._graphs, store, config, self._arguments(request), turn.callbacks)
+            run = GraphRun(self._graphs, store, config, self._arguments(turn), turn.callbacks)
             outcome = await run_to_end(
                 lambda: run.start(given), run.resume, lambda outcome: outcome.interrupts, turn.approvals
             )
@@ -186,19 +191,22 @@ class _RunnableAgent:
             problem = f"{fields}: add one of them"
         raise TypeError(f"the runnable cannot know the earlier turns of the conversation: {problem}")
 
-    def _config(self, request: AgentRequest, memory: _Memory, callbacks: TraceCallbacks) -> dict[str, Any]:
+    def _config(self, turn: _Turn, memory: _Memory) -> dict[str, Any]:
         # The parameters of a case may name a session, but never a thread of the user's checkpointer.
-        ids, parameters = memory.ids, dict(request.parameters)
+        request, ids = turn.request, memory.ids
+        parameters = dict(request.parameters) | ({} if turn.opened is None else {_OPENED: turn.opened})
         return {
-            "callbacks": [callbacks],
+            "callbacks": [turn.callbacks],
             "configurable": parameters | ids if self._graphs.has_saver else ids | parameters,
             "metadata": {"assay_run_id": request.run_id, "assay_case_id": request.case_id},
             **self._limits,
         }
 
-    def _arguments(self, request: AgentRequest) -> dict[str, Any]:
-        has_context = request.parameters and self._graphs.graph.context_schema is not None
-        return {"context": request.parameters} if has_context else {}
+    def _arguments(self, turn: _Turn) -> dict[str, Any]:
+        parameters, opened = turn.request.parameters, turn.opened
+        context = {**opened, **parameters} if isinstance(opened, Mapping) else parameters if opened is None else opened
+        has_context = context and self._graphs.graph.context_schema is not None
+        return {"context": context} if has_context else {}
 
     def _input_of(self, request: AgentRequest, earlier: list[BaseMessage], *, only_new: bool) -> Any:
         """Return what the runnable is called with: a mapping with the case's variables, messages, or the text.
@@ -269,6 +277,7 @@ class _Turn:
         request: The question.
         callbacks: What sees the run.
         approvals: The decisions on what it stops at.
+        opened: What the agent's lifespan opened.
         earlier: The messages before it, and that of the question.
         messages: Those that the runnable added; None until it has ended.
         documents: The documents of its result.
@@ -277,6 +286,7 @@ class _Turn:
     request: AgentRequest
     callbacks: TraceCallbacks
     approvals: ScriptedApprovals
+    opened: Any = None
     earlier: list[BaseMessage] = field(default_factory=list)
     messages: list[BaseMessage] | None = None
     documents: list[Document] = field(default_factory=list)

@@ -13,12 +13,12 @@ from assay.agent_host.frameworks.answers import (
     answer_with,
     check_not_class,
     json_of,
-    made_for,
     traced,
     unfinished,
 )
 from assay.agent_host.frameworks.conversations import Conversations, earlier_messages, question_of
 from assay.agent_host.frameworks.opening import wrong_object
+from assay.agent_host.lifespan import provided
 from assay.model.agent_response import AgentResponse, Source, ToolCall, Usage
 
 if TYPE_CHECKING:
@@ -66,13 +66,16 @@ class _SdkAgent:
         self._limits = {"max_turns": options["max_turns"]} if "max_turns" in options else {}
         self._conversations: Conversations[_Memory] = Conversations()
 
-    async def ask(self, request: AgentRequest) -> AgentResponse:
+    async def ask(self, request: AgentRequest, opened: Any = None) -> AgentResponse:
+        async with provided(self._context, request, opened) as context:
+            return await self._ask(request, context)
+
+    async def _ask(self, request: AgentRequest, context: Any) -> AgentResponse:
         question = question_of(request)
         memory = self._conversations.find(request)
         if memory is None:
             said = [{"role": message.role, "content": message.content} for message in earlier_messages(request)]
             memory = _Memory(self._agent, said)
-        context = await made_for(self._context, request)
         observer = _Observer()
         run = Runner.run(
             memory.agent,

@@ -20,23 +20,26 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
     from pathlib import Path
 
-    from assay.model.agent_request import AgentRequest
     from assay.model.agent_response import AgentResponse
     from assay.model.frameworks import Framework
     from assay.model.run import AgentSettings
 
 
-def open_framework_agent(agent: AgentSettings, folder: Path) -> Callable[[AgentRequest], Awaitable[AgentResponse]]:
+def open_framework_agent(
+    agent: AgentSettings, folder: Path, *, has_lifespan: bool = False
+) -> Callable[..., Awaitable[AgentResponse]]:
     """Return a function that asks an agent of a framework.
 
     The framework's module offers `connect(found, options)`: of the object that the target names and of the options,
     of which those that name an object are that object, it makes the function, or raises InvalidInputError where the
     object is none that the framework can run. It may offer `prepare()`, which is called before the user's code is
-    imported. Where the function has a method `aclose`, it is called at the end.
+    imported. Where the function has a method `aclose`, it is called at the end. The function is called with the
+    request, and with what the agent's lifespan opened where it has one: the option `lifespan` is True then.
 
     Args:
         agent: Checked settings, whose adapter is one of `FRAMEWORKS`.
         folder: The spec's folder, from which code is found.
+        has_lifespan: Whether the agent has a lifespan.
 
     Raises:
         AgentImportError: The user's module raised.
@@ -54,6 +57,8 @@ def open_framework_agent(agent: AgentSettings, folder: Path) -> Callable[[AgentR
         else value
         for name, value in agent.options.items()
     }
+    if has_lifespan:
+        options["lifespan"] = True
     return module.connect(found, options)  # type: ignore[no-any-return]  # as every module of this package does
 
 

@@ -11,7 +11,7 @@ from pydantic_ai.tools import DeferredToolRequests
 from pydantic_ai.usage import RunUsage, UsageLimits
 
 from assay.agent_host.executor import AgentExecutor
-from assay.agent_host.frameworks.answers import answer_with, check_not_class, interrupted, made_for, refused, traced
+from assay.agent_host.frameworks.answers import answer_with, check_not_class, interrupted, refused, traced
 from assay.agent_host.frameworks.approvals import run_to_end
 from assay.agent_host.frameworks.conversations import Conversations, earlier_messages, question_of
 from assay.agent_host.frameworks.opening import wrong_object
@@ -22,6 +22,7 @@ from assay.agent_host.frameworks.pydantic_ai_runs import (
     results_of,
     watch_nested_runs,
 )
+from assay.agent_host.lifespan import provided
 from assay.errors import InvalidInputError, Problem
 from assay.model.approvals import ScriptedApprovals
 
@@ -39,7 +40,8 @@ def connect(found: object, options: Mapping[str, Any]) -> Callable[[AgentRequest
 
     Args:
         found: The agent.
-        options: `deps`, an object or a function of the request; `request_limit` and `tool_calls_limit` of a run.
+        options: `deps`, an object or a function of the request, for which `lifespan` may stand; `request_limit` and
+            `tool_calls_limit` of a run.
 
     Raises:
         InvalidInputError: It is no agent, or it needs `deps`.
@@ -48,7 +50,7 @@ def connect(found: object, options: Mapping[str, Any]) -> Callable[[AgentRequest
         raise wrong_object(found, "pydantic_ai")
     deps = options.get("deps")
     check_not_class(deps, "deps")
-    if deps is None and found.deps_type not in (type(None), object):
+    if deps is None and "lifespan" not in options and found.deps_type not in (type(None), object):
         message = (
             f"is missing: the agent's tools receive a {found.deps_type.__qualname__}; name an object of it, or a "
             "function of the request that returns one, as MODULE:OBJECT"
@@ -70,7 +72,11 @@ class _PydanticAgent:
         self._executor = AgentExecutor()
         self._conversations: Conversations[list[Any]] = Conversations()
 
-    async def ask(self, request: AgentRequest) -> AgentResponse:
+    async def ask(self, request: AgentRequest, opened: Any = None) -> AgentResponse:
+        async with provided(self._deps, request, opened) as deps:
+            return await self._ask(request, deps)
+
+    async def _ask(self, request: AgentRequest, deps: Any) -> AgentResponse:
         question = question_of(request)
         history = self._conversations.find(request)
         capabilities = None
@@ -79,7 +85,7 @@ class _PydanticAgent:
             # pydantic-ai writes the system prompt into the first message, and takes a history to begin with it.
             capabilities = [ReinjectSystemPrompt()] if history else None
         options: dict[str, Any] = {
-            "deps": await made_for(self._deps, request),
+            "deps": deps,
             "usage_limits": self._limits,
             "usage": RunUsage(),
             "capabilities": capabilities,

@@ -1,0 +1,232 @@
+"""What an agent needs open: entered once for a run, for each case or for each question, and closed whatever happens."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import inspect
+import logging
+from contextlib import (
+    AbstractContextManager,
+    _AsyncGeneratorContextManager,
+    _GeneratorContextManager,
+    asynccontextmanager,
+    contextmanager,
+)
+from typing import TYPE_CHECKING, Any
+
+from assay.agent_host.failures import Failures
+from assay.agent_host.loader import load_object
+from assay.agent_host.sessions import CLOSE_S, LEAVING_S, SessionBook
+from assay.agent_host.tasks import as_agent
+from assay.errors import InvalidInputError, Problem
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+    from pathlib import Path
+
+    from assay.model.agent_request import AgentRequest
+    from assay.model.agent_response import AgentResponse
+    from assay.model.lifespan_settings import LifespanSettings
+
+_log = logging.getLogger(__name__)
+
+
+def load_lifespan(settings: LifespanSettings, folder: Path) -> Lifespan:
+    """Return the lifespan that a spec names; nothing is opened yet.
+
+    Raises:
+        AgentImportError: The user's module raised.
+        InvalidInputError: There is no such function, or it takes other arguments.
+    """
+    function = load_object(settings.target, folder, "function", "agent.lifespan")
+    if not callable(function):
+        message = f"{settings.target!r} is a {type(function).__name__}: name a function that opens something and yields"
+        raise InvalidInputError([Problem(message, "agent.lifespan")], reason="AGENT_NOT_FOUND")
+    if not accepts(function, 0) and not (settings.per == "case" and accepts(function, 1)):
+        message = f"{settings.target!r} takes other arguments than none"
+        if accepts(function, 1):
+            message = f"{settings.target!r} takes an argument: a request is there with `lifespan_per: case` alone"
+        elif settings.per == "case":
+            message += ", or the request"
+        raise InvalidInputError([Problem(message, "agent.lifespan")], reason="AGENT_NOT_FOUND")
+    return Lifespan(function, is_per_case=settings.per == "case")
+
+
+def accepts(function: Callable[..., Any], count: int) -> bool:
+    """Return whether a function can be called with so many positional arguments; True where there is no signature."""
+    try:
+        inspect.signature(function).bind(*[None] * count)
+    except ValueError:
+        return True
+    except TypeError:
+        return False
+    return True
+
+
+class Lifespan:
+    """What a function of the user's opens, for all questions of a run or for those of one case.
+
+    Args:
+        function: Makes a context manager or a generator, synchronous or not, of nothing or of a request.
+        is_per_case: Whether each case and repeat gets its own.
+    """
+
+    def __init__(self, function: Callable[..., Any], *, is_per_case: bool) -> None:
+        self._function = function
+        self._takes_request = is_per_case and not accepts(function, 0)
+        self._for_run = None if is_per_case else Resource(function)
+        self._for_cases: SessionBook[Resource] = SessionBook(lambda resource: resource.aclose())
+
+    async def open(self, request: AgentRequest) -> Any:
+        """Return what is open for a question; it is opened first where it is not.
+
+        Raises:
+            BaseException: Whatever opening it raises.
+        """
+        if self._for_run is not None:
+            return await self._for_run.value()
+        resource = self._for_cases.take(request)
+        if resource is None:
+            function = self._function
+            resource = Resource(lambda: function(request)) if self._takes_request else Resource(function)
+        self._for_cases.hold(request, resource)
+        return await resource.value()
+
+    def settle(self, request: AgentRequest, response: AgentResponse | None) -> None:
+        """Keep what is open for a case for its next turn, or close it after the last; `response` is None where the
+        call was cancelled.
+        """
+        self._for_cases.settle(request, response)
+
+    async def aclose(self) -> None:
+        """Close everything; a further question opens it again."""
+        await self._for_cases.aclose()
+        if self._for_run is not None:
+            await self._for_run.aclose()
+
+
+class Resource:
+    """A context manager that a task of its own enters and leaves, as clients of MCP demand.
+
+    Args:
+        make: Makes the context manager or the generator.
+    """
+
+    def __init__(self, make: Callable[[], Any]) -> None:
+        self._make = make
+        # That of no question, whose spans and tasks these are not.
+        self._context = contextvars.copy_context()
+        self._context.run(as_agent)
+        self._task: asyncio.Task[None] | None = None
+        self._value: asyncio.Future[Any] | None = None
+        self._end = asyncio.Event()
+
+    async def value(self) -> Any:
+        """Return what it is entered as; it is entered with the first call, and again where it failed or was closed.
+
+        Raises:
+            BaseException: Whatever entering it raises.
+        """
+        if self._task is None or self._value is None or self._task.done():
+            self._value = asyncio.get_running_loop().create_future()
+            self._end = asyncio.Event()
+            self._task = asyncio.get_running_loop().create_task(
+                self._hold(self._value, self._end), context=self._context.copy()
+            )
+        return await asyncio.shield(self._value)
+
+    async def aclose(self) -> None:
+        """Leave it; one that neither ends within its time nor lets itself be cancelled is left behind."""
+        task, self._task = self._task, None
+        if task is None or self._value is None:
+            return
+        if self._value.done():
+            self._end.set()
+        else:
+            task.cancel()
+        done, _ = await asyncio.wait({task}, timeout=CLOSE_S + LEAVING_S)
+        if not done:
+            task.cancel()
+            await asyncio.wait({task}, timeout=LEAVING_S)
+
+    async def _hold(self, value: asyncio.Future[Any], end: asyncio.Event) -> None:
+        try:
+            async with entered(self._make(), any_manager=True) as opened:
+                value.set_result(opened)
+                await end.wait()
+        except BaseException as problem:  # noqa: BLE001 - the boundary of a task: raised where the value is awaited
+            if not value.done():
+                value.set_exception(problem)
+                value.exception()  # taken here: the question that waited for it may be over
+
+
+@asynccontextmanager
+async def entered(made: object, *, any_manager: bool = False) -> AsyncIterator[Any]:
+    """Await, and enter, what a function of the user's made; what is none of both is the value itself.
+
+    What raises within is raised, even where the manager suppresses it. What raises on leaving is logged where the work
+    is done.
+
+    Args:
+        made: A generator or a context manager that a generator is, synchronous or not, or a coroutine of one.
+        any_manager: Whether every other context manager is entered, too: such as a client, which may be shared.
+    """
+    if inspect.iscoroutine(made):
+        made = await made
+    manager = _manager(made, any_manager=any_manager)
+    if manager is None:
+        yield made
+        return
+    is_sync = isinstance(manager, AbstractContextManager) and not hasattr(type(manager), "__aenter__")
+    value = manager.__enter__() if is_sync else await manager.__aenter__()
+    problem: BaseException | None = None
+    try:
+        yield value
+    except BaseException as raised:
+        problem = raised
+        raise
+    finally:
+        details = (None, None, None) if problem is None else (type(problem), problem, problem.__traceback__)
+        try:
+            async with asyncio.timeout(CLOSE_S):
+                if is_sync:
+                    manager.__exit__(*details)
+                else:
+                    await manager.__aexit__(*details)
+        except Exception as raised:  # the boundary of a case, whose answer is there already
+            if isinstance(problem, Exception):
+                raise
+            _log.warning("closing what the agent had open failed: %s", Failures().described(raised))
+
+
+@asynccontextmanager
+async def provided(option: object, request: AgentRequest, opened: Any) -> AsyncIterator[Any]:
+    """Yield what an option such as `deps` gives an agent for one question, and close it afterwards.
+
+    Args:
+        option: An object, or a function of the request, which may be a generator or a context manager; None for none. A
+            function of two arguments receives `opened`, too.
+        request: The question.
+        opened: What the agent's lifespan opened, which stands for an option that is not there.
+    """
+    if option is None:
+        yield opened
+        return
+    if not inspect.isroutine(option):
+        yield option
+        return
+    needs_opened = accepts(option, 2) and not accepts(option, 1)
+    async with entered(option(request, opened) if needs_opened else option(request)) as value:
+        yield value
+
+
+def _manager(made: Any, *, any_manager: bool) -> Any:
+    """Return the context manager that something is, or that a generator makes; None for all else."""
+    if inspect.isasyncgen(made):
+        return asynccontextmanager(lambda: made)()
+    if inspect.isgenerator(made):
+        return contextmanager(lambda: made)()
+    if any_manager:
+        return made if hasattr(type(made), "__aenter__") or hasattr(type(made), "__enter__") else None
+    return made if isinstance(made, _AsyncGeneratorContextManager | _GeneratorContextManager) else None
