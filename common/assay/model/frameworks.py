@@ -89,8 +89,8 @@ FRAMEWORKS: Mapping[str, Framework] = {
     ),
     "langgraph": Framework(
         "LangGraph",
-        "langchain_core",
-        {"langchain-core": ("1.1", "2"), "langgraph": ("1.1.6", "2")},
+        "langgraph",
+        {"langgraph": ("1.1.6", "2"), "langchain-core": ("1.1", "2")},
         "langgraph",
         "a compiled graph (graph.compile()) or a runnable",
         {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections import Counter
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
+from langgraph.errors import GraphInterrupt, ParentCommand
 
 from assay.agent_host.frameworks.answers import json_of, plain
 from assay.agent_host.frameworks.langchain_documents import documents_in, sources_of
@@ -141,13 +141,15 @@ class TraceCallbacks(BaseCallbackHandler):  # type: ignore[misc]  # LangChain is
             run.call_id = run.call_id or message.tool_call_id
 
     def on_tool_error(self, error: BaseException, *, run_id: UUID, **_: Any) -> None:
-        """Note what a tool raised; by an interrupt, or a jump to another graph, it does not fail."""
+        """Note what a tool raised; by an interrupt, a jump to another graph or a time-out it does not fail."""
+        if not isinstance(error, Exception):
+            return
         run = self._end(run_id)
-        if _is_a(error, "GraphInterrupt"):
+        if isinstance(error, GraphInterrupt):
             del self._tool_runs[run_id]  # the graph runs it again when it is resumed
             for interrupt in error.args[0] if error.args else ():
                 self.stopped.setdefault(interrupt.id, run)
-        elif _is_a(error, "ParentCommand"):
+        elif isinstance(error, ParentCommand):
             run.result = _tool_message(error.args[0], run.call_id)
         else:
             run.result, run.is_error = f"{type(error).__name__}: {error}", True
@@ -264,12 +266,6 @@ def _place(details: Mapping[str, Any]) -> str:
     return str((details.get("metadata") or {}).get("langgraph_checkpoint_ns") or "")
 
 
-def _is_a(error: BaseException, name: str) -> bool:
-    """Return whether an exception is one of LangGraph's; without LangGraph there is none."""
-    errors = sys.modules.get("langgraph.errors")
-    return errors is not None and isinstance(error, getattr(errors, name))
-
-
 def _tool_message(output: Any, call_id: str) -> ToolMessage | None:
     """Return the message that a tool returned, also one that it returned as an update of a graph's state."""
     if isinstance(output, ToolMessage):
@@ -316,7 +312,10 @@ def _tool_call(name: str, call_id: str, arguments: Any, run: ToolRun | None, mes
     """Return a call, with the arguments that the tool was run with: a person may have edited the model's."""
     result = run.result if run is not None else None
     is_error = run is not None and run.is_error
-    if message is not None and not isinstance(result, ToolMessage):
+    has_ended = (
+        run is None or run.duration_ms is not None
+    )  # else the message is of a nested agent's call, by the same id
+    if message is not None and has_ended and not isinstance(result, ToolMessage):
         result = message  # what the model saw, where the tool raised too
         is_error = is_error or message.status == "error"
     if isinstance(result, ToolMessage):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from langchain_core.messages import ToolMessage
 from langchain_core.runnables import Runnable
+from langgraph.channels import LastValue
 from pydantic import PydanticUserError
 
 from assay.agent_host.argument import TEXT_PARAMETERS
@@ -167,8 +168,6 @@ class _RunnableAgent:
 
     def _appends(self) -> bool:
         """Return whether the graph adds the messages that it is given to those of its state."""
-        from langgraph.channels import LastValue
-
         return not isinstance(self._graphs.graph.channels.get(self._input), LastValue)
 
     def _check_holds(self, request: AgentRequest, memory: _Memory | None) -> None:

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import copy
 import inspect
-import sys
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.runnables import Runnable, RunnableBinding, RunnableSequence
+from langgraph.cache.memory import InMemoryCache
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.pregel import Pregel
+from langgraph.pregel.protocol import PregelProtocol
+from langgraph.store.memory import InMemoryStore
 
 from assay.errors import InvalidInputError, Problem
 
@@ -93,8 +97,6 @@ class Graphs:
         Args:
             store: Its store, or None.
         """
-        from langgraph.cache.memory import InMemoryCache
-
         changes: dict[str, Any] = {"store": store}
         if self.graph.cache is not None:
             changes["cache"] = InMemoryCache()
@@ -117,14 +119,12 @@ def graph_of(runnable: Any) -> Any:
     """Return the graph that a runnable is, with arguments bound to it or without; None where it is none."""
     while type(runnable) is RunnableBinding:
         runnable = runnable.bound
-    pregel = sys.modules.get("langgraph.pregel")
-    return runnable if pregel is not None and isinstance(runnable, pregel.Pregel) else None
+    return runnable if isinstance(runnable, Pregel) else None
 
 
 def is_remote(runnable: object) -> bool:
     """Return whether a runnable is a graph on a server, which knows only threads of its own."""
-    protocol = sys.modules.get("langgraph.pregel.protocol")
-    return protocol is not None and isinstance(runnable, protocol.PregelProtocol) and graph_of(runnable) is None
+    return isinstance(runnable, PregelProtocol) and not isinstance(runnable, Pregel)
 
 
 def _with_graph(runnable: Any, change: Callable[[Any], Any]) -> Any:
@@ -134,11 +134,7 @@ def _with_graph(runnable: Any, change: Callable[[Any], Any]) -> Any:
 
 
 def _can_be_copied(store: object) -> bool:
-    if store is None:
-        return True
-    from langgraph.store.memory import InMemoryStore
-
-    return isinstance(store, InMemoryStore)
+    return store is None or isinstance(store, InMemoryStore)
 
 
 def _copied(store: Any) -> Any:
@@ -155,8 +151,6 @@ def _own_saver() -> Any:
 
     It keeps the values of the state themselves: what cannot be written down must not fail a graph that would have run.
     """
-    from langgraph.checkpoint.memory import InMemorySaver
-
     return InMemorySaver(serde=_Values())
 
 

@@ -7,6 +7,8 @@ import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from langgraph.types import Command
+
 from assay.agent_host.frameworks.langgraph_stops import resumed_with, stops_of
 
 if TYPE_CHECKING:
@@ -68,8 +70,6 @@ class GraphRun:
 
     async def resume(self, outcome: Outcome, decided: Sequence[tuple[Interrupt, Decision]]) -> Outcome:
         """Resume it until it ends or stops again."""
-        from langgraph.types import Command
-
         values, updates, continues = resumed_with(outcome.stops, [decision for _, decision in decided])
         if not continues:
             return Outcome(outcome.result)
