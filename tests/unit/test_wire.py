@@ -27,7 +27,7 @@ from assay.model.agent_response import (
     ToolCall,
     Usage,
 )
-from assay.model.approvals import Approval, Decision
+from assay.model.approvals import Approval, Decision, UnusedApproval
 from assay.model.case import Assertion, Case, ExpectedTool, RecordedVerdict, Turn, case_from_json, case_to_json
 from assay.model.interrupts import DecisionKind
 from assay.v1 import agent_pb2
@@ -203,6 +203,7 @@ SETTINGS = st.builds(
             skipped_count=SMALL,
             left_out_count=SMALL,
             warnings=tuples_of(TEXT),
+            approvals_count=SMALL,
         )
     ),
     repeats=st.integers(1, 100),
@@ -300,6 +301,7 @@ SUMMARY = st.builds(
     max_agent_errors=NUMBER,
     max_metric_errors=NUMBER,
     left_out=SMALL,
+    unused_approvals=tuples_of(st.builds(UnusedApproval, TEXT, SMALL, TEXT)),
 )
 DATASET = st.builds(results.DatasetRef, TEXT, TEXT, TEXT, SMALL)
 RUN = st.builds(

@@ -353,6 +353,7 @@ def _reading(info: DatasetInfo) -> DatasetReading:
         checks=info.checks,
         copy_count=info.copy_count,
         first_copy=info.first_copy,
+        approvals_count=info.approvals_count,
     )
 
 

@@ -68,6 +68,21 @@ class Approval:
     times: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class UnusedApproval:
+    """A tool that approvals name and at which no row stopped that they are for.
+
+    Args:
+        tool: Its name.
+        cases: How many cases name it in approvals of their own; 0 where those of the spec do.
+        first_case: The id of the first of these cases.
+    """
+
+    tool: str
+    cases: int = 0
+    first_case: str = ""
+
+
 class ScriptedApprovals:
     """Decides the interrupts of one turn, and remembers them.
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from array import array
     from collections.abc import Mapping, Sequence
 
+    from assay.model.approvals import UnusedApproval
     from assay.model.canary_summary import CanarySummary
     from assay.model.dependent_cases import DependentCases
     from assay.model.judge_calibration import JudgeCalibration
@@ -474,6 +475,7 @@ class RunSummary:
         pass_rate_interval: The 95 % interval of the pass rate; None where no row was decided.
         dependent: Which cases are not independent of each other; None where all are, or an older version stored it.
         interrupted: Rows whose agent waits for a person; they are among the agent errors.
+        unused_approvals: Tools that approvals name and at which no row stopped; empty while rows are missing.
     """
 
     overall_status: str
@@ -502,6 +504,7 @@ class RunSummary:
     pass_rate_interval: Interval | None = None
     dependent: DependentCases | None = None
     interrupted: int = 0
+    unused_approvals: tuple[UnusedApproval, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -181,6 +181,7 @@ class DatasetReading:
         checks: Checks that the cases bring along, by type.
         copy_count: Cases that repeat an earlier one: equal question, variables, history and references.
         first_copy: The first of them and what it repeats, e.g. "record 2 repeats record 1"; empty without one.
+        approvals_count: Cases with approvals of their own.
     """
 
     file: str
@@ -193,6 +194,7 @@ class DatasetReading:
     checks: Mapping[str, int] = field(default_factory=dict)
     copy_count: int = 0
     first_copy: str = ""
+    approvals_count: int = 0
 
 
 @dataclass(frozen=True, slots=True)

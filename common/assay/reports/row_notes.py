@@ -16,8 +16,8 @@ _FEW_CLUSTERS = 10  # of equal size; with fewer, one cluster may carry the resul
 
 
 def row_notes(run: Run) -> list[str]:
-    """Return a sentence each on rows asked or scored again, repeats, copies and clusters; none where there are none."""
-    return [*_again(run), *_repeats(run), *_copies(run), *_dependent(run)]
+    """Return a sentence each on rows asked or scored again, repeats, copies, clusters and approvals of no use."""
+    return [*_again(run), *_repeats(run), *_copies(run), *_dependent(run), *_unused_approvals(run)]
 
 
 def _again(run: Run) -> Iterator[str]:
@@ -58,6 +58,16 @@ def _dependent(run: Run) -> Iterator[str]:
         what = "most copied case" if dependent.key == COPIES else "largest cluster"
         largest = f"; the {what} has {dependent.largest_share:.0%} of them"
     yield f"{cases}{shared}{said}{largest}"
+
+
+def _unused_approvals(run: Run) -> Iterator[str]:
+    for unused in run.summary.unused_approvals if run.summary is not None else ():
+        why = "the name is misspelled, or the agent did not call the tool"
+        if unused.cases:
+            more = f" and {unused.cases - 1:,} more" if unused.cases > 1 else ""
+            yield f"approvals of case {unused.first_case}{more} name {unused.tool}, at which it did not stop: {why}"
+        else:
+            yield f"approvals name {unused.tool}, at which no row stopped: {why}"
 
 
 def _whole(count: float) -> str:

@@ -1478,6 +1478,7 @@ class DatasetReading(_message.Message):
     CHECKS_FIELD_NUMBER: _builtins.int
     COPY_COUNT_FIELD_NUMBER: _builtins.int
     FIRST_COPY_FIELD_NUMBER: _builtins.int
+    APPROVALS_COUNT_FIELD_NUMBER: _builtins.int
     file: _builtins.str
     """The file's name, without its folder; "records" for cases that came from no file."""
     format: _builtins.str
@@ -1492,6 +1493,8 @@ class DatasetReading(_message.Message):
     """Cases that repeat an earlier case of the run: equal question, variables, history and references."""
     first_copy: _builtins.str
     """The first of them and what it repeats, e.g. "record 2 repeats record 1"; empty without one."""
+    approvals_count: _builtins.int
+    """Cases with approvals of their own."""
     @_builtins.property
     def fields(self) -> _containers.RepeatedCompositeFieldContainer[Global___FieldSource]:
         """Where the fields of cases were."""
@@ -1519,10 +1522,11 @@ class DatasetReading(_message.Message):
         checks: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
         copy_count: _builtins.int = ...,
         first_copy: _builtins.str = ...,
+        approvals_count: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["checks", b"checks", "copy_count", b"copy_count", "fields", b"fields", "file", b"file", "first_copy", b"first_copy", "format", b"format", "left_out_count", b"left_out_count", "sha256", b"sha256", "skipped_count", b"skipped_count", "warnings", b"warnings"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["approvals_count", b"approvals_count", "checks", b"checks", "copy_count", b"copy_count", "fields", b"fields", "file", b"file", "first_copy", b"first_copy", "format", b"format", "left_out_count", b"left_out_count", "sha256", b"sha256", "skipped_count", b"skipped_count", "warnings", b"warnings"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1806,6 +1810,7 @@ class RunSummary(_message.Message):
     PASS_RATE_INTERVAL_FIELD_NUMBER: _builtins.int
     DEPENDENT_FIELD_NUMBER: _builtins.int
     INTERRUPTED_COUNT_FIELD_NUMBER: _builtins.int
+    UNUSED_APPROVALS_FIELD_NUMBER: _builtins.int
     overall_status: _builtins.str
     """The verdict: "PASS", "FAIL", "INCOMPLETE", "NO_CRITERIA" or "NO_DATA". Gates decide; without gates, the thresholds
     of the metrics. It follows from the other fields.
@@ -1888,6 +1893,10 @@ class RunSummary(_message.Message):
     def dependent(self) -> Global___DependentCases:
         """Which cases are not independent of each other; absent where all are."""
 
+    @_builtins.property
+    def unused_approvals(self) -> _containers.RepeatedCompositeFieldContainer[Global___UnusedApproval]:
+        """Tools that approvals name and at which no row stopped that these approvals are for; empty while rows are missing."""
+
     def __init__(
         self,
         *,
@@ -1917,10 +1926,11 @@ class RunSummary(_message.Message):
         pass_rate_interval: Global___Interval | None = ...,
         dependent: Global___DependentCases | None = ...,
         interrupted_count: _builtins.int = ...,
+        unused_approvals: _abc.Iterable[Global___UnusedApproval] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_agent_error_count", b"_agent_error_count", "_max_agent_errors", b"_max_agent_errors", "_max_metric_errors", b"_max_metric_errors", "_pass_rate", b"_pass_rate", "_row_count", b"_row_count", "agent_error_count", b"agent_error_count", "dependent", b"dependent", "judging", b"judging", "latency", b"latency", "max_agent_errors", b"max_agent_errors", "max_metric_errors", b"max_metric_errors", "pass_rate", b"pass_rate", "pass_rate_interval", b"pass_rate_interval", "row_count", b"row_count", "stopped_early", b"stopped_early"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_agent_error_count", b"_agent_error_count", "_max_agent_errors", b"_max_agent_errors", "_max_metric_errors", b"_max_metric_errors", "_pass_rate", b"_pass_rate", "_row_count", b"_row_count", "agent_error_count", b"agent_error_count", "asked_again_count", b"asked_again_count", "categories", b"categories", "decided", b"decided", "dependent", b"dependent", "failed_criteria", b"failed_criteria", "gates", b"gates", "interrupted_count", b"interrupted_count", "judging", b"judging", "latency", b"latency", "left_out_count", b"left_out_count", "max_agent_errors", b"max_agent_errors", "max_metric_errors", b"max_metric_errors", "metrics", b"metrics", "overall_status", b"overall_status", "partial", b"partial", "pass_rate", b"pass_rate", "pass_rate_interval", b"pass_rate_interval", "passed", b"passed", "repeats_json", b"repeats_json", "row_count", b"row_count", "scored_again_count", b"scored_again_count", "skipped_criteria", b"skipped_criteria", "stopped_early", b"stopped_early", "tags", b"tags", "weighted_json", b"weighted_json"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_agent_error_count", b"_agent_error_count", "_max_agent_errors", b"_max_agent_errors", "_max_metric_errors", b"_max_metric_errors", "_pass_rate", b"_pass_rate", "_row_count", b"_row_count", "agent_error_count", b"agent_error_count", "asked_again_count", b"asked_again_count", "categories", b"categories", "decided", b"decided", "dependent", b"dependent", "failed_criteria", b"failed_criteria", "gates", b"gates", "interrupted_count", b"interrupted_count", "judging", b"judging", "latency", b"latency", "left_out_count", b"left_out_count", "max_agent_errors", b"max_agent_errors", "max_metric_errors", b"max_metric_errors", "metrics", b"metrics", "overall_status", b"overall_status", "partial", b"partial", "pass_rate", b"pass_rate", "pass_rate_interval", b"pass_rate_interval", "passed", b"passed", "repeats_json", b"repeats_json", "row_count", b"row_count", "scored_again_count", b"scored_again_count", "skipped_criteria", b"skipped_criteria", "stopped_early", b"stopped_early", "tags", b"tags", "unused_approvals", b"unused_approvals", "weighted_json", b"weighted_json"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__agent_error_count: _TypeAlias = _typing.Literal["agent_error_count"]  # noqa: Y015
     _WhichOneofArgType__agent_error_count: _TypeAlias = _typing.Literal["_agent_error_count", b"_agent_error_count"]  # noqa: Y015
@@ -1944,6 +1954,38 @@ class RunSummary(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__row_count) -> _WhichOneofReturnType__row_count | None: ...
 
 Global___RunSummary: _TypeAlias = RunSummary  # noqa: Y015
+
+@_typing.final
+class UnusedApproval(_message.Message):
+    """UnusedApproval is a tool that approvals name and at which no row stopped: its name is misspelled, or the agent did not
+    call it.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOOL_FIELD_NUMBER: _builtins.int
+    CASE_COUNT_FIELD_NUMBER: _builtins.int
+    FIRST_CASE_FIELD_NUMBER: _builtins.int
+    tool: _builtins.str
+    """The tool."""
+    case_count: _builtins.int
+    """How many cases name it in approvals of their own; 0 where those of the spec do."""
+    first_case: _builtins.str
+    """The id of the first of these cases."""
+    def __init__(
+        self,
+        *,
+        tool: _builtins.str = ...,
+        case_count: _builtins.int = ...,
+        first_case: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["case_count", b"case_count", "first_case", b"first_case", "tool", b"tool"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UnusedApproval: _TypeAlias = UnusedApproval  # noqa: Y015
 
 @_typing.final
 class DependentCases(_message.Message):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from assay.model.approvals import UnusedApproval
 from assay.model.by_metric import ByMetric
 from assay.model.dependent_cases import DependentCases
 from assay.model.run import (
@@ -72,6 +73,7 @@ SUMMARY = Converter(
         "stopped_early": Converter(StoppedEarly, pb.StoppedEarly, renamed={"n_pairs": "pairs_count"}),
         "pass_rate_interval": INTERVAL,
         "dependent": Converter(DependentCases, pb.DependentCases),
+        "unused_approvals": Converter(UnusedApproval, pb.UnusedApproval, renamed={"cases": "case_count"}),
     },
     sequences={"metrics": ByMetric},
 )

@@ -12,6 +12,7 @@ from assay.metrics import build_metric
 from assay.records import dataclass
 from assay_orchestrator.store import attempts, results, runs, shards
 from assay_orchestrator.store.lifecycle import ACTIVE_STATES
+from assay_orchestrator.store.unused_approvals import find_unused_approvals
 from assay_orchestrator.summary.clusters import copies_of
 from assay_orchestrator.summary.run_summary import SummaryRules, summarise, with_verdict
 from assay_orchestrator.summary.stopped_early import stopped_early
@@ -55,7 +56,10 @@ def fold_done(connection: sa.Connection, run: Run) -> tuple[RunRecord, RunSummar
     if record is None or record.state not in ACTIVE_STATES or not shards.all_done(connection, run.run_id):
         return None
     is_complete = results.count_finished(connection, run.run_id) == record.total_count
-    return record, fold(connection, run) if is_complete else None
+    if not is_complete:
+        return record, None
+    unused = find_unused_approvals(connection, run)
+    return record, dataclasses.replace(fold(connection, run), unused_approvals=unused)
 
 
 @dataclass(frozen=True, slots=True)
