@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from assay.comparison.cases import is_shared
 from assay.comparison.model import ClassicalTest, Estimate, MetricComparison, PassTable, Reason, Verdict
-from assay.statistics.clusters import clustered_wilson, in_clusters
+from assay.statistics.clustered_mean import clustered_wilson
+from assay.statistics.clusters import in_clusters
 from assay.statistics.equivalence import rate_equivalence, score_equivalence
 from assay.statistics.independent import chi_square, t_test
 from assay.statistics.one_sided import rate_bounds, score_bounds

@@ -24,11 +24,12 @@ import sys
 from fractions import Fraction
 from typing import TYPE_CHECKING, NamedTuple
 
+from assay.statistics.clusters import cr2_error
 from assay.statistics.intervals import Z_95, wilson
 from assay.statistics.student import t_quantile_95
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Hashable, Iterable, Sequence
 
 _NOISE = 1e-9  # share of the mean up to which a standard error is rounding
 _BUFFERED = 512  # values that are added at once
@@ -205,6 +206,22 @@ class ClusteredMean:
         return ends if error and all(map(math.isfinite, ends)) else None
 
 
+def clustered_wilson(
+    values: Sequence[float], clusters: Sequence[Hashable], *, alpha: float = 0.05
+) -> tuple[float, float] | None:
+    """Return Wilson's interval of a rate over its effective cases (`ClusteredMean`); None without a case."""
+    from statistics import NormalDist
+
+    found = ClusteredMean()
+    numbers: dict[Hashable, int] = {}
+    for value, cluster in zip(values, clusters, strict=True):
+        found.take(value, numbers.setdefault(cluster, len(numbers)))
+    n, rate = found.effective_count(), found.mean
+    if n is None or rate is None:
+        return None
+    return wilson(rate * n, n, z=NormalDist().inv_cdf(1 - alpha / 2))
+
+
 def _merge(groups: dict[int, _OfSize], more: _OfSize) -> None:
     if more.number:
         size = int(more.size)
@@ -268,19 +285,13 @@ def _estimate(groups: Sequence[_OfSize]) -> tuple[float, float, float]:
     """
     n = sum((group.size * group.number for group in groups), Fraction())
     mean = sum((group.total for group in groups), Fraction()) / n
-    squares, levers, levers_squared, shares = Fraction(), 0.0, 0.0, 0.0
-    if sum(group.number for group in groups) < 2:
-        return float(mean), 0.0, 1.0
-    for size, number, total, squared in groups:
-        pull = mean * size
-        squares += (squared - 2 * pull * total + pull * pull * number) * n / (n - size)
-        lever = float(size * size / (n * (n - size)))
-        levers += number * lever
-        levers_squared += number * lever * lever
-        shares += number * float(size / n) ** 2
     try:
-        error = math.sqrt(squares / (n * n))
+        # Exact up to here: terms that cancel each other would else leave their rounding.
+        error, degrees = cr2_error(
+            (float(size), number, float(squared - 2 * mean * size * total + (mean * size) ** 2 * number))
+            for size, number, total, squared in groups
+        )
     except OverflowError:
-        error = 0.0
-    degrees = max(1.0, 1 / (shares + levers * levers - levers_squared))
-    return float(mean), 0.0 if error <= _NOISE * abs(float(mean)) else error, degrees
+        error, degrees = None, 0.0
+    is_noise = error is None or error <= _NOISE * abs(float(mean))
+    return float(mean), 0.0 if is_noise or error is None else error, max(1.0, degrees)

@@ -71,8 +71,9 @@ def in_clusters(values: Sequence[float], clusters: Sequence[Hashable] | None) ->
     for value, cluster in zip(values, clusters, strict=True):
         members.setdefault(cluster, []).append(value)
     sums, counts = tuple(map(math.fsum, members.values())), tuple(map(len, members.values()))
-    residuals = [math.fsum([value - mean for value in each]) for each in members.values()]
-    error, degrees = cr2_error(residuals, counts)
+    error, degrees = cr2_error(
+        (len(each), 1, math.fsum([value - mean for value in each]) ** 2) for each in members.values()
+    )
     return Clusters(sums, counts, 0.0 if is_negligible(error, mean) else error, degrees)
 
 
@@ -81,20 +82,22 @@ def is_negligible(spread: float | None, mean: float) -> bool:
     return spread is not None and spread <= NEGLIGIBLE * abs(mean)
 
 
-def cr2_error(residuals: Sequence[float], counts: Sequence[float]) -> tuple[float | None, float]:
+def cr2_error(groups: Iterable[tuple[float, int, float]]) -> tuple[float | None, float]:
     """Return the CR2 standard error of a mean and its degrees of freedom; None and 0 with fewer than two clusters.
 
     Args:
-        residuals: Sum of value - mean of each cluster.
-        counts: Cases of each cluster, in the same order.
+        groups: Clusters by size, or each by itself: how many cases a cluster has, how many such clusters there are, and
+            the sum of their squared residuals. A cluster's residual is the sum of value - mean.
     """
-    if len(counts) < 2:
+    groups = list(groups)
+    if sum(number for _, number, _ in groups) < 2:
         return None, 0.0
-    n = math.fsum(counts)
-    squares = math.fsum([one * one * (n / (n - count)) for one, count in zip(residuals, counts, strict=True)])
-    pulls = [count * count / (n * (n - count)) for count in counts]
-    shares = math.fsum([(count / n) ** 2 for count in counts])
-    return math.sqrt(squares) / n, 1 / (shares + math.fsum(pulls) ** 2 - math.fsum([one * one for one in pulls]))
+    n = math.fsum([size * number for size, number, _ in groups])
+    squares = math.fsum([squared * (n / (n - size)) for size, _, squared in groups])
+    pulls = [(number, size * size / (n * (n - size))) for size, number, _ in groups]
+    shares = math.fsum([number * (size / n) ** 2 for size, number, _ in groups])
+    pull, of_squares = (math.fsum([number * pull**power for number, pull in pulls]) for power in (1, 2))
+    return math.sqrt(squares) / n, 1 / (shares + pull**2 - of_squares)
 
 
 def effective_number(counts: Iterable[int]) -> float:
@@ -123,22 +126,3 @@ def least_units(alpha: float, tests: int = 1) -> int:
     while not can_decide(units, alpha, tests):
         units += 1
     return units
-
-
-def clustered_wilson(
-    values: Sequence[float], clusters: Sequence[Hashable], *, alpha: float = 0.05
-) -> tuple[float, float] | None:
-    """Return Wilson's interval of a rate over its effective cases (`ClusteredMean`); None without a case."""
-    from statistics import NormalDist
-
-    from assay.statistics.clustered_mean import ClusteredMean
-    from assay.statistics.intervals import wilson
-
-    found = ClusteredMean()
-    numbers: dict[Hashable, int] = {}
-    for value, cluster in zip(values, clusters, strict=True):
-        found.take(value, numbers.setdefault(cluster, len(numbers)))
-    n, rate = found.effective_count(), found.mean
-    if n is None or rate is None:
-        return None
-    return wilson(rate * n, n, z=NormalDist().inv_cdf(1 - alpha / 2))

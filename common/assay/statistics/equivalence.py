@@ -84,6 +84,5 @@ def widened_interval(
     added = (*(width * size for _ in range(gains)), *(-width * size for _ in range(losses)))
     sums, counts = (*found.sums, *added), (*found.counts, *(size for _ in added))
     mean = math.fsum(sums) / math.fsum(counts)
-    residuals = [one - mean * count for one, count in zip(sums, counts, strict=True)]
-    error, degrees = cr2_error(residuals, counts)
+    error, degrees = cr2_error((count, 1, (one - mean * count) ** 2) for one, count in zip(sums, counts, strict=True))
     return t_interval(mean, error, degrees, alpha=2 * alpha)

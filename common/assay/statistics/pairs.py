@@ -1,7 +1,6 @@
 """Pairs judged in both orders: who wins, how often the order decides, and which place a judge prefers.
 
-An answer wins only where both orders name it; otherwise the pair is a tie. A judge that prefers a place names the
-first answer shown clearly more, or clearly less, often than the other: the interval of that share leaves out ½.
+An answer wins only where both orders name it; otherwise the pair is a tie.
 """
 
 from __future__ import annotations
@@ -68,12 +67,6 @@ class PairTally:
     flip_rate: Figure
     first_position_rate: Figure
     p_value: float
-
-    @property
-    def is_position_biased(self) -> bool:
-        """Whether the interval of the first-position rate leaves out one half."""
-        interval = self.first_position_rate.interval
-        return interval is not None and not interval[0] <= 0.5 <= interval[1]
 
 
 def tally_pairs(judgements: Sequence[PairJudgement], cases: Sequence[Hashable] | None = None) -> PairTally:

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from assay.statistics.clustered_mean import clustered_wilson
 from assay.statistics.clusters import (
     can_decide,
-    clustered_wilson,
     effective_number,
     in_clusters,
     least_units,
