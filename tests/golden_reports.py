@@ -13,7 +13,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tests.comparison_reports import compared, three, two
-from tests.report_documents import HOSTILE, agent_error, document, failed, gate, metric, row, score, written
+from tests.report_documents import (
+    HOSTILE,
+    agent_error,
+    document,
+    failed,
+    gate,
+    interrupted,
+    metric,
+    row,
+    score,
+    written,
+)
 
 from assay.comparison.model import NoiseFloor
 from assay.reports.annotations import annotation_lines
@@ -44,6 +55,8 @@ def plain() -> dict[str, Any]:
         row("sometimes", category="count", repeat=1, **arabic),
         agent_error("unreachable"),
         agent_error("unreachable", repeat=1),
+        interrupted("waits"),
+        interrupted("waits", repeat=1),
         row("broken", passed=None, scores=broken, reason="similarity could not be computed: embedder_down"),
         row("broken", passed=None, scores=broken, reason="similarity could not be computed: embedder_down", repeat=1),
         failed(HOSTILE, 0.1, question=HOSTILE, answer=f"=1+1{HOSTILE}", references=["-1.5", HOSTILE]),

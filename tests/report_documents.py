@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from assay.model.agent_response import FAILED_STATUSES
 from assay.model.report_settings import ReportSettings
 from assay.reports.document import SCHEMA
 from assay.reports.folder import ReportFolder
@@ -60,6 +61,18 @@ def agent_error(case_id: str, message: str = "no route", **changes: Any) -> dict
     """Return a row whose agent failed."""
     said = {"status": "error", "passed": False, "reason": f"agent error (raised): {message}", "answer": ""}
     return row(case_id, **{**said, "latency_ms": None, "scores": {"similarity": score(None)}, **changes})
+
+
+def interrupted(case_id: str, **changes: Any) -> dict[str, Any]:
+    """Return a row whose agent waits for a person."""
+    waits = {"kind": "approval", "tool": "refund", "arguments_json": '{"amount": 5}'}
+    said = {
+        "status": "interrupted",
+        "reason": 'interrupted: waits for approval of refund({"amount": 5})',
+        "answer": "May I refund 5?",
+        "response": {"interrupts": [waits]},
+    }
+    return agent_error(case_id, **{**said, **changes})
 
 
 def metric(value: float | None = 0.8, **changes: Any) -> dict[str, Any]:
@@ -152,7 +165,8 @@ def document(rows: Rows, results: Mapping[str, Any] | None = None, **summary: An
             "decided": decided,
             "pass_rate": passed / decided if decided else None,
             "pass_rate_interval": [0.4, 0.9] if decided else None,
-            "agent_errors": sum(each["status"] == "error" for each in rows),
+            "agent_errors": sum(each["status"] in FAILED_STATUSES for each in rows),
+            "interrupted": sum(each["status"] == "interrupted" for each in rows),
             "latency": {"count": len(rows), "mean_s": 1.2345, "p50_s": 1.2, "p95_s": 1.5, "max_s": 2.0, "timeouts": 0},
             "gates": [gate()],
             "categories": [],

@@ -13,7 +13,18 @@ from html.parser import HTMLParser
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.report_documents import HOSTILE, agent_error, document, failed, gate, metric, row, score, written
+from tests.report_documents import (
+    HOSTILE,
+    agent_error,
+    document,
+    failed,
+    gate,
+    interrupted,
+    metric,
+    row,
+    score,
+    written,
+)
 
 from assay.reports.folder import ReportFolder
 from assay.reports.formats.html.html_report import detail_texts, write
@@ -116,6 +127,14 @@ def test_the_verdict_comes_first_with_its_figures(tmp_path: Path) -> None:
         "refunds 50.0%", "P95 1.50 s", "manual-20261123-164111-0c86e8", "76ed26d1df2b6aff", "python agent:answer",
     ):  # fmt: skip
         assert part in said, part
+
+
+def test_agents_that_wait_are_counted_apart(tmp_path: Path) -> None:
+    """The legend and the list of cases name them, and the page has what they wait for."""
+    text = text_of(tmp_path, document([row(), agent_error("c2"), interrupted("c3")]))
+    said = Page(text).said()
+    assert "agent error 2 (1 interrupted)" in said
+    assert re.search(r'"kind": "approval", "tool": "refund"', text)
 
 
 def test_an_unfinished_run_says_so_first(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from assay.filters.matching import metric_value
 from assay.filters.row_filter import outcome_of
+from assay.model.agent_response import AgentStatus
 from assay.reports.metric_text import seconds_text, units_of, value_text
 from assay.text.unsafe_text import shorten
 from assay_cli.output.terminal import WIDE, table
@@ -39,7 +40,7 @@ def row_table(run: Run, rows: Sequence[CaseResult], width: int) -> str:
             (
                 shorten(row.case_id, case_chars),
                 *((str(row.repeat_index),) if repeats else ()),
-                outcome_of(row).value,
+                row.status.value if row.status is AgentStatus.INTERRUPTED else outcome_of(row).value,
                 seconds_text(row.latency_ms / 1000) if row.latency_ms is not None else "-",
                 *(value_text(units[name], value) for name, value in zip(metrics, values, strict=True)),
                 shorten(row.reason, reason_chars),

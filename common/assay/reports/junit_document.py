@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import IO, TYPE_CHECKING, Any
 
+from assay.model.agent_response import AgentStatus
 from assay.reports.case_outcomes import CaseOutcome, Outcome, case_outcomes, gate_outcome, shown_exchange
 from assay.reports.expected_text import expected_parts
 from assay.reports.metric_text import count_text, partial_text
@@ -175,7 +176,8 @@ def _case(head: Head, case: CaseOutcome, detail: Detail) -> str:
         shown = texts if detail is Detail.ALL else ""
         inside = f"   <system-out>{xml_text(shown)}</system-out>\n" if shown else ""
     else:
-        inside = _complaint(case.outcome, case.reason, texts)
+        waits = case.outcome is Outcome.ERROR and case.row["status"] == AgentStatus.INTERRUPTED
+        inside = _complaint(case.outcome, case.reason, texts, kind=AgentStatus.INTERRUPTED if waits else case.outcome)
     place = f" file={xml_attribute(head['test_cases_path'])}" if head["test_cases_path"] else ""
     name = _class(head, str(case.row.get("category") or ""))
     return _testcase(name, case.row["case_id"], place, case.time_s, inside)
@@ -186,13 +188,13 @@ def _testcase(class_name: str, name: str, place: str, time_s: float, inside: str
     return f"{start}>\n{inside}  </testcase>\n" if inside else f"{start}/>\n"
 
 
-def _complaint(outcome: Outcome, message: str, text: str) -> str:
+def _complaint(outcome: Outcome, message: str, text: str, *, kind: str = "") -> str:
     element = _ELEMENTS[outcome]
     said = xml_attribute(_cut(message, _MESSAGE_CHARS))
-    kind = "" if element == "skipped" else f" type={xml_attribute(outcome.value)}"
+    of_type = "" if element == "skipped" else f" type={xml_attribute(str(kind or outcome))}"
     # Some readers show the text alone.
     whole = "\n".join(filter(None, (_cut(message, _MESSAGE_CHARS), text)))
-    return f"   <{element} message={said}{kind}>{xml_text(whole)}</{element}>\n"
+    return f"   <{element} message={said}{of_type}>{xml_text(whole)}</{element}>\n"
 
 
 def _texts(case: CaseOutcome) -> str:

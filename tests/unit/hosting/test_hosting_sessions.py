@@ -38,10 +38,12 @@ class Recorder:
         self.thread = threading.get_ident()
         type(self).made.append(self)
 
-    def answer(self, question: str) -> str:
+    def answer(self, question: str) -> str | dict[str, str]:
         """Return everything that this object was asked."""
         if question.startswith("fail"):
             raise {"fail": OSError, "fail for good": KeyError}[question]
+        if question == "wait":
+            return {"status": "interrupted", "text": "May I?"}
         self.said.append(question)
         return " ".join(self.said)
 
@@ -92,6 +94,15 @@ async def test_a_first_turn_that_failed_is_asked_again_of_a_fresh_object() -> No
     await caller.aclose()
 
 
+async def test_an_agent_that_waits_for_a_person_ends_the_conversation() -> None:
+    """No further turn is asked, so its object is closed at once."""
+    caller = AgentCaller(Recorder)
+    assert (await caller.call(turn())).text == "q0"
+    assert (await caller.call(turn(1, input="wait"))).is_failed
+    await until(lambda: len(Recorder.log), lambda count: count == 1)
+    await caller.aclose()
+
+
 async def test_a_later_turn_whose_object_is_gone_is_an_error_with_a_remedy() -> None:
     """After a restart an object that has not heard the first turns must not answer the third."""
     caller = AgentCaller(Recorder)
@@ -119,7 +130,7 @@ class Called(Recorder):
     def run(self, question: str) -> str:
         raise AssertionError("__call__ comes first")
 
-    def __call__(self, question: str) -> str:
+    def __call__(self, question: str) -> str | dict[str, str]:
         return self.answer(question)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -10,7 +11,16 @@ import pytest
 from assay.metrics import METRICS
 from assay.metrics.core.row_verdict import row_verdict
 from assay.metrics.core.score import JudgeEvidence, Metric, Row
-from assay.model.agent_response import AgentError, AgentErrorKind, AgentResponse, AgentStatus, Source, ToolCall, Usage
+from assay.model.agent_response import (
+    AgentError,
+    AgentErrorKind,
+    AgentResponse,
+    AgentStatus,
+    Interrupt,
+    Source,
+    ToolCall,
+    Usage,
+)
 from assay.model.case import Assertion, Case, ExpectedTool, Turn
 from assay.model.run import Score, ScoreStatus
 
@@ -75,6 +85,12 @@ def failed(answer: dict[str, Any]) -> Row:
     return Row(CASE, AgentResponse(status=AgentStatus.ERROR, **answer), verdicts=VERDICTS, scores=judged)
 
 
+def interrupted(row: Row) -> Row:
+    """The same row, whose agent waits for a person."""
+    response = dataclasses.replace(row.response, status=AgentStatus.INTERRUPTED, error=None, interrupts=(Interrupt(),))
+    return dataclasses.replace(row, response=response)
+
+
 def test_the_table_is_complete() -> None:
     """Every kind of metric says what it makes of a failed agent."""
     assert set(TABLE) == set(METRICS)
@@ -87,9 +103,11 @@ def test_a_failed_agent(metric: Callable[..., Metric], kind: str) -> None:
     for answer, expected in zip((NOTHING, LEFTOVERS), TABLE[kind], strict=True):
         score = built.score(failed(answer))
         assert (score.status, score.value, score.passed) == expected
+        assert built.score(interrupted(failed(answer))) == score, "an agent that waits for a person has failed"
         if score.status is ScoreStatus.ERROR or score.passed is False:
             assert score.reason == "agent_error"
         assert row_verdict(AgentStatus.ERROR, [score]) is False
+        assert row_verdict(AgentStatus.INTERRUPTED, [score]) is False
 
 
 @pytest.mark.parametrize("kind", sorted(TABLE))
