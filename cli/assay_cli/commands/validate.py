@@ -119,14 +119,14 @@ def validate(
     judges = [one.settings.judge for one in specs if one.settings.judge is not None and one.needs_judge(checks)]
     lines = [judge_line(judge, os.environ if server is None else None).partition("  ") for judge in judges]
     found.lines += [f"{kind:<9}{who}" for kind, _, who in dict.fromkeys(lines)]
-    agents: dict[tuple[str, str], list[Spec]] = {}
-    for one in specs:
-        agents.setdefault((one.settings.agent.adapter, one.settings.agent.target), []).append(one)
-    for (_, target), having in agents.items():
-        one = having[0]
-        variants = [name_of(each) for each in having] if len(specs) > 1 else []
-        if one.settings.agent.is_hosted and found.agent_opens(one.settings.agent, one.base_dir, spec, variants):
-            found.lines.append(f"agent    {target}: found")
+    hosted = [one for one in specs if one.settings.agent.is_hosted]
+    while hosted:
+        agent = hosted[0].settings.agent
+        having = [one for one in hosted if one.settings.agent == agent]
+        hosted = [one for one in hosted if one.settings.agent != agent]
+        variants = [name_of(one) for one in having] if len(specs) > 1 else []
+        if found.agent_opens(agent, having[0].base_dir, spec, variants):
+            found.lines.append(f"agent    {agent.target}: found")
     targets: dict[str, str] = {}
     for one in specs:
         new = {name: target for name, target in one.settings.function_targets.items() if name not in targets}
