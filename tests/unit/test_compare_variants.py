@@ -203,6 +203,22 @@ def test_code_that_cannot_be_loaded_names_its_variants(folder: Path) -> None:
     assert "absent_1: agent.target: there is no module 'absent_1'" in done.output
 
 
+def test_options_of_one_target_are_checked_for_each_variant(folder: Path) -> None:
+    """Variants of one agent that differ in an option alone: the one whose option names nothing is found."""
+    (folder / "eval" / "cases.jsonl").write_text('{"input": "q", "expected_output": "a"}\n')
+    (folder / "eval" / "agent.py").write_text(
+        "def answer(question, opened):\n    return ''\ndef client():\n    yield\n"
+    )
+    spec = folder / "eval" / "assay.yaml"
+    variants = "[{name: right}, {name: wrong, set: {agent.lifespan: 'agent:clinet'}}]"
+    agent = "agent: {adapter: python, target: 'agent:answer', lifespan: 'agent:client'}"
+    spec.write_text(f"dataset: cases.jsonl\n{agent}\nmetrics: [exact_match]\nvariants: {variants}\n")
+    done = CliRunner().invoke(validate, [str(spec), "--server", "127.0.0.1:1"], standalone_mode=False)
+    assert done.return_value == 2
+    assert "wrong: agent.lifespan: " in done.output
+    assert "right: " not in done.output
+
+
 def test_a_problem_of_the_dataset_names_no_variant(folder: Path) -> None:
     """What is wrong with the dataset itself is listed once, whatever is asked."""
     specs = variant_specs(VariantOptions(prompts=("terse.md", "long.md"), spec=folder / "eval"))

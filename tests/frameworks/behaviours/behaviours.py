@@ -151,6 +151,7 @@ BEHAVIOURS = {
     "mcp_failing_tool": Behaviour(
         "The MCP server's tool `add` raises for more than 9, so that its result has `isError`.",
         (Turn("10 + 3?", "I cannot add.", calls=(Call("add", {"a": 10, "b": 3}, None, failed=True),), requests=2),),
+        opened="run",
     ),
     # Waiting for a person.
     "approval": Behaviour(
