@@ -319,8 +319,8 @@ async def reports_of_variants(
         click.echo(f"warning: {clean(str(warning))}", err=True)
     say_what_is_left_out(info)
     codes = user_codes(specs)
-    for code in codes:
-        check_questions(code.agent, info)
+    for spec, code in zip(specs, codes, strict=True):
+        check_questions(code.agent, info, spec.settings)
     judge_keys = specs[0].judge_keys if specs[0].needs_judge(info.checks) else None
     group_id = options.resume or new_group_id()
     async with AsyncExitStack() as stack:

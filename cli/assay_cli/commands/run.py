@@ -423,5 +423,5 @@ def _load_code(spec: Spec, info: DatasetInfo) -> UserCode:
     from assay_cli.agent_process.user_agent import load_user_code
 
     code = load_user_code(spec.settings, spec.base_dir)
-    check_questions(code.agent, info)
+    check_questions(code.agent, info, spec.settings)
     return code

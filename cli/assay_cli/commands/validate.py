@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from assay.datasets import DatasetInfo
-    from assay.model.run_settings import CaseSelection, MetricSettings
+    from assay.model.run_settings import CaseSelection, MetricSettings, RunSettings
     from assay.spec.model import Spec
 
 
@@ -125,7 +125,7 @@ def validate(
         having = [one for one in hosted if one.settings.agent == agent]
         hosted = [one for one in hosted if one.settings.agent != agent]
         variants = [name_of(one) for one in having] if len(specs) > 1 else []
-        if found.agent_opens(agent, having[0].base_dir, spec, variants):
+        if found.agent_opens(agent, having[0].base_dir, spec, variants, having[0].settings):
             found.lines.append(f"agent    {agent.target}: found")
     targets: dict[str, str] = {}
     for one in specs:
@@ -201,7 +201,14 @@ class _Findings:
     left_out: int = 0
     info: DatasetInfo | None = None
 
-    def agent_opens(self, agent: AgentSettings, base_dir: Path, spec: Path, variants: Sequence[str] = ()) -> bool:
+    def agent_opens(
+        self,
+        agent: AgentSettings,
+        base_dir: Path,
+        spec: Path,
+        variants: Sequence[str] = (),
+        settings: RunSettings | None = None,
+    ) -> bool:
         """Take in what is wrong with the agent's code or program, for these variants; return whether nothing is."""
         from assay.agent_host.opening import open_caller
         from assay.client.run_driver import check_questions
@@ -209,7 +216,7 @@ class _Findings:
         def load() -> None:
             caller = open_caller(agent, base_dir)
             if self.info is not None:
-                check_questions(caller, self.info)
+                check_questions(caller, self.info, settings)
 
         return self._opens(load, spec, variants)
 

@@ -173,7 +173,7 @@ def _checked(
                 folder = folder.absolute()  # the agent may change the current one
             warn_of_dataset(info)
             code = open_user_code(checked.settings, checked.base_dir, agent=agent, metrics=functions)
-            check_questions(code.agent, info)
+            check_questions(code.agent, info, checked.settings)
             following = Following(checked, code, server, folder, on_event, shown)
             return _Job(checked, cases, info, following, start.stack, agent)
 

@@ -134,17 +134,28 @@ def _missing_groups(spec: Spec, dataset: Dataset) -> Iterator[Problem]:
         yield from missing_groups(spec, {"category": counts.categories, "tag": counts.tags})
 
 
-def check_questions(agent: Caller | None, info: DatasetInfo) -> None:
-    """Refuse cases without a question where the agent is asked with nothing else.
+def check_questions(agent: Caller | None, info: DatasetInfo, settings: RunSettings | None = None) -> None:
+    """Refuse cases without a question, and approvals, where the agent is asked with nothing but a question.
 
     Args:
         agent: What asks the agent on this side; None where the orchestrator does.
         info: The dataset.
+        settings: What is to be run; None where only the agent is looked at.
 
     Raises:
-        DatasetError: Some case has variables and no question.
+        DatasetError: Some case has variables and no question, or approvals that the agent does not receive.
+        SpecError: The spec has approvals that the agent does not receive.
     """
-    if info.textless_count and getattr(agent, "asks_with_text", False):
+    asks_with_text = getattr(agent, "asks_with_text", False)
+    if asks_with_text and settings is not None and settings.agent.adapter == "python":
+        # An adapter of a framework asks with the text, and resumes the agent itself.
+        said = "the agent receives the question alone: name its parameter `request` to receive them, or remove them"
+        if settings.approvals:
+            raise SpecError([Problem(said, "approvals")])
+        if info.approvals_count:
+            said = f"{info.approvals_count:,} of {info.case_count:,} cases have `approvals`, and {said}"
+            raise DatasetError([Problem(said, file=info.name)])
+    if info.textless_count and asks_with_text:
         message = (
             f"{info.textless_count:,} of {info.case_count:,} cases have variables and no question, and the agent "
             "receives the question alone: name its parameter `request` to receive the variables too, or map a "

@@ -317,7 +317,7 @@ class AgentRequest(_message.Message):
     @_builtins.property
     def approvals(self) -> _containers.RepeatedCompositeFieldContainer[Global___Approval]:
         """What is decided where the agent stops to wait for a person, at most 100, in the order in which they are tried. An
-        agent that can be resumed goes on with the first one that fits each stop, and names all stops in
+        agent that can be resumed takes the first one that fits each stop, and names all stops in
         AgentResponse.interrupts. In a later turn of a conversation, those that earlier turns left.
         """
 

@@ -264,7 +264,7 @@ async def test_a_task_that_wants_input_is_interrupted(a2a_of: AgentOf) -> None:
 async def test_a_task_that_wants_input_gets_the_decision_of_the_case(a2a_of: AgentOf) -> None:
     """Each answer is a message of its own to the same task, in one attempt; the answer is that of the end."""
     agent, server = await a2a_of(QUESTION, QUESTION, QUESTION, DONE)
-    answers = [{"answer": "Lima"}, {"answer": {"zip": 15001}}, {"deny": "no city"}]
+    answers: list[dict[str, Any]] = [{"answer": "Lima"}, {"answer": {"zip": 15001}}, {"deny": "no city"}]
     response = await ask(agent, **approvals_of(*answers))
     assert (response.text, response.status) == ("clear", AgentStatus.SUCCESS)
     assert [stop.decision for stop in response.interrupts] == ["answer", "answer", "deny"]
