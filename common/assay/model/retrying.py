@@ -14,6 +14,8 @@ _FINAL_EXCEPTIONS = frozenset(
         # Limits of turns, requests and tokens.
         "agents.exceptions.MaxTurnsExceeded",
         "google.adk.agents.invocation_context.LlmCallsLimitExceededError",
+        "langchain.agents.middleware.model_call_limit.ModelCallLimitExceededError",
+        "langchain.agents.middleware.tool_call_limit.ToolCallLimitExceededError",
         "openai.LengthFinishReasonError",
         "pydantic_ai.exceptions.ModelContextWindowExceededError",
         "pydantic_ai.exceptions.ModelQuotaExceededError",
@@ -24,6 +26,7 @@ _FINAL_EXCEPTIONS = frozenset(
         "agents.exceptions.OutputGuardrailTripwireTriggered",
         "agents.exceptions.ToolInputGuardrailTripwireTriggered",
         "agents.exceptions.ToolOutputGuardrailTripwireTriggered",
+        "langchain.agents.middleware._redaction.PIIDetectionError",
         # Refusals.
         "agents.exceptions.ModelRefusalError",
         "openai.ContentFilterFinishReasonError",

@@ -10,6 +10,7 @@ from tests.frameworks.behaviours.world import WORLD
 PRELUDE = (
     WORLD
     + '''
+from contextlib import asynccontextmanager
 from typing import Annotated, TypedDict
 
 import httpx
@@ -18,7 +19,7 @@ from langchain_core._api import suppress_langchain_beta_warning
 from langchain_core.language_models.chat_models import BaseChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk, ToolMessage
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
-from langchain_core.runnables import RunnableLambda
+from langchain_core.runnables import RunnableConfig, RunnableLambda
 from langchain_core.tools import BaseTool, InjectedToolCallId, tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, MessagesState, StateGraph
@@ -233,6 +234,21 @@ agent = line(MessagesState, ask=ask, model=asks(answering)).compile(InMemorySave
 """
 )
 SHIPPED = Agent(f'agent = reviewed(scripted(call("ship", parcel=7), {DONE}), ship, allowed=["respond"]).compile()')
+LIFESPAN = f"""
+@asynccontextmanager
+async def opened():
+    log("opened")
+    yield {{7: "Lima"}}
+    log("closed")
+
+
+def find(parcel: int, config: RunnableConfig) -> str:
+    \"\"\"Return where a parcel is.\"\"\"
+    return config["configurable"]["lifespan"][parcel]
+
+
+agent = loop(scripted({TRACK}, "It is in {{result}}."), [tool("track")(find)]).compile()
+"""
 NO_MCP = Lacks("LangGraph connects to no MCP server: langchain-mcp-adapters makes tools like any other of them")
 NO_GUARDRAIL = Lacks("LangGraph has no guardrails: a node raises what it likes")
 
@@ -253,6 +269,7 @@ agent = line(Typed, model=asks(scripted({TRACK})), tools=ToolNode([tool(track)])
 """
     ),
     "output_tool": Agent(DELIVERED),
+    "output_tool_refused": Lacks("LangGraph checks no typed values: a graph that does asks its model in its own way"),
     "no_answer": Agent(
         f"""agent = loop(scripted({TRACK}, "unused"), [track]).compile() | RunnableLambda(lambda state: None)"""
     ),
@@ -351,4 +368,6 @@ agent = line(State, node=lambda state: {"answer": "One."}).compile()
 """,
         {"output": "answer"},
     ),
+    "lifespan": Agent(LIFESPAN, {"lifespan": "agent.py:opened"}),
+    "lifespan_per_case": Agent(LIFESPAN, {"lifespan": "agent.py:opened", "lifespan_per": "case"}),
 }

@@ -214,9 +214,7 @@ class TraceCallbacks(BaseCallbackHandler):  # type: ignore[misc]  # LangChain is
         self, messages: list[AIMessage], results: Mapping[str, ToolMessage], old: set[str], outputs: Sequence[object]
     ) -> Iterable[ToolCall]:
         """Yield the calls that models asked for, in their order, then those that were made without one."""
-        runs = list(self._tool_runs.values())
-        if self.stage:
-            runs = _without_repeated(runs)
+        runs = _without_repeated(list(self._tool_runs.values()))
         names = {type(value).__name__ for value in outputs}
         objects = [plain(value) for value in outputs]
         seen: set[tuple[str, str, str]] = set()
@@ -298,9 +296,14 @@ def _call_keys(messages: Iterable[BaseMessage]) -> set[str]:
 
 
 def _without_repeated(runs: list[ToolRun]) -> list[ToolRun]:
-    """Return runs of tools without those that a resumed node repeated."""
-    last = {(run.place, run.name, json_of(run.arguments)): run.stage for run in runs}
-    return [run for run in runs if not run.place or run.stage == last[run.place, run.name, json_of(run.arguments)]]
+    """Return runs of tools without those that were made again for the same call, or by a resumed task of a graph."""
+    keys = [(run.place, run.call_id, run.name, json_of(run.arguments)) for run in runs]
+    last = dict(zip(keys, runs, strict=True))
+    return [
+        run
+        for run, key in zip(runs, keys, strict=True)
+        if not run.place or last[key] is run or (not run.call_id and last[key].stage == run.stage)
+    ]
 
 
 def _is_of(run: ToolRun, call_id: str, name: str, arguments: Any) -> bool:

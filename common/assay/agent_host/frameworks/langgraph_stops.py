@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -222,10 +223,14 @@ def _question(key: str, value: object, tool: ToolRun | None) -> Interrupt:
 
 def _breakpoints(snapshot: Any) -> list[Breakpoint]:
     """Return the nodes before which a graph stopped, those of subgraphs in place of the nodes that they run in."""
+    waiting = Counter(snapshot.next)
+    for task in snapshot.tasks:
+        if task.interrupts:
+            waiting[task.name] -= 1
     found: list[Breakpoint] = []
     for task in snapshot.tasks:
         inner = getattr(task.state, "tasks", ())
-        if task.name not in snapshot.next or task.interrupts or any(each.interrupts for each in inner):
+        if waiting[task.name] <= 0 or task.interrupts or any(each.interrupts for each in inner):
             continue
         if inner:
             found += _breakpoints(task.state)
@@ -250,25 +255,24 @@ def _breakpoint(node: str, snapshot: Any) -> Breakpoint:
 def _reviewed(stop: Breakpoint, message: AIMessage, taken: Sequence[Decision]) -> list[Update]:
     """Return how the calls of tools of a message are edited, or answered in place of the tools that were denied.
 
-    Raises:
-        TypeError: Only some of them were denied: the node runs all calls of a message.
+    A node runs all calls of the last message, so those that were denied stay behind in a message before it.
     """
-    denied = [index for index, decision in enumerate(taken) if decision.kind is DecisionKind.DENY]
-    if len(denied) == len(taken):
-        answers = [
-            ToolMessage(taken[index].reason, name=call["name"], tool_call_id=call["id"], status="error")
-            for index, call in enumerate(message.tool_calls)
-        ]
-        return [Update(stop.config, {MESSAGES: answers}, stop.node)]
-    if denied:
-        raise TypeError(
-            f"the graph stopped before {stop.node}, which runs all {len(taken)} calls of tools: approve or deny all of "
-            "them, or let the agent ask for each (HumanInTheLoopMiddleware)"
-        )
+    pairs = list(zip(message.tool_calls, taken, strict=True))
+    denied = [(call, decision) for call, decision in pairs if decision.kind is DecisionKind.DENY]
     calls = [
         {**call, "args": decision.arguments} if decision.kind is DecisionKind.EDIT else call
-        for call, decision in zip(message.tool_calls, taken, strict=True)
+        for call, decision in pairs
+        if decision.kind is not DecisionKind.DENY
     ]
+    answers = [
+        ToolMessage(decision.reason, name=call["name"], tool_call_id=call["id"], status="error")
+        for call, decision in denied
+    ]
+    if not calls:
+        return [Update(stop.config, {MESSAGES: answers}, stop.node)]
+    if denied:
+        refused = message.model_copy(update={"tool_calls": [call for call, _ in denied]})
+        return [Update(stop.config, {MESSAGES: [refused, *answers, AIMessage("", tool_calls=calls)]})]
     if calls == message.tool_calls:
         return []
     return [Update(stop.config, {MESSAGES: [message.model_copy(update={"tool_calls": calls})]})]
