@@ -264,7 +264,7 @@ def _metric(name: str, result: Mapping[str, Any], parameters: Mapping[str, Any] 
 
 
 def _measures(info: MetricInfo | None, parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the parameters on which values rest: those that a run of an older version lacks are at their defaults."""
+    """Return the parameters on which values rest: those that it lacks are at their defaults."""
     known = parameters if info is None else {one.name: parameters.get(one.name, one.default) for one in info.parameters}
     found = {name: value for name, value in known.items() if name not in _NOT_MEASURED}
     # A direction that was assumed and is then declared changes no value.

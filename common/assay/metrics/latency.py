@@ -113,7 +113,7 @@ class Latency:
     def __init__(self, name: str, parameters: Mapping[str, Any]) -> None:
         self.name = name
         self._threshold: float | None = parameters["threshold"]
-        self._excludes_cold: bool = parameters.get("exclude_cold", False)  # absent in runs of earlier versions
+        self._excludes_cold: bool = parameters["exclude_cold"]
 
     def score(self, row: Row) -> Score:
         """Return the row's latency in seconds."""
@@ -150,8 +150,6 @@ class _Fold(MeanFold):
 
     def add(self, row: CaseResult, score: Score) -> None:
         self._timeouts += timed_out(row)
-        if row.status.is_failed and score.value is not None:  # as an older version stored it
-            score = _of_agent_error(self.metric)
         super().add(row, score)
         if score.value is not None:
             self._latencies.add(score.value)

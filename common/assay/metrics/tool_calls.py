@@ -108,9 +108,7 @@ class ToolCalls:
         required = parameters.get("required")
         self._required = None if required is None else _tools(required)
         self._forbidden = _tools(parameters.get("forbidden") or ())
-        # Runs that were stored before there were trajectories have an `order` in their place.
-        order = parameters.get("order", "any")
-        self._trajectory: str = parameters.get("trajectory") or ("any_order" if order == "any" else order)
+        self._trajectory: str = parameters["trajectory"]
         self._arguments: str | None = parameters.get("arguments")
         self._expects_none = parameters.get("without_expected") == "no_calls"
         self._score: str = parameters.get("score") or "recall"

@@ -188,9 +188,9 @@ class CaseResult:
         turns: Every turn of a conversation; empty for a single question, and where answers were not asked for. The
             scores of the turns are in `detail["turns"]` of the row's scores.
         started_at: When the agent was first asked, ISO 8601 in UTC; of a row whose answer was stored before a resume,
-            when its scoring began. Empty where an older version stored the row.
+            when its scoring began.
         duration_ms: Wall time of the whole row from then until its scores were known: attempts, the waits between
-            them, and scoring; None where an older version stored the row.
+            them, and scoring.
         place: The case's place in the client's dataset, where cases were uploaded in another order; None where they
             were not, or where answers were not asked for.
         expected: What the case expects beside references, by the names of datasets (expected_sources, expected_tools,
@@ -258,7 +258,7 @@ class MetricSummary:
         meets_target: None without a value or a target.
         rule: How value and threshold compare: "at_least", "more_than" or "at_most".
         detail: Further aggregates.
-        version: Version of the metric's definition; empty where an older version of Assay stored it.
+        version: Version of the metric's definition.
         is_optional: Whether the verdict leaves it out where it could not be computed.
         decides_rows: Whether it gives rows a verdict.
         missing_reason: Why most of the rows without a value have none: a stable word such as "no_reference", or empty.
@@ -463,9 +463,9 @@ class RunSummary:
         repeats: What several runs of each case show; empty with one run a case.
         weighted: Aggregates with every row counted by its case's weight; empty where all weights are 1.
         partial: Whether rows are still missing, so that everything here may change.
-        row_count: Rows that it is over; None where an older version stored it.
+        row_count: Rows that it is over.
         judging: What judging came to; None where no row has a verdict.
-        agent_errors: Rows whose agent failed or waits for a person; None where an older version stored it.
+        agent_errors: Rows whose agent failed or waits for a person.
         max_agent_errors: The bound on them, a share of the rows.
         max_metric_errors: The bound on the rows on which a metric fails, a share of those that it should have scored.
         left_out: Bad records of the dataset that are no cases of the run.
@@ -473,7 +473,7 @@ class RunSummary:
         asked_again: Rows whose agent failed and was asked again later (`--retry-errors`).
         scored_again: Rows that were scored again later because a metric had failed; their agents were not asked again.
         pass_rate_interval: The 95 % interval of the pass rate; None where no row was decided.
-        dependent: Which cases are not independent of each other; None where all are, or an older version stored it.
+        dependent: Which cases are not independent of each other; None where all are.
         interrupted: Rows whose agent waits for a person; they are among the agent errors.
         unused_approvals: Tools that approvals name and at which no row stopped; empty while rows are missing.
     """

@@ -1,4 +1,4 @@
-"""Scopes: the team under which a call stores new names, and the teams whose names it reaches."""
+"""Scopes: the team whose names a call finds and stores."""
 
 from __future__ import annotations
 
@@ -10,27 +10,19 @@ from assay.records import dataclass
 if TYPE_CHECKING:
     from assay.identity.audit import AuditedCall
 
-BEFORE_TEAMS = "default"
-"""The team of what was stored before names belonged to teams."""
-
 
 @dataclass(frozen=True, slots=True)
 class Scope:
     """What one call may name. A name outside its scope is treated like one that does not exist.
 
     Args:
-        team: New names are stored under it.
-        reads: Teams whose names the call finds, itself first; empty for `team` alone.
+        team: Names are found and stored under it.
         call: The call, for the audit; None where it is not recorded, and for work in the background.
     """
 
     team: str
-    reads: tuple[str, ...] = ()
     call: AuditedCall | None = field(default=None, compare=False, repr=False)
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "reads", (self.team, *(team for team in self.reads if team != self.team)))
 
-
-LOCAL = Scope("local", reads=("local", BEFORE_TEAMS))
+LOCAL = Scope("local")
 """The scope of every call to an installation without identities."""

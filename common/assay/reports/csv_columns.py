@@ -55,9 +55,8 @@ def row_columns(head: Mapping[str, Any]) -> Sequence[Column]:
 
 
 def metric_kinds(head: Mapping[str, Any]) -> dict[str, str]:
-    """Return the kind of each metric of a run by its name; documents of older versions have the name alone."""
-    named = {one["name"]: one.get("metric") or one["name"] for one in head["config"]["metrics"]}
-    return {name: result.get("metric") or named.get(name, name) for name, result in head["results"].items()}
+    """Return the kind of each metric of a run by its name."""
+    return {name: result["metric"] for name, result in head["results"].items()}
 
 
 def _name_of(kind: str, kinds: Mapping[str, str]) -> str:

@@ -19,7 +19,7 @@ _SHORT_CHARS = 100
 def cases_over_dataset(run: Run) -> str:
     """Return how many cases of which dataset a run is over, and how they were selected."""
     reading, selected = run.settings.dataset, selected_cases(run)
-    # An orchestrator of an older version may name the dataset as a client did that uploaded an equal one before.
+    # The orchestrator names a dataset as the client did that uploaded it first.
     name = reading.file if reading is not None else run.dataset.name
     repeats = f", {run.settings.repeats} times each" if run.settings.repeats > 1 else ""
     return f"{_cases(run)} over {name}{repeats}{f': {selected.why}' if selected is not None else ''}"

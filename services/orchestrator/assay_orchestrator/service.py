@@ -147,7 +147,7 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
             return pb.CreateRunResponse()
         if problem := name_problem(request.request_id, _MAX_REQUEST_ID_CHARS):
             raise SpecError([Problem(problem, "request_id")])
-        dataset = await self._database.read(lambda c: datasets.find_dataset(c, scope, request.dataset_id))
+        dataset = await self._database.read(lambda c: datasets.get_dataset(c, scope.team, request.dataset_id))
         if dataset is None:
             raise NotFoundError(
                 f"there is no dataset {request.dataset_id!r}: upload it first", reason="DATASET_NOT_FOUND"

@@ -4,33 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import sqlite3
-import time
-from contextlib import AsyncExitStack, closing
+from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
 
 import pytest
-import sqlalchemy as sa
 from tests.integration.judge.conftest import ALLOWED, GOOD, KEY, PRICES, Judge
 
-from assay.model.scope import LOCAL, Scope
+from assay.model.scope import Scope
 from assay.rpc.channel import open_channel
 from assay.rpc.server import RpcServer
-from assay.storage import revisions
 from assay.testing.judges import says, user_of
 from assay.v1 import judge_pb2, judge_pb2_grpc
 from assay_judge.batches.shared_store import SharedBatchStore
 from assay_judge.batches.store import BatchStore
 from assay_judge.judges import JudgeChoice
-from assay_judge.model import RunKey
 from assay_judge.resources import open_service
 from assay_judge.service import SERVICE_NAME
 from assay_judge.settings import Settings
-from assay_judge.state.ledger import Ledger
-from assay_judge.state.migrations import MIGRATIONS, apply_migrations
-from assay_judge.state.shared import schema
-from assay_judge.state.shared.store import SharedStore
-from assay_judge.state.store import JudgeStore
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -199,55 +189,3 @@ async def test_the_deletion_of_a_team_leaves_no_order_of_another_without_its_ver
 def files_of(folder: Path) -> list[bytes]:
     """Return what the files of a judge's state hold."""
     return [file.read_bytes() for file in folder.iterdir()]
-
-
-async def test_what_a_file_of_before_holds_is_found(tmp_path: Path) -> None:
-    """Cached verdicts, and what runs have spent, of before there were teams; new rows are of the own team."""
-    with closing(sqlite3.connect(tmp_path / "judge.db", isolation_level=None)) as database:
-        apply_migrations(database, "judge.db", MIGRATIONS[:2])
-        database.execute("INSERT INTO verdicts VALUES ('k', 1.0, '{\"score\": 4}')")
-        database.execute("INSERT INTO spending VALUES ('r', 80, 1.0)")
-    store = await JudgeStore.open(tmp_path)
-    try:
-        await check_store_of_before(store, Ledger(store))
-    finally:
-        await store.aclose()
-
-
-async def test_what_a_shared_database_of_before_holds_is_found(tmp_path: Path, database_url: str) -> None:
-    """The same in the database of all replicas."""
-    if database_url:
-        import psycopg
-
-        engine = sa.create_engine(
-            "postgresql+psycopg://", creator=lambda: psycopg.connect(database_url), poolclass=sa.NullPool
-        )
-    else:
-        engine = sa.create_engine(f"sqlite:///{tmp_path}/judge.db", poolclass=sa.NullPool)
-    with engine.connect() as connection:
-        revisions.upgrade(connection, schema.TABLES, "0002")
-        connection.exec_driver_sql("INSERT INTO judge_verdicts VALUES ('k', 1.0, '{\"score\": 4}')")
-        connection.exec_driver_sql("INSERT INTO judge_spending VALUES ('r', 50, 1.0)")
-        later = time.time() + 600
-        connection.exec_driver_sql(f"INSERT INTO judge_reservations VALUES ('i', 'r', 30, {later})")
-        connection.commit()
-    store = await SharedStore.open(database_url, path=tmp_path / "judge.db")
-    try:
-        await check_store_of_before(store, Ledger(await JudgeStore.open(None), shared=store))
-    finally:
-        await store.aclose()
-
-
-async def check_store_of_before(store: JudgeStore | SharedStore, ledger: Ledger) -> None:
-    """Check that a verdict and an account of before are found by their readers alone."""
-    assert await store.verdict(LOCAL, "k") == {"score": 4}
-    assert await store.verdict(A, "k") is None
-    for scope, name, known in ((LOCAL, "default", 80), (A, "a", 0)):
-        account, close = await ledger.open(scope, "r")
-        assert (account.run, account.spent + account.reserved) == (RunKey(name, "r"), known)
-        close()
-    account, close = await ledger.open(LOCAL, "new")
-    assert account.run == RunKey("local", "new")
-    close()
-    await store.put_verdict("local", "k", {"score": 5})
-    assert await store.verdict(LOCAL, "k") == {"score": 5}

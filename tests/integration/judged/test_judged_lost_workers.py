@@ -89,7 +89,7 @@ async def spent(client: Client) -> int:
 
 async def held(shared: SharedInstallation) -> allotments.Amount:
     """Return what the team's allotments hold."""
-    return await shared.database.read(lambda c: allotments.held_by_runs(c, ["search"]))
+    return await shared.database.read(lambda c: allotments.held_by_runs(c, "search"))
 
 
 async def test_what_a_killed_worker_held_is_free_after_its_lease(

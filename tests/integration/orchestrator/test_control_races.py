@@ -215,7 +215,7 @@ def store_run(connection: sa.Connection, run_id: str, phase: str, settings: RunS
     """Store a run in a phase, some of its rows with errors."""
     settings = dataclasses.replace(settings, judge=JudgeSettings("openai", "some-model"), metrics=(), gates=())
     dataset = DatasetRef("d", "names", "plain/json", CASES)
-    if datasets.find_dataset(connection, LOCAL, "d") is None:
+    if datasets.get_dataset(connection, LOCAL.team, "d") is None:
         cases = [Case(f"c{index}", (Turn(f"q{index}", references=("a",)),)) for index in range(CASES)]
         datasets.add_cases(connection, "u", 0, [(case.case_id, datasets.case_text(case)) for case in cases])
         datasets.finish_upload(connection, LOCAL, "u", dataset)
@@ -247,7 +247,7 @@ def stored(connection: sa.Connection, run_id: str) -> tuple[str, bool, bool, flo
     run = runs.load_run(connection, run_id)
     if run is None:
         return None
-    assert run == results.recounted(connection, dataclasses.replace(run, finished_count=-1))
+    assert run == dataclasses.replace(run, **results.counts_of_rows(connection, run_id))
     retrying = sa.select(sa.func.count()).where(schema.shards.c.run_id == run_id, schema.shards.c.retry_errors)
     is_pausing = run.state in lifecycle.ACTIVE_STATES and run.pause_cause is PauseCause.OWNER
     return run.state.value, is_pausing, bool(connection.execute(retrying).scalar()), run.spec["judge"]["spend_cap_usd"]

@@ -211,27 +211,6 @@ async def test_the_team_of_a_run_is_that_of_its_token(tmp_path: Path, settings_o
             await operator.create_run(dataclasses.replace(settings_of(), team="search"), dataset.dataset_id)
 
 
-async def test_the_team_local_reaches_what_was_stored_before_there_were_teams(
-    tmp_path: Path, settings_of: SettingsOf
-) -> None:
-    """An installation that gets identities keeps its runs: in the team `local`, which alone reaches them."""
-    async with shared_installation(tmp_path) as shared:
-        local, other = await shared.member("local"), await shared.member("search")
-        dataset = await local.upload_dataset(CASES, name="d")
-        run = await local.create_run(settings_of(), dataset.dataset_id)
-
-        def move(connection: sa.Connection) -> None:
-            row = connection.execute(sa.select(schema.datasets)).mappings().one()
-            connection.execute(sa.insert(schema.datasets).values({**row, "team": "default", "upload_id": "copy"}))
-            connection.execute(sa.update(schema.runs).values(team="default"))
-
-        async for _ in local.watch_run(run.run_id):
-            pass
-        await shared.database.write(move)
-        assert [found.run_id for found in await local.list_runs()] == [run.run_id]
-        assert await other.list_runs() == []
-
-
 async def test_an_operator_makes_teams_and_a_team_admin_its_tokens(tmp_path: Path, database_url: str) -> None:
     """Each gives out what it has, for the teams it has; what it may not is refused alike whether it exists or not."""
     async with shared_installation(tmp_path, database_url=database_url) as shared:

@@ -47,7 +47,7 @@ async def test_each_team_has_a_name_that_this_installation_alone_can_make(tmp_pa
 async def test_without_identities_nothing_is_named(tmp_path: Path) -> None:
     """So that caches of a laptop, and of before, are found still."""
     with closing(open_database(Settings(database=tmp_path / "assay.db"))) as database:
-        assert [await ServiceScopes(database).of(team) for team in ("local", "default")] == ["", ""]
+        assert await ServiceScopes(database).of("local") == ""
 
 
 async def test_a_team_is_deleted_by_the_name_that_they_know(tmp_path: Path) -> None:

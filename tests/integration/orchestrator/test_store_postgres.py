@@ -58,7 +58,7 @@ async def test_several_orchestrators_share_a_database(store: PostgresDatabase, p
         await store.write(
             lambda c: c.execute(sa.text("INSERT INTO datasets VALUES ('d', 'u', 'n', 'f', 1, 't', 'local')"))
         )
-        found = await other.read(lambda c: datasets.find_dataset(c, LOCAL, "d"))
+        found = await other.read(lambda c: datasets.get_dataset(c, LOCAL.team, "d"))
         assert found is not None
         await other.write(datasets.discard_unfinished_uploads)
         await store.write(datasets.discard_unfinished_uploads)
@@ -154,7 +154,7 @@ async def test_one_that_stands_still_in_a_change_keeps_nobody_out(postgres_url: 
         )
         theirs.add_done_callback(lambda _: others_are_done.set())
         await asyncio.gather(theirs, standing)
-        found = await store.read(lambda c: datasets.find_dataset(c, LOCAL, "d"))
+        found = await store.read(lambda c: datasets.get_dataset(c, LOCAL.team, "d"))
     assert found is not None
     assert (found.name, found.format, tries) == ("n+theirs+mine", "f+mine", 2)
 

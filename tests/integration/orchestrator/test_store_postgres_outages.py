@@ -100,7 +100,7 @@ async def test_a_commit_without_an_answer_is_looked_up(postgres_url: str, swallo
         proxy.armed.set()
         assert await database.write(change) == f"of attempt {times}"
         assert not proxy.armed.is_set()
-        assert await database.read(lambda c: datasets.find_dataset(c, LOCAL, "d")) is not None
+        assert await database.read(lambda c: datasets.get_dataset(c, LOCAL.team, "d")) is not None
     assert tried == times
 
 

@@ -295,15 +295,13 @@ async def test_a_rotated_secret_needs_no_restart(
 
 
 async def test_a_worker_knows_teams_from_the_database(tmp_path: Path) -> None:
-    """It has no --auth: with teams, a run has the targets of its own team; what was stored before teams is local's."""
+    """It has no --auth: with teams, a run has the targets of its own team."""
     async with installation(tmp_path) as (shared, team_admin, _):
         await admin.create_target(team_admin, "bot", "bot.example.org", secrets=["k"])
         settings = Settings(database=tmp_path / "none.db", database_url="postgresql://db.test/x", role="worker")
         access = TeamAccess(shared.database, settings)
         own = await access.of("alpha")
         assert (own.team, own.targets) == ("alpha", (Target("bot", "bot.example.org", ("k",)),))
-        before = await access.of("default")
-        assert (before.team, before.targets) == ("local", ())
     empty = open_database(Settings(database=tmp_path / "empty.db"))
     try:
         alone = await TeamAccess(empty, settings).of("anything")

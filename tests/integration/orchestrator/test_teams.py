@@ -16,7 +16,7 @@ from assay.errors import NotFoundError, ResumeExpiredError
 from assay.model.agent_response import AgentResponse, AgentStatus
 from assay.model.case import Case, Turn
 from assay.model.run import FINISHED_STATES, CaseResult, DatasetRef, RunState
-from assay.model.scope import LOCAL, Scope
+from assay.model.scope import Scope
 from assay.rpc.server import RpcServer
 from assay.rpc.status import translated
 from assay.v1 import orchestrator_pb2 as pb
@@ -127,7 +127,7 @@ async def test_nothing_of_another_team_is_read(store: Database) -> None:
         ):
             with pytest.raises(NotFoundError):
                 read_rows()
-        assert datasets.find_dataset(connection, Scope("c"), "d") is None
+        assert datasets.get_dataset(connection, "c", "d") is None
 
     await store.read(read)
 
@@ -149,44 +149,8 @@ async def test_nothing_of_another_team_is_changed(store: Database) -> None:
     pending = await store.write(lambda c: deletions.begin_deletion(c, A, "run-a"))
     assert pending is not None
     assert pending.upload_id == "u-a"
-    assert await store.read(lambda c: datasets.find_dataset(c, B, "d")) is not None
+    assert await store.read(lambda c: datasets.get_dataset(c, B.team, "d")) is not None
     assert len(await store.read(lambda c: datasets.read_cases(c, "run-b", 0, 9))) == 1
-
-
-async def test_a_scope_lists_the_runs_of_all_its_teams_by_age(store: Database) -> None:
-    """Pages over several teams are newest first and leave nothing out."""
-
-    def fill(connection: sa.Connection) -> None:
-        for number in range(6):
-            record = RunRecord(
-                f"more-{number}", f"q{number}", "h", {}, "d", 1, "0", f"2026-06-0{number // 2}", "ab"[number % 2]
-            )
-            runs.create_run(connection, record)
-
-    await store.write(fill)
-    both, listed, before = Scope("b", reads=("a", "b")), [], None
-    while page := await store.read(lambda c, before=before: runs.list_newest(c, both, 3, before)):  # type: ignore[misc]
-        listed += [run.run_id for run in page]
-        before = (page[-1].created_at, page[-1].run_id)
-    assert listed == [f"more-{number}" for number in range(5, -1, -1)] + ["run-b", "run-a"]
-
-
-async def test_a_run_over_a_dataset_of_before_gets_one_of_its_own_team(open_store: Open) -> None:
-    """A dataset that was stored before there were teams is used by its id; deleting either leaves the other."""
-    database = open_store()
-    try:
-        await database.write(lambda c: store_dataset(c, Scope("default"), "old"))
-        for _ in range(2):
-            await database.write(lambda c: datasets.copy_to_own_team(c, LOCAL, DATASET))
-        await database.write(lambda c: store_run(c, LOCAL, "r"))
-        assert len(await database.read(lambda c: datasets.read_cases(c, "r", 0, 9))) == 1
-        pending = await database.write(lambda c: deletions.begin_deletion(c, LOCAL, "r"))
-        assert pending is not None
-        assert pending.upload_id not in (None, "old")
-        assert await database.read(lambda c: datasets.get_dataset(c, "local", "d")) is None
-        assert await database.read(lambda c: datasets.get_dataset(c, "default", "d")) == DATASET
-    finally:
-        database.close()
 
 
 @asynccontextmanager

@@ -15,7 +15,7 @@ from assay.errors import InvalidInputError, SetupError, StorageError
 from assay.judging.prices import cap_text
 from assay.model.model_price import ModelPrice
 from assay.model.run import JudgeSettings
-from assay.model.scope import LOCAL, Scope
+from assay.model.scope import LOCAL
 from assay.testing.virtual_time import run_in_virtual_time
 from assay_judge.calls.prices import Price, PriceTable, nano_from_usd, usd_from_nano
 from assay_judge.judges import JudgeChoice
@@ -43,9 +43,6 @@ class Journal:
     most: int = 0
     writes: int = 0
     failures: int = 0
-
-    async def account_of(self, scope: Scope, run_id: str) -> RunKey:
-        return RunKey(scope.team, run_id)
 
     async def spending(self, run: RunKey) -> int:
         return self.kept.get(run.run_id, 0)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from assay.model.scope import LOCAL, Scope
+from assay.model.scope import LOCAL
 from assay.providers.errors import ProviderStatusError, UnreachableError
 from assay.providers.messages import Reply, TokenUsage
 from assay.testing.virtual_time import run_in_virtual_time
@@ -31,9 +31,6 @@ WANTED = JudgeParameters(500, 0.1)
 
 
 class NoJournal:
-    async def account_of(self, scope: Scope, run_id: str) -> RunKey:
-        return RunKey(scope.team, run_id)
-
     async def spending(self, run: RunKey) -> int:
         return 0
 

@@ -24,8 +24,8 @@ DECLINE_PHRASES = Parameter(
 
 
 def decline_phrases(parameters: Mapping[str, Any]) -> Sequence[str]:
-    """Return the phrases of a metric; a run that was stored before there were any has the default ones."""
-    return list(parameters.get(DECLINE_PHRASES.name, _PHRASES))
+    """Return the phrases of a metric."""
+    return list(parameters[DECLINE_PHRASES.name])
 
 
 class Declining:

@@ -44,7 +44,7 @@ class EmbeddingSettings(NamedTuple):
 
     @classmethod
     def of(cls, parameters: Mapping[str, Any]) -> Self:
-        """Return what a metric's parameters say; runs that older versions stored lack some of them."""
+        """Return what a metric's parameters say."""
         model = str(parameters.get("model", DEFAULT_MODEL))
         return cls(model, parameters.get("dimension", 0), parameters.get("windowed", False))
 

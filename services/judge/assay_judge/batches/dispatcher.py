@@ -183,8 +183,8 @@ class BatchDispatcher:
         await self._settlements.retry()
 
     def forget(self, scope: Scope) -> None:
-        """Forget the open orders of a scope's teams, which were deleted; requests that wait for them are answered."""
-        for name in [name for name in self._open if name.team in scope.reads]:
+        """Forget the open orders of a scope's team, which was deleted; requests that wait for them are answered."""
+        for name in [name for name in self._open if name.team == scope.team]:
             ordered = self._open.pop(name)
             if not ordered.done.done():
                 ordered.done.set_result("")
@@ -196,9 +196,7 @@ class BatchDispatcher:
         return self._find_open(scope, key) is not None
 
     def _find_open(self, scope: Scope, key: str) -> Ordered | None:
-        """Return the order without an outcome that a key has here in a team that the scope reaches, its own first."""
-        found = (self._open.get(OrderName(team, key)) for team in scope.reads)
-        return next((ordered for ordered in found if ordered is not None), None)
+        return self._open.get(OrderName(scope.team, key))
 
     async def find_outcome(self, prepared: PreparedGrading) -> Outcome | None:
         """Return the outcome of an open order, or the stored one of this run; None where there is neither."""

@@ -255,10 +255,10 @@ class SharedBatchStore:
         await self._database.write(work)
 
     async def find(self, scope: Scope, key: str) -> Progress | None:
-        """Return the order without an outcome that a key has in a team that the scope reaches, its own first."""
-        query = _PROGRESS.where(_orders.c.team.in_(scope.reads), _orders.c.key == key, _OPEN)
-        rows = await self._database.read(lambda connection: connection.execute(query).all())
-        return min(map(_progress, rows), key=lambda found: scope.reads.index(found.run.team), default=None)
+        """Return the order without an outcome that a key has in the scope's team."""
+        query = _PROGRESS.where(_orders.c.team == scope.team, _orders.c.key == key, _OPEN)
+        row = await self._database.read(lambda connection: connection.execute(query).one_or_none())
+        return None if row is None else _progress(row)
 
     async def progress(self, names: Collection[OrderName]) -> dict[OrderName, list[Progress]]:
         """Return the orders with some names, of all runs."""
@@ -271,7 +271,7 @@ class SharedBatchStore:
 
     async def fetch(self, scope: Scope, key: str, run_id: str, rubric: Rubric, asker: Asker) -> Outcome | None:
         """Return the outcome of a run's order; None where there is nothing, or it is to be ordered anew."""
-        is_of_run = _orders.c.team.in_(scope.reads) & (_orders.c.run_id == run_id)
+        is_of_run = (_orders.c.team == scope.team) & (_orders.c.run_id == run_id)
         is_kept = (_orders.c.key == key, is_of_run, _orders.c.outcome.is_not(None))
         query = sa.select(_orders.c.outcome).where(*is_kept)
 

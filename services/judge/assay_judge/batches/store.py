@@ -250,11 +250,11 @@ class BatchStore:
         """Return the outcome of a run's order; None where there is nothing, or it is to be ordered anew."""
 
         def work(connection: sqlite3.Connection) -> Outcome | None:
-            query = "SELECT team, item_id, outcome FROM orders WHERE key = ? AND run_id = ? AND outcome IS NOT NULL"
+            query = (
+                "SELECT item_id, outcome FROM orders WHERE team = ? AND key = ? AND run_id = ? AND outcome IS NOT NULL"
+            )
             found = None
-            for team, item_id, text in connection.execute(query, (key, run_id)).fetchall():
-                if team not in scope.reads:
-                    continue
+            for item_id, text in connection.execute(query, (scope.team, key, run_id)).fetchall():
                 found, kept = outcome_for_row(asker, text, rubric)
                 if not kept:
                     connection.execute("DELETE FROM orders WHERE item_id = ?", (item_id,))

@@ -12,7 +12,6 @@ from assay.errors import StorageError
 from assay_judge.state.lost_calls import LostCalls
 
 if TYPE_CHECKING:
-    from assay.model.scope import Scope
     from assay_judge.model import RunKey
 
 _RETRIES_ALWAYS = 10
@@ -26,9 +25,6 @@ class SpendCapReachedError(Exception):
 
 class SpendJournal(Protocol):
     """Where spending is kept."""
-
-    async def account_of(self, scope: Scope, run_id: str) -> RunKey:
-        """Return the account of a run that a caller names: one that the scope reaches, else a new one of its team."""
 
     async def spending(self, run: RunKey) -> int:
         """Return what a run has spent or set aside."""

@@ -70,24 +70,23 @@ class Ledger:
         return account, close
 
     def forget(self, scope: Scope) -> None:
-        """Forget the accounts of a scope's teams that no request uses: what is kept of them was deleted."""
-        for run in [run for run, account in self._accounts.items() if run.team in scope.reads and not account.users]:
+        """Forget the accounts of a scope's team that no request uses: what is kept of them was deleted."""
+        for run in [run for run, account in self._accounts.items() if run.team == scope.team and not account.users]:
             del self._accounts[run]
 
     def _loaded(self, scope: Scope, run_id: str) -> Account | None:
-        found = (self._accounts.get(RunKey(team, run_id)) for team in scope.reads)
-        return next((account for account in found if account is not None), None)
+        return self._accounts.get(RunKey(scope.team, run_id))
 
     async def _load(self, scope: Scope, run_id: str) -> Account:
+        run = RunKey(scope.team, run_id)
         if not run_id:
-            return Account(RunKey(scope.team, run_id))
+            return Account(run)
         if self._shared is None:
-            run = await self.journal.account_of(scope, run_id)
             lost = LostCalls.read(await self.journal.lost_calls(run))
             return Account(run, await self.journal.spending(run), lost=lost)
         from assay_judge.state.shared.accounts import SharedAccount  # imported here: it needs SQLAlchemy
 
-        account = SharedAccount(await self._shared.account_of(scope, run_id), self._shared)
+        account = SharedAccount(run, self._shared)
         await account.refresh()
         return account
 

@@ -96,10 +96,6 @@ class JudgeStore:
         text = json.dumps(record, ensure_ascii=False, allow_nan=False)
         await self._run(lambda: self._put_verdict(team, key, text))
 
-    async def account_of(self, scope: Scope, run_id: str) -> RunKey:
-        """Return the account of a run that a caller names: one that the scope reaches, else a new one of its team."""
-        return await self._run(lambda: self._account_of(scope, run_id))
-
     async def spending(self, run: RunKey) -> int:
         """Return what a run has spent or set aside, in billionths of a dollar."""
         return await self._run(lambda: self._spending(run))
@@ -160,11 +156,11 @@ class JudgeStore:
 
     def _verdict(self, scope: Scope, key: str) -> dict[str, Any] | None:
         query = "SELECT record FROM verdicts WHERE team = ? AND key = ?"
-        found = ((team, self._connection.execute(query, (team, key)).fetchone()) for team in scope.reads)
-        team, row = next(((team, row) for team, row in found if row is not None), ("", None))
+        row = self._connection.execute(query, (scope.team, key)).fetchone()
         if row is None:
             return None
-        self._connection.execute("UPDATE verdicts SET used_at = ? WHERE team = ? AND key = ?", (time.time(), team, key))
+        used = "UPDATE verdicts SET used_at = ? WHERE team = ? AND key = ?"
+        self._connection.execute(used, (time.time(), scope.team, key))
         try:
             record = json.loads(row[0])
         except ValueError:
@@ -190,11 +186,6 @@ class JudgeStore:
             self.verdict_count -= surplus
         self._connection.execute("DELETE FROM spending WHERE changed_at < ?", (time.time() - _SPENDING_KEPT_S,))
 
-    def _account_of(self, scope: Scope, run_id: str) -> RunKey:
-        query = "SELECT 1 FROM spending WHERE team = ? AND run_id = ?"
-        runs = [RunKey(team, run_id) for team in scope.reads]
-        return next((run for run in runs if self._connection.execute(query, run).fetchone() is not None), runs[0])
-
     def _spending(self, run: RunKey) -> int:
         query = "SELECT nano FROM spending WHERE team = ? AND run_id = ?"
         row = self._connection.execute(query, run).fetchone()
@@ -217,11 +208,10 @@ class JudgeStore:
 def _delete_scope(connection: sqlite3.Connection, scope: Scope) -> tuple[dict[str, int], dict[str, int]]:
     tables = [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
     counts: tuple[dict[str, int], dict[str, int]] = ({}, {})
-    marks = ",".join("?" * len(scope.reads))
     for table in tables:
         if "team" in (column[1] for column in connection.execute(f"PRAGMA table_info({table})")):
-            counts[0][table] = connection.execute(f"DELETE FROM {table} WHERE team IN ({marks})", scope.reads).rowcount  # noqa: S608 - ours
-            left = connection.execute(f"SELECT count(*) FROM {table} WHERE team IN ({marks})", scope.reads)  # noqa: S608
+            counts[0][table] = connection.execute(f"DELETE FROM {table} WHERE team = ?", (scope.team,)).rowcount  # noqa: S608 - ours
+            left = connection.execute(f"SELECT count(*) FROM {table} WHERE team = ?", (scope.team,))  # noqa: S608
             counts[1][table] = left.fetchone()[0]
     return counts
 

@@ -23,7 +23,7 @@ from assay.v1 import admin_pb2 as pb
 from assay.v1 import admin_pb2_grpc
 from assay_orchestrator.identity import quota_wire
 from assay_orchestrator.identity.audit_pages import AuditPages
-from assay_orchestrator.identity.scopes import check_team_name, scope_of
+from assay_orchestrator.identity.scopes import check_team_name
 from assay_orchestrator.store import audit, erasure, quotas, retention, targets, tokens
 
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
             raise InvalidInputError([Problem("is your own team, which you could not enable again", "team")])
         changed = await self._recorded(lambda c: tokens.set_disabled(c, request.team, disabled=True))
         _log.info("disabled team: team=%s by=%s", request.team, own.token_id)
-        paused = await self._runs.pause_active(scope_of(request.team))
+        paused = await self._runs.pause_active(Scope(request.team))
         return pb.DisableTeamResponse(team=_team_to_wire(changed), paused_count=paused)
 
     async def EnableTeam(  # noqa: N802
@@ -165,7 +165,7 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
             return found, is_new
 
         found, is_new = await self._database.write(begin)
-        cancelled = await self._runs.stop(scope_of(request.team)) if is_new else 0
+        cancelled = await self._runs.stop(Scope(request.team)) if is_new else 0
         if is_new:
             _log.info("deleted team, erasing its data: team=%s by=%s", request.team, own.token_id)
         self._upkeep.wake()

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from assay.errors import InvalidInputError, Problem
 from assay.identity.audit import AuditEntry
 from assay.identity.rights import Right
+from assay.model.scope import Scope
 from assay.v1 import admin_pb2 as pb
-from assay_orchestrator.identity.scopes import scope_of
 from assay_orchestrator.store import audit
 from assay_orchestrator.store.audit import AuditPosition, AuditQuery
 from assay_orchestrator.store.page_tokens import PageTokens
@@ -48,7 +48,7 @@ class AuditPages:
             _moment(request.since, "since"),
             _moment(request.until, "until"),
         )
-        scope, bound_to = scope_of(own.team), ("ListAuditEvents", *astuple(query))
+        scope, bound_to = Scope(own.team), ("ListAuditEvents", *astuple(query))
         position = await self._tokens.read(scope, bound_to, request.page_token, (str, str, int))
         after = None if position is None else AuditPosition(str(position[0]), str(position[1]), int(position[2]))
         count = min(request.page_size or _PAGE_ENTRIES, _MOST_PAGE_ENTRIES)

@@ -33,7 +33,7 @@ class ServiceScopes:
 
     async def of(self, team: str) -> str:
         """Return the name of a team; empty for the team of an installation without identities."""
-        if team in LOCAL.reads:
+        if team == LOCAL.team:
             return ""
         self._key = self._key or await self._database.read(lambda c: signing_keys.get_key(c, KEY_NAME))
         tag = hmac.digest(self._key, team.encode(), "sha256").hex()[:_TAG_CHARS]

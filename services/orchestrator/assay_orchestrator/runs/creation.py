@@ -111,7 +111,6 @@ class Creation:
             tokens.require_enabled(connection, scope.team)
             quotas.require_run(connection, scope.team)
             stops.require_group(connection, record, settings)
-            datasets.copy_to_own_team(connection, scope, dataset)
             if settings.cluster and not datasets.has_cluster(connection, scope, dataset.dataset_id, settings.cluster):
                 raise SpecError([Problem(missing_cluster(settings.cluster), "cluster")])
             stored, is_new = runs.create_run(connection, record)

@@ -6,7 +6,6 @@ import dataclasses
 import os
 from typing import TYPE_CHECKING
 
-from assay.model.scope import BEFORE_TEAMS, LOCAL
 from assay.runtime.secret_stores import open_secrets
 from assay_orchestrator.agents.access import AgentAccess
 from assay_orchestrator.agents.targets import Target
@@ -48,18 +47,17 @@ class TeamAccess:
         """Return what the runs of some teams may use, as `of`; by team."""
         if self._settings.auth == "none" and self._settings.role != "worker":
             return dict.fromkeys(teams, self._of_all)
-        own = {team: LOCAL.team if team == BEFORE_TEAMS else team for team in teams}
 
         def load(connection: sa.Connection) -> dict[str, Sequence[TargetRecord]] | None:
             # A worker serves no calls, so that it knows from the database alone whether there are teams.
             if not targets.has_teams(connection):
                 return None
-            return {team: targets.list_targets(connection, name) for team, name in own.items()}
+            return {team: targets.list_targets(connection, team) for team in teams}
 
         found = await self._database.read(load)
         if found is None:
             return dict.fromkeys(teams, self._of_all)
-        return {team: self._with_targets(own[team], records) for team, records in found.items()}
+        return {team: self._with_targets(team, records) for team, records in found.items()}
 
     def _with_targets(self, team: str, found: Sequence[TargetRecord]) -> AgentAccess:
         own_targets = tuple(Target(each.name, each.address, each.secrets) for each in found)

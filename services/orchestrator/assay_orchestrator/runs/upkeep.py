@@ -12,7 +12,6 @@ from assay.errors import AssayError
 from assay.identity.audit import AuditEntry
 from assay.model.scope import Scope
 from assay.runtime.failpoints import failpoint
-from assay_orchestrator.identity.scopes import scope_of
 from assay_orchestrator.store import audit, baselines, deletions, erasure, retention
 
 if TYPE_CHECKING:
@@ -105,7 +104,7 @@ class Upkeep:
 
     async def _erase(self, record: TeamRecord) -> None:
         """Delete what a deleted team has; finished once nothing is left and none of its tokens is taken any more."""
-        scope = scope_of(record.team)
+        scope = Scope(record.team)
         is_new = not await self._database.read(lambda c: erasure.list_counts(c, record.team))
         if is_new:
             _log.info("deleting team: team=%s", record.team)
@@ -155,7 +154,7 @@ class Upkeep:
 
     async def _retain(self, record: TeamRecord) -> None:
         """Delete what is older than a team keeps."""
-        scope = scope_of(record.team)
+        scope = Scope(record.team)
         if record.keep_runs_days:
             before = _days_ago(record.keep_runs_days)
             for run_id in await self._database.read(lambda c: retention.list_old_runs(c, scope, before)):

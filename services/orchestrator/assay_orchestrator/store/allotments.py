@@ -18,7 +18,7 @@ from assay.storage.times import now
 from assay_orchestrator.store import quotas, schema, spending
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Mapping
 
 LEASE_S = 60.0
 """How long an allotment is held that is not renewed, in seconds."""
@@ -138,10 +138,9 @@ def take(
     Returns:
         What the holder may use since its beginning, `UNLIMITED` where the team has no quota; or what is short.
     """
-    owners = quotas.owners(holder.team)
     limits = quotas.read_quotas(connection, holder.team)
-    _lock(connection, owners[0])
-    found = _sums(connection, owners, holder)
+    _lock(connection, holder.team)
+    found = _sums(connection, holder)
     unrecorded = used - recorded
     granted: dict[str, int] = {}
     for name, quota in _QUOTAS.items():
@@ -154,7 +153,7 @@ def take(
         if asked > free:
             return Shortage(quota, limit, found[f"spent_{name}"], held, asked)
         granted[name] = getattr(used, name) + max(asked, min(asked * CALLS_AT_ONCE, free // _SHARE))
-    connection.execute(_table.delete().where(_is_of(holder) | _is_forgotten(connection, owners)))
+    connection.execute(_table.delete().where(_is_of(holder) | _is_forgotten(connection, holder.team)))
     if not granted:
         return UNLIMITED
     _insert(connection, holder, Amount(**{name: granted.get(name, 0) for name in _QUOTAS}), recorded)
@@ -188,8 +187,7 @@ def take_judging(connection: sa.Connection, holder: Holder, worker: Holder, need
     limit = quotas.read_quotas(connection, holder.team).get(Quota.MONEY_PER_MONTH)
     if limit is None:
         return None
-    owners = quotas.owners(holder.team)
-    _lock(connection, owners[0])
+    _lock(connection, holder.team)
     # Locked before the sums: rows that are being stored move their cost from here to what is spent.
     own = sa.select(_table, _is_held(connection).label("is_held")).where(_is_of(holder)).with_for_update()
     row = connection.execute(own).one_or_none()
@@ -197,7 +195,7 @@ def take_judging(connection: sa.Connection, holder: Holder, worker: Holder, need
     taken = need.spent + need.reserved
     if row is not None and row.is_held:
         taken = max(taken, int(row.nano_usd))
-    found = _sums(connection, owners, holder)
+    found = _sums(connection, holder)
     held = found["held_nano_usd"] + max(0, taken - recorded)
     free = limit - found["spent_nano_usd"] - held
     room, least = need.spent + need.reserved + need.room - taken, need.spent + need.call - taken
@@ -242,7 +240,7 @@ def end_judging(connection: sa.Connection, holder: Holder, worker: Holder, spent
 
     While another worker is there, its calls in flight may spend what was taken: it gives the rest back itself.
     """
-    _lock(connection, quotas.owners(holder.team)[0])
+    _lock(connection, holder.team)
     others = (_table.c.run_id == holder.run_id) & ~_is_of(holder) & ~_is_of(worker) & _is_held(connection)
     if connection.execute(sa.select(_table.c.holder).where(others).limit(1)).one_or_none() is not None:
         return
@@ -262,9 +260,9 @@ def renew(connection: sa.Connection, names: Collection[str]) -> set[str]:
     return set(connection.execute(renewed).scalars())
 
 
-def held_by_runs(connection: sa.Connection, teams: Sequence[str]) -> Amount:
-    """Return what the allotments of teams hold."""
-    held = _table.c.team.in_(teams) & _is_held(connection)
+def held_by_runs(connection: sa.Connection, team: str) -> Amount:
+    """Return what the allotments of a team hold."""
+    held = (_table.c.team == team) & _is_held(connection)
     row = connection.execute(sa.select(*(_left(name, held).label(name) for name in _QUOTAS))).one()
     return Amount(int(row.nano_usd), int(row.tokens))
 
@@ -276,8 +274,7 @@ def limits_by_team(connection: sa.Connection) -> dict[str, frozenset[str]]:
     rows = connection.execute(sa.select(table.team, table.quota).where(table.quota.in_(names))).all()
     found: dict[str, frozenset[str]] = {}
     for row in rows:
-        for owner in quotas.owners(row.team):
-            found[owner] = found.get(owner, frozenset()) | {names[row.quota]}
+        found[row.team] = found.get(row.team, frozenset()) | {names[row.quota]}
     return found
 
 
@@ -286,16 +283,16 @@ def limits_of(team: str, limits: Mapping[str, frozenset[str]]) -> frozenset[str]
     return limits.get(team, frozenset()) | limits.get(ALL_TEAMS, frozenset())
 
 
-def _sums(connection: sa.Connection, teams: Sequence[str], holder: Holder) -> dict[str, int]:
-    """Return what teams have spent and what allotments other than a holder's hold, all of one moment.
+def _sums(connection: sa.Connection, holder: Holder) -> dict[str, int]:
+    """Return what a holder's team has spent and what its other allotments hold, all of one moment.
 
     One statement: between two, a row that is stored may move its cost from an allotment to what is spent.
     """
-    others = _table.c.team.in_(teams) & ~_is_of(holder) & _is_held(connection)
+    others = (_table.c.team == holder.team) & ~_is_of(holder) & _is_held(connection)
     held = [_left(name, others).label(f"held_{name}") for name in _QUOTAS]
     spent = [
-        spending.money_query(teams).label("spent_nano_usd"),
-        spending.tokens_query(teams).label("spent_tokens"),
+        spending.money_query(holder.team).label("spent_nano_usd"),
+        spending.tokens_query(holder.team).label("spent_tokens"),
     ]
     row = connection.execute(sa.select(*held, *spent)).one()
     return {name: int(value) for name, value in row._mapping.items()}  # noqa: SLF001 - the public name of a row's columns
@@ -316,9 +313,9 @@ def _is_held(connection: sa.Connection) -> sa.ColumnElement[bool]:
     return _table.c.expires_at > _moment(connection)
 
 
-def _is_forgotten(connection: sa.Connection, teams: Sequence[str]) -> sa.ColumnElement[bool]:
+def _is_forgotten(connection: sa.Connection, team: str) -> sa.ColumnElement[bool]:
     # What judging has spent since a worker was lost is counted from its row, once the run continues.
-    return _table.c.team.in_(teams) & (_table.c.expires_at <= _moment(connection, -_KEPT_S))
+    return (_table.c.team == team) & (_table.c.expires_at <= _moment(connection, -_KEPT_S))
 
 
 def _insert(connection: sa.Connection, holder: Holder, taken: Amount, recorded: Amount) -> None:

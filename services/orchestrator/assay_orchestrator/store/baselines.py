@@ -45,7 +45,7 @@ def list_baselines(connection: sa.Connection, scope: Scope) -> Sequence[Baseline
     runs = schema.runs
     found = connection.execute(
         sa.select(_table.c.name, _table.c.run_id, _table.c.set_at, runs.c.run_id.label("stored"))
-        .outerjoin(runs, (runs.c.run_id == _table.c.run_id) & runs.c.team.in_(scope.reads))
+        .outerjoin(runs, (runs.c.run_id == _table.c.run_id) & (runs.c.team == scope.team))
         .where(_table.c.team == scope.team)
         .order_by(_table.c.name)
     )
@@ -54,7 +54,7 @@ def list_baselines(connection: sa.Connection, scope: Scope) -> Sequence[Baseline
 
 def names_of(connection: sa.Connection, scope: Scope, run_id: str) -> list[str]:
     """Return the names of the baselines that name a run, sorted."""
-    own = _table.c.team.in_(scope.reads) & (_table.c.run_id == run_id)
+    own = (_table.c.team == scope.team) & (_table.c.run_id == run_id)
     return list(connection.execute(sa.select(_table.c.name).where(own).order_by(_table.c.name)).scalars())
 
 

@@ -187,9 +187,6 @@ def _restart(connection: sa.Connection, run: RunRecord, wanted: Resumption) -> b
     has_errors = wanted.retry_errors and attempts.has_errors(connection, run.run_id, wanted.max_attempts)
     if run.state is RunState.SUCCEEDED and not has_errors:
         return False
-    if not shards.have_shards(connection, run.run_id):
-        repeats = int(run.spec["repeats"])
-        shards.create_shards(connection, run.run_id, run.total_count // repeats, repeats)
     if has_errors:
         attempts.request_retry(connection, run.run_id)
     if wanted.spend_cap is not None:

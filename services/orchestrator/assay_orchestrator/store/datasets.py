@@ -19,7 +19,7 @@ from assay.model.cluster_key import cluster_of
 from assay.model.run import DatasetRef
 from assay.records import dataclass
 from assay.storage.bulk import insert_rows
-from assay.storage.texts import CleanString, json_text
+from assay.storage.texts import json_text
 from assay.storage.times import now
 from assay_orchestrator.store import schema
 
@@ -171,35 +171,12 @@ def _compact(moment: datetime) -> str:
     return moment.strftime("%Y%m%dT%H%M%SZ")
 
 
-def find_dataset(connection: sa.Connection, scope: Scope, dataset_id: str) -> DatasetRef | None:
-    """Return the dataset with an id that a client gave, or None where the scope reaches no such dataset."""
-    found = (get_dataset(connection, team, dataset_id) for team in scope.reads)
-    return next((dataset for dataset in found if dataset is not None), None)
-
-
 def get_dataset(connection: sa.Connection, team: str, dataset_id: str) -> DatasetRef | None:
     """Return a dataset of a team, or None."""
     table = schema.datasets
     query = sa.select(table).where(table.c.team == team, table.c.dataset_id == dataset_id)
     row = connection.execute(query).one_or_none()
     return DatasetRef(row.dataset_id, row.name, row.format, row.case_count) if row is not None else None
-
-
-def copy_to_own_team(connection: sa.Connection, scope: Scope, dataset: DatasetRef) -> None:
-    """Copy a dataset that the scope reaches in another team, and that its own team lacks, to its own team.
-
-    A run and its dataset are of one team, so that neither is deleted under the other.
-    """
-    owner = next((team for team in scope.reads if get_dataset(connection, team, dataset.dataset_id) is not None), None)
-    if owner is None or owner == scope.team:
-        return
-    upload_id = new_upload_id()
-    cases = schema.dataset_cases
-    copied = sa.select(sa.literal(upload_id, CleanString(64)), *list(cases.c)[1:]).where(
-        cases.c.upload_id == _upload_of(owner, dataset.dataset_id)
-    )
-    connection.execute(cases.insert().from_select([column.name for column in cases.c], copied))
-    finish_upload(connection, scope, upload_id, dataset)
 
 
 def _upload_of(team: str, dataset_id: str) -> sa.ScalarSelect[str]:

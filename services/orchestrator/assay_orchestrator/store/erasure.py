@@ -93,7 +93,7 @@ def list_unfinished(connection: sa.Connection) -> list[TeamRecord]:
 def list_run_ids(connection: sa.Connection, scope: Scope, *, unfinished: bool = False) -> list[str]:
     """Return the runs of a scope; with `unfinished`, those that have not ended."""
     table = schema.runs
-    query = sa.select(table.c.run_id).where(table.c.team.in_(scope.reads))
+    query = sa.select(table.c.run_id).where(table.c.team == scope.team)
     if unfinished:
         query = query.where(table.c.state.in_(("pending", "running", "paused")))
     return list(connection.execute(query).scalars())
@@ -167,8 +167,8 @@ def _count(connection: sa.Connection, scope: Scope, table: sa.Table) -> int:
 def _is_of(table: sa.Table, scope: Scope) -> sa.ColumnElement[bool]:
     """Return the condition that a row belongs to a scope's teams."""
     if "team" in table.c:
-        return table.c.team.in_(scope.reads)
+        return table.c.team == scope.team
     name = "run_id" if "run_id" in table.c else "upload_id"
     owners: Sequence[sa.Table] = [each for each in tables_of_teams() if name in each.c]
-    owned = (sa.select(each.c[name]).where(each.c.team.in_(scope.reads), each.c[name].is_not(None)) for each in owners)
+    owned = (sa.select(each.c[name]).where(each.c.team == scope.team, each.c[name].is_not(None)) for each in owners)
     return table.c[name].in_(sa.union(*owned))

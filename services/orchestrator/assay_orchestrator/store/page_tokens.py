@@ -66,7 +66,7 @@ class PageTokens:
 
     async def _signature(self, scope: Scope, query: Sequence[str | bool], payload: bytes) -> bytes:
         self._key = self._key or await self._database.read(lambda c: signing_keys.get_key(c, _KEY_NAME))
-        signed = json.dumps([scope.reads, *query], separators=(",", ":")).encode() + b"\0" + payload
+        signed = json.dumps([scope.team, *query], separators=(",", ":")).encode() + b"\0" + payload
         return hmac.digest(self._key, signed, "sha256")[:_SIGNATURE_BYTES]
 
 

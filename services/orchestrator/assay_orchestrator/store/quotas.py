@@ -9,7 +9,6 @@ import sqlalchemy as sa
 
 from assay.errors import OverloadedError
 from assay.identity.quotas import ALL_TEAMS, Quota
-from assay.model.scope import LOCAL
 from assay.records import dataclass
 from assay.storage.times import now
 from assay_orchestrator.store import runs, schema, spending
@@ -61,8 +60,7 @@ def own_quotas(connection: sa.Connection, team: str) -> dict[Quota, int]:
 
 def read_quotas(connection: sa.Connection, team: str) -> dict[Quota, int]:
     """Return the quotas that hold for a team: its own, and those for all teams where it has none."""
-    own = LOCAL.team if team in LOCAL.reads else team
-    return DEFAULTS | own_quotas(connection, ALL_TEAMS) | own_quotas(connection, own)
+    return DEFAULTS | own_quotas(connection, ALL_TEAMS) | own_quotas(connection, team)
 
 
 def is_limited(connection: sa.Connection, *wanted: Quota) -> sa.ColumnElement[bool]:
@@ -71,12 +69,12 @@ def is_limited(connection: sa.Connection, *wanted: Quota) -> sa.ColumnElement[bo
     teams = set(connection.execute(sa.select(_quotas.c.team).where(_quotas.c.quota.in_(names))).scalars())
     if ALL_TEAMS in teams:
         return sa.true()
-    return schema.runs.c.team.in_({owner for team in teams for owner in owners(team)})
+    return schema.runs.c.team.in_(teams)
 
 
 def use_of(connection: sa.Connection, team: str, quota: Quota) -> int:
     """Return what a team uses of a quota now."""
-    return _USES[quota](connection, owners(team))
+    return _USES[quota](connection, team)
 
 
 def uses(connection: sa.Connection, team: str) -> Sequence[Use]:
@@ -89,7 +87,7 @@ def queued_rows(connection: sa.Connection, team: str) -> int:
     """Return how many rows of the active runs of a team have no result yet."""
     table = schema.runs.c
     waiting = sa.func.coalesce(sa.func.sum(table.total_count - table.finished_count), 0)
-    return int(connection.execute(sa.select(waiting).where(table.team.in_(owners(team)), is_active())).scalar_one())
+    return int(connection.execute(sa.select(waiting).where(table.team == team, is_active())).scalar_one())
 
 
 def require_run(connection: sa.Connection, team: str) -> None:
@@ -233,32 +231,27 @@ def retry_after_s(quota: Quota) -> float:
     return 0.0 if quota is Quota.STORED_BYTES else _ACTIVE_RETRY_S
 
 
-def owners(team: str) -> Sequence[str]:
-    """Return the teams whose runs count for a team."""
-    return LOCAL.reads if team in LOCAL.reads else (team,)
-
-
-def _active(connection: sa.Connection, teams: Collection[str]) -> int:
-    query = sa.select(sa.func.count()).select_from(schema.runs).where(schema.runs.c.team.in_(teams), is_active())
+def _active(connection: sa.Connection, team: str) -> int:
+    query = sa.select(sa.func.count()).select_from(schema.runs).where(schema.runs.c.team == team, is_active())
     return int(connection.execute(query).scalar_one())
 
 
-def _questions(connection: sa.Connection, teams: Collection[str]) -> int:
+def _questions(connection: sa.Connection, team: str) -> int:
     shards, table = schema.shards.c, schema.runs.c
     query = sa.select(sa.func.coalesce(sa.func.sum(shards.slots), 0)).select_from(
         schema.shards.join(schema.runs, table.run_id == shards.run_id)
     )
-    return int(connection.execute(query.where(table.team.in_(teams), is_active())).scalar_one())
+    return int(connection.execute(query.where(table.team == team, is_active())).scalar_one())
 
 
-def _requests(connection: sa.Connection, teams: Collection[str]) -> int:
+def _requests(connection: sa.Connection, team: str) -> int:
     table = schema.requests.c
     query = sa.select(sa.func.coalesce(sa.func.sum(table.taken), 0))
-    return int(connection.execute(query.where(table.team.in_(teams), table.minute == now()[:16])).scalar_one())
+    return int(connection.execute(query.where(table.team == team, table.minute == now()[:16])).scalar_one())
 
 
 _BY_NAME = {quota.value: quota for quota in Quota}
-_USES: Mapping[Quota, Callable[[sa.Connection, Collection[str]], int]] = {
+_USES: Mapping[Quota, Callable[[sa.Connection, str], int]] = {
     Quota.ACTIVE_RUNS: _active,
     Quota.CONCURRENT_QUESTIONS: _questions,
     Quota.STORED_BYTES: spending.bytes_stored,

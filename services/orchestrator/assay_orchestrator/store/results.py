@@ -181,10 +181,7 @@ def remove_orphaned_values(connection: sa.Connection, run_id: str) -> None:
 
 
 def recounted(connection: sa.Connection, record: RunRecord) -> RunRecord:
-    """Return a run with the counts of its stored rows in place of counts that cannot be.
-
-    Earlier versions subtracted rows twice that two processes set aside at once.
-    """
+    """Return a run with the counts of its stored rows in place of counts that damage has made impossible."""
     parts = (record.passed_count, record.failed_count, record.agent_error_count, record.interrupted_count)
     largest = max(record.passed_count + record.failed_count, record.agent_error_count, record.interrupted_count)
     if min(parts) >= 0 and largest <= record.finished_count <= record.total_count:
@@ -195,10 +192,10 @@ def recounted(connection: sa.Connection, record: RunRecord) -> RunRecord:
 def store_recount(connection: sa.Connection, run_id: str) -> None:
     """Store the counts of a run's stored rows in place of those it has."""
     table = schema.runs
-    connection.execute(table.update().where(table.c.run_id == run_id).values(**_counts(connection, run_id)))
+    connection.execute(table.update().where(table.c.run_id == run_id).values(**counts_of_rows(connection, run_id)))
 
 
-def _counts(connection: sa.Connection, run_id: str) -> dict[str, Any]:
+def counts_of_rows(connection: sa.Connection, run_id: str) -> dict[str, Any]:
     """Count the stored rows of a run, by the names of the counts."""
     table = schema.results
     found = (

@@ -52,9 +52,9 @@ def list_teams(connection: sa.Connection) -> list[TeamRecord]:
 def list_old_runs(connection: sa.Connection, scope: Scope, before: str) -> list[str]:
     """Return runs of a scope that ended before a moment, the oldest first; those that are baselines are left out."""
     runs, baselines = schema.runs, schema.baselines
-    is_baseline = sa.exists().where(baselines.c.team.in_(scope.reads), baselines.c.run_id == runs.c.run_id)
+    is_baseline = sa.exists().where(baselines.c.team == scope.team, baselines.c.run_id == runs.c.run_id)
     query = sa.select(runs.c.run_id).where(
-        runs.c.team.in_(scope.reads),
+        runs.c.team == scope.team,
         runs.c.state.in_([state.value for state in FINISHED_STATES]),
         runs.c.ended_at < before,
         ~is_baseline,

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def is_reached(scope: Scope) -> sa.ColumnElement[bool]:
     """Whether a run belongs to a team whose names a scope reaches."""
-    return schema.runs.c.team.in_(scope.reads)
+    return schema.runs.c.team == scope.team
 
 
 def is_active() -> sa.ColumnElement[bool]:

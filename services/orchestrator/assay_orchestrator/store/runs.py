@@ -100,7 +100,7 @@ def create_run(connection: sa.Connection, run: RunRecord) -> tuple[RunRecord, bo
         existing = get_by_request(connection, own, run.request_id)  # another process has just created it
         if existing is not None:
             return existing, False
-        if datasets.find_dataset(connection, own, run.dataset_id) is not None:
+        if datasets.get_dataset(connection, run.team, run.dataset_id) is not None:
             raise
         raise NotFoundError(
             f"dataset {run.dataset_id!r} has just been deleted with its last run: upload it again",
@@ -164,10 +164,11 @@ def require_run(connection: sa.Connection, scope: Scope, run_id: str) -> None:
 
 
 def get_by_request(connection: sa.Connection, scope: Scope, request_id: str) -> RunRecord | None:
-    """Return the run that a request id created, or None; the scope's own team comes first."""
+    """Return the run that a request id created, or None."""
     table = schema.runs
-    rows = connection.execute(sa.select(table).where(is_reached(scope), table.c.request_id == request_id)).all()
-    return _record(min(rows, key=lambda row: scope.reads.index(row.team))) if rows else None
+    query = sa.select(table).where(is_reached(scope), table.c.request_id == request_id)
+    row = connection.execute(query).one_or_none()
+    return _record(row) if row is not None else None
 
 
 def list_newest(
@@ -176,16 +177,13 @@ def list_newest(
     """Return up to `count` runs whose id begins so, newest first, older than the (created_at, run_id) `before`."""
     table = schema.runs
     newest_first = (table.c.created_at.desc(), table.c.run_id.desc())
-    query = sa.select(table.c.run_id).order_by(*newest_first).limit(count)
+    query = sa.select(table).where(is_reached(scope)).order_by(*newest_first).limit(count)
     if before is not None:
         query = query.where(sa.tuple_(table.c.created_at, table.c.run_id) < _moment(*before))
     if run_id_prefix:  # not LIKE, which ignores case in SQLite
         begins = sa.func.substr(table.c.run_id, 1, len(run_id_prefix))
         query = query.where(begins == sa.literal(run_id_prefix, CleanText))
-    # Team by team: in the index, the newest runs of one team lie together, those of several do not.
-    found = (sa.select(query.where(table.c.team == team).subquery()) for team in scope.reads)
-    page = sa.select(table).where(table.c.run_id.in_(sa.union_all(*found))).order_by(*newest_first).limit(count)
-    return [_record(row) for row in connection.execute(page).all()]
+    return [_record(row) for row in connection.execute(query).all()]
 
 
 def read_runs(connection: sa.Connection, scope: Scope, run_ids: Sequence[str]) -> list[RunRecord]:
@@ -210,7 +208,7 @@ def list_unfinished(connection: sa.Connection) -> list[RunRecord]:
 def list_active_ids(connection: sa.Connection, scope: Scope) -> list[str]:
     """Return the ids of the runs that a scope reaches and that are pending or running."""
     table = schema.runs
-    query = sa.select(table.c.run_id).where(is_active(), table.c.team.in_(scope.reads))
+    query = sa.select(table.c.run_id).where(is_active(), is_reached(scope))
     return list(connection.execute(query).scalars())
 
 

@@ -347,12 +347,6 @@ def is_hosted(connection: sa.Connection, run_id: str) -> bool:
     return bool(connection.execute(sa.select(table.c.hosted).where(table.c.run_id == run_id)).scalar_one_or_none())
 
 
-def have_shards(connection: sa.Connection, run_id: str) -> bool:
-    """Return whether a run was divided already: those of earlier versions were not."""
-    table = schema.shards
-    return bool(connection.execute(sa.select(sa.exists().where(table.c.run_id == run_id))).scalar_one())
-
-
 def list_active(connection: sa.Connection, run_id: str | None = None) -> list[ActiveShard]:
     """Return the queued and taken shards of one run, or of all active runs."""
     table, owners = schema.shards, schema.runs

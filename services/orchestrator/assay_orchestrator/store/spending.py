@@ -13,7 +13,7 @@ from assay.storage.times import now
 from assay_orchestrator.store import schema
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    pass
 
 _spending = schema.spending
 _SUMS = ("tokens", "nano_usd", "stored_bytes")
@@ -52,39 +52,39 @@ def forget_run(connection: sa.Connection, run_id: str) -> None:
     own = _spending.c.run_id == run_id
     kept = sa.select(
         _spending.c.team, _spending.c.day, sa.literal(_DELETED, CleanString(120)),
-        _counted(_spending.c.tokens), _counted(_spending.c.nano_usd), sa.literal(0, sa.BigInteger),
+        _spending.c.tokens, _spending.c.nano_usd, sa.literal(0, sa.BigInteger),
     )  # fmt: skip
     _add(connection, kept.where(own))
     connection.execute(_spending.delete().where(own))
 
 
-def tokens_of_day(connection: sa.Connection, teams: Collection[str]) -> int:
-    """Return the tokens that teams have used today."""
-    return _amount(connection, tokens_query(teams))
+def tokens_of_day(connection: sa.Connection, team: str) -> int:
+    """Return the tokens that a team has used today."""
+    return _amount(connection, tokens_query(team))
 
 
-def money_of_month(connection: sa.Connection, teams: Collection[str]) -> int:
-    """Return what teams have spent this month, in billionths of a dollar."""
-    return _amount(connection, money_query(teams))
+def money_of_month(connection: sa.Connection, team: str) -> int:
+    """Return what a team has spent this month, in billionths of a dollar."""
+    return _amount(connection, money_query(team))
 
 
-def tokens_query(teams: Collection[str]) -> sa.ScalarSelect[int]:
+def tokens_query(team: str) -> sa.ScalarSelect[int]:
     """Return the query of what `tokens_of_day` returns."""
-    return _sum_query(_spending.c.tokens, _spending.c.team.in_(teams), _spending.c.day == now()[:10])
+    return _sum_query(_spending.c.tokens, _spending.c.team == team, _spending.c.day == now()[:10])
 
 
-def money_query(teams: Collection[str]) -> sa.ScalarSelect[int]:
+def money_query(team: str) -> sa.ScalarSelect[int]:
     """Return the query of what `money_of_month` returns."""
     month = now()[:7]
     days = _spending.c.day.between(f"{month}-01", f"{month}-31")
-    return _sum_query(_spending.c.nano_usd, _spending.c.team.in_(teams), days)
+    return _sum_query(_spending.c.nano_usd, _spending.c.team == team, days)
 
 
-def bytes_stored(connection: sa.Connection, teams: Collection[str]) -> int:
-    """Return the bytes that the datasets and rows of teams take."""
+def bytes_stored(connection: sa.Connection, team: str) -> int:
+    """Return the bytes that the datasets and rows of a team take."""
     datasets = schema.datasets.c
-    return _sum(connection, _spending.c.stored_bytes, _spending.c.team.in_(teams)) + _sum(
-        connection, datasets.stored_bytes, datasets.team.in_(teams)
+    return _sum(connection, _spending.c.stored_bytes, _spending.c.team == team) + _sum(
+        connection, datasets.stored_bytes, datasets.team == team
     )
 
 
@@ -97,18 +97,13 @@ def _amount(connection: sa.Connection, query: sa.ScalarSelect[int]) -> int:
 
 
 def _sum_query(column: sa.Column[int], *where: sa.ColumnElement[bool]) -> sa.ScalarSelect[int]:
-    return sa.select(total(_counted(column))).where(*where).scalar_subquery()
+    return sa.select(total(column)).where(*where).scalar_subquery()
 
 
 def total(column: sa.ColumnElement[int]) -> sa.ColumnElement[int]:
     """Return the sum of a column; it is exact up to 2⁵³, and beyond that never too large for the database."""
     # SQLite's sum of integers fails where it passes 64 bits; that of floats does not.
     return sa.func.coalesce(sa.func.sum(column * sa.literal(1.0, sa.Float)), 0)
-
-
-def _counted(column: sa.ColumnElement[int]) -> sa.ColumnElement[int]:
-    """Return a stored amount; earlier versions stored also those below 0, or larger than any, which agents reported."""
-    return sa.case((column < 0, 0), (column > MAX_AMOUNT, MAX_AMOUNT), else_=column)
 
 
 def _add(connection: sa.Connection, rows: sa.Select[Any]) -> None:
@@ -118,7 +113,7 @@ def _add(connection: sa.Connection, rows: sa.Select[Any]) -> None:
     else:
         from sqlalchemy.dialects.sqlite import insert
     statement = insert(_spending).from_select([column.name for column in _spending.c], rows)
-    sums = {name: _added(_counted(_spending.c[name]), statement.excluded[name]) for name in _SUMS}
+    sums = {name: _added(_spending.c[name], statement.excluded[name]) for name in _SUMS}
     connection.execute(statement.on_conflict_do_update(index_elements=["team", "day", "run_id"], set_=sums))
 
 

@@ -8,7 +8,6 @@ import unicodedata
 from typing import TYPE_CHECKING, Any
 
 from assay.filters.row_filter import RowOutcome
-from assay.metrics.core.explanations import message_of
 from assay.reports.expected_text import expected_parts
 from assay.reports.formats.html.word_diff import differences
 from assay.reports.row_outcome import outcome_of
@@ -118,8 +117,7 @@ def _expected(expected: Mapping[str, Any], limit: int) -> list[tuple[str, Text |
 def _score(score: Mapping[str, Any], limit: int) -> dict[str, Any]:
     detail = score["detail"]
     rest = {key: value for key, value in detail.items() if key not in ("reasoning", "message")}
-    # Documents of older versions have the sentence in the detail.
-    said = score.get("message") or message_of(score["reason"] or "", detail) or None
+    said = score["message"] or None
     return {
         "value": score["value"],
         "status": score["status"],

@@ -15,7 +15,6 @@ from assay_judge.state.shared import schema
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from assay.model.scope import Scope
 
 _MOST_NANO = 2**63 - 1
 _UPSERTS: dict[str, Callable[[sa.Table], postgresql.Insert | sqlite.Insert]] = {
@@ -105,14 +104,6 @@ def settle(
 def upsert(connection: sa.Connection, table: sa.Table) -> postgresql.Insert | sqlite.Insert:
     """Return an insert that knows what to do where the row is there already."""
     return _UPSERTS[connection.dialect.name](table)
-
-
-def account_of(connection: sa.Connection, scope: Scope, run_id: str) -> RunKey:
-    """Return the account of a run that a caller names: one that the scope reaches, else a new one of its team."""
-    table = schema.spending
-    found = sa.select(table.c.team).where(table.c.team.in_(scope.reads), table.c.run_id == run_id)
-    teams = set(connection.execute(found).scalars())
-    return RunKey(next((team for team in scope.reads if team in teams), scope.team), run_id)
 
 
 def _lock(connection: sa.Connection, run: RunKey) -> None:

@@ -55,12 +55,12 @@ class SharedStore:
         return store
 
     async def delete_scope(self, scope: Scope) -> tuple[dict[str, int], dict[str, int]]:
-        """Delete what the teams of a scope have here; return by table how much that was, and how much is left."""
+        """Delete what the team of a scope has here; return by table how much that was, and how much is left."""
 
         def work(connection: sa.Connection) -> tuple[dict[str, int], dict[str, int]]:
             deleted, remaining = {}, {}
             for table in (table for table in schema.metadata.sorted_tables if "team" in table.c):
-                name, own = table.name.removeprefix("judge_"), table.c.team.in_(scope.reads)
+                name, own = table.name.removeprefix("judge_"), table.c.team == scope.team
                 deleted[name] = connection.execute(table.delete().where(own)).rowcount
                 remaining[name] = connection.execute(sa.select(sa.func.count()).where(own)).scalar_one()
             return deleted, remaining
@@ -76,14 +76,14 @@ class SharedStore:
     async def verdict(self, scope: Scope, key: str) -> dict[str, Any] | None:
         """Return the record of a verdict that a scope reaches; None where there is none that can be read."""
         table = schema.verdicts
-        query = sa.select(table.c.team, table.c.record, table.c.used_at)
-        query = query.where(table.c.team.in_(scope.reads), table.c.key == key)
-        rows = await self.database.read(lambda connection: connection.execute(query).all())
-        if not rows:
+        own = sa.and_(table.c.team == scope.team, table.c.key == key)
+        query = sa.select(table.c.record, table.c.used_at).where(own)
+        row = await self.database.read(lambda connection: connection.execute(query).one_or_none())
+        if row is None:
             return None
-        row, now = min(rows, key=lambda row: scope.reads.index(row.team)), time.time()
+        now = time.time()
         if row.used_at < now - _TOUCH_AFTER_S:
-            used = table.update().where(table.c.team == row.team, table.c.key == key).values(used_at=now)
+            used = table.update().where(own).values(used_at=now)
             await self.database.write(lambda connection: connection.execute(used))
         try:
             record = json.loads(row.record)
@@ -105,10 +105,6 @@ class SharedStore:
         self._puts += 1
         if self._puts % _PRUNE_EVERY == 0:
             self.verdict_count = await self.database.write(self._prune)
-
-    async def account_of(self, scope: Scope, run_id: str) -> RunKey:
-        """Return the account of a run that a caller names: one that the scope reaches, else a new one of its team."""
-        return await self.database.read(lambda connection: spending.account_of(connection, scope, run_id))
 
     async def read_spending(self, run: RunKey) -> SpendStatus:
         """Return what a run has spent and set aside."""
