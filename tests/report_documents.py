@@ -24,7 +24,15 @@ HOSTILE = "\x1b[31mred\x00 \u202ecba <b>&\"',;\r\n\t|`@team #1"
 def score(value: float | None, *, passed: bool | None = None, **changes: Any) -> dict[str, Any]:
     """Return a score; without a value it was skipped."""
     status = "skipped" if value is None else "scored"
-    return {"value": value, "status": status, "passed": passed, "reason": None, "detail": {}, **changes}
+    return {
+        "value": value,
+        "status": status,
+        "passed": passed,
+        "reason": None,
+        "message": None,
+        "detail": {},
+        **changes,
+    }
 
 
 def row(case_id: str = "c1", **changes: Any) -> dict[str, Any]:

@@ -94,8 +94,8 @@ def test_scores_keep_reasons_and_what_produced_them() -> None:
     """A judge's reasoning and a metric's message are texts, the rest is JSON to look at."""
     scores = {
         "quality": score(2.0, passed=False, detail={"reasoning": "too short", "verdict": {"judge": "j"}}),
-        "rouge": score(None, reason="no_reference", detail={"message": "the case has no reference"}),
-        "exact": score(None, reason="no_reference"),
+        "rouge": score(None, reason="no_reference", message="the case has no reference"),
+        "exact": score(None, reason="no_reference", message="the case has no reference"),
     }
     found = detail(scores=scores)["scores"]
     assert found["quality"]["reasoning"] == "too short"

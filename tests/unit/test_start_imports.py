@@ -27,7 +27,7 @@ EARLY = "import assay_cli.__main__, assay_cli.early_start"
 COMMAND = f"{EARLY}, assay_cli.commands.run"
 SLOW = """
 import sys
-OTHERS = ("AgentRequest", "Evaluation", "_Declaration")  # have options or methods of their own
+OTHERS = ("AgentRequest", "Evaluation", "Scope", "_Declaration")  # have options or methods of their own
 def is_slow(cls):
     params = getattr(cls, "__dataclass_params__", None)
     if not (params and params.frozen and params.eq) or cls.__name__ in OTHERS or hasattr(cls, "__post_init__"):

@@ -26,7 +26,7 @@ WITHOUT_SCOPE = {
         | {"count_pauses", "read_origin", "drain"},
         "spending": {"add_spent"},
         "shards": {"create_shards", "start_shard", "require_epochs", "require_active", "lock_sharing", "finish_pause"}
-        | {"release_shard", "release_queued", "reopen_incomplete", "all_done", "is_hosted", "have_shards"}
+        | {"release_shard", "release_queued", "reopen_incomplete", "all_done", "is_hosted"}
         | {"list_active", "linked_runs"},
         "unjudged": {"release_shards", "release_unjudged", "await_batch", "requeue_ordered", "pause_if_stuck"}
         | {"change_spend_cap"},

@@ -17,7 +17,7 @@ from assay.errors import NotFoundError, WrongStateError
 from assay.model.agent_response import AgentErrorKind, AgentResponse, error_response
 from assay.model.case import Case, Turn
 from assay.model.run import Run, RunState
-from assay_orchestrator.store import runs, schema, shards
+from assay_orchestrator.store import results, runs, schema, shards
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -60,6 +60,7 @@ def assert_whole(connection: sa.Connection, run_id: str, *, is_done: bool) -> No
         sum(row.passed is False for row in rows),
         sum(row.status == "error" for row in rows),
     )
+    assert run == results.recounted(connection, run)
     found: dict[tuple[int, int], list[int]] = {}
     for row in connection.execute(
         sa.select(history).where(history.c.run_id == run_id).order_by(history.c.attempt_index)

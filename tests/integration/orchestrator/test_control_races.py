@@ -247,7 +247,7 @@ def stored(connection: sa.Connection, run_id: str) -> tuple[str, bool, bool, flo
     run = runs.load_run(connection, run_id)
     if run is None:
         return None
-    assert run == dataclasses.replace(run, **results.counts_of_rows(connection, run_id))
+    assert run == results.recounted(connection, dataclasses.replace(run, finished_count=-1))
     retrying = sa.select(sa.func.count()).where(schema.shards.c.run_id == run_id, schema.shards.c.retry_errors)
     is_pausing = run.state in lifecycle.ACTIVE_STATES and run.pause_cause is PauseCause.OWNER
     return run.state.value, is_pausing, bool(connection.execute(retrying).scalar()), run.spec["judge"]["spend_cap_usd"]

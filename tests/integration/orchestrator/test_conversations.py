@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
-import sqlalchemy as sa
 from tests import waiting
 
 from assay.agent_host.caller import AgentCaller
@@ -17,7 +15,6 @@ from assay.errors import InvalidInputError
 from assay.model.agent_response import AgentResponse, AgentStatus, Message, Usage
 from assay.model.case import Case, Turn
 from assay.model.run import MetricSettings, Run, RunState
-from assay_orchestrator.store import schema
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -92,31 +89,6 @@ async def test_a_paused_conversation_is_scored_whole(serve: Serve, settings_of: 
         (row,) = [row async for row in client.list_results(run.run_id)]
     assert seen == ["one", "two", "three"]
     assert row.scores[0].value == 0.5
-
-
-async def test_a_run_of_an_earlier_version_goes_on_as_it_began(
-    serve: Serve, settings_of: SettingsOf, engine: sa.Engine
-) -> None:
-    """What stored no setting scored last answers alone; all rows of a run are scored alike."""
-
-    async def agent(request: AgentRequest) -> str:
-        return "3"
-
-    async with serve() as client:
-        dataset = await client.upload_dataset([TALK], name="d")
-        run = await client.create_run(settings_of("python", "m:f"), dataset.dataset_id)
-        assert run.settings.turns == "mean"
-        await client.pause_run(run.run_id)
-        runs = schema.runs
-        with engine.begin() as connection:
-            text = connection.execute(sa.select(runs.c.spec_json).where(runs.c.run_id == run.run_id)).scalar_one()
-            spec = {name: value for name, value in json.loads(text).items() if name != "turns"}
-            connection.execute(runs.update().where(runs.c.run_id == run.run_id).values(spec_json=json.dumps(spec)))
-    async with serve() as client:
-        run = await host(client, await client.resume_run(run.run_id), agent)
-        (row,) = [row async for row in client.list_results(run.run_id)]
-    assert run.settings.turns == "last"
-    assert (row.passed, row.scores[0].detail) == (True, {"version": "1"})
 
 
 async def test_a_conversation_larger_than_a_message_can_be_read(serve: Serve, settings_of: SettingsOf) -> None:

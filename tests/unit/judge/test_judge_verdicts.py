@@ -121,7 +121,7 @@ def test_what_survives_a_change_of_a_character_is_what_it_says(at: int, length: 
         verdict = read_verdict(changed, BUILT_IN["answer"], ID)
     except InvalidVerdictError:
         return
-    data = json.loads(changed)
+    data = json.loads(changed, strict=False)  # texts of models have line breaks in them
     assert data["verdict_id"] == ID
     for name, score in verdict.scores.items():
         assert data[name] == score

@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 
-from assay.metrics import build_metric, complete_parameters
 from assay.metrics.core.score import Metric, Row
 from assay.model.agent_response import AgentStatus
-from assay.model.run import MetricSettings, ScoreStatus
+from assay.model.run import ScoreStatus
 
 EXAMPLES: list[tuple[int | None, str, str]] = [
     (1, "Here is an event", ""),
@@ -126,11 +125,3 @@ def test_a_run_without_such_questions_has_no_rate_of_them(
     assert (detail["unanswerable"], detail["unanswerable_share"], detail["declined_rate"]) == (0, 0.0, None)
     summary = fold(metric("coverage"), [unanswerable(row("I do not know."))])
     assert (summary.value, summary.detail["unanswerable_share"]) == (None, 1.0)
-
-
-@pytest.mark.parametrize("name", ["coverage", "satisfaction"])
-def test_settings_from_before_have_the_default_phrases(name: str) -> None:
-    """A run that an older version stored, without decline_phrases, is still read."""
-    parameters = complete_parameters(name, {}, where="metrics[0]")
-    del parameters["decline_phrases"]
-    assert build_metric(MetricSettings(name, parameters)).name == name

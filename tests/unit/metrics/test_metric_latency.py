@@ -11,8 +11,7 @@ import pytest
 
 from assay.metrics.core.score import Metric, Row
 from assay.metrics.latency import RATINGS, LatencyFold, rating
-from assay.model.agent_response import AgentStatus
-from assay.model.run import CaseResult, LatencySummary, Score, ScoreStatus
+from assay.model.run import LatencySummary, ScoreStatus
 
 
 @pytest.mark.parametrize(
@@ -70,16 +69,6 @@ def test_aggregate_of_known_latencies(
     assert detail["ratings"] == {"Excellent": 2, "Good": 4, "Acceptable": 1, "Poor": 1}
     assert summary.meets_threshold is None
     assert (summary.n_scored, summary.n_error, summary.n_own_error) == (8, 2, 0)
-
-
-def test_latencies_that_an_older_version_stored_with_agent_errors_are_left_out(metric: Callable[..., Metric]) -> None:
-    """A stored row of a call that timed out has a latency there: it is counted as a time-out and is in no figure."""
-    score = Score("latency", ScoreStatus.SCORED, value=30.0, detail={"version": "1"})
-    reason = "agent error (timeout): no answer within 30 s"
-    fold = metric("latency").aggregate()
-    fold.add(CaseResult("c", 0, 0, "", AgentStatus.ERROR, False, (score,), 30_000.0, reason), score)
-    found = fold.result()
-    assert (found.value, found.n_error, found.detail["timeouts"]) == (None, 1, 1)
 
 
 def test_percentiles_interpolate_between_ranks() -> None:

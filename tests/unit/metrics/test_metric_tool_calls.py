@@ -278,15 +278,6 @@ def test_the_summary_has_all_figures(metric: Callable[..., Metric], fold: Callab
     assert summary.detail == {"recall": 0.5, "precision": 0.5, "f1": 0.5, "unreported": 1}
 
 
-@pytest.mark.parametrize(("order", "trajectory"), [("any", "any_order"), ("in_order", "in_order"), ("exact", "exact")])
-def test_a_run_that_was_stored_with_an_order(order: str, trajectory: str) -> None:
-    """It is scored by the trajectory of the same meaning."""
-    old = build_metric(MetricSettings("tool_calls", {"order": order, "threshold": None}))
-    for calls in (called("read", "a"), called("a", "read"), called("a", "b", "read")):
-        asked = row([ExpectedTool("a"), READ], calls)
-        assert old.score(asked) == scored(asked, trajectory=trajectory)
-
-
 # Invariants.
 
 _NAMES = st.sampled_from("abc")

@@ -126,9 +126,9 @@ class Order:
             JudgeParameters(**{**data["sent"], "form": Form(data["sent"]["form"])}),
             data["turn"],
             _usage_from(data["tally"]),
-            data.get("round", 0),  # orders of earlier versions have none of these
-            data.get("orders", 1),
-            data.get("reservation", ""),
+            data["round"],
+            data["orders"],
+            data["reservation"],
         )
 
 
@@ -138,12 +138,12 @@ def new_id() -> str:
 
 
 def _material_from(data: dict[str, Any]) -> Material:
-    history = tuple((role, text) for role, text in data.get("history", ()))
+    history = tuple((role, text) for role, text in data["history"])
     return Material(**{**data, "contexts": tuple(data["contexts"]), "history": history})
 
 
 def _judge_from(data: dict[str, Any]) -> JudgeChoice:
-    prices = data.get("prices")  # orders of earlier versions have none
+    prices = data["prices"]
     return JudgeChoice(**data["judge"], prices=None if prices is None else ModelPrice(**prices))
 
 
@@ -221,7 +221,7 @@ def _usage_data(usage: CallUsage) -> dict[str, Any]:
 
 def _usage_from(data: dict[str, Any]) -> CallUsage:
     data = dict(data)
-    attempts = [CallAttempt(**one) for one in data.pop("tries", ())]  # orders of earlier versions have none
+    attempts = [CallAttempt(**one) for one in data.pop("tries")]
     return CallUsage(**{**data, "tokens": [Tokens(**tokens) for tokens in data["tokens"]]}, attempts=attempts)
 
 

@@ -14,49 +14,28 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Sequence
 
-# Files that were written before versions were counted have version 0 and some or all of these tables, with the same
-# columns. That is why the first two migrations say IF NOT EXISTS; later ones must not.
-_VERDICTS_AND_SPENDING = (
-    """CREATE TABLE IF NOT EXISTS verdicts (
-    key TEXT PRIMARY KEY, used_at REAL NOT NULL, record TEXT NOT NULL
+_RELEASE = (
+    """CREATE TABLE verdicts (
+    team TEXT NOT NULL, key TEXT NOT NULL, used_at REAL NOT NULL, record TEXT NOT NULL, PRIMARY KEY (team, key)
 ) WITHOUT ROWID""",
-    "CREATE INDEX IF NOT EXISTS verdicts_used ON verdicts (used_at)",
-    """CREATE TABLE IF NOT EXISTS spending (
-    run_id TEXT PRIMARY KEY, nano INTEGER NOT NULL, changed_at REAL NOT NULL
+    "CREATE INDEX verdicts_used ON verdicts (used_at)",
+    """CREATE TABLE spending (
+    team TEXT NOT NULL, run_id TEXT NOT NULL, nano INTEGER NOT NULL, changed_at REAL NOT NULL,
+    lost_calls TEXT NOT NULL DEFAULT '', PRIMARY KEY (team, run_id)
 ) WITHOUT ROWID""",
-)
-_BATCHES_AND_ORDERS = (
-    """CREATE TABLE IF NOT EXISTS batches (
+    """CREATE TABLE batches (
     batch_id TEXT PRIMARY KEY, line TEXT NOT NULL, provider_id TEXT NOT NULL, created_at REAL NOT NULL,
     requests INTEGER NOT NULL
 ) WITHOUT ROWID""",
-    """CREATE TABLE IF NOT EXISTS orders (
+    """CREATE TABLE orders (
     item_id TEXT PRIMARY KEY, batch_id TEXT NOT NULL, line TEXT NOT NULL, key TEXT NOT NULL, run_id TEXT NOT NULL,
-    cap INTEGER, reserved INTEGER NOT NULL, request TEXT NOT NULL, outcome TEXT, changed_at REAL NOT NULL
+    cap INTEGER, reserved INTEGER NOT NULL, request TEXT NOT NULL, outcome TEXT, changed_at REAL NOT NULL,
+    team TEXT NOT NULL
 ) WITHOUT ROWID""",
-    "CREATE INDEX IF NOT EXISTS orders_by_key ON orders (key)",
-    "CREATE INDEX IF NOT EXISTS orders_by_batch ON orders (batch_id, line)",
+    "CREATE INDEX orders_by_key ON orders (key)",
+    "CREATE INDEX orders_by_batch ON orders (batch_id, line)",
 )
-# What is stored belongs to a team; what was stored before belongs to the team "default".
-_TEAMS = (
-    """CREATE TABLE verdicts_of_teams (
-    team TEXT NOT NULL, key TEXT NOT NULL, used_at REAL NOT NULL, record TEXT NOT NULL, PRIMARY KEY (team, key)
-) WITHOUT ROWID""",
-    "INSERT INTO verdicts_of_teams SELECT 'default', key, used_at, record FROM verdicts",
-    "DROP TABLE verdicts",
-    "ALTER TABLE verdicts_of_teams RENAME TO verdicts",
-    "CREATE INDEX verdicts_used ON verdicts (used_at)",
-    """CREATE TABLE spending_of_teams (
-    team TEXT NOT NULL, run_id TEXT NOT NULL, nano INTEGER NOT NULL, changed_at REAL NOT NULL,
-    PRIMARY KEY (team, run_id)
-) WITHOUT ROWID""",
-    "INSERT INTO spending_of_teams SELECT 'default', run_id, nano, changed_at FROM spending",
-    "DROP TABLE spending",
-    "ALTER TABLE spending_of_teams RENAME TO spending",
-    "ALTER TABLE orders ADD COLUMN team TEXT NOT NULL DEFAULT 'default'",
-)
-_LOST_CALLS = ("ALTER TABLE spending ADD COLUMN lost_calls TEXT NOT NULL DEFAULT ''",)
-MIGRATIONS: tuple[Sequence[str], ...] = (_VERDICTS_AND_SPENDING, _BATCHES_AND_ORDERS, _TEAMS, _LOST_CALLS)
+MIGRATIONS: tuple[Sequence[str], ...] = (_RELEASE,)
 """Migration 1, 2, …: each the SQL statements of one transaction."""
 
 

@@ -16,6 +16,7 @@ from assay.identity.caller import Identity, caller
 from assay.identity.quotas import ALL_TEAMS
 from assay.identity.rights import RIGHTS, Right, Role
 from assay.identity.tokens import new_token
+from assay.model.scope import Scope
 from assay.parsing.names import name_problem
 from assay.parsing.secret_references import is_secret_name
 from assay.storage.times import now
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     import sqlalchemy as sa
 
     from assay.identity.quotas import Quota
-    from assay.model.scope import Scope
     from assay.storage.database import Database
     from assay_orchestrator.store.erasure import StoreCount
     from assay_orchestrator.store.targets import TargetRecord

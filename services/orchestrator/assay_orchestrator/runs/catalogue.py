@@ -83,7 +83,7 @@ def _loaded(connection: sa.Connection, record: RunRecord | None) -> tuple[RunRec
         return None
     dataset = datasets.get_dataset(connection, record.team, record.dataset_id)
     assert dataset is not None, "a foreign key holds the dataset"
-    return results.with_answered(connection, record), dataset
+    return results.with_answered(connection, results.recounted(connection, record)), dataset
 
 
 def readable_run(record: RunRecord, dataset: DatasetRef) -> Run:

@@ -176,7 +176,7 @@ def _shown(connection: sa.Connection, records: Sequence[RunRecord], *, with_figu
     for record in records:
         dataset = known[record.team, record.dataset_id]
         assert dataset is not None, "a foreign key holds the dataset"
-        kept = record if with_figures else dataclasses.replace(record, summary=None)
+        kept = results.recounted(connection, record if with_figures else dataclasses.replace(record, summary=None))
         run = readable_run(results.with_answered(connection, kept), dataset)
         found.append(run if run.summary is None else dataclasses.replace(run, summary=_figures(run.summary)))
     return found

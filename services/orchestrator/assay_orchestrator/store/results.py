@@ -192,10 +192,10 @@ def recounted(connection: sa.Connection, record: RunRecord) -> RunRecord:
 def store_recount(connection: sa.Connection, run_id: str) -> None:
     """Store the counts of a run's stored rows in place of those it has."""
     table = schema.runs
-    connection.execute(table.update().where(table.c.run_id == run_id).values(**counts_of_rows(connection, run_id)))
+    connection.execute(table.update().where(table.c.run_id == run_id).values(**_counts(connection, run_id)))
 
 
-def counts_of_rows(connection: sa.Connection, run_id: str) -> dict[str, Any]:
+def _counts(connection: sa.Connection, run_id: str) -> dict[str, Any]:
     """Count the stored rows of a run, by the names of the counts."""
     table = schema.results
     found = (

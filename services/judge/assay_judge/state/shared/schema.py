@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from assay.storage.tables import ServiceTables
 from assay.storage.texts import CleanString, CleanText
 
-HEAD_REVISION = "0004"
+HEAD_REVISION = "0001"
 VERSION_TABLE = "judge_version"
 
 metadata = sa.MetaData()
