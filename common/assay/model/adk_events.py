@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from assay.model.interrupts import DecisionKind, Interrupt, InterruptKind
 from assay.model.response_fields import clean_text, json_text
@@ -12,6 +12,8 @@ from assay.records import dataclass
 
 if TYPE_CHECKING:
     from assay.model.approvals import Decision
+
+_PartT = TypeVar("_PartT")
 
 _CONFIRMATION, _CREDENTIAL, _INPUT = "adk_request_confirmation", "adk_request_credential", "adk_request_input"
 REQUESTS = frozenset({_CONFIRMATION, _CREDENTIAL, _INPUT})
@@ -35,11 +37,13 @@ class Stop:
         id: Its id, which the response repeats.
         name: Its name.
         arguments: Its arguments.
+        agent: Its agent, and the branch of its event.
     """
 
     id: str
     name: str
     arguments: Mapping[str, Any]
+    agent: tuple[str, str] = ("", "")
 
     @property
     def interrupt(self) -> Interrupt:
@@ -112,19 +116,33 @@ class Stop:
         return isinstance(payload, dict) and bool(edited) and set(edited or ()) <= set(payload)
 
 
+def in_messages(parts: Sequence[tuple[Stop, _PartT]]) -> list[list[_PartT]]:
+    """Return the parts that answer some stops as the messages to send, one after the other.
+
+    ADK resumes the one agent that a message is for: agents that run in parallel need a message each.
+    """
+    messages: dict[tuple[str, str], list[_PartT]] = {}
+    for stop, part in parts:
+        messages.setdefault(stop.agent, []).append(part)
+    return list(messages.values())
+
+
 def is_failure(response: Mapping[str, Any] | None) -> bool:
     """Return whether a tool's response says that the call failed: by the key of ADK's, or by that of MCP."""
     keys = ("isError", "is_error")
     return response is not None and (bool(response.get("error")) or any(response.get(key) is True for key in keys))
 
 
-def returned_value(responses: Sequence[Mapping[str, Any] | None]) -> Any:
-    """Return what tools whose results are the answer returned; None where they returned nothing.
+def returned_value(responses: Sequence[Any]) -> Any:
+    """Return what tools, or a task, returned whose results are the answer; None where they returned nothing.
 
     ADK puts what is no mapping under the key `result`. Several results are lines of one text.
     """
-    values = [response["result"] if set(response) == {"result"} else response for response in responses if response]
-    values = [value for value in values if value not in (None, "", {}, [])]
+    values = [
+        response["result"] if isinstance(response, dict) and set(response) == {"result"} else response
+        for response in responses
+    ]
+    values = [value for value in values if value is not None and value not in ("", {}, [])]
     if len(values) <= 1:
         return values[0] if values else None
     return "\n".join(value if isinstance(value, str) else json_text(value, "result") for value in values)

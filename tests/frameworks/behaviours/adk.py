@@ -10,6 +10,8 @@ from tests.frameworks.behaviours.world import WORLD
 PRELUDE = (
     WORLD
     + '''
+from contextlib import asynccontextmanager
+
 from google.adk.agents import BaseAgent, LlmAgent
 from google.adk.events import Event
 from google.adk.events.request_input import RequestInput
@@ -141,6 +143,35 @@ TRACK, TRACK_8, LOST = (f'call("track", parcel={parcel})' for parcel in (7, 8, 9
 PAY, PAY_6 = (f'call("pay", amount={amount})' for amount in (5, 6))
 DONE = '"Done: {result}"'
 HANDLED = "tools=[track], on_tool_error_callback=handled"
+LIFESPAN = """
+import threading
+
+
+class Places:
+    def __init__(self):
+        self.lock = threading.Lock()  # no copy can be made of it
+
+    def find(self, parcel):
+        with self.lock:
+            return CITIES[parcel]
+
+
+CITIES = {7: "Lima"}
+
+
+@asynccontextmanager
+async def opened():
+    log("opened")
+    yield Places()
+    log("closed")
+
+
+def found(parcel: int, tool_context: ToolContext) -> str:
+    return tool_context.state["lifespan"].find(parcel)
+
+
+found.__name__ = "track"
+"""
 CONFIRMED = "tools=[FunctionTool(pay, require_confirmation=True)]"
 SHIPPED = "tools=[LongRunningFunctionTool(ship)]"
 TRACKED = agent(TRACK, '"It is in {result}."', more="tools=[track]")
@@ -236,6 +267,11 @@ class Keeper(BaseAgent):
 
 agent = InMemoryRunner(Keeper(name="keeper"), app_name="keeper")
 """
+    ),
+    "lifespan": Agent(LIFESPAN + TRACKED.source.replace("[track]", "[found]"), {"lifespan": "agent.py:opened"}),
+    "lifespan_per_case": Agent(
+        LIFESPAN + TRACKED.source.replace("[track]", "[found]"),
+        {"lifespan": "agent.py:opened", "lifespan_per": "case"},
     ),
     "turn_that_cannot_be_held": Lacks("a session holds the turns of every agent"),
 }

@@ -29,6 +29,7 @@ from assay.agent_host.frameworks.answers import interrupted, traced
 from assay.agent_host.frameworks.approvals import run_to_end
 from assay.agent_host.frameworks.opening import made_by_factory, wrong_object
 from assay.errors import InvalidInputError, Problem
+from assay.model.adk_events import in_messages
 from assay.model.approvals import ScriptedApprovals
 
 if TYPE_CHECKING:
@@ -135,7 +136,7 @@ class AdkAgent:
 
         Args:
             request: The question.
-            opened: What the agent's lifespan opened: a mapping, which is in the state of new sessions.
+            opened: What the agent's lifespan opened, for the state of new sessions.
         """
         trace, approvals = Trace(), ScriptedApprovals(request.approvals)
         with trace.recorded():
@@ -159,10 +160,12 @@ class AdkAgent:
 
         async def resume(stops: tuple[Stop, ...], decisions: Sequence[tuple[Interrupt, Decision]]) -> tuple[Stop, ...]:
             parts = [
-                session.response(stop, decision, trace) for stop, (_, decision) in zip(stops, decisions, strict=True)
+                (stop, session.response(stop, decision, trace))
+                for stop, (_, decision) in zip(stops, decisions, strict=True)
             ]
             reader.resume()
-            await session.send(parts, config, reader)
+            for message in in_messages(parts):
+                await session.send(message, config, reader)
             return reader.stops
 
         try:
@@ -322,12 +325,22 @@ class _Session:
 
 
 def _state_of(opened: object) -> Mapping[str, Any]:
-    if opened is None or isinstance(opened, Mapping):
-        return opened or {}
-    raise TypeError(
-        f"agent.lifespan yields a {type(opened).__qualname__}: ADK's agents receive a mapping, as state of their "
-        "session, which copies it; yield nothing where the agent's code has the object itself"
-    )
+    """Return the state of new sessions: a mapping is part of it, and anything else is its `lifespan`."""
+    if opened is None:
+        return {}
+    state = dict(opened) if isinstance(opened, Mapping) else {"lifespan": opened}
+    _keep_whole(list(state.values()))
+    return state
+
+
+def _keep_whole(value: object) -> None:
+    """Have copies of an object be the object: ADK copies the state of sessions, and an open client has no copy."""
+    if isinstance(value, Mapping | list | tuple | set):
+        for item in value.values() if isinstance(value, Mapping) else value:
+            _keep_whole(item)
+        return
+    with suppress(AttributeError, TypeError):  # texts, numbers and others that have no attributes of their own
+        object.__setattr__(value, "__deepcopy__", lambda _: value)
 
 
 def _service(options: Mapping[str, Any], name: str, kind: type, problems: list[Problem]) -> object | None:

@@ -49,10 +49,11 @@ class EventReader:
             return
         for call in event.get_function_calls():
             if call.id and (call.id in (event.long_running_tool_ids or ()) or call.name in REQUESTS):
-                self._stops[call.id] = Stop(call.id, call.name or "", json.loads(written(call.args or {})))
+                arguments = json.loads(written(call.args or {}))
+                self._stops[call.id] = Stop(call.id, call.name or "", arguments, (event.author, event.branch or ""))
         for returned in event.get_function_responses():
             self._stops.pop(returned.id or "", None)
-        if event.is_final_response():
+        if event.is_final_response() or event.output is not None:
             self._add_final(event)
 
     def answer(self) -> AgentResponse:
@@ -73,7 +74,7 @@ class EventReader:
         """Take the value or the error of a final response: there is one for each agent, and the last one counts."""
         if event.long_running_tool_ids or event.actions.requested_tool_confirmations:
             return  # it ends in a stop
-        value = self._returned(event) if event.get_function_responses() else self._said(event)
+        value = self._value_of(event)
         if event.error_code:
             self._error = _error(_word(event.error_code), clean_text(event.error_message or ""))
         elif value is None and event.output is None:
@@ -82,16 +83,20 @@ class EventReader:
             return
         else:
             self._error = None
-        self._value = event.output if value is None else value
-        self._output = event.output
+        self._value = returned_value([event.output]) if value is None else value
+        self._output = None if value is None else event.output
         self._finish_reason = _word(event.finish_reason)
 
-    def _returned(self, event: Event) -> Any:
-        """Return what the tools returned whose results are the answer; None where they returned nothing."""
-        return returned_value([json.loads(written(part.response or {})) for part in event.get_function_responses()])
+    def _value_of(self, event: Event) -> Any:
+        """Return the result of tools that is the answer, or a text without thoughts, or the value that it is JSON of.
 
-    def _said(self, event: Event) -> Any:
-        """Return an event's text without thoughts, or the value that it is the JSON of; None where it has no text."""
+        None where an event has none of them; the output of a node or a task is not looked at.
+        """
+        if responses := event.get_function_responses():
+            is_answer = event.actions.skip_summarization
+            return (
+                returned_value([json.loads(written(part.response or {})) for part in responses]) if is_answer else None
+            )
         parts = event.content.parts or [] if event.content else []
         texts = [part.text for part in parts if part.text is not None and not part.thought]
         text = clean_text("".join(texts))

@@ -8,6 +8,7 @@ import time
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from google.adk.plugins.base_plugin import BasePlugin
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from google.adk.tools.tool_context import ToolContext
     from google.genai import types
 
+_REJECTED = "This tool call is rejected."
+
 
 class Trace:
     """The calls of models and tools of one question, by whichever agent and runner.
@@ -41,6 +44,7 @@ class Trace:
         self._calls: list[_Call] = []
         self._by_id: dict[tuple[str, str], _Call] = {}
         self._model_calls: list[_ModelCall] = []
+        self._failed: list[object] = []
         self._asking: set[str] = set()
         self._seen: set[str] = set()
         self._edits: dict[tuple[str, str], Mapping[str, Any]] = {}
@@ -73,7 +77,7 @@ class Trace:
         self._edits[session_id, call_id] = arguments
 
     def answer(self, session_id: str, call_id: str, response: Mapping[str, Any]) -> None:
-        """Keep the result that somebody outside gave a long-running call."""
+        """Keep the result that a long-running call was given from outside."""
         if (call := self._by_id.get((session_id, call_id))) is not None:
             call.result = response
 
@@ -87,6 +91,8 @@ class Trace:
         """Count what a model said; it may come in several responses of one call."""
         if response.partial:
             return
+        if response.usage_metadata is None and any(key is context.actions for key in self._failed):
+            return  # what a callback says where the model failed
         # Both callbacks of a call, and its event, have one object of actions.
         call = next((call for call in reversed(self._model_calls) if call.key is context.actions), None)
         if call is None:
@@ -94,6 +100,10 @@ class Trace:
             self._model_calls.append(call)
         call.usage = response.usage_metadata or call.usage
         self._read(response)
+
+    def model_failed(self, context: CallbackContext) -> None:
+        """Note that a model raised; a callback may answer in its place."""
+        self._failed.append(context.actions)
 
     def saw_event(self, session_id: str, event: Event) -> None:
         """Read an event of any runner, once; fragments of a streamed one are left out, since it repeats them all."""
@@ -119,8 +129,11 @@ class Trace:
             return
         key = (context.session.id, context.function_call_id or "")
         call = self._by_id.get(key)
+        if call is None and context.tool_confirmation is not None:
+            call = self._held(name, written(arguments))
         if call is None or (call.result is not None and context.tool_confirmation is None):
-            call = self._new_call(key, _Call(clean_text(name), clean_text(key[1]), written(arguments)))
+            call = self._new_call(_Call(clean_text(name), clean_text(key[1]), written(arguments)))
+        self._by_id[key] = call
         if (edited := self._edits.pop(key, None)) is not None:
             arguments.clear()
             arguments.update(edited)
@@ -129,9 +142,12 @@ class Trace:
 
     def ends_tool(self, context: ToolContext, tool: BaseTool, result: object) -> None:
         """Keep what a tool returned, which its event may replace, or may never say."""
-        call = self._by_id.get((context.session.id, context.function_call_id or ""))
-        actions = context.actions
-        if call is None or call.id in {**actions.requested_tool_confirmations, **actions.requested_auth_configs}:
+        confirmation = context.tool_confirmation
+        if isinstance(result, dict) and result.get("error") == _REJECTED and confirmation and confirmation.hint:
+            result["error"] = f"{_REJECTED} {confirmation.hint}"  # ADK itself has no reason for the model
+        key, actions = (context.session.id, context.function_call_id or ""), context.actions
+        call = self._by_id.get(key)
+        if call is None or key[1] in {**actions.requested_tool_confirmations, **actions.requested_auth_configs}:
             return
         call.stop_clock()
         is_deferred = tool.is_long_running or getattr(tool, "_defers_response", False)
@@ -139,7 +155,7 @@ class Trace:
             call.result = result if isinstance(result, dict) else {"result": result}
 
     def fails_tool(self, context: ToolContext, error: BaseException) -> None:
-        """Keep what a tool raised; an agent may go on without it."""
+        """Keep what a tool raised; an agent may continue without it."""
         call = self._by_id.get((context.session.id, context.function_call_id or ""))
         if call is not None:
             call.stop_clock()
@@ -155,13 +171,21 @@ class Trace:
             call = _Call(
                 clean_text(requested.name or "?"), clean_text(requested.id or ""), written(requested.args or {})
             )
-            known = self._new_call(key, call)
+            known = self._by_id[key] = self._new_call(call)
         known.is_seen = True
 
-    def _new_call(self, key: tuple[str, str], call: _Call) -> _Call:
+    def _new_call(self, call: _Call) -> _Call:
         self._calls.append(call)
-        self._by_id[key] = call
         return call
+
+    def _held(self, name: str, arguments_json: str) -> _Call | None:
+        """Return the call of a workflow that waited for a confirmation: it runs with another id than before."""
+        for call in self._calls:
+            is_open = call.started_at is not None and call.result is None and not call.is_resumed
+            if is_open and (call.name, call.arguments_json) == (name, arguments_json):
+                call.is_resumed = True
+                return call
+        return None
 
     def _first_open(self, name: str | None) -> _Call | None:
         return next((call for call in self._calls if call.name == name and call.result is None and not call.id), None)
@@ -180,6 +204,7 @@ class _Call:
     arguments_json: str
     result: Mapping[str, Any] | None = None
     is_seen: bool = False
+    is_resumed: bool = False
     has_raised: bool = False
     started_at: float | None = None
     duration_s: float | None = None
@@ -219,6 +244,12 @@ class _Reporter(BasePlugin):  # type: ignore[misc]  # no framework is there wher
         if (trace := _TRACE.get()) is not None:
             trace.model_answered(callback_context, llm_response)
 
+    async def on_model_error_callback(
+        self, *, callback_context: CallbackContext, llm_request: LlmRequest, error: Exception
+    ) -> None:
+        if (trace := _TRACE.get()) is not None:
+            trace.model_failed(callback_context)
+
     async def before_tool_callback(
         self, *, tool: BaseTool, tool_args: dict[str, Any], tool_context: ToolContext
     ) -> None:
@@ -242,7 +273,7 @@ class _Reporter(BasePlugin):  # type: ignore[misc]  # no framework is there wher
 def _count_in_all_runners() -> None:
     """Give every runner of this process the plugin that reports, first of all, when it runs for a question.
 
-    An agent as a tool passes its plugins on, unless it is told not to, but a tool that makes a runner of its own cannot
+    An agent as a tool passes its plugins on by default, but a tool that makes a runner of its own cannot
     know of them.
     """
     reporter, run = _Reporter("assay"), Runner.run_async
@@ -258,26 +289,31 @@ def _count_in_all_runners() -> None:
 
 
 def _usage(calls: list[_ModelCall]) -> Usage | None:
-    """Return the sums over calls of models; where one call has no counts, only how many calls there were."""
+    """Return the sums over calls of models; a count that one call lacks is not known."""
     if not calls:
         return None
-    counts: dict[str, int] = {"requests": len(calls)}
-    used = [call.usage for call in calls if call.usage is not None]
-    if len(used) < len(calls):
-        return Usage(**counts)
-    for usage in used:
-        given = _sum(usage.prompt_token_count, usage.tool_use_prompt_token_count)
-        parts = (usage.candidates_token_count, usage.thoughts_token_count, usage.total_token_count)
-        for name, count in {
-            "input_tokens": given,
-            "output_tokens": output_tokens(given, *parts),
-            "total_tokens": usage.total_token_count,
-            "cache_read_tokens": usage.cached_content_token_count,
-            "reasoning_tokens": usage.thoughts_token_count,
-        }.items():
-            if count is not None:
-                counts[name] = counts.get(name, 0) + count
-    return Usage(**counts)
+    counts: list[dict[str, int]] = [_counts(call.usage) for call in calls]
+    sums = {name: sum(call.get(name, 0) for call in counts) for name in dict.fromkeys(chain(*counts))}
+    unknown = {
+        name for name in ("input_tokens", "output_tokens", "total_tokens") if any(name not in call for call in counts)
+    }
+    known = {} if unknown >= {"input_tokens", "output_tokens"} else sums
+    return Usage(**{name: count for name, count in known.items() if name not in unknown}, requests=len(calls))
+
+
+def _counts(usage: types.GenerateContentResponseUsageMetadata | None) -> dict[str, int]:
+    if usage is None:
+        return {}
+    given = _sum(usage.prompt_token_count, usage.tool_use_prompt_token_count)
+    parts = (usage.candidates_token_count, usage.thoughts_token_count, usage.total_token_count)
+    counts = {
+        "input_tokens": given,
+        "output_tokens": output_tokens(given, *parts),
+        "total_tokens": usage.total_token_count,
+        "cache_read_tokens": usage.cached_content_token_count,
+        "reasoning_tokens": usage.thoughts_token_count,
+    }
+    return {name: count for name, count in counts.items() if count is not None}
 
 
 def _sum(first: int | None, second: int | None) -> int | None:

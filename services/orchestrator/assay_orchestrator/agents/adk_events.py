@@ -62,7 +62,8 @@ def stops_of(events: Sequence[_Event], answered: Mapping[str, Any]) -> list[Stop
         for call in _functions(event, "functionCall"):
             call_id, name = str(call.get("id") or ""), str(call.get("name") or "")
             if call_id and (call_id in waiting or name in REQUESTS):
-                stops[call_id] = Stop(call_id, name, _mapping(call, "args"))
+                agent = (str(event.get("author") or ""), str(event.get("branch") or ""))
+                stops[call_id] = Stop(call_id, name, _mapping(call, "args"), agent)
         for returned in _functions(event, "functionResponse"):
             stops.pop(str(returned.get("id")), None)
     return [stop for stop in stops.values() if stop.id not in answered]
@@ -107,7 +108,7 @@ def response_from_events(events: Sequence[_Event], answered: Mapping[str, Any]) 
     for event in events:
         if any(call.get("name") == TYPED_OUTPUT_CALL for call in _functions(event, "functionCall")):
             typed.add(event.get("author"))
-        said = _value(event, typed) if _is_final(event) else None
+        said = _value(event, typed) if _is_final(event) or event.get("output") is not None else None
         if event.get("errorCode"):
             value, error = said, _error(event)
         elif said not in (None, ""):
@@ -138,13 +139,14 @@ def _value(event: _Event, typed: set[Any]) -> Any:
     """Return the value of a final event; None where it has none, or ends in a stop."""
     if event.get("longRunningToolIds") or _mapping(event, "actions").get("requestedToolConfirmations"):
         return None
+    output = returned_value([event.get("output")])
     if responses := [_mapping(found, "response") for found in _functions(event, "functionResponse")]:
-        return returned_value(responses)
+        return returned_value(responses) if _mapping(event, "actions").get("skipSummarization") else output
     text = _text(event)
     if text and event.get("author") in typed:
         with suppress(ValueError, RecursionError):
             return json.loads(text)
-    return text or event.get("output")
+    return text or output
 
 
 def _text(event: _Event) -> str:

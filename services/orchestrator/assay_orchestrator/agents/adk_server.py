@@ -14,6 +14,7 @@ from assay.agent_host.failures import Failures, TooManyStopsError
 from assay.agent_host.frameworks.answers import interrupted
 from assay.agent_host.frameworks.approvals import run_to_end
 from assay.errors import Problem
+from assay.model.adk_events import in_messages
 from assay.model.agent_response import AgentErrorKind, AgentResponse, MalformedAnswerError, error_response
 from assay.model.approvals import ScriptedApprovals
 from assay.model.response_limits import AnswerTooLargeError
@@ -174,7 +175,8 @@ class _Invocation:
 
     async def ask(self, text: str) -> list[Stop]:
         """Ask the question; returns what it stops at."""
-        return await self._send([{"text": text}])
+        await self._send([{"text": text}])
+        return self._stops()
 
     async def resume(self, stops: Sequence[Stop], decisions: Sequence[tuple[Interrupt, Decision]]) -> list[Stop]:
         """Send the responses to some stops; returns what it stops at next.
@@ -191,8 +193,10 @@ class _Invocation:
                 )
             response = stop.response(decision)
             self._answered[stop.id] = response
-            parts.append({"functionResponse": {"id": stop.id, "name": stop.name, "response": response}})
-        return await self._send(parts)
+            parts.append((stop, {"functionResponse": {"id": stop.id, "name": stop.name, "response": response}}))
+        for message in in_messages(parts):
+            await self._send(message)
+        return self._stops()
 
     def response(self) -> AgentResponse:
         """Return the answer of the turn that ended."""
@@ -202,6 +206,8 @@ class _Invocation:
         """Return what was done until now."""
         return trace_of(self.events, self._answered)
 
-    async def _send(self, parts: list[dict[str, Any]]) -> list[Stop]:
+    async def _send(self, parts: list[dict[str, Any]]) -> None:
         self.events += whole_events(await self._run(parts))
+
+    def _stops(self) -> list[Stop]:
         return stops_of(self.events, self._answered)
