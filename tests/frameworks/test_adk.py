@@ -371,18 +371,14 @@ def test_the_command_says_nothing_of_the_framework(agents: Path, shared_cli: Cli
     ]
 
 
-def test_the_guide_runs(shared_cli: Cli) -> None:
-    """docs/frameworks.md as printed: its agent passes, and its function that makes a memory bank is called."""
-    agent, services = (block.text for block in blocks("docs/frameworks.md", "python") if "google.adk" in block.text)
-    specs = [block.text for block in blocks("docs/frameworks.md", "yaml") if "adapter: adk" in block.text]
-    shared_cli.write("agent.py", agent)
+def test_the_memory_bank_of_the_guide(shared_cli: Cli) -> None:
+    """docs/frameworks.md as printed: the function that makes a memory bank is called."""
+    (services,) = (block.text for block in blocks("docs/frameworks.md", "python") if "memory_bank" in block.text)
+    (spec,) = (block.text for block in blocks("docs/frameworks.md", "yaml") if "memory_bank" in block.text)
+    shared_cli.write("agent.py", f"{ADK_AGENTS}\nroot_agent = agent\n")
     shared_cli.write("services.py", services)
-    shared_cli.write("qa.jsonl", '{"question": "hello", "answer": "You asked: hello"}')
-    shared_cli.write("assay.yaml", specs[0])
-    shared_cli.run("run", "--output-dir", "out", status=None)
-    (row,) = json.loads((shared_cli.folder / "out" / "results.json").read_text(encoding="utf-8"))["rows"]
-    assert row["scores"]["exact_match"]["value"] == 1
-    shared_cli.write("assay.yaml", specs[1])
+    shared_cli.write("qa.jsonl", '{"question": "hello", "answer": "echo hello"}')
+    shared_cli.write("assay.yaml", spec)
     shared_cli.env |= {"GOOGLE_CLOUD_PROJECT": "p", "GOOGLE_CLOUD_LOCATION": "l", "AGENT_ENGINE_ID": "1"}
     refused = shared_cli.run("validate", status=2).stderr
     assert "agent.memory_service: memory_bank needs google-cloud-agentplatform, which is not" in refused

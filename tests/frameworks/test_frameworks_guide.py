@@ -19,30 +19,36 @@ pytestmark = pytest.mark.frameworks
 
 PAGE = "docs/frameworks.md"
 LINES = (ROOT / PAGE).read_text(encoding="utf-8").splitlines()
-CASES = blocks(PAGE, "jsonl")[0].text
+SHARED = "The agents of this page"
 
 
 def examples() -> dict[str, dict[str, str]]:
-    """Return the blocks of each section with an agent, by language."""
+    """Return the blocks of each section, by language."""
     found: dict[str, dict[str, str]] = {}
     for block in blocks(PAGE):
         heading = next(line for line in reversed(LINES[: block.line]) if line.startswith("## ") or line[:4] == "### ")
         found.setdefault(heading.strip("# "), {})[block.language] = block.text
-    # test_adk.py runs the blocks of Google ADK.
-    return {heading: texts for heading, texts in found.items() if "google.adk" not in texts.get("python", "google.adk")}
+    return found
 
 
-@pytest.mark.parametrize("heading", examples())
+def agents() -> list[str]:
+    """Return the headings of the sections with an agent that can be asked here."""
+    # A memory bank of Google Cloud is none: test_adk.py calls its function.
+    return [heading for heading in examples() if heading not in (SHARED, "Memory Bank")]
+
+
+@pytest.mark.parametrize("heading", agents())
 def test_the_examples_of_the_page_pass(tmp_path: Path, heading: str) -> None:
-    """An agent finds the right tool, remembers it in the next turn, and its tokens are counted: the gates hold."""
-    texts = examples()[heading]
-    name = re.match(r"# (\w+\.py)\n", texts["python"])
+    """An agent finds the right tools, is resumed after its stops and remembers them; its tokens are counted."""
+    shared, texts = examples()[SHARED], examples()[heading]
     dataset = re.search(r"^dataset: (.*)$", texts["yaml"], re.MULTILINE)
-    assert name is not None
     assert dataset is not None
-    (tmp_path / name[1]).write_text(texts["python"], encoding="utf-8")
+    for code in (shared["python"], texts["python"]):
+        name = re.match(r"# (\w+\.py)\n", code)
+        assert name is not None
+        (tmp_path / name[1]).write_text(code, encoding="utf-8")
     (tmp_path / "assay.yaml").write_text(texts["yaml"], encoding="utf-8")
-    (tmp_path / dataset[1]).write_text(texts.get("jsonl", CASES), encoding="utf-8")
+    (tmp_path / dataset[1]).write_text(texts.get("jsonl", shared["jsonl"]), encoding="utf-8")
     environment = {**os.environ, "ASSAY_HOME": str(tmp_path / "home"), "NO_COLOR": "1"}
     for command in (["validate", "assay.yaml"], ["run", "assay.yaml", "--output-dir", "out"]):
         done = subprocess.run(

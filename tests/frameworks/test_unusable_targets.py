@@ -53,7 +53,15 @@ AGENTS = {
     "langgraph": """
 agent = loop(scripted("Lima."), []).compile()
 draft = loop(scripted("Lima."), [])
-rooted = loop(scripted("Lima."), []).compile(True)
+
+from langgraph.store.base import BaseStore
+
+class Store(BaseStore):
+    def batch(self, ops):
+        log("called")
+    abatch = batch
+
+storing = loop(scripted("Lima."), []).compile(store=Store())
 """,
     "openai_agents": 'agent = Agent("a", model=scripted("Lima."))',
     "pydantic_ai": """
@@ -85,7 +93,8 @@ OWN: dict[str, dict[str, tuple[dict[str, Any], str]]] = {
     },
     "langgraph": {
         "not-compiled": ({"target": "agent.py:draft"}, "agent.target: "),
-        "checkpointer-of-no-graph": ({"target": "agent.py:rooted"}, "agent.target: "),
+        "store-left-out": ({"target": "agent.py:storing"}, "agent.target: is a graph with a Store"),
+        "other-store": ({"target": "agent.py:storing", "store": "agent.py:number"}, "agent.store: "),
         "no-input": ({"input": "mesages"}, "agent.input: "),
         "no-output": ({"output": "mesages"}, "agent.output: "),
     },
@@ -127,7 +136,7 @@ def test_every_unusable_target_is_found(shared_cli: Cli, framework: str) -> None
         name: problem.partition(": ")[2] for problem in problems for name in problem.partition(": ")[0].split(", ")
     }
     missed = {name for name, (_, begins) in wrong.items() if not by_name.get(name, "").startswith(begins)}
-    assert not missed, problems
+    assert not missed, "\n".join(problems)
     assert "right" not in by_name
     assert not (shared_cli.folder / "log").exists(), "something was called"
 
