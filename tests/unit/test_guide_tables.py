@@ -14,12 +14,12 @@ import pytest
 
 import assay
 from assay.model.frameworks import FRAMEWORKS
+from assay.model.judging_summary import JudgingSummary
 from assay.model.response_expressions import RESPONSE_FIELDS
 from assay.model.run import (
     AgentSettings,
     DatasetRef,
     GateResult,
-    JudgingSummary,
     LatencySummary,
     Run,
     RunCounts,

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from assay.model.agent_response import AgentStatus
-from assay.model.run import CaseResult, JudgeSettings, JudgingSummary, Score, ScoreStatus
+from assay.model.judging_summary import JudgingSummary
+from assay.model.run import CaseResult, JudgeSettings, Score, ScoreStatus
 from assay.reports.judging_text import judge_line, judging_line
 from assay.wire.judging import JUDGING
 from assay_orchestrator.summary.judging import JudgingFold

@@ -17,7 +17,8 @@ from assay.metrics.rows.row_scores import score_row
 from assay.model.agent_response import AgentError, AgentErrorKind, AgentResponse, AgentStatus, Source, ToolCall, Usage
 from assay.model.canary_summary import CanarySummary, CanaryTally
 from assay.model.case import Assertion, Case, ExpectedTool, Turn
-from assay.model.run import AgentSettings, CaseResult, JudgingSummary, MetricSettings, RunSettings, RunSummary
+from assay.model.judging_summary import JudgingSummary
+from assay.model.run import AgentSettings, CaseResult, MetricSettings, RunSettings, RunSummary
 from assay.verdict.run_verdict import RunVerdict, VerdictStatus, criteria_of, run_verdict
 from assay_orchestrator.store.settings_json import summary_from_json, summary_to_json
 from assay_orchestrator.summary.run_summary import SummaryRules, summarise, with_verdict

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from assay.model.canary_summary import CanarySummary
-    from assay.model.run import CaseResult, JudgeSettings, JudgingSummary, Score
+    from assay.model.judging_summary import JudgingSummary
+    from assay.model.run import CaseResult, JudgeSettings, Score
 
 _LEAST_SHOWN_USD = 0.00005
 

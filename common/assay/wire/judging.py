@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from assay.model.canary_summary import CanarySummary, CanaryTally
-from assay.model.run import JudgeSettings, JudgingSummary, JurorSummary, JuryAgreement, SpendCap
+from assay.model.judging_summary import JudgingSummary, JurorSummary, JuryAgreement
+from assay.model.run import JudgeSettings, SpendCap
 from assay.v1 import orchestrator_pb2 as pb
 from assay.wire.converter import Converter
 from assay.wire.model_price import PRICE

@@ -14,7 +14,7 @@ import itertools
 from typing import TYPE_CHECKING
 
 from assay.metrics.jury.jury import LEAST_JUDGES
-from assay.model.run import JuryAgreement
+from assay.model.judging_summary import JuryAgreement
 from assay.statistics.exact_sum import ExactSum
 
 if TYPE_CHECKING:

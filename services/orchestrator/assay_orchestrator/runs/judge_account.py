@@ -11,7 +11,8 @@ from assay.v1 import judge_pb2
 from assay_orchestrator.evidence.verdict_wire import judge_model
 
 if TYPE_CHECKING:
-    from assay.model.run import JudgeSettings, JudgingSummary
+    from assay.model.judging_summary import JudgingSummary
+    from assay.model.run import JudgeSettings
     from assay.v1.judge_pb2_grpc import JudgeServiceAsyncStub
 
 _TIMEOUT_S = 2.0

@@ -9,7 +9,7 @@ from assay.judging.canaries import DETAIL, CanaryFold, canary_of
 from assay.metrics.core.score import JURY
 from assay.metrics.core.turn_scores import turn_details
 from assay.metrics.jury.jury_agreement import AgreementFold
-from assay.model.run import JudgingSummary, JurorSummary
+from assay.model.judging_summary import JudgingSummary, JurorSummary
 from assay.model.run_settings import CANARY_LIMIT
 from assay.statistics.exact_sum import ExactSum
 

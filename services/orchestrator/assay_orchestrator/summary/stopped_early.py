@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
     import sqlalchemy as sa
 
-    from assay.model.run import JudgingSummary, Run
+    from assay.model.judging_summary import JudgingSummary
+    from assay.model.run import Run
 
 
 def stopped_early(connection: sa.Connection, run: Run, judging: JudgingSummary | None) -> StoppedEarly | None:
