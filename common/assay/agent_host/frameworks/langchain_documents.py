@@ -34,10 +34,13 @@ def without_documents(value: object, depth: int = _MAX_DEPTH) -> Any:
     if not documents_in(value, depth):
         return value
     if isinstance(value, dict):
-        rest = {key: without_documents(item, depth - 1) for key, item in value.items()}
-        return {key: item for key, item in rest.items() if item is not None} or None
-    items = [without_documents(item, depth - 1) for item in value]  # type: ignore[attr-defined]  # documents are in it
-    return [item for item in items if item is not None] or None
+        fields = {key: without_documents(item, depth - 1) for key, item in value.items()}
+        return {key: item for key, item in fields.items() if item is not None} or None
+    items = list(value)  # type: ignore[call-overload]  # documents are in it
+    if any(isinstance(item, Document) for item in items):
+        items = [item for item in items if not isinstance(item, Document | float)]  # pairs of a document and its score
+    rest = [without_documents(item, depth - 1) for item in items]
+    return [item for item in rest if item is not None] or None
 
 
 def sources_of(documents: Iterable[Document]) -> tuple[Source, ...]:

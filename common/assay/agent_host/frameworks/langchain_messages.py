@@ -83,18 +83,17 @@ def new_messages(messages: Iterable[BaseMessage], earlier: Sequence[BaseMessage]
 
 def refusal_of(message: BaseMessage) -> str | None:
     """Return what a model said in place of an answer that it refused; None where it did not refuse."""
-    if not isinstance(message, AIMessage) or str(message.text):
+    if not isinstance(message, AIMessage) or message.tool_calls:
         return None
-    blocks = message.content if isinstance(message.content, list) else []
-    for block in blocks:
+    for block in message.content if isinstance(message.content, list) else ():
         part = block.get("value", block) if isinstance(block, dict) and block.get("type") == "non_standard" else block
         if isinstance(part, dict) and part.get("type") == "refusal":
-            return str(part.get("refusal") or "")
+            return str(message.text) or str(part.get("refusal") or "")
     if refusal := message.additional_kwargs.get("refusal"):
-        return str(refusal)
+        return str(message.text) or str(refusal)
     details = message.response_metadata
     stops = (details.get("finish_reason"), details.get("stop_reason"))
-    return "" if not message.tool_calls and any(stop in _REFUSALS for stop in stops) else None
+    return str(message.text) if any(stop in _REFUSALS for stop in stops) else None
 
 
 def fields_of_schema(kind: Any) -> dict[str, Any]:

@@ -124,12 +124,13 @@ class _RunnableAgent:
         self._input: str | None = options.get("input") or _text_field(inputs)
         self._output: str | None = options.get("output")
         self._limits = {name: options[name] for name in ("recursion_limit",) if name in options}
-        kind = inputs.get(self._input) if self._input is not None else None if inputs else _input_type(self._runnable)
-        self._takes_messages = self._input == MESSAGES or holds_messages(kind)
-        # Ids that the runnable asks for, such as the session of a RunnableWithMessageHistory.
+        # Ids that the runnable asks for, such as the session in which a RunnableWithMessageHistory keeps what was said.
         self._id_names = tuple(
             spec.id for spec in self._runnable.config_specs if spec.id.endswith("_id") and not spec.default
         )
+        self._keeps = graphs.has_saver or bool(self._id_names)
+        kind = inputs.get(self._input) if self._input is not None else None if inputs else _input_type(self._runnable)
+        self._takes_messages = not self._id_names and (self._input == MESSAGES or holds_messages(kind))
         self._conversations: Conversations[_Memory] = Conversations()
 
     async def ask(self, request: AgentRequest, opened: Any = None) -> AgentResponse:
@@ -177,13 +178,12 @@ class _RunnableAgent:
             TypeError: It cannot.
         """
         has_fields = self._takes_messages or any(name in self._inputs for name in _HISTORY_FIELDS)
-        has_thread = self._graphs.has_saver and memory is not None
         is_function = self._graphs.graph is None and not self._inputs  # it may keep what was said itself
-        if not request.history or has_fields or has_thread or self._id_names or is_function:
+        if not request.history or has_fields or (self._keeps and memory is not None) or is_function:
             return
         fields = f"its input has none of the fields {MESSAGES}, {' and '.join(_HISTORY_FIELDS)}"
-        if self._graphs.has_saver:
-            problem = f"the thread of the conversation began elsewhere, and {fields}, which would receive its texts"
+        if self._keeps:
+            problem = f"it began elsewhere, and {fields}, which would receive its texts"
         elif self._graphs.graph is not None:
             problem = f"{fields}, and it has no checkpointer: add one of them, or compile it with a checkpointer"
         else:

@@ -44,8 +44,8 @@ class Graphs:
         if store is None and self.graph is not None and not _can_be_copied(self.graph.store):
             kind = type(self.graph.store).__qualname__
             message = (
-                f"is a graph with a {kind}, which cannot be made afresh for each case: name it with the option `store` "
-                "if all cases shall share it, or name a function that makes a new one"
+                f"is a graph with a store of the type {kind}, which Assay cannot make anew for each case: name it with "
+                "the option `store` if all cases shall share it, or name a function that makes a new one"
             )
             raise InvalidInputError([Problem(message, "agent.target")], reason="AGENT_NOT_FOUND")
 
@@ -158,17 +158,29 @@ class _Values:
     """Hands values through, but for the lists and mappings that LangGraph changes in place."""
 
     def dumps_typed(self, value: Any) -> tuple[str, Any]:
-        return "value", _unshared(value)
+        return "value", _unshared(value, {})
 
     def loads_typed(self, data: tuple[str, Any]) -> Any:
-        return _unshared(data[1])
+        return _unshared(data[1], {})
 
 
-def _unshared(value: Any) -> Any:
+def _unshared(value: Any, made: dict[int, Any]) -> Any:
+    """Return a value whose lists and mappings are its own.
+
+    Args:
+        value: Any value of a state.
+        made: The copies until now, by the ids of what they are of: a state may hold itself.
+    """
+    if id(value) in made:
+        return made[id(value)]
     if isinstance(value, dict):
-        own = copy.copy(value)
-        own.update({key: _unshared(item) for key, item in value.items()})
+        own = made[id(value)] = copy.copy(value)
+        own.update({key: _unshared(item, made) for key, item in value.items()})
         return own
-    if type(value) in (list, tuple, set):
-        return type(value)(map(_unshared, value))
-    return value
+    if type(value) is list:
+        items = made[id(value)] = []
+        items += [_unshared(item, made) for item in value]
+        return items
+    if type(value) is tuple:
+        return tuple(_unshared(item, made) for item in value)
+    return set(value) if type(value) is set else value
