@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from langchain_core.messages import ToolMessage
+from langchain_core.messages import AIMessage, ToolMessage
 from langchain_core.runnables import Runnable
 from langgraph.channels import LastValue
 from pydantic import PydanticUserError
@@ -32,7 +32,7 @@ from assay.agent_host.frameworks.langchain_messages import (
     with_ids,
 )
 from assay.agent_host.frameworks.langchain_trace import TraceCallbacks
-from assay.agent_host.frameworks.langgraph_graphs import Graphs, is_remote
+from assay.agent_host.frameworks.langgraph_graphs import Graphs, graph_of, is_remote
 from assay.agent_host.frameworks.langgraph_run import GraphRun, new_thread
 from assay.agent_host.frameworks.langgraph_stops import INTERRUPT
 from assay.agent_host.frameworks.opening import wrong_object
@@ -66,7 +66,8 @@ def connect(found: object, options: Mapping[str, Any]) -> Callable[[AgentRequest
     """
     if not isinstance(found, Runnable):
         raise wrong_object(found, "langgraph")
-    inputs, outputs = _fields(found, "input"), _fields(found, "output")
+    # What binds arguments to a graph may hide its types.
+    inputs, outputs = (_fields(found, side) or _fields(graph_of(found) or found, side) for side in ("input", "output"))
     problems = [
         Problem(unknown_name(f"field of the {name} of the runnable", options[name], tuple(fields)), f"agent.{name}")
         for name, fields in (("input", inputs), ("output", outputs))
@@ -147,21 +148,32 @@ class _RunnableAgent:
         turn.earlier = [*memory.messages, *_messages_given(given)]
         config = self._config(turn, memory)
         if self._graphs.graph is None:
-            result, ids = await self._runnable.ainvoke(given, config), memory.ids
+            state = result = await self._runnable.ainvoke(given, config)
+            self._see(turn, state)
+            ids = memory.ids
         else:
             run = GraphRun(self._graphs, store, config, self._arguments(turn), turn.callbacks)
             outcome = await run_to_end(
                 lambda: run.start(given), run.resume, lambda outcome: outcome.interrupts, turn.approvals
             )
+            state = outcome.result
+            self._see(turn, state)
             if turn.approvals.is_waiting:
-                turn.messages = self._new_messages(outcome.result, turn)
                 return interrupted(turn.trace(), turn.approvals.interrupts)
             result = await run.end(outcome)
             ids = await run.checkpoint() if self._graphs.has_saver else memory.ids
         answer = self._answer(result, given, turn)
-        said = with_ids(self._state_messages(result)) if self._takes_messages else []
+        said: list[BaseMessage] = []
+        if self._takes_messages:
+            # Of a chain that returns a text, that is all that is left of the model's message.
+            said = with_ids(self._state_messages(state) or [*turn.earlier, AIMessage(answer.text)])
         self._conversations.keep(request, answer.text, _Memory(ids, said, store))
         return answer
+
+    def _see(self, turn: _Turn, state: Any) -> None:
+        """Note what a result adds to what callbacks saw."""
+        turn.documents = documents_in(state)
+        turn.messages = new_messages(self._state_messages(state), turn.earlier)
 
     def _new_ids(self) -> dict[str, Any]:
         ids = {} if is_remote(self._runnable) else new_thread()
@@ -236,10 +248,9 @@ class _RunnableAgent:
 
     def _answer(self, result: Any, given: Any, turn: _Turn) -> AgentResponse:
         """Return the answer of a result: the field that the option names, the last message, or the result itself."""
-        turn.documents = documents_in(result)
-        turn.messages = self._new_messages(result, turn)
+        new = new_messages(self._state_messages(result), turn.earlier)
         if not isinstance(result, dict):
-            return _said(turn, result if not turn.messages else None, [])
+            return _said(turn, new, result if not new else None, [])
         if self._output is not None:
             if self._output not in result:
                 raise KeyError(f"the result has no {self._output!r}; its fields are {', '.join(map(str, result))}")
@@ -249,7 +260,7 @@ class _RunnableAgent:
         known = {*(given if isinstance(given, dict) else ()), self._messages_field(result), INTERRUPT}
         rest = {name: without_documents(value) for name, value in result.items() if name not in known}
         rest = {name: value for name, value in rest.items() if value is not None}
-        return _said(turn, rest.get("structured_response", rest or None), list(rest.values()))
+        return _said(turn, new, rest.get("structured_response", rest or None), list(rest.values()))
 
     def _messages_field(self, result: dict[Any, Any]) -> Any:
         """Return the field of a result that holds its messages; None where there is none."""
@@ -263,9 +274,6 @@ class _RunnableAgent:
         if isinstance(result, dict):
             return state_messages(result.get(self._messages_field(result)) or [])
         return messages_in(result)
-
-    def _new_messages(self, result: Any, turn: _Turn) -> list[BaseMessage]:
-        return new_messages(self._state_messages(result), turn.earlier)
 
 
 @dataclass(slots=True)
@@ -300,12 +308,12 @@ class _Turn:
         return dataclasses.replace(trace, interrupts=self.approvals.interrupts)
 
 
-def _said(turn: _Turn, typed: Any, outputs: Sequence[object]) -> AgentResponse:
+def _said(turn: _Turn, new: Sequence[BaseMessage], typed: Any, outputs: Sequence[object]) -> AgentResponse:
     """Return the answer that the last new message is, with typed output beside it, or the typed output itself."""
     trace = turn.trace(outputs)
-    if not turn.messages:
+    if not new:
         return answer_with(typed, trace)
-    last = turn.messages[-1]
+    last = new[-1]
     text = str(last.text)
     if typed is None:
         refusal = refusal_of(last)
