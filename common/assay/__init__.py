@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from assay.datasets.warnings import DatasetWarning
     from assay.errors import AssayError
     from assay.model.agent_request import AgentRequest
+    from assay.model.approvals import ScriptedApprovals
+    from assay.model.interrupts import Interrupt
     from assay.model.metric_call import MetricResult
     from assay.model.run import CaseSelection, Score
     from assay.scoring.scorer import Scorer, score, score_file, score_many
@@ -36,9 +38,11 @@ __all__ = [
     "ComparisonResult",
     "DatasetWarning",
     "Evaluation",
+    "Interrupt",
     "MetricResult",
     "Score",
     "Scorer",
+    "ScriptedApprovals",
     "__version__",
     "agent_server",
     "compare",
@@ -61,9 +65,11 @@ _WHERE = {
     "ComparisonResult": "assay.client.compare",
     "DatasetWarning": "assay.datasets.warnings",
     "Evaluation": "assay.client.evaluation",
+    "Interrupt": "assay.model.interrupts",
     "MetricResult": "assay.model.metric_call",
     "Score": "assay.model.run",
     "Scorer": "assay.scoring.scorer",
+    "ScriptedApprovals": "assay.model.approvals",
     "agent_server": "assay.agent_host.server",
     "compare": "assay.client.compare",
     "evaluate": "assay.client.evaluate",

@@ -30,6 +30,7 @@ HERE = ("bash", "json", "yaml")
 """Languages of which this file reads every block."""
 ELSEWHERE = {
     ("docs/agent-service.md", "python"): "test_agent_server.py",
+    ("docs/approvals.md", "python"): "test_framework_approvals.py",
     ("docs/pytest.md", "python"): "test_pytest_plugin.py",
     ("docs/pytest.md", "text"): "test_pytest_plugin.py",
     ("docs/comparison-report.md", "text"): "test_comparison_reports.py",

@@ -9,9 +9,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.guides import blocks
 
+from assay.agent_host.caller import AgentCaller
 from assay.agent_host.failures import Failures, TooManyStopsError
 from assay.agent_host.frameworks.approvals import MAX_STOPS, run_to_end
+from assay.model.agent_request import AgentRequest
+from assay.model.agent_response import AgentStatus
 from assay.model.approvals import (
     Approval,
     Decision,
@@ -205,3 +209,27 @@ def test_tools_without_a_stop_are_named_once() -> None:
     approve = Decision(DecisionKind.APPROVE)
     approvals = [Approval(approve, "refnd"), Approval(approve, "refund"), Approval(approve), Approval(approve, "refnd")]
     assert unstopped_tools(approvals, [dataclasses.replace(REFUND, decision="approve")]) == ("refnd",)
+
+
+@pytest.mark.parametrize(
+    ("items", "status", "text", "decisions"),
+    [
+        ([], AgentStatus.INTERRUPTED, "May I refund 5 EUR?", [""]),
+        ([{"approve": True}], AgentStatus.SUCCESS, "Refunded 5 EUR.", ["approve"]),
+        ([{"tool": "refund", "edit": {"amount": 3}}], AgentStatus.SUCCESS, "Refunded 3 EUR.", ["edit"]),
+        ([{"deny": "too much"}], AgentStatus.SUCCESS, "No refund: too much", ["deny"]),
+    ],
+)
+async def test_the_agent_of_the_guide_resumes_itself(
+    items: list[dict[str, Any]], status: AgentStatus, text: str, decisions: list[str]
+) -> None:
+    """It reads its decisions from the request, and its answer has every stop with its decision."""
+    (block,) = blocks("docs/approvals.md", "python")
+    names: dict[str, Any] = {}
+    exec(block.text, names)
+    request = AgentRequest("r", "run", "c", "q", approvals=read_approvals(items, times=1)[0])
+    answer = await AgentCaller(names["answer"]).call(request)
+    assert (answer.status, answer.text) == (status, text)
+    assert [(stop.kind, stop.tool, stop.decision) for stop in answer.interrupts] == [
+        (InterruptKind.APPROVAL, "refund", decision) for decision in decisions
+    ]
