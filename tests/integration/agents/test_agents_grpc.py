@@ -19,7 +19,14 @@ from tests.certificates import certificate_for
 
 from assay.agent_host.server import agent_server
 from assay.errors import InvalidInputError
-from assay.model.agent_response import AgentErrorKind, AgentRequest, AgentResponse
+from assay.model.agent_response import (
+    AgentErrorKind,
+    AgentRequest,
+    AgentResponse,
+    AgentStatus,
+    Interrupt,
+    InterruptKind,
+)
 from assay.model.case import Case, Turn
 from assay.model.run import AgentSettings
 from assay.v1 import agent_pb2 as pb
@@ -163,6 +170,8 @@ MALFORMED, TOO_LARGE = AgentErrorKind.MALFORMED, AgentErrorKind.TOO_LARGE
         (pb.AgentResponse(request_id="other", text="a"), MALFORMED, "'other'"),
         (pb.AgentResponse(status=pb.AGENT_STATUS_ERROR, text="a"), MALFORMED, "has no error"),
         (pb.AgentResponse(error=ERROR, text="a"), MALFORMED, "is not ERROR"),
+        (pb.AgentResponse(status=99, text="a"), MALFORMED, "its status is 99"),  # type: ignore[arg-type]  # of a later version
+        (pb.AgentResponse(text="a", interrupts=[pb.Interrupt()]), MALFORMED, "must be interrupted"),
         (pb.AgentResponse(output_json="{"), MALFORMED, "no JSON text"),
         (pb.AgentResponse(output_json="[" * 100_000), MALFORMED, "no answer"),
         (pb.AgentResponse(output_json="[" * 200 + "]" * 200), MALFORMED, "100 levels"),
@@ -188,6 +197,22 @@ async def test_a_wrong_answer_is_an_error_with_a_reason(
     assert (found, retryable) == (kind, False)
     assert said in message
     assert (await agent.answer(asked(), CASE)).text == "fine"
+
+
+async def test_an_agent_may_wait_for_a_person(serve: Any, agent_of: Any) -> None:
+    """Its draft is no answer, and what it waits for is kept; without interrupts, its text is what it asks."""
+    stop = pb.Interrupt(kind=pb.INTERRUPT_KIND_CALL, tool="pay", id="1", arguments_json="{}")
+    status = pb.AGENT_STATUS_INTERRUPTED
+    waiting = [pb.AgentResponse(status=status, interrupts=[stop]), pb.AgentResponse(status=status, text="Which?")]
+
+    async def answer(request: bytes, context: Any) -> bytes:
+        return await replies(waiting.pop(0))(request, context)
+
+    agent = agent_of((await serve(answer)).address)
+    for interrupt in (Interrupt("1", InterruptKind.CALL, "pay", "{}"), Interrupt(message="Which?")):
+        response = await agent.answer(asked(), CASE)
+        assert (response.status, response.interrupts) == (AgentStatus.INTERRUPTED, (interrupt,))
+        assert (response.is_failed, response.error) == (True, None)
 
 
 @pytest.mark.parametrize("reply", [b"\xff\xff", b""])

@@ -180,6 +180,8 @@ def _read(message: agent_pb2.AgentResponse, request_id: str, pieces: str = "") -
     """
     if message.request_id not in ("", request_id):
         raise MalformedAnswerError(f"it answers another request, {clean_text(message.request_id)[:100]!r}")
+    if message.status not in agent_pb2.AgentStatus.values():
+        raise MalformedAnswerError(f"its status is {message.status}, which is none of AgentStatus")
     is_error = message.status == agent_pb2.AGENT_STATUS_ERROR
     if is_error and not message.HasField("error"):
         raise MalformedAnswerError("its status is ERROR and it has no error")
