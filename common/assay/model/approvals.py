@@ -109,6 +109,11 @@ class ScriptedApprovals:
         return tuple(self._decided)
 
     @property
+    def waiting(self) -> tuple[Interrupt, ...]:
+        """Those without a decision."""
+        return tuple(self._waiting)
+
+    @property
     def is_waiting(self) -> bool:
         """Whether an interrupt has no decision."""
         return bool(self._waiting)

@@ -354,6 +354,14 @@ async def test_decisions_come_before_the_next_turn(a2a_of: AgentOf) -> None:
     assert [call["params"]["message"].get("taskId") for call in server.calls] == [None, "t-1", "t-1"]
 
 
+async def test_a_call_that_waits_is_not_answered_by_the_next_turn(a2a_of: AgentOf) -> None:
+    """What a user says next approves no call: the conversation ends with a turn that is interrupted."""
+    said = {**task("INPUT_REQUIRED", "draft"), "metadata": {"interrupts": [{"tool": "pay"}]}}
+    agent, _ = await a2a_of({"result": {"task": said}})
+    response = await ask(agent, 0, 2)
+    assert (response.status, [stop.tool for stop in response.interrupts]) == (AgentStatus.INTERRUPTED, ["pay"])
+
+
 async def test_a_task_that_never_has_enough_input_is_an_error(a2a_of: AgentOf) -> None:
     """An answer without limit does not go on for ever; what was decided is kept."""
     agent, server = await a2a_of(QUESTION)

@@ -20,6 +20,7 @@ from assay.model.agent_response import (
     error_response,
 )
 from assay.model.approvals import ScriptedApprovals
+from assay.model.interrupts import InterruptKind
 from assay.model.response_limits import AnswerTooLargeError
 from assay.parsing.names import kind_of
 from assay.spec.server_options import A2aOptions
@@ -125,11 +126,13 @@ class A2aAgent:
                 ) from None
 
         async def read(result: Any, request: AgentRequest) -> AgentResponse:
-            response = response_from_result(result, may_continue=not is_last)
+            # A call that waits is no question that the next turn answers.
+            asks = all(stop.kind is InterruptKind.INPUT for stop in approvals.waiting)
+            response = response_from_result(result, may_continue=asks and not is_last)
             # Not before a result is there: a retry of this turn goes to the same task.
             task_id = task_id_of(result) if approvals.is_waiting else ""
             self._conversations[request.session_id] = dataclasses.replace(conversation, task_id=task_id)
-            if is_last:
+            if is_last or response.status is AgentStatus.INTERRUPTED:
                 del self._conversations[request.session_id]
             return response
 
