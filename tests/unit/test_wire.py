@@ -30,6 +30,7 @@ from assay.model.agent_response import (
 from assay.model.approvals import Approval, Decision, UnusedApproval
 from assay.model.case import Assertion, Case, ExpectedTool, RecordedVerdict, Turn, case_from_json, case_to_json
 from assay.model.interrupts import DecisionKind
+from assay.model.judging_summary import JudgingSummary
 from assay.v1 import agent_pb2
 from assay.v1 import orchestrator_pb2 as pb
 from assay.wire import run as wire
@@ -289,7 +290,7 @@ SUMMARY = st.builds(
     weighted=OBJECT,
     judging=or_none(
         st.builds(
-            results.JudgingSummary,
+            JudgingSummary,
             *[SMALL] * 7,
             cost_usd=or_none(NUMBER),
             saved_usd=or_none(NUMBER),
