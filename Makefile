@@ -11,15 +11,18 @@ BASE ?=
 # Without byte code, each of the many processes that tests start would compile all it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-postgres test-tools test-unit test-browser test-frameworks test-deploy nightly check chaos compat fuzz images mutants protos bench lock sbom clean
+.PHONY: demo test test-services test-postgres test-tools test-unit test-browser test-frameworks test-deploy nightly check chaos compat fuzz images mutants protos bench lock sbom clean
 .DELETE_ON_ERROR:
 
 demo: .venv/run.stamp          ## run an evaluation on a real example
 	@echo "assay run $(EXAMPLE)/assay.yaml"
 	@$(BIN)/assay run $(EXAMPLE)/assay.yaml
 
-test: .venv/dev.stamp          ## run the tests; the end names those that are left out, and what runs them
+test: .venv/dev.stamp          ## run the tests that answer within minutes; the end names those that are left out, and what runs them
 	$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder
+
+test-services: .venv/dev.stamp  ## run the other tests over SQLite: services with many processes, and the command end to end
+	$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder -m services
 
 test-postgres: .venv/dev.stamp  ## run the tests over PostgreSQL, as a shared installation has it
 	$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder -m 'postgres and not aimock and not chaos' tests/chaos tests/e2e tests/integration

@@ -6,6 +6,7 @@ Each worker of pytest-xdist collects all tests, and a run ends before its first 
 from __future__ import annotations
 
 import gc
+import itertools
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,12 +22,29 @@ FOLDERS = {
     "aimock": ("integration",), "browser": ("browser",), "chaos": ("chaos",), "compat": ("compat",),
     "frameworks": ("frameworks",), "tools": ("tools",),
     "postgres": ("browser", "chaos", "compat", "e2e", "integration"),
+    "services": ("browser", "chaos", "e2e", "fuzz", "integration"),
 }  # fmt: skip
 """Where the target of each marker looks for its tests."""
+CORE = (
+    "unit", "integration/agents", "integration/prompts", "integration/rpc", "e2e/test_readme.py", "e2e/test_cli_run.py",
+    "e2e/test_cli_gates.py", "e2e/test_cli_report.py", "e2e/test_python_api.py",
+)  # fmt: skip
+"""What `make test` runs: folders and files whose tests answer within minutes; `make test-services` runs the others."""
 _GARBAGE = (20_000, 10, 50)
 """After how many new objects young, middle and old garbage is looked for: by default, that is a tenth of the time."""
 LONGEST_ID = 80
 """Characters of a parameter's name that is made from its text; a longer text is named by its place."""
+
+
+def mark_services(items: Iterable[pytest.Item]) -> None:
+    """Mark the tests that neither `make test` runs nor a target of their own: those with many processes."""
+    tests = Path(__file__).parent
+    core = [tests / name for name in CORE]
+    for path, group in itertools.groupby(items, key=lambda item: item.path):
+        if not any(path == one or one in path.parents for one in core):
+            for item in group:
+                if not FOLDERS.keys() & {each.name for each in item.iter_markers()}:
+                    item.add_marker("services")
 
 
 def check_folders(items: Iterable[pytest.Item]) -> None:

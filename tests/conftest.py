@@ -28,7 +28,7 @@ import psutil
 import psycopg
 import pytest
 from hypothesis import HealthCheck, settings
-from tests.collection import Collection, check_folders
+from tests.collection import Collection, check_folders, mark_services
 from tests.left_out import LeftOut
 from tests.leftovers import guard_processes, unmarked_environment
 from tests.temporary_files import keep_in_memory
@@ -73,6 +73,9 @@ os.execv(sys.argv[2], sys.argv[2:])
 def pytest_configure(config: pytest.Config) -> None:
     """Count what is left out; let Ctrl-C reach what the tests start, also in the background of a shell."""
     keep_in_memory()
+    if config.args_source is pytest.Config.ArgsSource.ARGS and not hasattr(config, "workerinput"):
+        # Whoever names files means them; a target that names folders says with -m which ring it is.
+        config.option.markexpr = config.option.markexpr.removesuffix(" and not services")
     config.stash[_GUARD_KEY] = guard_processes()
     # gRPC's poller, of which a process has one, may wake for the event loop of a test that has ended: asyncio logs that
     # in the next test, which may compare what it logged.
@@ -91,6 +94,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         parameters = item.callspec.params.values() if hasattr(item, "callspec") else ()
         if fixtures & _FIXTURES or any(each in _DATABASES for each in parameters if isinstance(each, str)):
             item.add_marker("postgres")
+    mark_services(items)
     check_folders(items)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
@@ -18,35 +17,19 @@ RUN_BY = {
     "compat": "`make compat`",
     "frameworks": "`make test-frameworks`",
     "postgres": "`make test-postgres`",
+    "services": "`make test-services`",
     "tools": "`make test-tools`",
 }
 """What runs the tests with a marker that others leave out; a test with several markers is run by the first."""
 _KEY = "left_out"
 
 
-def has_browser() -> bool:
-    """Return whether this machine has the browser that tests drive."""
-    return shutil.which("chromedriver") is not None and shutil.which("chromium") is not None
-
-
 class LeftOut:
-    """Counts the tests that are left out, in this process or in the workers that it started.
-
-    Browser tests are left out where there is no browser, unless nothing else was asked for.
-    """
+    """Counts the tests that are left out, in this process or in the workers that it started."""
 
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
         self._counts: Counter[str] = Counter()
-
-    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        """Leave out what this machine cannot run."""
-        if has_browser() or self._config.option.markexpr == "browser":
-            return
-        unable = [item for item in items if item.get_closest_marker("browser")]
-        if unable:
-            items[:] = [item for item in items if item not in unable]
-            self._config.hook.pytest_deselected(items=unable)
 
     def pytest_deselected(self, items: Sequence[pytest.Item]) -> None:
         """Count what is left out: each test once, where it has several of the markers."""
