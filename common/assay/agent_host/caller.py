@@ -52,6 +52,7 @@ class AgentCaller:
         max_hung: How many calls may hang past their time limit before the agent is not called again.
         lifespan: What is open while the agent is asked; None where nothing is.
         hands_over: Whether the agent is called with what that is, too, as its second argument.
+        open: Opens what the agent needs by itself, where it is not open yet; None where it needs nothing.
         close: Lets go of what the agent holds open; None where it holds nothing.
     """
 
@@ -64,10 +65,12 @@ class AgentCaller:
         max_hung: int = MAX_HUNG,
         lifespan: Lifespan | None = None,
         hands_over: bool = False,
+        open: Callable[[], Awaitable[None]] | None = None,  # noqa: A002 - beside `close`
         close: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         self._lifespan = lifespan
         self._hands_over = hands_over
+        self._open = open
         self._close = close
         self._max_answer_bytes = max_answer_bytes
         self._map = AnswerMap(answer_map) if answer_map else None
@@ -139,7 +142,7 @@ class AgentCaller:
         if os.getpid() != owner:
             os._exit(0)  # a process that the agent forked, and that returned: the answer is its parent's
         if limit.expired() or response is None:  # even if the agent took its cancellation for something else
-            late = "no answer" if opened is not None else "agent.lifespan did not open"
+            late = "no answer" if opened is not None else "what the agent needs did not open"
             failure = error_response(AgentErrorKind.TIMEOUT, f"{late} within {request.timeout_s:g} s", retryable=True)
             response = progress.completed(failure, self._max_answer_bytes)
         latency_ms = ((answered_at or time.perf_counter()) - start) * 1000
@@ -150,10 +153,10 @@ class AgentCaller:
 
     async def _opened(self, request: AgentRequest) -> tuple[Any, ...]:
         """Open what the agent needs, and return what it is called with beside the question."""
-        if self._lifespan is None:
-            return ()
-        value = await self._lifespan.open(request)
-        return (value,) if self._hands_over else ()
+        opened = () if self._lifespan is None else (await self._lifespan.open(request),)
+        if self._open is not None:
+            await self._open()
+        return opened if self._hands_over else ()
 
     async def _invoke(
         self, request: AgentRequest, limit: asyncio.Timeout, pieces: Pieces, opened: tuple[Any, ...]

@@ -127,7 +127,8 @@ def _open_plain(agent: AgentSettings, folder: Path, environment: Mapping[str, st
         from assay.agent_host.frameworks.opening import open_framework_agent
 
         asked = open_framework_agent(agent, folder, has_lifespan=lifespan is not None)
-        return AgentCaller(asked, lifespan=lifespan, hands_over=True, close=getattr(asked, "aclose", None))
+        opens, closes = (getattr(asked, name, None) for name in ("open", "aclose"))
+        return AgentCaller(asked, lifespan=lifespan, hands_over=True, open=opens, close=closes)
     # Imported here: most agents are functions.
     from assay.agent_host.command.launcher import Launcher, find_command
     from assay.agent_host.command.per_question import PerQuestionCaller

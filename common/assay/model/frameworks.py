@@ -114,7 +114,12 @@ FRAMEWORKS: Mapping[str, Framework] = {
         {"openai-agents": ("0.24", "1")},
         "openai-agents",
         "an agent",
-        {"context": OptionKind.OBJECT, "max_turns": OptionKind.COUNT, "tracing": OptionKind.FLAG},
+        {
+            "context": OptionKind.OBJECT,
+            "session": OptionKind.OBJECT,
+            "max_turns": OptionKind.COUNT,
+            "tracing": OptionKind.FLAG,
+        },
     ),
 }
 """The frameworks, by the name of their adapter."""

@@ -153,7 +153,7 @@ async def test_opening_that_takes_too_long_says_so_and_counts_as_no_latency() ->
     assert late.error is not None
     assert (late.error.kind, late.error.message) == (
         AgentErrorKind.TIMEOUT,
-        "agent.lifespan did not open within 0.01 s",
+        "what the agent needs did not open within 0.01 s",
     )
     task = asyncio.create_task(caller.call(request()))
     await asyncio.sleep(0)

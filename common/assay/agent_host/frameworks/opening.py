@@ -33,8 +33,9 @@ def open_framework_agent(
     The framework's module offers `connect(found, options)`: of the object that the target names and of the options,
     of which those that name an object are that object, it makes the function, or raises InvalidInputError where the
     object is none that the framework can run. It may offer `prepare()`, which is called before the user's code is
-    imported. Where the function has a method `aclose`, it is called at the end. The function is called with the
-    request, and with what the agent's lifespan opened where it has one: the option `lifespan` is True then.
+    imported. Where the function has a method `open`, it is called before each question, and `aclose` at the end. The
+    function is called with the request, and with what the agent's lifespan opened where it has one: the option
+    `lifespan` is True then.
 
     Args:
         agent: Checked settings, whose adapter is one of `FRAMEWORKS`.

@@ -1,0 +1,407 @@
+"""Runs of the OpenAI Agents SDK as they happen: that of the agent which is asked, and those that its tools start."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import json
+import time
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any
+
+from agents import Agent, Handoff, RunConfig, RunHooks, RunState
+from agents.models import get_default_model
+from agents.run import AgentRunner, get_default_agent_runner, set_default_agent_runner
+from agents.tool import (
+    FunctionTool,
+    default_tool_error_function,
+    resolve_function_tool_failure_error_function,
+    set_function_tool_failure_error_function,
+)
+
+from assay.agent_host.frameworks.answers import json_of
+from assay.model.agent_response import AgentResponse, Source, ToolCall, Usage
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+
+_TOOL_FAILED = "An error occurred while running the tool"
+"""How the SDK's answer to the model begins where a tool raised and has no `failure_error_function` of its own."""
+_NO_ARGUMENTS = ("id", "type", "status", "output", "outputs", "results", "result", "error", "name", "call_id")
+_CALL = "_assay_call"
+"""The attribute of a tool's context that has the call, where the SDK hands on nothing else."""
+
+_watch: ContextVar[Watch | None] = ContextVar("assay_openai_agents_watch", default=None)
+
+
+class Watch:
+    """Everything that runs while one question is answered.
+
+    Args:
+        prepare: Called with each agent before it runs.
+        is_tracing: Whether the SDK's tracing may be on.
+    """
+
+    def __init__(self, prepare: Callable[[Agent[Any]], Awaitable[None]], *, is_tracing: bool) -> None:
+        self.prepare = prepare
+        self.is_tracing = is_tracing
+        self.edited: dict[str, str] = {}
+        self._runs: list[Run] = []
+        self._items: list[tuple[Run, Any]] = []
+        self._usages: list[Any] = []
+        self._model = ""
+
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        """Watch the runs that the code within starts, in its tasks and threads too."""
+        token = _watch.set(self)
+        try:
+            yield
+        finally:
+            _watch.reset(token)
+
+    def start(self, agent: Agent[Any], state: object, hooks: RunHooks[Any] | None) -> Run:
+        """Return the run that begins, or that continues where an earlier one stopped.
+
+        Args:
+            agent: The agent with which it began.
+            state: The input of the run.
+            hooks: The user's; those of a run where it continues.
+        """
+        run = hooks if isinstance(hooks, Run) else None
+        if run is None and isinstance(state, RunState):
+            waits = {call_id_of(item) for item in state.get_interruptions()}
+            run = next((each for each in self._runs if each.agent is agent and each.stopped_at() == waits), None)
+        if run is None:
+            run = Run(self, agent, hooks)
+            self._runs.append(run)
+        run.has_ended = False
+        return run
+
+    def deny(self, interruption: Any) -> None:
+        """Mark the call that waits as one that is denied."""
+        call_id = call_id_of(interruption)
+        for run, item in self._items:
+            if call_id == _id_of(item) and interruption.name == getattr(item, "name", interruption.name):
+                run.denied.add(call_id)
+
+    def add(self, run: Run, response: Any) -> None:
+        """Add a reply of a model, with the tool calls in it and its tokens."""
+        self._items += [(run, item) for item in response.output]
+        self._usages.append(response.usage)
+
+    def choose_model(self, agent: Agent[Any]) -> None:
+        """Remember the model of the last call."""
+        model = agent.model or get_default_model()
+        self._model = model if isinstance(model, str) else str(getattr(model, "model", ""))
+
+    def trace(self) -> AgentResponse:
+        """Return what was done until now, but the text."""
+        return AgentResponse(
+            tool_calls=tuple(call for run, item in self._items for call in run.calls(item)),
+            sources=_sources(item for _, item in self._items),
+            usage=self._usage(),
+            model=self._model,
+        )
+
+    def _usage(self) -> Usage | None:
+        """Return the tokens of all runs, whose buckets are inclusive as ours; 0 stands for a count that is unknown."""
+        usages = self._usages
+        if not usages:
+            return None
+        requests = sum(max(usage.requests, 1) for usage in usages)
+        if not all(usage.total_tokens for usage in usages):
+            return Usage(requests=requests)
+        return Usage(
+            input_tokens=sum(usage.input_tokens for usage in usages),
+            output_tokens=sum(usage.output_tokens for usage in usages),
+            total_tokens=sum(usage.total_tokens for usage in usages),
+            cache_read_tokens=sum(usage.input_tokens_details.cached_tokens or 0 for usage in usages) or None,
+            cache_write_tokens=sum(usage.input_tokens_details.cache_write_tokens or 0 for usage in usages) or None,
+            reasoning_tokens=sum(usage.output_tokens_details.reasoning_tokens or 0 for usage in usages) or None,
+            requests=requests,
+        )
+
+
+@dataclasses.dataclass(slots=True)
+class _Executed:
+    """A call of a tool that the SDK runs."""
+
+    start: float
+    duration_ms: float | None = None
+    result: Any = None
+    is_error: bool = False
+
+
+class Run(RunHooks[Any]):  # type: ignore[misc]  # the SDK is not installed where types are checked
+    """One run: its hooks, and the results of its tools.
+
+    Args:
+        watch: What it belongs to.
+        agent: The agent with which it began.
+        hooks: The user's, which are called after these.
+    """
+
+    def __init__(self, watch: Watch, agent: Agent[Any], hooks: RunHooks[Any] | None) -> None:
+        self.agent = agent
+        self._watch = watch
+        self._hooks: RunHooks[Any] = hooks or RunHooks()
+        self._executed: dict[str, _Executed] = {}
+        self._handed: dict[str, str] = {}
+        self._last: list[Any] = []
+        self.denied: set[str] = set()
+        self.result: Any = None
+        self.has_ended = False
+        self.has_failed = False
+
+    async def on_agent_start(self, context: Any, agent: Any) -> None:
+        await self._watch.prepare(agent)
+        await self._hooks.on_agent_start(context, agent)
+
+    async def on_agent_end(self, context: Any, agent: Any, output: Any) -> None:
+        await self._hooks.on_agent_end(context, agent, output)
+
+    async def on_llm_start(self, context: Any, agent: Any, system_prompt: Any, input_items: Any) -> None:
+        self._watch.choose_model(agent)
+        await self._hooks.on_llm_start(context, agent, system_prompt, input_items)
+
+    async def on_llm_end(self, context: Any, agent: Any, response: Any) -> None:
+        self._watch.add(self, response)
+        self._last = response.output
+        await self._hooks.on_llm_end(context, agent, response)
+
+    async def on_handoff(self, context: Any, from_agent: Any, to_agent: Any) -> None:
+        # An input filter may take the call and its result out of the items of the run.
+        names = {_name_of_handoff(each) for each in from_agent.handoffs}
+        call = next((item for item in self._last if item.type == "function_call" and item.name in names), None)
+        if call is not None:
+            self._handed[call.call_id] = json.dumps({"assistant": to_agent.name}, ensure_ascii=False)
+        await self._hooks.on_handoff(context, from_agent, to_agent)
+
+    async def on_tool_start(self, context: Any, agent: Any, tool: Any) -> None:
+        # Tools that drive a computer or a shell come without the id of their call.
+        if (call_id := getattr(context, "tool_call_id", None)) is not None:
+            self._executed[call_id] = _Executed(time.perf_counter())
+            setattr(context, _CALL, self._executed[call_id])
+            if (edited := self._watch.edited.pop(call_id, None)) is not None:
+                context.tool_arguments = context.tool_call.arguments = edited
+        if isinstance(tool, FunctionTool):
+            _watch_failures(tool)
+        await self._hooks.on_tool_start(context, agent, tool)
+
+    async def on_tool_end(self, context: Any, agent: Any, tool: Any, result: Any) -> None:
+        if (executed := self._executed.get(getattr(context, "tool_call_id", ""))) is not None:
+            executed.duration_ms = (time.perf_counter() - executed.start) * 1000
+            executed.result = result
+            executed.is_error |= isinstance(result, str) and result.startswith(_TOOL_FAILED)
+        await self._hooks.on_tool_end(context, agent, tool, result)
+
+    def end(self, result: Any) -> None:
+        """Take the result of the run, which ended or stopped."""
+        self.result, self.has_ended = result, True
+
+    def fail(self, problem: Exception) -> None:
+        """Take what the run raised: the calls that are open then are those that failed, or ran beside it."""
+        self.result, self.has_failed = getattr(problem, "run_data", None), True  # the SDK's own exceptions have it
+
+    def stopped_at(self) -> set[str]:
+        """Return the ids of the calls whose approval it waits for; none where it runs, or has ended."""
+        waits = getattr(self.result, "interruptions", ()) if self.has_ended else ()
+        return {call_id_of(item) for item in waits}
+
+    def calls(self, item: Any) -> Iterator[ToolCall]:
+        """Yield the tool call that an item of a model's reply is, if it is one."""
+        if item.type == "function_call":
+            yield self._function_call(item)
+        elif item.type.endswith("_call"):
+            yield _other_call(item, self._outputs())
+
+    def _function_call(self, item: Any) -> ToolCall:
+        call = ToolCall(name=item.name, id=item.call_id, arguments_json=item.arguments)
+        executed = self._executed.get(item.call_id)
+        if executed is None:
+            outputs = self._outputs()
+            result = outputs[call.id] if call.id in outputs else self._handed.get(call.id)
+            result_json = "" if result is None else json_of(result)
+            return dataclasses.replace(call, result_json=result_json, is_error=call.id in self.denied)
+        is_open = executed.duration_ms is None
+        return dataclasses.replace(
+            call,
+            result_json="" if executed.result is None and is_open else json_of(executed.result),
+            is_error=executed.is_error or (is_open and self.has_failed),
+            duration_ms=executed.duration_ms,
+        )
+
+    def _outputs(self) -> dict[str, Any]:
+        """Return the results of tools and handoffs by the ids of their calls, as far as the SDK's result has them."""
+        found: dict[str, Any] = {}
+        for item in self.result.new_items if self.result is not None else ():
+            if item.type in ("tool_call_output_item", "handoff_output_item"):
+                raw = item.raw_item if isinstance(item.raw_item, dict) else item.raw_item.model_dump(mode="json")
+                found[str(raw.get("call_id"))] = getattr(item, "output", raw.get("output"))
+        return found
+
+
+class _WatchingRunner(AgentRunner):  # type: ignore[misc]  # as above
+    """Lets every run that belongs to a question report to its watch; all others run as ever.
+
+    The SDK hands the hooks of a run on to no run that its tools start, and knows no other place where all runs meet.
+
+    Args:
+        inner: Runs them.
+    """
+
+    def __init__(self, inner: AgentRunner) -> None:
+        self._inner = inner
+
+    async def run(self, starting_agent: Any, input: Any, **options: Any) -> Any:  # noqa: A002 - the SDK's name
+        run = _watched(starting_agent, input, options)
+        try:
+            result = await self._inner.run(starting_agent, input, **options)
+        except Exception as problem:
+            if run is not None:
+                run.fail(problem)
+            raise
+        if run is not None:
+            run.end(result)
+        return result
+
+    def run_sync(self, starting_agent: Any, input: Any, **options: Any) -> Any:  # noqa: A002 - the SDK's name
+        run = _watched(starting_agent, input, options)
+        try:
+            result = self._inner.run_sync(starting_agent, input, **options)
+        except Exception as problem:
+            if run is not None:
+                run.fail(problem)
+            raise
+        if run is not None:
+            run.end(result)
+        return result
+
+    def run_streamed(self, starting_agent: Any, input: Any, **options: Any) -> Any:  # noqa: A002 - the SDK's name
+        run = _watched(starting_agent, input, options)
+        result = self._inner.run_streamed(starting_agent, input, **options)
+        if run is not None:
+            run.end(result)  # its items come while it is read
+        return result
+
+
+def watch_runs() -> None:
+    """Let the runs of this process report to the watch of the question that they belong to."""
+    runner = get_default_agent_runner()
+    if not isinstance(runner, _WatchingRunner):
+        set_default_agent_runner(_WatchingRunner(runner))
+
+
+def call_id_of(interruption: Any) -> str:
+    """Return the id of the call that waits for an approval."""
+    return _id_of(interruption.raw_item)
+
+
+def _id_of(item: Any) -> str:
+    found = item if isinstance(item, dict) else {name: getattr(item, name, None) for name in ("call_id", "id")}
+    return str(found.get("call_id") or found.get("id") or "")
+
+
+def _watched(agent: Agent[Any], state: object, options: dict[str, Any]) -> Run | None:
+    """Return the run that begins, after its options have got the hooks and the settings that report of it."""
+    watch = _watch.get()
+    if watch is None:
+        return None
+    run = watch.start(agent, state, options.get("hooks"))
+    options["hooks"] = run
+    if not watch.is_tracing:
+        config = options.get("run_config") or RunConfig()
+        config = RunConfig(**config) if isinstance(config, dict) else config
+        options["run_config"] = dataclasses.replace(config, tracing_disabled=True)
+    return run
+
+
+def _failed(context: Any, error: BaseException | None = None) -> None:
+    """Mark the call of a tool's context as failed; the error is its result where the model receives none."""
+    executed = getattr(context, _CALL, None)
+    if executed is not None:
+        executed.is_error = True
+        if error is not None:
+            executed.result = f"{type(error).__name__}: {error}"
+
+
+def _watch_failures(tool: FunctionTool) -> None:
+    """Let a tool with a `failure_error_function` of its own, or None, say when it failed.
+
+    Its text alone does not show a failure, and with None the SDK hides what the tool raised.
+    """
+    original = resolve_function_tool_failure_error_function(tool)
+    if original is default_tool_error_function or getattr(original, "is_watching", False):
+        return
+
+    async def watching(context: Any, error: Exception) -> Any:
+        _failed(context, error)
+        text = None if original is None else original(context, error)
+        return await text if inspect.isawaitable(text) else text
+
+    watching.is_watching = True  # type: ignore[attr-defined]
+    set_function_tool_failure_error_function(tool, watching)
+
+
+def watch_server(server: Any) -> None:
+    """Let an MCP server say which calls of its tools failed: the SDK shows the model their texts alone."""
+    original = getattr(server, "custom_data_extractor", None)
+    if getattr(original, "is_watching", False):
+        return
+
+    def watching(context: Any) -> Any:
+        if context.is_error:
+            _failed(context.run_context)
+        return None if original is None else original(context)
+
+    watching.is_watching = True  # type: ignore[attr-defined]
+    server.custom_data_extractor = watching
+
+
+def _name_of_handoff(handoff: Any) -> Any:
+    return handoff.tool_name if isinstance(handoff, Handoff) else Handoff.default_tool_name(handoff)
+
+
+def _other_call(item: Any, outputs: Mapping[str, Any]) -> ToolCall:
+    """Return the call of a tool that is no function, most of which OpenAI runs: file_search, web_search, mcp, shell.
+
+    An image that was made stays out: as text it would be larger than an answer may be.
+    """
+    data = item.model_dump(mode="json", exclude_none=True)
+    arguments = data.get("arguments") or {name: value for name, value in data.items() if name not in _NO_ARGUMENTS}
+    call_id = data.get("call_id") or data.get("id") or ""
+    result = next((data[name] for name in ("output", "outputs", "results") if name in data), outputs.get(call_id))
+    error = data.get("error")
+    return ToolCall(
+        name=data.get("name") or item.type.removesuffix("_call"),
+        id=call_id,
+        arguments_json=json_of(arguments),
+        result_json=json_of(error or result) if error or result is not None else "",
+        is_error=bool(error) or data.get("status") == "failed",
+    )
+
+
+def _sources(items: Iterable[Any]) -> tuple[Source, ...]:
+    """Return what file searches found, then what the texts cite, each once."""
+    found: dict[str, Source] = {}
+    items = list(items)
+    for result in (result for item in items if item.type == "file_search_call" for result in item.results or ()):
+        source = Source(
+            id=result.file_id or "", title=result.filename or "", content=result.text or "", score=result.score
+        )
+        found.setdefault(f"{source.id} {source.content}", source)
+    files = {source.id for source in found.values()}
+    for annotation in (
+        annotation
+        for item in items
+        if item.type == "message"
+        for part in item.content
+        for annotation in getattr(part, "annotations", None) or ()
+    ):
+        if annotation.type == "url_citation":
+            found.setdefault(annotation.url, Source(title=annotation.title or "", uri=annotation.url))
+        elif annotation.type in ("file_citation", "container_file_citation") and annotation.file_id not in files:
+            found.setdefault(annotation.file_id, Source(id=annotation.file_id, title=annotation.filename or ""))
+    return tuple(found.values())
