@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -13,6 +14,8 @@ from assay.records import dataclass
 
 MAX_APPROVALS = 100
 """Most items of one list of approvals."""
+MAX_APPROVALS_CHARS = 200_000
+"""Most characters of one list as JSON: it travels with every question."""
 MAX_TIMES = 10_000
 """Most times that one item may be used where it has a number."""
 
@@ -177,6 +180,9 @@ def read_approvals(items: object, *, times: int | None) -> tuple[tuple[Approval,
         problems += [(f"[{index}]{part}", problem) for part, problem in wrong]
         if approval is not None and not wrong:
             approvals.append(approval)
+    size = len(json.dumps(approvals_to_json(approvals), ensure_ascii=False))
+    if size > MAX_APPROVALS_CHARS:
+        problems.append(("", f"has {size:,} characters as JSON, more than {MAX_APPROVALS_CHARS:,}: shorten the values"))
     return tuple(approvals), problems
 
 

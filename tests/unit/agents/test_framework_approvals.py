@@ -176,6 +176,8 @@ def test_every_problem_of_a_list_is_named() -> None:
     assert problems[7][1] == "unknown field of an approval 'time'; did you mean 'times'?"
     assert read_approvals({"approve": True}, times=1)[1] == [("", "must be a list of decisions, not an object")]
     assert read_approvals([{"approve": True}] * 101, times=1)[1] == [("", "has 101 items, more than 100")]
+    ((part, said),) = read_approvals([{"answer": "x" * 120_000}] * 2, times=1)[1]
+    assert (part, said.endswith("characters as JSON, more than 200,000: shorten the values")) == ("", True)
 
 
 @given(st.lists(ITEMS, max_size=6), st.sampled_from([None, 1]))
