@@ -183,3 +183,13 @@ def test_a_run_names_the_calibration_of_its_judge(judged_project: Cli) -> None:
         assert "calibration  quality: UNTRUSTED, alpha" in shown
         assert "with people on 4 answers" in shown
         assert "quality: 20 of 20 rows pass, as people would -  withheld: the judge is no better than chance" in shown
+        (stored,) = json.loads(cli.run("judge", "calibrations", "list", "--json").stdout)
+        assert stored["rubric"] == "quality"
+        listed = cli.run("judge", "calibrations", "list").stdout.splitlines()
+        assert [line.split()[:2] for line in listed] == [["id", "rubric"], [stored["calibration_id"], "quality"]]
+        gone = cli.run("judge", "calibrations", "delete", stored["calibration_id"]).stdout
+        assert gone.startswith(f"deleted calibration {stored['calibration_id']}: quality, openai:judge-2")
+        again = cli.run("judge", "calibrations", "delete", stored["calibration_id"], status=2)
+        assert "there is no calibration" in again.stderr
+        assert "calibration  none of this judge by this rubric" in cli.run("runs", "show", "latest").stdout
+        assert "there is no calibration" in cli.run("judge", "calibrations", "list").stdout

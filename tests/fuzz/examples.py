@@ -154,6 +154,7 @@ EXAMPLES: Mapping[str, Sequence[Message]] = {
             )
         )
     ],
+    "assay.v1.DeleteCalibrationRequest": [pb.DeleteCalibrationRequest(calibration_id="3f2a9c41d07b")],
     "assay.v1.DeleteBaselineRequest": [pb.DeleteBaselineRequest(name="main")],
     "assay.v1.CompareRunsRequest": [pb.CompareRunsRequest(run_ids=["r", "s"], settings=_COMPARISON)],
     "assay.v1.ListComparedCasesRequest": [

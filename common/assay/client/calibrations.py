@@ -20,3 +20,19 @@ async def set_calibration(client: Client, calibration: JudgeCalibration) -> Judg
     """
     request = pb.SetCalibrationRequest(calibration=CALIBRATION.to_wire(calibration))
     return CALIBRATION.from_wire((await client.call(lambda stub: stub.SetCalibration(request))).calibration)
+
+
+async def list_calibrations(client: Client) -> list[JudgeCalibration]:
+    """Return all calibrations, newest first."""
+    found = await client.call(lambda stub: stub.ListCalibrations(pb.ListCalibrationsRequest()))
+    return [CALIBRATION.from_wire(each) for each in found.calibrations]
+
+
+async def delete_calibration(client: Client, calibration_id: str) -> JudgeCalibration:
+    """Delete a calibration and return it: runs of its judge no longer name it.
+
+    Raises:
+        NotFoundError: There is no such calibration.
+    """
+    request = pb.DeleteCalibrationRequest(calibration_id=calibration_id)
+    return CALIBRATION.from_wire((await client.call(lambda stub: stub.DeleteCalibration(request))).calibration)

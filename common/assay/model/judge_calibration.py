@@ -9,6 +9,8 @@ from assay.records import dataclass
 MOST_CALIBRATIONS = 1_000
 """Most calibrations of a team; the oldest go first."""
 MOST_FINGERPRINTS = 20
+MAX_CALIBRATION_BYTES = 4_000
+"""Largest calibration, as JSON: a list of all those of a team fits in a message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +36,8 @@ class JudgeCalibration:
         n_failed: Answers that people failed.
         drawn: How the answers were drawn: "random", "human_verdict", "judge_verdict", "weighted" or "unknown".
         calibrated_at: When it was stored, ISO 8601, UTC.
+        calibration_id: The same for every calibration of this rubric, criterion and fingerprints; empty before it is
+            stored.
     """
 
     rubric: str
@@ -54,6 +58,7 @@ class JudgeCalibration:
     n_failed: int = 0
     drawn: str = ""
     calibrated_at: str = ""
+    calibration_id: str = ""
 
     def is_of(self, fingerprints: Collection[str]) -> bool:
         """Return whether verdicts with these fingerprints are of this judge, or of every judge of this jury."""

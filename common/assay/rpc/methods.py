@@ -152,7 +152,10 @@ METHODS: Mapping[str, Mapping[str, MethodRule]] = {
         "ListBaselines": _idempotent(_READ),
         # A second attempt does not find what the first has deleted.
         "DeleteBaseline": _call(_RUN, {"name": Name.SCOPED}, Audit.CHANGE),
-        "SetCalibration": _idempotent(_RUN, audit=Audit.CHANGE),
+        "SetCalibration": _idempotent(_RUN, {"calibration.calibration_id": Name.LABEL}, Audit.CHANGE),
+        "ListCalibrations": _idempotent(_READ),
+        # As for baselines.
+        "DeleteCalibration": _call(_RUN, {"calibration_id": Name.SCOPED}, Audit.CHANGE),
         "CompareRuns": _idempotent(_READ, {"run_ids": Name.SCOPED}),
         "ListComparedCases": _idempotent(_READ, {"run_ids": Name.SCOPED, **_PAGE}),
         # A host has nothing to send while its run asks nothing.

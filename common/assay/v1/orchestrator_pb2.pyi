@@ -6730,6 +6730,7 @@ class JudgeCalibration(_message.Message):
     N_FAILED_FIELD_NUMBER: _builtins.int
     DRAWN_FIELD_NUMBER: _builtins.int
     CALIBRATED_AT_FIELD_NUMBER: _builtins.int
+    CALIBRATION_ID_FIELD_NUMBER: _builtins.int
     rubric: _builtins.str
     """By which rubric it judged, 1 to 100 characters."""
     criterion: _builtins.str
@@ -6764,6 +6765,8 @@ class JudgeCalibration(_message.Message):
     """How the answers were drawn: "random", "human_verdict", "judge_verdict", "weighted" or "unknown"."""
     calibrated_at: _builtins.str
     """When it was stored, ISO 8601, UTC; ignored in a request."""
+    calibration_id: _builtins.str
+    """Its id, the same for every calibration of this rubric, criterion and fingerprints; ignored in a request."""
     @_builtins.property
     def fingerprints(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Fingerprints of judge and rubric, sorted; of a jury those of each judge. 1 to 20, of up to 100 characters."""
@@ -6789,10 +6792,11 @@ class JudgeCalibration(_message.Message):
         n_failed: _builtins.int = ...,
         drawn: _builtins.str = ...,
         calibrated_at: _builtins.str = ...,
+        calibration_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_alpha", b"_alpha", "_high", b"_high", "_low", b"_low", "_sensitivity", b"_sensitivity", "_specificity", b"_specificity", "_threshold", b"_threshold", "alpha", b"alpha", "high", b"high", "low", b"low", "sensitivity", b"sensitivity", "specificity", b"specificity", "threshold", b"threshold"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_alpha", b"_alpha", "_high", b"_high", "_low", b"_low", "_sensitivity", b"_sensitivity", "_specificity", b"_specificity", "_threshold", b"_threshold", "alpha", b"alpha", "calibrated_at", b"calibrated_at", "criterion", b"criterion", "drawn", b"drawn", "fingerprints", b"fingerprints", "high", b"high", "judge", b"judge", "low", b"low", "measure", b"measure", "n", b"n", "n_failed", b"n_failed", "n_passed", b"n_passed", "rubric", b"rubric", "rule", b"rule", "sensitivity", b"sensitivity", "specificity", b"specificity", "threshold", b"threshold", "trust", b"trust"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_alpha", b"_alpha", "_high", b"_high", "_low", b"_low", "_sensitivity", b"_sensitivity", "_specificity", b"_specificity", "_threshold", b"_threshold", "alpha", b"alpha", "calibrated_at", b"calibrated_at", "calibration_id", b"calibration_id", "criterion", b"criterion", "drawn", b"drawn", "fingerprints", b"fingerprints", "high", b"high", "judge", b"judge", "low", b"low", "measure", b"measure", "n", b"n", "n_failed", b"n_failed", "n_passed", b"n_passed", "rubric", b"rubric", "rule", b"rule", "sensitivity", b"sensitivity", "specificity", b"specificity", "threshold", b"threshold", "trust", b"trust"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__alpha: _TypeAlias = _typing.Literal["alpha"]  # noqa: Y015
     _WhichOneofArgType__alpha: _TypeAlias = _typing.Literal["_alpha", b"_alpha"]  # noqa: Y015
@@ -6868,3 +6872,90 @@ class SetCalibrationResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___SetCalibrationResponse: _TypeAlias = SetCalibrationResponse  # noqa: Y015
+
+@_typing.final
+class ListCalibrationsRequest(_message.Message):
+    """Nothing to say: all are listed."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListCalibrationsRequest: _TypeAlias = ListCalibrationsRequest  # noqa: Y015
+
+@_typing.final
+class ListCalibrationsResponse(_message.Message):
+    """The calibrations."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CALIBRATIONS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def calibrations(self) -> _containers.RepeatedCompositeFieldContainer[Global___JudgeCalibration]:
+        """All calibrations of the team, newest first; at most 1,000, of up to 4,000 bytes each."""
+
+    def __init__(
+        self,
+        *,
+        calibrations: _abc.Iterable[Global___JudgeCalibration] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["calibrations", b"calibrations"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListCalibrationsResponse: _TypeAlias = ListCalibrationsResponse  # noqa: Y015
+
+@_typing.final
+class DeleteCalibrationRequest(_message.Message):
+    """Which calibration is deleted."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CALIBRATION_ID_FIELD_NUMBER: _builtins.int
+    calibration_id: _builtins.str
+    """Its id."""
+    def __init__(
+        self,
+        *,
+        calibration_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["calibration_id", b"calibration_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DeleteCalibrationRequest: _TypeAlias = DeleteCalibrationRequest  # noqa: Y015
+
+@_typing.final
+class DeleteCalibrationResponse(_message.Message):
+    """What was deleted."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CALIBRATION_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def calibration(self) -> Global___JudgeCalibration:
+        """The calibration as it was stored."""
+
+    def __init__(
+        self,
+        *,
+        calibration: Global___JudgeCalibration | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["calibration", b"calibration"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["calibration", b"calibration"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DeleteCalibrationResponse: _TypeAlias = DeleteCalibrationResponse  # noqa: Y015

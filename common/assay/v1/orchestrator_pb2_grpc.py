@@ -125,6 +125,16 @@ class RunServiceStub(object):
                 request_serializer=assay_dot_v1_dot_orchestrator__pb2.SetCalibrationRequest.SerializeToString,
                 response_deserializer=assay_dot_v1_dot_orchestrator__pb2.SetCalibrationResponse.FromString,
                 _registered_method=True)
+        self.ListCalibrations = channel.unary_unary(
+                '/assay.v1.RunService/ListCalibrations',
+                request_serializer=assay_dot_v1_dot_orchestrator__pb2.ListCalibrationsRequest.SerializeToString,
+                response_deserializer=assay_dot_v1_dot_orchestrator__pb2.ListCalibrationsResponse.FromString,
+                _registered_method=True)
+        self.DeleteCalibration = channel.unary_unary(
+                '/assay.v1.RunService/DeleteCalibration',
+                request_serializer=assay_dot_v1_dot_orchestrator__pb2.DeleteCalibrationRequest.SerializeToString,
+                response_deserializer=assay_dot_v1_dot_orchestrator__pb2.DeleteCalibrationResponse.FromString,
+                _registered_method=True)
         self.CompareRuns = channel.unary_unary(
                 '/assay.v1.RunService/CompareRuns',
                 request_serializer=assay_dot_v1_dot_orchestrator__pb2.CompareRunsRequest.SerializeToString,
@@ -320,6 +330,21 @@ class RunServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListCalibrations(self, request, context):
+        """ListCalibrations returns all calibrations of the team, newest first. Idempotent.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DeleteCalibration(self, request, context):
+        """DeleteCalibration deletes a calibration; runs of its judge no longer name it. An
+        unknown id is NOT_FOUND (reason CALIBRATION_NOT_FOUND).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def CompareRuns(self, request, context):
         """CompareRuns joins runs by case, tests every metric and returns the figures. A
         run that is unfinished is compared by the rows there are, without a verdict
@@ -436,6 +461,16 @@ def add_RunServiceServicer_to_server(servicer, server):
                     servicer.SetCalibration,
                     request_deserializer=assay_dot_v1_dot_orchestrator__pb2.SetCalibrationRequest.FromString,
                     response_serializer=assay_dot_v1_dot_orchestrator__pb2.SetCalibrationResponse.SerializeToString,
+            ),
+            'ListCalibrations': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListCalibrations,
+                    request_deserializer=assay_dot_v1_dot_orchestrator__pb2.ListCalibrationsRequest.FromString,
+                    response_serializer=assay_dot_v1_dot_orchestrator__pb2.ListCalibrationsResponse.SerializeToString,
+            ),
+            'DeleteCalibration': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeleteCalibration,
+                    request_deserializer=assay_dot_v1_dot_orchestrator__pb2.DeleteCalibrationRequest.FromString,
+                    response_serializer=assay_dot_v1_dot_orchestrator__pb2.DeleteCalibrationResponse.SerializeToString,
             ),
             'CompareRuns': grpc.unary_unary_rpc_method_handler(
                     servicer.CompareRuns,
@@ -896,6 +931,60 @@ class RunService(object):
             '/assay.v1.RunService/SetCalibration',
             assay_dot_v1_dot_orchestrator__pb2.SetCalibrationRequest.SerializeToString,
             assay_dot_v1_dot_orchestrator__pb2.SetCalibrationResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListCalibrations(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/assay.v1.RunService/ListCalibrations',
+            assay_dot_v1_dot_orchestrator__pb2.ListCalibrationsRequest.SerializeToString,
+            assay_dot_v1_dot_orchestrator__pb2.ListCalibrationsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DeleteCalibration(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/assay.v1.RunService/DeleteCalibration',
+            assay_dot_v1_dot_orchestrator__pb2.DeleteCalibrationRequest.SerializeToString,
+            assay_dot_v1_dot_orchestrator__pb2.DeleteCalibrationResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -143,6 +143,12 @@ class RunServiceStub:
     rubric, criterion and fingerprints is replaced. A team has up to 1,000; the oldest
     go first. Idempotent.
     """
+    ListCalibrations: _grpc.UnaryUnaryMultiCallable[_orchestrator_pb2.ListCalibrationsRequest, _orchestrator_pb2.ListCalibrationsResponse]
+    """ListCalibrations returns all calibrations of the team, newest first. Idempotent."""
+    DeleteCalibration: _grpc.UnaryUnaryMultiCallable[_orchestrator_pb2.DeleteCalibrationRequest, _orchestrator_pb2.DeleteCalibrationResponse]
+    """DeleteCalibration deletes a calibration; runs of its judge no longer name it. An
+    unknown id is NOT_FOUND (reason CALIBRATION_NOT_FOUND).
+    """
     CompareRuns: _grpc.UnaryUnaryMultiCallable[_orchestrator_pb2.CompareRunsRequest, _orchestrator_pb2.CompareRunsResponse]
     """CompareRuns joins runs by case, tests every metric and returns the figures. A
     run that is unfinished is compared by the rows there are, without a verdict
@@ -280,6 +286,12 @@ class RunServiceAsyncStub(RunServiceStub):
     runs of the team whose verdicts have the same fingerprints. One of the same
     rubric, criterion and fingerprints is replaced. A team has up to 1,000; the oldest
     go first. Idempotent.
+    """
+    ListCalibrations: _aio.UnaryUnaryMultiCallable[_orchestrator_pb2.ListCalibrationsRequest, _orchestrator_pb2.ListCalibrationsResponse]  # type: ignore[assignment]
+    """ListCalibrations returns all calibrations of the team, newest first. Idempotent."""
+    DeleteCalibration: _aio.UnaryUnaryMultiCallable[_orchestrator_pb2.DeleteCalibrationRequest, _orchestrator_pb2.DeleteCalibrationResponse]  # type: ignore[assignment]
+    """DeleteCalibration deletes a calibration; runs of its judge no longer name it. An
+    unknown id is NOT_FOUND (reason CALIBRATION_NOT_FOUND).
     """
     CompareRuns: _aio.UnaryUnaryMultiCallable[_orchestrator_pb2.CompareRunsRequest, _orchestrator_pb2.CompareRunsResponse]  # type: ignore[assignment]
     """CompareRuns joins runs by case, tests every metric and returns the figures. A
@@ -511,6 +523,24 @@ class RunServiceServicer(metaclass=_abc_1.ABCMeta):
         runs of the team whose verdicts have the same fingerprints. One of the same
         rubric, criterion and fingerprints is replaced. A team has up to 1,000; the oldest
         go first. Idempotent.
+        """
+
+    @_abc_1.abstractmethod
+    def ListCalibrations(
+        self,
+        request: _orchestrator_pb2.ListCalibrationsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_orchestrator_pb2.ListCalibrationsResponse, _abc.Awaitable[_orchestrator_pb2.ListCalibrationsResponse]]:
+        """ListCalibrations returns all calibrations of the team, newest first. Idempotent."""
+
+    @_abc_1.abstractmethod
+    def DeleteCalibration(
+        self,
+        request: _orchestrator_pb2.DeleteCalibrationRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_orchestrator_pb2.DeleteCalibrationResponse, _abc.Awaitable[_orchestrator_pb2.DeleteCalibrationResponse]]:
+        """DeleteCalibration deletes a calibration; runs of its judge no longer name it. An
+        unknown id is NOT_FOUND (reason CALIBRATION_NOT_FOUND).
         """
 
     @_abc_1.abstractmethod

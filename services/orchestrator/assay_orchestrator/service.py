@@ -378,6 +378,26 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
         found = await self._database.write(lambda c: calibrations.set_calibration(c, scope, given))
         return pb.SetCalibrationResponse(calibration=CALIBRATION.to_wire(found))
 
+    async def ListCalibrations(  # noqa: N802
+        self,
+        request: pb.ListCalibrationsRequest,
+        context: grpc.aio.ServicerContext[pb.ListCalibrationsRequest, pb.ListCalibrationsResponse],
+    ) -> pb.ListCalibrationsResponse:
+        """Return all calibrations."""
+        scope = self._scope()
+        found = await self._database.read(lambda c: calibrations.list_calibrations(c, scope.team))
+        return pb.ListCalibrationsResponse(calibrations=map(CALIBRATION.to_wire, found))
+
+    async def DeleteCalibration(  # noqa: N802
+        self,
+        request: pb.DeleteCalibrationRequest,
+        context: grpc.aio.ServicerContext[pb.DeleteCalibrationRequest, pb.DeleteCalibrationResponse],
+    ) -> pb.DeleteCalibrationResponse:
+        """Delete a calibration."""
+        scope = self._scope()
+        found = await self._database.write(lambda c: calibrations.delete_calibration(c, scope, request.calibration_id))
+        return pb.DeleteCalibrationResponse(calibration=CALIBRATION.to_wire(found))
+
     async def CompareRuns(  # noqa: N802
         self,
         request: pb.CompareRunsRequest,

@@ -74,6 +74,7 @@ async def world(shared: SharedInstallation, settings: RunSettings) -> World:
     runs += [(await member.create_run(hosted, dataset.dataset_id)).run_id for _ in range(3)]
     await member.pause_run(runs[-1])
     await baselines.set_baseline(member, "old", runs[0])
+    await calibrations.set_calibration(member, dataclasses.replace(CALIBRATION, rubric="old rubric"))
     spare = await admin.create_token(member, "viewer", "spare")
     await admin.create_target(member, "old-bot", "example.org")
     await admin.create_team(operator, "idle")
@@ -99,6 +100,12 @@ CALIBRATION = JudgeCalibration(
 )
 
 
+async def delete_calibration(world: World) -> None:
+    """Delete the calibration of a rubric."""
+    (old,) = [each for each in await calibrations.list_calibrations(world.member) if each.rubric == "old rubric"]
+    await calibrations.delete_calibration(world.member, old.calibration_id)
+
+
 # How each method that changes something is called, once; what it changes, and whose that is.
 CALLS: dict[str, tuple[Drive, Callable[[World], str], str]] = {
     "UploadDataset": (lambda w: w.member.upload_dataset(CASES, name="new"), lambda w: "", "search"),
@@ -114,6 +121,7 @@ CALLS: dict[str, tuple[Drive, Callable[[World], str], str]] = {
         lambda w: "quality",
         "search",
     ),
+    "DeleteCalibration": (delete_calibration, lambda w: "old rubric", "search"),
     "CreateTeam": (lambda w: admin.create_team(w.operator, "fresh"), lambda w: "fresh", "fresh"),
     "DisableTeam": (lambda w: admin.disable_team(w.operator, "idle"), lambda w: "idle", "idle"),
     "EnableTeam": (lambda w: admin.enable_team(w.operator, "disabled"), lambda w: "disabled", "disabled"),

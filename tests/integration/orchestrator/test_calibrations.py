@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.shared_installation import shared_installation
 
-from assay.client.calibrations import set_calibration
-from assay.errors import InvalidInputError, PermissionDeniedError
+from assay.client.calibrations import delete_calibration, list_calibrations, set_calibration
+from assay.errors import InvalidInputError, NotFoundError, PermissionDeniedError
 from assay.identity.rights import Role
 from assay.model.judge_calibration import JudgeCalibration
 from assay.model.scope import Scope
@@ -41,8 +41,9 @@ async def test_a_calibration_is_found_by_the_fingerprints_of_its_judge(open_stor
 
         await store.write(lambda c: calibrations.set_calibration(c, search, GOOD))
         (stored,) = await found("search", "sha256:a", "sha256:b", "sha256:c")
-        assert stored == replace(GOOD, fingerprints=("sha256:a", "sha256:b"), calibrated_at=stored.calibrated_at)
-        assert stored.calibrated_at
+        made = {"calibrated_at": stored.calibrated_at, "calibration_id": stored.calibration_id}
+        assert stored == replace(GOOD, fingerprints=("sha256:a", "sha256:b"), **made)
+        assert all(made.values())
         assert await found("search", "sha256:a") == []
         assert await found("other", "sha256:a", "sha256:b") == []
         await store.write(lambda c: calibrations.set_calibration(c, search, replace(GOOD, alpha=0.5)))
@@ -81,11 +82,30 @@ async def test_what_no_judge_can_have_is_refused(
     assert {problem.field for problem in refused.value.problems} == {f"calibration.{name}" for name in wrong}
 
 
-async def test_only_those_who_may_run_may_store_one(tmp_path: Path) -> None:
-    """The orchestrator checks it, as it does for runs."""
+async def test_a_large_one_is_refused(serve: Callable[..., AbstractAsyncContextManager[Client]]) -> None:
+    """All calibrations of a team travel in one message."""
+    async with serve() as client:
+        with pytest.raises(InvalidInputError, match="is larger than 4,000 bytes"):
+            await set_calibration(client, replace(GOOD, judge="\u0630" * 1_000))
+
+
+async def test_only_those_who_may_run_may_store_or_delete_one(tmp_path: Path) -> None:
+    """The orchestrator checks it, as it does for runs; all of the team may list them, and no other team."""
     async with shared_installation(tmp_path) as shared:
         member = await shared.member("search", Role.RUNNER)
         viewer = await shared.member("search", Role.VIEWER)
-        assert (await set_calibration(member, GOOD)).calibrated_at
+        other = await shared.member("other", Role.RUNNER)
+        first = await set_calibration(member, GOOD)
+        again = await set_calibration(member, replace(GOOD, alpha=0.5, fingerprints=GOOD.fingerprints[::-1]))
+        assert again.calibration_id == first.calibration_id
+        tone = await set_calibration(member, replace(GOOD, criterion="tone"))
+        assert await list_calibrations(viewer) == [tone, again]
         with pytest.raises(PermissionDeniedError):
             await set_calibration(viewer, GOOD)
+        with pytest.raises(PermissionDeniedError):
+            await delete_calibration(viewer, tone.calibration_id)
+        assert await list_calibrations(other) == []
+        with pytest.raises(NotFoundError, match="there is no calibration"):
+            await delete_calibration(other, tone.calibration_id)
+        assert await delete_calibration(member, tone.calibration_id) == tone
+        assert await list_calibrations(member) == [again]

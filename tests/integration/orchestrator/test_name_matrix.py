@@ -20,11 +20,12 @@ import pytest
 from google.protobuf import descriptor_pool, message_factory
 from tests.shared_installation import SharedInstallation, shared_installation
 
-from assay.client import admin, baselines
+from assay.client import admin, baselines, calibrations
 from assay.client.client import Client
 from assay.identity.rights import RIGHTS, Role
 from assay.model.agent_response import AgentResponse, AgentStatus
 from assay.model.case import Case, Turn
+from assay.model.judge_calibration import JudgeCalibration
 from assay.rpc.methods import METHODS, Name
 from assay.rpc.status import from_rpc_error
 from assay.v1 import admin_pb2, admin_pb2_grpc, orchestrator_pb2_grpc
@@ -87,6 +88,10 @@ async def world(shared: SharedInstallation, team: str, settings: RunSettings) ->
         await baselines.set_baseline(client, name, kept[0])
     for name in (f"target-of-{team}", f"other-target-of-{team}"):
         await admin.create_target(client, name, f"{team}.example.org")
+    calibration = JudgeCalibration(
+        secret, fingerprints=("sha256:1",), n=60, measure="alpha_interval", trust="unknown", drawn="random"
+    )
+    calibrated = await calibrations.set_calibration(client, calibration)
     spare = (await admin.create_token(client, "viewer", secret)).token.token_id
     stub = orchestrator_pb2_grpc.RunServiceStub(client._channel)
     compared = pb.ListComparedCasesRequest(run_ids=kept[:2], page_size=1)
@@ -100,6 +105,7 @@ async def world(shared: SharedInstallation, team: str, settings: RunSettings) ->
         "case_id": case_ids[0],
         "SetBaseline.name": f"other-baseline-of-{team}",
         "DeleteBaseline.name": f"baseline-of-{team}",
+        "calibration_id": calibrated.calibration_id,
         "CreateTarget.name": f"other-target-of-{team}",
         "DeleteTarget.name": f"target-of-{team}",
         "team": team,

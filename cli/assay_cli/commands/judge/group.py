@@ -11,6 +11,10 @@ _COMMANDS = {
         "assay_cli.commands.judge.calibrate:calibrate",
         "Compare a judge with human labels: agreement, errors, how far to trust it.",
     ),
+    "calibrations": (
+        "assay_cli.commands.judge.calibrations:calibrations",
+        "List and delete stored calibrations: how far judges agree with people.",
+    ),
     "sample": (
         "assay_cli.commands.judge.sample:sample",
         "Draw answers of a run at random, for people to label.",

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
 import math
 from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
-from assay.errors import InvalidInputError, Problem
-from assay.model.judge_calibration import MOST_CALIBRATIONS, MOST_FINGERPRINTS, JudgeCalibration
+from assay.errors import InvalidInputError, NotFoundError, Problem
+from assay.model.judge_calibration import (
+    MAX_CALIBRATION_BYTES,
+    MOST_CALIBRATIONS,
+    MOST_FINGERPRINTS,
+    JudgeCalibration,
+)
 from assay.parsing.names import name_problem
 from assay.storage.times import now
 from assay_orchestrator.store import audit, schema, tokens
@@ -59,6 +65,8 @@ def check_calibration(calibration: JudgeCalibration) -> None:
             problems.append(Problem(what, f"calibration.{name}"))
     if calibration.n < 1:
         problems.append(Problem("must be at least 1", "calibration.n"))
+    if not problems and len(_json_of(calibration).encode()) > MAX_CALIBRATION_BYTES:
+        problems.append(Problem(f"is larger than {MAX_CALIBRATION_BYTES:,} bytes: shorten `judge`", "calibration"))
     if problems:
         raise InvalidInputError(problems)
 
@@ -68,16 +76,11 @@ def set_calibration(connection: sa.Connection, scope: Scope, calibration: JudgeC
     tokens.require_not_deleted(connection, scope.team)
     fingerprints = tuple(sorted(set(calibration.fingerprints)))
     stored = dataclasses.replace(calibration, fingerprints=fingerprints, calibrated_at=now())
-    key = {
-        "team": scope.team,
-        "rubric": stored.rubric,
-        "criterion": stored.criterion,
-        "fingerprints": " ".join(fingerprints),
-    }
-    connection.execute(sa.delete(_table).where(*(_table.c[name] == value for name, value in key.items())))
+    stored = dataclasses.replace(stored, calibration_id=_id_of(stored))
+    _delete(connection, scope.team, stored)
     _make_room(connection, scope.team)
-    values = {"calibration_json": json.dumps(dataclasses.asdict(stored)), "set_at": stored.calibrated_at}
-    connection.execute(sa.insert(_table).values(**key, **values))
+    values = {"calibration_json": _json_of(stored), "set_at": stored.calibrated_at}
+    connection.execute(sa.insert(_table).values(**_key(scope.team, stored), **values))
     audit.record(connection, scope.call, team=scope.team, resource=stored.rubric)
     return stored
 
@@ -91,16 +94,62 @@ def _make_room(connection: sa.Connection, team: str) -> None:
         connection.execute(sa.delete(_table).where(own, _table.c.set_at < oldest_kept))
 
 
-def calibrations_of(
-    connection: sa.Connection, team: str, fingerprints: Collection[str]
-) -> tuple[JudgeCalibration, ...]:
-    """Return the calibrations of a team that are of judges with these fingerprints, newest first."""
+def delete_calibration(connection: sa.Connection, scope: Scope, calibration_id: str) -> JudgeCalibration:
+    """Delete a calibration of a team, and return it.
+
+    Raises:
+        NotFoundError: The team has no such calibration.
+    """
+    found = next(
+        (each for each in list_calibrations(connection, scope.team) if each.calibration_id == calibration_id), None
+    )
+    if found is None:
+        raise NotFoundError(
+            f"there is no calibration {calibration_id!r}: `assay judge calibrations list` shows those there are",
+            reason="CALIBRATION_NOT_FOUND",
+        )
+    _delete(connection, scope.team, found)
+    audit.record(connection, scope.call, team=scope.team, resource=found.rubric)
+    return found
+
+
+def list_calibrations(connection: sa.Connection, team: str) -> tuple[JudgeCalibration, ...]:
+    """Return the calibrations of a team, newest first."""
     rows = connection.execute(
         sa.select(_table.c.calibration_json)
         .where(_table.c.team == team)
         .order_by(_table.c.set_at.desc(), _table.c.rubric, _table.c.criterion, _table.c.fingerprints)
     ).scalars()
-    found = [
+    return tuple(
         JudgeCalibration(**{**data, "fingerprints": tuple(data["fingerprints"])}) for data in map(json.loads, rows)
-    ]
-    return tuple(each for each in found if each.is_of(fingerprints))
+    )
+
+
+def calibrations_of(
+    connection: sa.Connection, team: str, fingerprints: Collection[str]
+) -> tuple[JudgeCalibration, ...]:
+    """Return the calibrations of a team that are of judges with these fingerprints, newest first."""
+    return tuple(each for each in list_calibrations(connection, team) if each.is_of(fingerprints))
+
+
+def _key(team: str, calibration: JudgeCalibration) -> dict[str, str]:
+    """Return which calibration of a team it is."""
+    return {
+        "team": team,
+        "rubric": calibration.rubric,
+        "criterion": calibration.criterion,
+        "fingerprints": " ".join(calibration.fingerprints),
+    }
+
+
+def _id_of(calibration: JudgeCalibration) -> str:
+    return hashlib.sha256(json.dumps(_key("", calibration)).encode()).hexdigest()[:12]
+
+
+def _delete(connection: sa.Connection, team: str, calibration: JudgeCalibration) -> None:
+    key = _key(team, calibration)
+    connection.execute(sa.delete(_table).where(*(_table.c[name] == value for name, value in key.items())))
+
+
+def _json_of(calibration: JudgeCalibration) -> str:
+    return json.dumps(dataclasses.asdict(calibration))
