@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.frameworks.answers import calls
 from tests.frameworks.asking import ask, opened
+from tests.frameworks.behaviours.pydantic_ai import PRELUDE
 
 from assay.agent_host.opening import open_caller
 from assay.errors import InvalidInputError
 from assay.model.agent_request import Message
 from assay.model.agent_response import AgentErrorKind, AgentStatus, Source
+from assay.model.approvals import read_approvals
 from assay.model.run import AgentSettings
 
 if TYPE_CHECKING:
@@ -229,6 +231,164 @@ async def test_limits_end_a_run(tmp_path: Path) -> None:
     few = await ask(opened(tmp_path, "pydantic_ai", AGENT, deps="agent.py:deps", tool_calls_limit=1), "a b")
     assert few.error is not None
     assert few.error.type == "UsageLimitExceeded"
+
+
+PAY = 'agent = Agent(scripted(call("pay", amount=5), "Done: {result}"), tools=[pay_tool]%s)'
+TRACKER = 'inner = Agent(scripted(call("track", parcel=7), "It is in {result}."), tools=[track])'
+SHAPES: dict[str, tuple[str, list[tuple[str, str, str]], int]] = {
+    "the agent that took over is run by the function of an output": (
+        f"""
+{TRACKER}
+
+async def hand_over(where: str) -> str:
+    return (await inner.run(where)).output
+
+agent = Agent(scripted(call("final_result", where="7")), output_type=[hand_over])
+""",
+        [("track", '{"parcel": 7}', '"Lima"')],
+        3,
+    ),
+    "an agent in a tool is iterated over": (
+        f"""
+{TRACKER}
+
+async def tracker(where: str) -> str:
+    async with inner.iter(where) as run:
+        async for node in run:
+            pass
+    return run.result.output
+
+agent = Agent(scripted(call("tracker", where="7"), "{{result}}"), tools=[tracker])
+""",
+        [("tracker", '{"where": "7"}', '"It is in Lima."'), ("track", '{"parcel": 7}', '"Lima"')],
+        4,
+    ),
+    "a tool is named like the output's": (
+        """
+def final_result(a: int) -> str:
+    return "Final result processed."
+
+agent = Agent(scripted(call("final_result", a=1), "It is in Lima."), tools=[final_result])
+""",
+        [("final_result", '{"a": 1}', '"Final result processed."')],
+        2,
+    ),
+    "a tool begins like the output's": (
+        """
+def final_result_b(a: int) -> str:
+    return "Output tool not used - no"
+
+agent = Agent(
+    scripted(call("final_result_b", a=1), call("final_result", answer="It is in Lima.", people=1)),
+    tools=[final_result_b],
+    output_type=City,
+)
+""",
+        [("final_result_b", '{"a": 1}', '"Output tool not used - no"')],
+        2,
+    ),
+    "a processor of the history takes calls out": (
+        """
+from pydantic_ai.capabilities import ProcessHistory
+
+def reply(messages, info):
+    part = {"Lima": ToolCallPart("track", {"parcel": 8}), "Quito": TextPart("It is in Lima.")}.get(
+        messages[-1].parts[-1].content, ToolCallPart("track", {"parcel": 7})
+    )
+    return ModelResponse([part], usage=RequestUsage(input_tokens=10, output_tokens=5))
+
+def shorten(messages):
+    return [messages[0], *messages[-2:]] if len(messages) > 3 else messages
+
+agent = Agent(FunctionModel(reply), tools=[track], capabilities=[ProcessHistory(shorten)])
+""",
+        [("track", '{"parcel": 7}', '"Lima"'), ("track", '{"parcel": 8}', '"Quito"')],
+        3,
+    ),
+    "calls have one id": (
+        """
+def reply(messages, info):
+    if len(messages) > 4:
+        return ModelResponse([TextPart("It is in Lima.")], usage=RequestUsage(input_tokens=10, output_tokens=5))
+    call = ToolCallPart("track", {"parcel": 6 + len(messages) // 2 + 1}, "c")
+    return ModelResponse([call], usage=RequestUsage(input_tokens=10, output_tokens=5))
+
+agent = Agent(FunctionModel(reply), tools=[track])
+""",
+        [("track", '{"parcel": 7}', '"Lima"'), ("track", '{"parcel": 8}', '"Quito"')],
+        3,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SHAPES)
+async def test_calls_are_read_from_runs_of_any_shape(tmp_path: Path, name: str) -> None:
+    """Each call once, with its result, and the tokens of all runs."""
+    source, wanted, requests = SHAPES[name]
+    answer = await ask(opened(tmp_path, "pydantic_ai", PRELUDE + source), "Where is parcel 7?")
+    assert (answer.error, answer.text) == (None, "It is in Lima.")
+    assert [(call.name, call.arguments_json, call.result_json) for call in calls(answer)] == wanted
+    assert all(call.duration_ms is not None and not call.is_error for call in calls(answer))
+    assert answer.usage is not None
+    assert (answer.usage.requests, answer.usage.total_tokens) == (requests, 15 * requests)
+
+
+DEFERRING = """
+from pydantic_ai.exceptions import ApprovalRequired, CallDeferred
+
+def sent(amount: int) -> str:
+    raise CallDeferred
+
+def large(context: RunContext, amount: int) -> str:
+    if not context.tool_call_approved:
+        raise ApprovalRequired
+    return pay(amount)
+
+"""
+
+
+@pytest.mark.parametrize(
+    ("tool", "more", "approvals", "decided", "paid"),
+    [
+        ("Tool(pay, requires_approval=True)", "", [{"approve": True}], ["approval:approve"], "paid 5"),
+        ("Tool(pay, requires_approval=True)", "", [{"deny": "no"}], ["approval:deny"], "no"),
+        ("Tool(large, name='pay')", ", output_type=[str, DeferredToolRequests]", [{"edit": {"amount": 3}}],
+         ["approval:edit"], "paid 3"),
+        ("Tool(sent, name='pay', requires_approval=True)", ", output_type=[str, DeferredToolRequests]",
+         [{"approve": True}, {"answer": {"kind": "sent"}}], ["approval:approve", "call:answer"], '{"kind": "sent"}'),
+    ],
+)  # fmt: skip
+async def test_calls_that_wait_are_resumed(
+    tmp_path: Path, tool: str, more: str, approvals: list[dict[str, object]], decided: list[str], paid: str
+) -> None:
+    """Whether or not the agent's output types have a place for them, and when one waits for two things in turn."""
+    source = f"{PRELUDE}{DEFERRING}pay_tool = {tool}\n{PAY % more}"
+    caller = opened(tmp_path, "pydantic_ai", source)
+    waiting = await ask(caller, "Pay 5")
+    assert (waiting.status, [str(wait.kind) for wait in waiting.interrupts]) == ("interrupted", ["approval"])
+    answer = await ask(caller, "Pay 5", session="run/1/0", approvals=read_approvals(approvals, times=1)[0])
+    assert [f"{wait.kind}:{wait.decision}" for wait in answer.interrupts] == decided
+    assert (answer.status, len(calls(answer))) == ("success", 1)
+    assert paid in calls(answer)[0].result_json
+    assert calls(answer)[0].arguments_json == ('{"amount": 3}' if paid == "paid 3" else '{"amount": 5}')
+
+
+async def test_tokens_counted_before_the_question_are_not_its_own(tmp_path: Path) -> None:
+    """An agent in a tool may count in an object that other questions count in, too."""
+    source = """
+from pydantic_ai.usage import RunUsage
+
+everything = RunUsage(requests=7, input_tokens=1000)
+inner = Agent(scripted("Lima."))
+
+async def tracker(where: str) -> str:
+    return (await inner.run(where, usage=everything)).output
+
+agent = Agent(scripted(call("tracker", where="7"), "{result}"), tools=[tracker])
+"""
+    answer = await ask(opened(tmp_path, "pydantic_ai", PRELUDE + source), "Where is parcel 7?")
+    assert answer.usage is not None
+    assert (answer.usage.requests, answer.usage.total_tokens) == (3, 45)
 
 
 async def test_citations_are_sources(tmp_path: Path) -> None:

@@ -35,6 +35,7 @@ _FINAL_EXCEPTIONS = frozenset(
         "langgraph.errors.EmptyInputError",
         "langgraph.errors.InvalidUpdateError",
         "pydantic_ai.exceptions.UserError",
+        "pydantic_core._pydantic_core.PydanticSerializationError",
     }
 )
 """Exceptions that frameworks and providers' packages raise again for the same question, by module and name."""

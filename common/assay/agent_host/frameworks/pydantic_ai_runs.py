@@ -56,7 +56,7 @@ class Watch:
         self.approvals = approvals
         self._runs: list[_Run] = []
         self._usages: dict[int, tuple[RunUsage, RunUsage]] = {}
-        self.edited: dict[str, Any] = {}
+        self.edited: dict[tuple[str, str], Any] = {}
 
     @contextmanager
     def watched(self) -> Iterator[None]:
@@ -185,14 +185,8 @@ class _Run(AbstractCapability[Any]):  # type: ignore[misc]  # pydantic-ai is not
     def messages(self) -> list[Any]:
         """Return the messages of the run, those too that a processor of the history has taken out since."""
         live = self._live()
-        ids = {part.tool_call_id for message in live for part in message.parts if part.part_kind in _CALLS}
-        kept = {id(message) for message in live}
-        dropped = [
-            message
-            for key, message in self._noted.items()
-            if key not in kept and not any(getattr(part, "tool_call_id", None) in ids for part in message.parts)
-        ]
-        return [*dropped, *live]
+        kept = set(map(_key, live))
+        return [*(message for message in self._noted.values() if _key(message) not in kept), *live]
 
     async def wrap_model_request(self, ctx: Any, *, request_context: Any, handler: Any) -> Any:
         self._noted |= {id(message): message for message in self._live()}
@@ -253,12 +247,14 @@ def interrupts_of(requests: Any) -> list[Interrupt]:
     return [Interrupt(call.tool_call_id, kind, call.tool_name, json_of(call.args or {})) for kind, call in kinds]
 
 
-def results_of(decisions: Iterable[tuple[Interrupt, Decision | None]], edited: dict[str, Any]) -> DeferredToolResults:
+def results_of(
+    decisions: Iterable[tuple[Interrupt, Decision | None]], edited: dict[tuple[str, str], Any]
+) -> DeferredToolResults:
     """Return what people decided as pydantic-ai has it.
 
     Args:
         decisions: On each call that waits.
-        edited: Receives the arguments of calls that run with others than the model's, by their ids.
+        edited: Receives the arguments of calls that run with others than the model's, by tool and id.
     """
     results = DeferredToolResults()
     for interrupt, decision in decisions:
@@ -270,43 +266,67 @@ def results_of(decisions: Iterable[tuple[Interrupt, Decision | None]], edited: d
             results.approvals[interrupt.id] = ToolDenied(decision.reason) if decision.reason else ToolDenied()
         else:
             if decision.kind is DecisionKind.EDIT:
-                edited[interrupt.id] = decision.arguments
+                edited[interrupt.tool, interrupt.id] = decision.arguments
             results.approvals[interrupt.id] = ToolApproved(override_args=decision.arguments)
     return results
 
 
-def _calls(runs: Sequence[_Run], edited: Mapping[str, Any]) -> Iterator[ToolCall]:
+def _key(message: Any) -> tuple[Any, ...]:
+    """Return what a message has in common with a copy of it in which a processor changed something."""
+    return (message.timestamp, *(part.tool_call_id for part in message.parts if hasattr(part, "tool_call_id")))
+
+
+def _calls(runs: Iterable[_Run], edited: Mapping[tuple[str, str], Any]) -> Iterator[ToolCall]:
     """Yield the calls of each reply, and after them those of the runs that they started.
 
     Args:
         runs: Runs beside each other, of which one may continue another: it then has the results of that one's calls.
-        edited: Arguments with which calls ran in place of the model's, by their ids.
+        edited: Arguments with which calls ran in place of the model's, by tool and id.
     """
-    returns: dict[str, list[Any]] = {}
-    executions: dict[str, list[_Execution]] = {}
-    children: dict[str, list[_Run]] = {}
-    for run in runs:
-        for part in (part for message in run.messages() for part in message.parts if part.part_kind in _RETURNS):
-            returns.setdefault(part.tool_call_id, []).append(part)
-        for call_id, found in run.executions.items():
-            executions.setdefault(call_id, []).extend(found)
-        for call_id, started in run.children.items():
-            children.setdefault(call_id, []).extend(started)
-    for run in runs:
-        for message in run.messages():
+    found = [_Outcomes(run) for run in runs]
+    for outcomes in found:
+        ordered = [outcomes, *(other for other in found if other is not outcomes)]
+        for message in outcomes.run.messages():
             calls = [part for part in message.parts if part.part_kind in _CALLS]
             for call in calls:
-                if call.tool_name not in run.output_tools:
-                    arguments = edited.get(call.tool_call_id, call.args)
-                    yield _tool_call(call, arguments, _next(returns, call), _next(executions, call))
+                if call.tool_name not in outcomes.run.output_tools:
+                    arguments = edited.get((call.tool_name, call.tool_call_id), call.args)
+                    returned, execution = (
+                        next(filter(None, (one.take(kind, call, outcomes) for one in ordered)), None)
+                        for kind in ("returns", "executions")
+                    )
+                    yield _tool_call(call, arguments, returned, execution)
             for call in calls:
-                yield from _calls(children.pop(call.tool_call_id, ()), edited)
+                yield from _calls((run for one in ordered for run in one.take_children(call, outcomes)), edited)
 
 
-def _next(found: dict[str, list[Any]], call: Any) -> Any:
-    """Return what belongs to a call: ids of calls are not always unique."""
-    waiting = found.get(call.tool_call_id)
-    return waiting.pop(0) if waiting else None
+class _Outcomes:
+    """What came of the calls of a run: results, executions and further runs, by the calls' ids."""
+
+    def __init__(self, run: _Run) -> None:
+        self.run = run
+        parts = [part for message in run.messages() for part in message.parts]
+        self._own = {part.tool_call_id for part in parts if part.part_kind in _CALLS}
+        returns: dict[str, list[Any]] = {}
+        for part in parts:
+            if part.part_kind in _RETURNS:
+                returns.setdefault(part.tool_call_id, []).append(part)
+        executions = {call_id: list(found) for call_id, found in run.executions.items()}
+        self._waiting: dict[str, dict[str, list[Any]]] = {"returns": returns, "executions": executions}
+        self._children = dict(run.children)
+
+    def take(self, kind: str, call: Any, asking: _Outcomes) -> Any:
+        """Return the next result or execution of a call, each once, for ids are not always unique; None without one."""
+        waiting = self._waiting[kind].get(call.tool_call_id)
+        return waiting.pop(0) if waiting and self._has(call, asking) else None
+
+    def take_children(self, call: Any, asking: _Outcomes) -> list[_Run]:
+        """Return the runs that a call started."""
+        return self._children.pop(call.tool_call_id, []) if self._has(call, asking) else []
+
+    def _has(self, call: Any, asking: _Outcomes) -> bool:
+        # Of another run this one has what it did not call itself.
+        return self is asking or call.tool_call_id not in self._own
 
 
 def _tool_call(call: Any, arguments: Any, returned: Any, execution: _Execution | None) -> ToolCall:
