@@ -221,7 +221,7 @@ def _asks_with_text(agent: object) -> bool:
             functools.partial(function, None) if inspect.isfunction(inspect.getattr_static(agent, method)) else function
         )
         return receives_text(bound)
-    owner = getattr(agent, "__self__", None)
+    owner = getattr(agent, "__self__", agent)
     return getattr(owner, "asks_with_text", False) is True or (callable(agent) and receives_text(agent))
 
 

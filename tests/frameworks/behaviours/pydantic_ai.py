@@ -95,15 +95,21 @@ def find(parcel: int) -> str:
 FIND = 'tools=[Tool(find, name="track")]'
 MCP = """
 class Sums(FunctionToolset):
-    \"\"\"The tools of an MCP server, which runs while an agent is entered.\"\"\"
+    \"\"\"The tools of an MCP server, which runs while an agent or a run is entered.\"\"\"
+
+    entered = 0
 
     async def __aenter__(self):
-        server = StdioServerParameters(command=MCP_COMMAND[0], args=MCP_COMMAND[1:])
-        self.client = await Client(server).__aenter__()
+        self.entered += 1
+        if self.entered == 1:
+            server = StdioServerParameters(command=MCP_COMMAND[0], args=MCP_COMMAND[1:])
+            self.client = await Client(server).__aenter__()
         return self
 
     async def __aexit__(self, *details):
-        await self.client.__aexit__(*details)
+        self.entered -= 1
+        if self.entered == 0:
+            await self.client.__aexit__(*details)
 
 
 sums = Sums()

@@ -22,12 +22,12 @@ from assay.agent_host.frameworks.pydantic_ai_runs import (
     results_of,
     watch_nested_runs,
 )
-from assay.agent_host.lifespan import provided
+from assay.agent_host.lifespan import Resource, provided
 from assay.errors import InvalidInputError, Problem
 from assay.model.approvals import ScriptedApprovals
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from assay.model.agent_request import AgentRequest
     from assay.model.agent_response import AgentResponse
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from assay.model.interrupts import Interrupt
 
 
-def connect(found: object, options: Mapping[str, Any]) -> Callable[[AgentRequest], Awaitable[AgentResponse]]:
-    """Return a function that asks an agent of pydantic-ai.
+def connect(found: object, options: Mapping[str, Any]) -> PydanticAgent:
+    """Return what asks an agent of pydantic-ai.
 
     Args:
         found: The agent.
@@ -57,10 +57,17 @@ def connect(found: object, options: Mapping[str, Any]) -> Callable[[AgentRequest
         )
         raise InvalidInputError([Problem(message, "agent.deps")], reason="AGENT_NOT_FOUND")
     watch_nested_runs()
-    return _PydanticAgent(found, options).ask
+    return PydanticAgent(found, options)
 
 
-class _PydanticAgent:
+class PydanticAgent:
+    """Asks an agent of pydantic-ai, whose toolsets are open from the first question on.
+
+    Args:
+        agent: The agent.
+        options: Of the adapter.
+    """
+
     asks_with_text = True
 
     def __init__(self, agent: AbstractAgent[Any, Any], options: Mapping[str, Any]) -> None:
@@ -71,10 +78,18 @@ class _PydanticAgent:
         # By itself pydantic-ai runs 40 synchronous tools at once, and waits for one that hangs whatever the time limit.
         self._executor = AgentExecutor()
         self._conversations: Conversations[list[Any]] = Conversations()
+        # Each run opens them too, where nothing else has: servers of MCP would start with each question.
+        self._toolsets = Resource(lambda: agent)
 
-    async def ask(self, request: AgentRequest, opened: Any = None) -> AgentResponse:
+    async def __call__(self, request: AgentRequest, opened: Any = None) -> AgentResponse:
+        """Return the answer to one question."""
+        await self._toolsets.value()
         async with provided(self._deps, request, opened) as deps:
             return await self._ask(request, deps)
+
+    async def aclose(self) -> None:
+        """Close the agent's toolsets and its model; a further question opens them again."""
+        await self._toolsets.aclose()
 
     async def _ask(self, request: AgentRequest, deps: Any) -> AgentResponse:
         question = question_of(request)
