@@ -29,7 +29,7 @@ LISTS = {
     "judge": ("judge", "postgres", "prometheus", "otel"),
 }
 # Frameworks of agents need some packages in older versions than the others' newest: the first list does not bind it.
-APART = {"frameworks": ("all", "dev", "frameworks"), "floors": ("all", "dev", "frameworks")}
+APART = {"frameworks": ("all", "dev", "frameworks", "frameworks-newest"), "floors": ("all", "dev", "frameworks")}
 # The list with the least versions of these extras' packages instead of the newest ones.
 FLOORS, FLOORED = "floors", ("adk", "langgraph", "pydantic-ai", "openai-agents")
 # Later ones call for a newer langchain-core than they ask for.
