@@ -101,9 +101,10 @@ def test_decisions_are_kept_recorded_and_replayed(shared_cli: Cli) -> None:
 
     (shared_cli.folder / "asked").unlink()
     replay = {"adapter": "replay"}
-    written(shared_cli, agent=replay, approvals=None, dataset="recorded.jsonl")
+    written(shared_cli, agent=replay, dataset="recorded.jsonl")
     shared_cli.run("run", "assay.yaml", "--output-dir", "again", status=1)
-    assert rows_of(shared_cli, "again")[0] == rows
+    again, notes_again = rows_of(shared_cli, "again")
+    assert (again, notes_again) == (rows, notes)
     assert not (shared_cli.folder / "asked").exists()
 
 

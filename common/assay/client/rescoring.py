@@ -78,7 +78,7 @@ def _of_source(spec: Spec, source: Run) -> Spec:
         selection=before.selection,
         source_run_id=source.run_id,
         code=before.code,
-        approvals=(),  # the answers say what was decided
+        approvals=before.approvals,
     )
     if spec.recorded_verdicts is not None:
         message = "recorded verdicts come with a dataset: score one with `adapter: replay`, or name a judge to ask"

@@ -98,9 +98,8 @@ def check_inputs(spec: Spec, dataset: Dataset) -> DatasetInfo:
 
 
 def _check_approvals(spec: Spec, info: DatasetInfo) -> None:
-    """Refuse cases with approvals that the agent cannot be given; recorded answers say what was decided."""
-    agent = spec.settings.agent
-    if info.approvals_count and agent.adapter != "replay" and (unusable := why_unusable(agent)):
+    """Refuse cases with approvals that the agent cannot be given."""
+    if info.approvals_count and (unusable := why_unusable(spec.settings.agent)):
         said = f"{info.approvals_count:,} of {info.case_count:,} cases have `approvals`: {unusable}"
         raise DatasetError([Problem(said, file=info.name)])
 

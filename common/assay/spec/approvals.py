@@ -29,12 +29,13 @@ def check_approvals(settings: RunSettings) -> list[Problem]:
 
 
 def why_unusable(agent: AgentSettings) -> str:
-    """Return why an agent cannot be given approvals, and what to do; empty where it can."""
+    """Return why an agent cannot be given approvals, and what to do; empty where it can.
+
+    Recorded answers need none, and have what was decided: a spec may name its agent or the recording of it.
+    """
     match agent.adapter:
         case "openai" | "anthropic":
             return f"the {agent.adapter} adapter asks a model once, which never waits for a person: remove them"
-        case "replay":
-            return "the answers are recorded, with what was decided: remove them"
         case "http" if not _names_approvals(agent):
             return "the request does not have them: write {{approvals}} into agent.body, or remove them"
     return ""

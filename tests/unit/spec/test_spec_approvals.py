@@ -80,7 +80,6 @@ def test_every_problem_of_a_spec_is_named_with_its_place() -> None:
     [
         (MODEL, "asks a model once"),
         (HTTP, r"write {{approvals}} into agent.body"),
-        ({"adapter": "replay"}, "the answers are recorded"),
     ],
 )
 def test_an_agent_that_cannot_use_them_is_refused(agent: dict[str, Any], said: str) -> None:
@@ -145,6 +144,7 @@ def test_cases_with_approvals_need_an_agent_that_can_use_them(tmp_path: Path) ->
     """What cases bring along is checked before anything is asked; recorded answers need no agent."""
     cases(tmp_path, {"approvals": [REFUND], "recorded": "a"}, {"recorded": "b"})
     dataset = open_dataset(tmp_path / "cases.jsonl")
+    assert spec([REFUND], {"adapter": "replay"}).settings.approvals
     assert check_inputs(spec(), dataset).approvals_count == 1
     assert check_inputs(spec(agent={"adapter": "replay"}), dataset).approvals_count == 1
     with pytest.raises(DatasetError, match=r"1 of 2 cases have `approvals`: the openai adapter asks a model once"):
