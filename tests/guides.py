@@ -56,7 +56,6 @@ def blocks(page: str = "", language: str = "") -> list[Block]:
 NOT_RUN = {
     "README.md": {
         "make ": "`test_install.py` runs the installation that make calls; the rest takes minutes and the network",
-        ". .venv/bin/activate": "changes the shell that it is typed in",
     },
     "docs/chaos.md": {
         "make chaos": "takes half an hour; `test_chaos_short.py` runs a short form",
