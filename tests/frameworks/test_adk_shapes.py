@@ -9,7 +9,7 @@ from tests.frameworks.answers import calls
 from tests.frameworks.asking import ask, opened
 from tests.frameworks.behaviours.adk import PRELUDE
 
-from assay.model.agent_response import AgentStatus
+from assay.model.agent_response import AgentStatus, Message
 from assay.model.approvals import read_approvals
 
 if TYPE_CHECKING:
@@ -333,3 +333,44 @@ agent = App(name="app", root_agent=tracking, plugins=[ReflectAndRetryToolPlugin(
         (True, True),
         (False, False),
     ]
+
+
+async def test_summaries_of_earlier_events_are_counted_in_their_turn(tmp_path: Path) -> None:
+    """ADK asks a model for them after the answer, in an event that it keeps to itself."""
+    source = """
+from google.adk.apps.app import App, EventsCompactionConfig
+from google.adk.apps.llm_event_summarizer import LlmEventSummarizer
+summarizer = LlmEventSummarizer(llm=scripted("A summary."))
+agent = App(name="app", root_agent=LlmAgent(name="a", model=scripted("Hello.")), events_compaction_config=
+            EventsCompactionConfig(compaction_interval=1, overlap_size=0, summarizer=summarizer))"""
+    caller = opened(tmp_path, "adk", f"{PRELUDE}\n{source}")
+    history: tuple[Message, ...] = ()
+    for index in range(2):
+        answer = await ask(caller, "Question", turn_index=index, history=history)
+        history += (Message("user", "Question"), Message("assistant", answer.text))
+        assert answer.usage is not None
+        assert (answer.usage.requests, answer.usage.total_tokens) == (2, 30)
+    await caller.aclose()
+
+
+async def test_toolsets_of_nested_agents_are_closed_after_a_time_out(tmp_path: Path) -> None:
+    """ADK closes those of an agent that is a tool at its end, which a question that times out never reaches."""
+    source = """
+from google.adk.tools.base_toolset import BaseToolset
+
+class Tools(BaseToolset):
+    async def get_tools(self, readonly_context=None):
+        return [FunctionTool(hang)]
+
+    async def close(self):
+        log("closed")
+
+inner = LlmAgent(name="tracker", description="Tracks.", model=scripted(call("hang")), tools=[Tools()])
+agent = LlmAgent(name="m", model=scripted(call("tracker", request="x"), "Done."), tools=[AgentTool(inner)])"""
+    caller = opened(tmp_path, "adk", f"{PRELUDE}\n{source}")
+    answer = await ask(caller, "Question", timeout_s=1.0)
+    assert answer.error is not None
+    assert [call.name for call in calls(answer)] == ["tracker", "hang"]
+    assert not (tmp_path / "log").exists()
+    await caller.aclose()
+    assert (tmp_path / "log").read_text() == "closed\n"

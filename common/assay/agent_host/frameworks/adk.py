@@ -10,7 +10,7 @@ import warnings
 from collections import OrderedDict
 from collections.abc import Mapping
 from contextlib import aclosing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from google.adk.agents.run_config import RunConfig
@@ -43,6 +43,8 @@ if TYPE_CHECKING:
 
 MAX_IDLE = 1_024
 """Sessions that are kept between the turns of conversations: more than a run with its default settings has open."""
+_MAX_RUNNERS = 128
+"""Agents whose runners are closed at the end: more than an application has that does not make them anew each time."""
 _RUNNERS_OWN = ("session_service", "memory_service", "app_name")
 _REMEDIES = {
     "google-cloud-agentplatform": "pip install google-cloud-agentplatform (the extra google-adk[gcp] brings other "
@@ -130,6 +132,7 @@ class AdkAgent:
         self._services = services
         self._max_idle = max_idle
         self._idle: OrderedDict[str, _Session] = OrderedDict()
+        self._runners: OrderedDict[int, Runner] = OrderedDict()
 
     async def __call__(self, request: AgentRequest, opened: object = None) -> AgentResponse:
         """Return the answer to one question.
@@ -138,7 +141,7 @@ class AdkAgent:
             request: The question.
             opened: What the agent's lifespan opened, for the state of new sessions.
         """
-        trace, approvals = Trace(), ScriptedApprovals(request.approvals)
+        trace, approvals = Trace(self._note), ScriptedApprovals(request.approvals)
         with trace.recorded():
             reader = await traced(
                 self._run(request, _state_of(opened), trace, approvals),
@@ -155,7 +158,7 @@ class AdkAgent:
         session, config, reader = await self._session(request, opened), RunConfig(**self._limits), EventReader(trace)
 
         async def ask() -> tuple[Stop, ...]:
-            await session.send([types.Part(text=request.input)], config, reader)
+            await session.send([types.Part(text=request.input)], config, reader, trace)
             return reader.stops
 
         async def resume(stops: tuple[Stop, ...], decisions: Sequence[tuple[Interrupt, Decision]]) -> tuple[Stop, ...]:
@@ -165,7 +168,7 @@ class AdkAgent:
             ]
             reader.resume()
             for message in in_messages(parts):
-                await session.send(message, config, reader)
+                await session.send(message, config, reader, trace)
             return reader.stops
 
         try:
@@ -179,8 +182,17 @@ class AdkAgent:
         """Close the sessions that are kept, the agents' toolsets, and plugins; a further call opens them again."""
         while self._idle:
             await self._idle.popitem()[1].delete()
-        with suppress(RuntimeError):  # of plugins that cannot be closed, which ADK has logged
-            await self._runner().close()
+        self._note(self._runner())
+        while self._runners:
+            with suppress(RuntimeError):  # of plugins that cannot be closed, which ADK has logged
+                await self._runners.popitem(last=False)[1].close()
+
+    def _note(self, runner: Runner) -> None:
+        """Note a runner that is closed at the end: that of an agent as a tool stays open where a question timed out."""
+        self._runners[id(runner.agent)] = runner
+        self._runners.move_to_end(id(runner.agent))
+        while len(self._runners) > _MAX_RUNNERS:
+            self._runners.popitem(last=False)
 
     async def _session(self, request: AgentRequest, opened: Mapping[str, Any]) -> _Session:
         """Return the session of the earlier turns, without what a failed attempt at this one left; or a new one."""
@@ -249,6 +261,7 @@ class _Session:
         turn_count: Turns that were answered, or are recalled.
         last_invocation_id: The invocation of the last of them.
         is_clean: Whether nothing came after it.
+        summaries: The ids of events that summarize others and are counted.
     """
 
     runner: Runner
@@ -257,8 +270,9 @@ class _Session:
     turn_count: int
     last_invocation_id: str = ""
     is_clean: bool = True
+    summaries: set[str] = field(default_factory=set)
 
-    async def send(self, parts: list[types.Part], config: RunConfig, reader: EventReader) -> None:
+    async def send(self, parts: list[types.Part], config: RunConfig, reader: EventReader, trace: Trace) -> None:
         """Send the next message, a question or the responses to what an invocation stopped at, and read the events."""
         self.is_clean = False
         message = types.Content(role="user", parts=parts)
@@ -268,6 +282,8 @@ class _Session:
         async with aclosing(events):
             async for event in events:
                 reader.add(event)
+        if self.runner.app.events_compaction_config is not None:
+            await self._count_summaries(trace)
 
     def response(self, stop: Stop, decision: Decision, trace: Trace) -> types.Part:
         """Return the response to a stop."""
@@ -317,6 +333,13 @@ class _Session:
             await service.delete_session(
                 app_name=self.runner.app_name, user_id=self.user_id, session_id=self.session_id
             )
+
+    async def _count_summaries(self, trace: Trace) -> None:
+        """Count the model that summarized earlier events, in an event that ADK keeps and does not yield."""
+        for event in (await self._stored()).events:
+            if event.actions.compaction is not None and event.id not in self.summaries:
+                self.summaries.add(event.id)
+                trace.saw_event(self.session_id, event)
 
     async def _stored(self) -> Any:
         return await self.runner.session_service.get_session(

@@ -19,7 +19,7 @@ from assay.model.adk_events import OWN_CALLS, is_failure, output_tokens
 from assay.model.agent_response import AgentResponse, Source, ToolCall, Usage, clean_text, json_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from google.adk.agents.callback_context import CallbackContext
     from google.adk.agents.invocation_context import InvocationContext
@@ -38,9 +38,13 @@ class Trace:
 
     ADK's callbacks say what happens: also inside an agent that is a tool, whose events do not leave its runner, and
     where a callback replaces what a model said. Events say what agents do that call no model of ADK's.
+
+    Args:
+        on_run: Called with each runner that runs for the question.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, on_run: Callable[[Runner], None] = lambda _: None) -> None:
+        self.on_run = on_run
         self._calls: list[_Call] = []
         self._by_id: dict[tuple[str, str], _Call] = {}
         self._model_calls: list[_ModelCall] = []
@@ -280,9 +284,10 @@ def _count_in_all_runners() -> None:
 
     @functools.wraps(run)
     def run_async(self: Runner, **arguments: Any) -> Any:
-        plugins = self.plugin_manager.plugins
-        if _TRACE.get() is not None and reporter not in plugins:
-            plugins.insert(0, reporter)
+        if (trace := _TRACE.get()) is not None:
+            trace.on_run(self)
+            if reporter not in self.plugin_manager.plugins:
+                self.plugin_manager.plugins.insert(0, reporter)
         return run(self, **arguments)
 
     Runner.run_async = run_async
