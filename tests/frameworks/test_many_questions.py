@@ -41,6 +41,15 @@ def desk(said):
     return " ".join(words_in(said))
 
 
+def cashier(said):
+    """Ask to pay what the first question names, and again after the second; the answer is the payment in sight."""
+    if "pay" in said and "second" not in said:
+        return "Denied."
+    if "paid" in said:
+        return " ".join(sorted(set(re.findall(r"paid \\d+", said))))
+    return call("pay", amount=int(words_in(said)[0][1:]))
+
+
 def check(said):
     return f"checked {' '.join(words_in(said))}"
 
@@ -75,6 +84,7 @@ team = LlmAgent(name="desk", model=scripted(desk), tools=[note, nested("checker"
 tree = LlmAgent(name="desk", model=scripted(level(0)), tools=[
     nested("level1", level(1), [nested("level2", level(2))])
 ])
+cashbox = LlmAgent(name="cashbox", model=scripted(cashier), tools=[FunctionTool(pay, require_confirmation=True)])
 """,
     "langgraph": '''
 REQUEST = "request"
@@ -90,6 +100,13 @@ def nested(name, replies, tools=()):
 
 team = loop(scripted(desk), [note, nested("checker", check)]).compile(InMemorySaver())
 tree = loop(scripted(level(0)), [nested("level1", level(1), [nested("level2", level(2))])]).compile()
+
+@tool("pay")
+def pay_if_allowed(amount: int) -> str:
+    """Pay an amount."""
+    return pay(amount) if interrupt(f"{amount}?") else "no"
+
+cashbox = loop(scripted(cashier), [pay_if_allowed]).compile()
 ''',
     "openai_agents": """
 REQUEST = "input"
@@ -99,6 +116,7 @@ def nested(name, replies, tools=()):
 
 team = Agent("desk", model=scripted(desk), tools=[function_tool(note), nested("checker", check)])
 tree = Agent("desk", model=scripted(level(0)), tools=[nested("level1", level(1), [nested("level2", level(2))])])
+cashbox = Agent("cashbox", model=scripted(cashier), tools=[function_tool(pay, needs_approval=True)])
 """,
     "pydantic_ai": '''
 REQUEST = "request"
@@ -114,6 +132,8 @@ def nested(name, replies, tools=()):
 
 team = Agent(scripted(desk), tools=[note, nested("checker", check)])
 tree = Agent(scripted(level(0)), tools=[nested("level1", level(1), [nested("level2", level(2))])])
+payer = Tool(pay, requires_approval=True)
+cashbox = Agent(scripted(cashier), tools=[payer], output_type=[str, DeferredToolRequests])
 ''',
 }
 
@@ -164,6 +184,32 @@ def test_conversations_at_once_do_not_meet(evaluate: Callable[..., Evaluation], 
         assert f'"noted {row.case_id}"' in calls(first)[0].result_json
         assert f"checked {row.case_id}" in calls(second)[0].result_json
         assert (first.usage, second.usage) == (spent(2), spent(3))
+
+
+@pytest.mark.parametrize("framework", TEAMS)
+def test_decisions_at_once_do_not_meet(evaluate: Callable[..., Evaluation], framework: str) -> None:
+    """20 conversations, three times each, 16 at once: each stop takes the decision of its own case and turn."""
+    cases = [
+        {
+            "id": f"W{n}",
+            "turns": [
+                {"input": f"my first question is about W{n}", "references": ["Denied."]},
+                {"input": "and the second one?", "references": [f"paid {n}"]},
+            ],
+            "approvals": [{"tool": "pay", "deny": f"no to W{n}"}, {"tool": "pay", "approve": True}],
+        }
+        for n in range(20)
+    ]
+    rows = evaluate(framework, "cashbox", cases, repeats=3, metrics=["exact_match"]).rows
+    assert len(rows) == 60
+    for row in rows:
+        wanted = (("deny", "Denied."), ("approve", f"paid {row.case_id[1:]}"))
+        for turn, (decision, text) in zip(row.turns, wanted, strict=True):
+            assert turn.response is not None
+            assert turn.response.text == text
+            assert [(stop.tool, stop.decision) for stop in turn.response.interrupts] == [("pay", decision)]
+            assert [name for name, _ in calls_of(turn.response)] == ["pay"]
+            assert turn.response.usage == spent(2)
 
 
 def calls_of_models(shape: str) -> int:
