@@ -52,7 +52,7 @@ class DatasetInfo:
         optional_fields: Fields of cases that only some metrics read.
         checks: Checks that cases bring along, by type.
         selection: Which cases were taken, with their numbers; None for all of the dataset.
-        copy_count: Cases that repeat an earlier one: equal question, variables, history and references.
+        copy_count: Cases that repeat an earlier one: equal question, variables, history, references and approvals.
         first_copy: The first of them and what it repeats, e.g. "record 2 repeats record 1"; empty without one.
     """
 

@@ -9,6 +9,7 @@ from array import array
 from json.encoder import encode_basestring
 from typing import TYPE_CHECKING, Any
 
+from assay.model.approvals import approvals_to_json
 from assay.text.equality import folded_case, plain
 
 if TYPE_CHECKING:
@@ -20,15 +21,18 @@ _MAX_PLACE = 2**32 - 1
 def derive_id(case: Case) -> str:
     """Return 12 hexadecimal digits that stay the same when cases are reordered or references edited.
 
-    They are the beginning of the SHA-256 of the input, variables and parameters as canonical JSON: sorted keys,
-    NFC, no spaces.
+    They are the beginning of the SHA-256 of the input, variables, parameters and approvals, where there are some, as
+    canonical JSON: sorted keys, NFC, no spaces.
     """
     inputs = [turn.input for turn in case.turns]
-    asked: Any = inputs[0] if len(inputs) == 1 else inputs
-    text = _canonical({"input": asked, "parameters": case.parameters, "variables": case.variables})
+    whole: dict[str, Any] = {"input": inputs[0] if len(inputs) == 1 else inputs}
+    whole |= {"parameters": case.parameters, "variables": case.variables}
+    if case.approvals:
+        whole["approvals"] = approvals_to_json(case.approvals)
+    text = _canonical(whole)
     if not unicodedata.is_normalized("NFC", text):
         # Not the JSON text itself: a mark after an escape (\\n and an accent) would become a part of the escape.
-        text = _canonical(_normal({"input": asked, "parameters": case.parameters, "variables": case.variables}))
+        text = _canonical(_normal(whole))
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from assay.records import dataclass
 
 COPIES = "copies"
-"""What cases share that have equal question, variables, history and references."""
+"""What cases share that have equal question, variables, history, references and approvals."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,7 +13,8 @@ class DependentCases:
     """Which cases of a run are not independent of each other; cases that share nothing are clusters of one.
 
     Args:
-        key: What they share: "category", "tag:NAME", or "copies" for question, variables, history and references.
+        key: What they share: "category", "tag:NAME", or "copies" for question, variables, history, references and
+            approvals.
         cases: Cases of the run.
         clusters: Clusters that they are in.
         effective_clusters: How many clusters of equal size are as informative: (Σ n)² / Σ n².

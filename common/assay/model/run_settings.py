@@ -179,7 +179,7 @@ class DatasetReading:
         left_out_count: Records that were wrong and were left out.
         warnings: What was odd.
         checks: Checks that the cases bring along, by type.
-        copy_count: Cases that repeat an earlier one: equal question, variables, history and references.
+        copy_count: Cases that repeat an earlier one: equal question, variables, history, references and approvals.
         first_copy: The first of them and what it repeats, e.g. "record 2 repeats record 1"; empty without one.
         approvals_count: Cases with approvals of their own.
     """

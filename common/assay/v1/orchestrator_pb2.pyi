@@ -1490,7 +1490,7 @@ class DatasetReading(_message.Message):
     left_out_count: _builtins.int
     """Records that were wrong and were left out."""
     copy_count: _builtins.int
-    """Cases that repeat an earlier case of the run: equal question, variables, history and references."""
+    """Cases that repeat an earlier case of the run: equal question, variables, history, references and approvals."""
     first_copy: _builtins.str
     """The first of them and what it repeats, e.g. "record 2 repeats record 1"; empty without one."""
     approvals_count: _builtins.int
@@ -2002,7 +2002,7 @@ class DependentCases(_message.Message):
     LARGEST_SHARE_FIELD_NUMBER: _builtins.int
     EFFECTIVE_CASES_FIELD_NUMBER: _builtins.int
     key: _builtins.str
-    """What they share: "category", "tag:NAME", or "copies" for question, variables, history and references."""
+    """What they share: "category", "tag:NAME", or "copies" for question, variables, history, references and approvals."""
     cases_count: _builtins.int
     """Cases of the run."""
     clusters_count: _builtins.int

@@ -119,6 +119,14 @@ def test_a_case_uses_an_item_once(tmp_path: Path) -> None:
     assert content_of(case) != content_of(dataclasses.replace(case, approvals=()))
 
 
+def test_cases_that_differ_in_their_approvals_are_no_copies(tmp_path: Path) -> None:
+    """One question with a yes and with a no is two cases, with ids of their own and without a warning."""
+    one, other = cases(tmp_path, {"approvals": [REFUND]}, {"approvals": [{"deny": "no"}]})
+    assert one.case_id != other.case_id
+    info = open_dataset(tmp_path / "cases.jsonl").check()
+    assert (info.copy_count, info.warnings) == (0, ())
+
+
 def test_a_cell_of_a_table_holds_a_list(tmp_path: Path) -> None:
     """In a table the list is JSON; an empty cell is a case without approvals."""
     file = tmp_path / "cases.csv"

@@ -205,7 +205,7 @@ def read_cases(connection: sa.Connection, run_id: str, first_index: int, count: 
 def find_copies(connection: sa.Connection, run_id: str) -> dict[int, int]:
     """Return the groups of copies among a run's cases: of each case that has copies, the number of its group.
 
-    Copies have equal question, variables, history and references (`assay.datasets.identity.content_of`).
+    Copies have equal question, variables, history, references and approvals (`assay.datasets.identity.content_of`).
     """
     contents, groups, first_index = CaseIds(), dict[int, int](), 0
     while page := read_cases(connection, run_id, first_index, _PAGE_CASES):
