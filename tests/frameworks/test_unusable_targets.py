@@ -49,7 +49,11 @@ class Carrier:
 """Objects that no framework runs as an agent; what they do is written to the log."""
 
 AGENTS = {
-    "adk": 'agent = LlmAgent(name="a", model=scripted("Lima."))',
+    "adk": """
+agent = LlmAgent(name="a", model=scripted("Lima."))
+modelless = LlmAgent(name="a", model=scripted("Lima."), tools=[AgentTool(LlmAgent(name="b", model="no-such-model"))])
+inner = LlmAgent(name="a", model=scripted("Lima."), mode="single_turn")
+""",
     "langgraph": """
 agent = loop(scripted("Lima."), []).compile()
 draft = loop(scripted("Lima."), [])
@@ -88,6 +92,8 @@ COMMON: dict[str, tuple[dict[str, Any], str]] = {
 """What is wrong with an agent of any framework: keys of the agent, and how the problem begins."""
 OWN: dict[str, dict[str, tuple[dict[str, Any], str]]] = {
     "adk": {
+        "no-model": ({"target": "agent.py:modelless"}, "agent.target: the agent 'b' has no model: "),
+        "inner": ({"target": "agent.py:inner"}, "agent.target: the agent 'a' has the mode 'single_turn'"),
         "no-service": ({"session_service": "agent.py:absent"}, "agent.session_service: "),
         "other-service": ({"memory_service": "agent.py:number"}, "agent.memory_service: "),
     },

@@ -13,6 +13,7 @@ from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from google.adk.agents import LlmAgent
 from google.adk.agents.run_config import RunConfig
 from google.adk.apps.app import App
 from google.adk.artifacts import InMemoryArtifactService
@@ -20,6 +21,7 @@ from google.adk.events.event import Event
 from google.adk.memory import BaseMemoryService, InMemoryMemoryService
 from google.adk.runners import Runner
 from google.adk.sessions import BaseSessionService, InMemorySessionService
+from google.adk.tools.agent_tool import AgentTool
 from google.adk.workflow import BaseNode, Workflow
 from google.genai import types
 
@@ -83,7 +85,7 @@ def connect(found: object, options: Mapping[str, Any]) -> AdkAgent:
     found = made_by_factory(found, (BaseNode, App, Runner), "agent.target", _REMEDIES)
     if not isinstance(found, BaseNode | App | Runner):
         raise wrong_object(found, "adk")
-    problems: list[Problem] = []
+    problems = _agent_problems(found.root_agent if isinstance(found, App) else getattr(found, "agent", found))
     services = {
         "session_service": _service(options, "session_service", BaseSessionService, problems),
         "memory_service": _service(options, "memory_service", BaseMemoryService, problems),
@@ -364,6 +366,29 @@ def _keep_whole(value: object) -> None:
         return
     with suppress(AttributeError, TypeError):  # texts, numbers and others that have no attributes of their own
         object.__setattr__(value, "__deepcopy__", lambda _: value)
+
+
+def _agent_problems(root: object) -> list[Problem]:
+    """Return why an agent, or one that it has as a sub-agent or a tool, cannot answer any question."""
+    problems: list[Problem] = []
+    if isinstance(root, LlmAgent) and root.mode == "single_turn":
+        said = f"the agent {root.name!r} has the mode 'single_turn', in which only another agent can call it"
+        problems.append(Problem(said, "agent.target"))
+    agents, seen = [root], set()
+    while agents:
+        agent = agents.pop()
+        if id(agent) in seen:
+            continue
+        seen.add(id(agent))
+        agents += getattr(agent, "sub_agents", ())
+        agents += [tool.agent for tool in getattr(agent, "tools", ()) or () if isinstance(tool, AgentTool)]
+        if isinstance(agent, LlmAgent) and isinstance(agent.model, str):
+            try:
+                _ = agent.canonical_model
+            except (ImportError, ValueError) as problem:
+                reason = " ".join(str(problem).split())
+                problems.append(Problem(f"the agent {agent.name!r} has no model: {reason}", "agent.target"))
+    return problems
 
 
 def _service(options: Mapping[str, Any], name: str, kind: type, problems: list[Problem]) -> object | None:
