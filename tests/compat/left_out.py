@@ -57,51 +57,13 @@ class LeftOut:
         return not (base / path).is_file() or text not in (base / path).read_text(encoding="utf-8")
 
 
-_PROTO = "protos/assay/v1/orchestrator.proto"
-_RUNS = "services/orchestrator/assay_orchestrator/store/runs.py"
-_PAUSED = "test_cli_runs.py::test_a_paused_run_goes_on_where_its_owner_says"
-_PAUSED_REASON = "the reason of a pause, which it compares, is a text of the server"
-_PROMPT = "test_cli_prompts.py::test_a_prompt_is_run_and_its_key_is_written_nowhere"
-_PROMPT_REASON = "the question of a prompt is its variables as JSON, which had a space behind each colon"
-_PROMPT_QUESTION = ("tests/e2e/test_cli_prompts.py", '{"review":"')
-
-OLDER_COMMANDS: tuple[LeftOut, ...] = (
-    LeftOut(_PAUSED, _PAUSED_REASON, (_RUNS, "paused with `assay runs pause`")),
-    LeftOut(
-        "test_cli_runs.py::test_runs_are_deleted_once_somebody_has_agreed",
-        "the id that was probably meant is named by the command, and was by the server",
-        ("cli/assay_cli/run_suggestions.py", "with_suggestion"),
-    ),
-    LeftOut(_PROMPT, _PROMPT_REASON, _PROMPT_QUESTION),
-    LeftOut(
-        "test_cli_examples.py::test_targets_of_metrics_are_reported_beside_the_gates",
-        "consistency between different cases has no target of its own",
-        ("tests/e2e/test_cli_examples.py", '"prompt-quality": Example(\n        96'),
-    ),
-)
+OLDER_COMMANDS: tuple[LeftOut, ...] = ()
 """Of the base's tests, with its commands and services of this version."""
 
 OLDER_SERVICES: tuple[LeftOut, ...] = (
-    LeftOut(_PAUSED, _PAUSED_REASON, (_RUNS, "paused with `assay runs pause`")),
-    LeftOut(_PROMPT, _PROMPT_REASON, _PROMPT_QUESTION),
     LeftOut(
         "test_cli_database.py::test_a_user_who_may_only_read",
         "its database has this version's tables, which an older service refuses",
-    ),
-    LeftOut(
-        "test_cli_finding_runs.py::test_runs_have_names_labels_and_notes",
-        "the server does not know labels: the run is refused (SERVER_TOO_OLD)",
-        (_PROTO, "map<string, string> labels = 20"),
-    ),
-    LeftOut(
-        "test_cli_finding_runs.py::test_a_run_of_a_prompt_tells_model_and_prompt",
-        "the server does not know selections: the run is refused (SERVER_TOO_OLD)",
-        (_PROTO, "message CaseSelection"),
-    ),
-    LeftOut(
-        "test_cli_selection.py",
-        "the server does not know selections: the run is refused (SERVER_TOO_OLD)",
-        (_PROTO, "message CaseSelection"),
     ),
 )
 """Of this version's tests, with its commands and services of the base."""
