@@ -11,7 +11,7 @@ BASE ?=
 # Without byte code, each of the many processes that tests start would compile all it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-services test-postgres test-tools test-unit test-browser test-frameworks test-deploy nightly check chaos compat fuzz images mutants protos bench lock sbom clean
+.PHONY: demo test test-services test-postgres test-tools test-unit test-browser test-frameworks test-deploy nightly check chaos compat fuzz images mutants protos bench dist lock sbom clean
 .DELETE_ON_ERROR:
 
 demo: .venv/run.stamp          ## run an evaluation on a real example
@@ -89,11 +89,14 @@ protos: .venv-protos/protos.stamp  ## regenerate the checked-in stubs
 bench: .venv/dev.stamp         ## measure; see benchmarks/README.md
 	$(BIN)/python benchmarks/throughput.py
 
+dist: .venv/dev.stamp          ## build the wheel and the source package of a release into dist/
+	$(BIN)/python -m hatchling build -d dist
+
 lock: .venv-lock/lock.stamp    ## write the lists in requirements/ anew; UPGRADE=1 takes the newest versions
 	.venv-lock/bin/python tools/lock.py $(if $(UPGRADE),--upgrade)
 
 clean:                         ## remove everything that was set up
-	rm -rf .venv .venv-frameworks .venv-floors .venv-protos .venv-lock .venv-deploy .venv-images .mutants sbom
+	rm -rf dist .venv .venv-frameworks .venv-floors .venv-protos .venv-lock .venv-deploy .venv-images .mutants sbom
 
 .venv/run.stamp: pyproject.toml requirements/run.txt requirements/build.txt tools/install tools/install-locked
 	@tools/install .venv run "$(PYTHON)"
