@@ -161,6 +161,7 @@ async def test_question_and_answer_travel_whole(serve: Any, agent_of: Any) -> No
 
 
 ERROR = pb.AgentError(message="no")
+LATER: Any = 99  # a status of a later version
 MALFORMED, TOO_LARGE = AgentErrorKind.MALFORMED, AgentErrorKind.TOO_LARGE
 
 
@@ -170,7 +171,7 @@ MALFORMED, TOO_LARGE = AgentErrorKind.MALFORMED, AgentErrorKind.TOO_LARGE
         (pb.AgentResponse(request_id="other", text="a"), MALFORMED, "'other'"),
         (pb.AgentResponse(status=pb.AGENT_STATUS_ERROR, text="a"), MALFORMED, "has no error"),
         (pb.AgentResponse(error=ERROR, text="a"), MALFORMED, "is not ERROR"),
-        (pb.AgentResponse(status=99, text="a"), MALFORMED, "its status is 99"),  # type: ignore[arg-type]  # of a later version
+        (pb.AgentResponse(status=LATER, text="a"), MALFORMED, "its status is 99"),
         (pb.AgentResponse(text="a", interrupts=[pb.Interrupt()]), MALFORMED, "must be interrupted"),
         (pb.AgentResponse(output_json="{"), MALFORMED, "no JSON text"),
         (pb.AgentResponse(output_json="[" * 100_000), MALFORMED, "no answer"),

@@ -7,7 +7,7 @@ import math
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from assay.agent_host.traces.span import MAX_VALUE_DEPTH, MalformedSpanError, Span
+from assay.agent_host.traces.span import MAX_VALUE_DEPTH, MalformedSpanError, Span, is_read_event
 
 _ERROR_CODES = (2, "STATUS_CODE_ERROR", "ERROR")
 _PLAIN = {"stringValue": str, "boolValue": bool}
@@ -52,6 +52,11 @@ def _otlp_span(data: object) -> Span:
         end_ns=_whole(span.get("endTimeUnixNano")),
         attributes=_pairs(span.get("attributes"), 0),
         is_error=_is_error(span, "code"),
+        events=tuple(
+            (event["name"], _pairs(event.get("attributes"), 0))
+            for event in _list(span.get("events"), "events")
+            if isinstance(event, dict) and is_read_event(event.get("name"))
+        ),
     )
 
 
@@ -66,6 +71,11 @@ def _sdk_span(data: dict[str, Any]) -> Span:
         end_ns=_instant_ns(data.get("end_time")),
         attributes=_shallow(_mapping(data.get("attributes") or {}, "its attributes"), 0),
         is_error=_is_error(data, "status_code"),
+        events=tuple(
+            (event["name"], _shallow(_mapping(event.get("attributes") or {}, "attributes of an event"), 0))
+            for event in _list(data.get("events"), "events")
+            if isinstance(event, dict) and is_read_event(event.get("name"))
+        ),
     )
 
 

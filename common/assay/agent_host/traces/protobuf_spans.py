@@ -6,7 +6,7 @@ import importlib.util
 import math
 from typing import TYPE_CHECKING, Any
 
-from assay.agent_host.traces.span import MAX_VALUE_DEPTH, MalformedSpanError, Span
+from assay.agent_host.traces.span import MAX_VALUE_DEPTH, MalformedSpanError, Span, is_read_event
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -71,6 +71,9 @@ def _span(message: SpanMessage) -> Span:
         end_ns=message.end_time_unix_nano,
         attributes=_pairs(message.attributes, 0),
         is_error=message.status.code == _ERROR_CODE,
+        events=tuple(
+            (event.name, _pairs(event.attributes, 0)) for event in message.events if is_read_event(event.name)
+        ),
     )
 
 

@@ -33,6 +33,7 @@ class Span:
         end_ns: When it ended, in nanoseconds since 1970.
         attributes: Plain values: texts, numbers, truth values, None, lists and mappings of them.
         is_error: Whether its status is an error.
+        events: Name and attributes of the events that conventions for GenAI have, and of exceptions.
 
     Raises:
         MalformedSpanError: An id is none.
@@ -46,6 +47,7 @@ class Span:
     end_ns: int = 0
     attributes: Mapping[str, Any] = field(default_factory=dict)
     is_error: bool = False
+    events: tuple[tuple[str, Mapping[str, Any]], ...] = ()
 
     def __post_init__(self) -> None:
         """Check the ids, by which spans are joined."""
@@ -57,7 +59,12 @@ class Span:
     @property
     def size(self) -> int:
         """About how much memory its texts take, in bytes."""
-        return len(self.name) + _size(self.attributes)
+        return len(self.name) + _size(self.attributes) + sum(_size(event) for _, event in self.events)
+
+
+def is_read_event(name: object) -> bool:
+    """Return whether an event of a span says something of an answer."""
+    return isinstance(name, str) and (name == "exception" or name.startswith("gen_ai."))
 
 
 def _size(value: Any) -> int:

@@ -1,4 +1,4 @@
-"""What a span is by the conventions for GenAI of OpenTelemetry, of old and new names, and by OpenInference."""
+"""What a span is by the conventions of OpenTelemetry for GenAI, old and new, of OpenInference and of other tracers."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from assay.agent_host.traces.span import Span
 
-_OPERATION, _OPENINFERENCE = "gen_ai.operation.name", "openinference.span.kind"
 _MODEL_NAMES = ("gen_ai.response.model", "gen_ai.request.model", "llm.model_name")
+_OTHER_MODEL_NAMES = ("ai.response.model", "ai.model.id", "langfuse.observation.model.name")
 
 
 class SpanKind(Enum):
@@ -22,20 +24,30 @@ class SpanKind(Enum):
     OTHER = auto()
 
 
-_OPERATIONS = {
-    "chat": SpanKind.MODEL,
-    "generate_content": SpanKind.MODEL,
-    "text_completion": SpanKind.MODEL,
-    "execute_tool": SpanKind.TOOL,
-    "retrieval": SpanKind.RETRIEVAL,
-    "embeddings": SpanKind.EMBEDDING,
-}
-_OPENINFERENCE_KINDS = {
-    "LLM": SpanKind.MODEL,
-    "TOOL": SpanKind.TOOL,
-    "RETRIEVER": SpanKind.RETRIEVAL,
-    "EMBEDDING": SpanKind.EMBEDDING,
-}
+_MODEL, _TOOL, _RETRIEVAL, _EMBEDDING = SpanKind.MODEL, SpanKind.TOOL, SpanKind.RETRIEVAL, SpanKind.EMBEDDING
+_KINDS: Mapping[str, Mapping[str, SpanKind]] = {
+    "gen_ai.operation.name": {
+        "chat": _MODEL, "generate_content": _MODEL, "text_completion": _MODEL, "execute_tool": _TOOL,
+        "retrieval": _RETRIEVAL, "embeddings": _EMBEDDING,
+    },
+    "openinference.span.kind": {"llm": _MODEL, "tool": _TOOL, "retriever": _RETRIEVAL, "embedding": _EMBEDDING},
+    "traceloop.span.kind": {"tool": _TOOL},
+    "ai.operationId": {
+        "ai.toolcall": _TOOL, "ai.generatetext.dogenerate": _MODEL, "ai.streamtext.dostream": _MODEL,
+        "ai.generateobject.dogenerate": _MODEL, "ai.streamobject.dostream": _MODEL, "ai.embed.doembed": _EMBEDDING,
+        "ai.embedmany.doembed": _EMBEDDING,
+    },
+    "langfuse.observation.type": {
+        "generation": _MODEL, "tool": _TOOL, "retriever": _RETRIEVAL, "embedding": _EMBEDDING,
+    },
+    "mlflow.spanType": {
+        "llm": _MODEL, "chat_model": _MODEL, "tool": _TOOL, "retriever": _RETRIEVAL, "embedding": _EMBEDDING,
+    },
+    "langsmith.span.kind": {"llm": _MODEL, "tool": _TOOL, "retriever": _RETRIEVAL, "embedding": _EMBEDDING},
+    "genkit:metadata:subtype": {"model": _MODEL, "tool": _TOOL, "retriever": _RETRIEVAL, "embedder": _EMBEDDING},
+    "mcp.method.name": {"tools/call": _TOOL},
+}  # fmt: skip
+"""By attribute, what its values mean; any other value, such as that of an agent or a workflow, is OTHER."""
 
 
 def kind_of_span(span: Span) -> SpanKind:
@@ -45,10 +57,9 @@ def kind_of_span(span: Span) -> SpanKind:
     of the conventions write it.
     """
     attributes = span.attributes
-    if (operation := text_at(span, _OPERATION)) != "":
-        return _OPERATIONS.get(operation.lower(), SpanKind.OTHER)
-    if (kind := text_at(span, _OPENINFERENCE)) != "":
-        return _OPENINFERENCE_KINDS.get(kind.upper(), SpanKind.OTHER)
+    for name, kinds in _KINDS.items():
+        if (word := text_at(attributes, name)) != "":
+            return kinds.get(word.strip('"').lower(), SpanKind.OTHER)  # MLflow writes JSON
     if "gen_ai.tool.name" in attributes:
         return SpanKind.TOOL
     if "gen_ai.system" in attributes or any(name in attributes for name in _MODEL_NAMES):
@@ -58,18 +69,18 @@ def kind_of_span(span: Span) -> SpanKind:
 
 def model_of_span(span: Span) -> str:
     """Return the model that a span names, the one that answered first; empty for none."""
-    return text_at(span, *_MODEL_NAMES)
+    return text_at(span.attributes, *_MODEL_NAMES, *_OTHER_MODEL_NAMES)
 
 
-def text_at(span: Span, *names: str) -> str:
+def text_at(attributes: Mapping[str, Any], *names: str) -> str:
     """Return the first text among attributes; empty where there is none."""
-    value = value_at(span, *names)
+    value = value_at(attributes, *names)
     return value if isinstance(value, str) else ""
 
 
-def value_at(span: Span, *names: str) -> Any:
+def value_at(attributes: Mapping[str, Any], *names: str) -> Any:
     """Return the first attribute that is there; None where there is none."""
-    return next((span.attributes[name] for name in names if span.attributes.get(name) is not None), None)
+    return next((attributes[name] for name in names if attributes.get(name) is not None), None)
 
 
 def numbered(span: Span, prefix: str) -> list[dict[str, Any]]:

@@ -11,26 +11,18 @@ from assay.agent_host.traces.span_kinds import (
     kind_of_span,
     model_of_span,
     numbered,
-    text_at,
-    value_at,
 )
+from assay.agent_host.traces.tool_spans import calls_of_trace
 from assay.agent_host.traces.trace_usage import usage_of_trace
-from assay.model.agent_response import MalformedAnswerError, Source, ToolCall, Usage, clean_text, json_text
+from assay.model.agent_response import MalformedAnswerError, Source, ToolCall, Usage, clean_text
 from assay.model.response_fields import json_value
-from assay.model.response_names import call_parts, source_parts
+from assay.model.response_names import source_parts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from assay.agent_host.traces.span import Span
 
-_TOOL_NAMES = ("gen_ai.tool.name", "tool.name", "tool_call.function.name")
-_TOOL_IDS = ("gen_ai.tool.call.id", "tool_call.id", "tool.id")
-_ARGUMENTS = ("gen_ai.tool.call.arguments", "tool_arguments", "tool_call.function.arguments", "input.value")
-_RESULTS = ("gen_ai.tool.call.result", "tool_response", "output.value")
-_OPENLLMETRY = frozenset({"input_str", "inputs"})
-_NO_TOOLS = ("", "(merged tools)")
-"""Google ADK adds a span of this name to calls that it makes at once."""
 _DOCUMENTS = "gen_ai.retrieval.documents"
 _MAX_SOURCES = 10_000
 
@@ -65,79 +57,12 @@ def content_of_trace(spans: Sequence[Span]) -> TraceContent:
     tools = [span for span in spans if kinds[span.span_id] is SpanKind.TOOL]
     usage, problem = usage_of_trace(spans)
     return TraceContent(
-        tool_calls=_executed_calls(tools) or _requested_calls(models),
+        tool_calls=calls_of_trace(tools, models, {span.span_id: span.parent_id for span in spans}),
         sources=_sources(span for span in spans if kinds[span.span_id] is SpanKind.RETRIEVAL),
         usage=usage,
         model=clean_text(next((name for span in reversed(models) if (name := model_of_span(span))), "")),
         problem=problem,
     )
-
-
-def _executed_calls(tools: Sequence[Span]) -> tuple[ToolCall, ...]:
-    """Return the calls that spans of tools are; two spans with one id are one call."""
-    calls = []
-    seen = set()
-    for span in tools:
-        call_id = text_at(span, *_TOOL_IDS)
-        name = text_at(span, *_TOOL_NAMES) or span.name.removeprefix("execute_tool").strip()
-        if name in _NO_TOOLS or (call_id and call_id in seen):
-            continue
-        seen.add(call_id)
-        call = ToolCall(
-            name=clean_text(name),
-            id=clean_text(call_id),
-            arguments_json=_as_json(_unwrapped(value_at(span, *_ARGUMENTS))),
-            result_json=_as_json(value_at(span, *_RESULTS)),
-            is_error=span.is_error or "error.type" in span.attributes,
-            duration_ms=(span.end_ns - span.start_ns) / 1e6 if span.end_ns >= span.start_ns > 0 else None,
-        )
-        calls.append(call)
-    return tuple(calls)
-
-
-def _unwrapped(arguments: object) -> object:
-    """Return the arguments of a call, without what OpenLLMetry writes around them for LangChain."""
-    found = _parsed(arguments) if isinstance(arguments, str) else arguments
-    if isinstance(found, dict) and found.keys() >= _OPENLLMETRY and isinstance(found["inputs"], dict):
-        return found["inputs"]
-    return arguments
-
-
-def _requested_calls(models: Sequence[Span]) -> tuple[ToolCall, ...]:
-    """Return the calls that models asked for, of agents whose tools have no spans."""
-    calls: list[ToolCall] = []
-    seen = set()
-    for span in models:
-        for call_id, name, arguments in (*_openinference_requests(span), *_genai_requests(span)):
-            if name and not (call_id and call_id in seen):
-                seen.add(call_id)
-                calls.append(ToolCall(clean_text(name), clean_text(call_id), _as_json(arguments)))
-    return tuple(calls)
-
-
-def _openinference_requests(span: Span) -> list[tuple[str, str, Any]]:
-    found = []
-    for message in numbered(span, "llm.output_messages"):
-        prefix = "message.tool_calls."
-        fields: dict[int, dict[str, Any]] = {}
-        for key, value in message.items():
-            number, _, rest = key.removeprefix(prefix).partition(".")
-            if key.startswith(prefix) and number.isascii() and number.isdigit() and len(number) < 10:
-                fields.setdefault(int(number), {})[rest] = value
-        for _, call in sorted(fields.items()):
-            name = call.get("tool_call.function.name")
-            found.append((_text(call.get("tool_call.id")), _text(name), call.get("tool_call.function.arguments")))
-    return found
-
-
-def _genai_requests(span: Span) -> list[tuple[str, str, Any]]:
-    calls = [
-        call_parts(part)
-        for message in _objects(span.attributes.get("gen_ai.output.messages"))
-        for part in _objects(message.get("parts"))
-        if part.get("type") == "tool_call"
-    ]
-    return [(_text(call.id), _text(call.name), call.arguments) for call in calls]
 
 
 def _sources(retrievals: Iterable[Span]) -> tuple[Source, ...]:
@@ -175,25 +100,6 @@ def _plain_metadata(metadata: dict[str, Any]) -> dict[str, Any]:
     except MalformedAnswerError:
         return {}
     return found if isinstance(found, dict) else {}
-
-
-def _text(value: object) -> str:
-    """Return a text; a number, as ids may be, is written out."""
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return str(value)
-    return clean_text(value) if isinstance(value, str) else ""
-
-
-def _as_json(value: object) -> str:
-    """Return a value as the text of JSON: a text that is JSON as it is, any other as a string of JSON."""
-    if value is None:
-        return ""
-    if isinstance(value, str) and _parsed(value) is not None:
-        return clean_text(value)
-    try:
-        return json_text(value, "a value")
-    except MalformedAnswerError:
-        return json_text(repr(value), "a value")
 
 
 def _objects(value: object) -> list[dict[str, Any]]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from assay.agent_host.traces.span_kinds import SpanKind, kind_of_span, value_at
 from assay.model.agent_response import Usage
@@ -14,8 +15,10 @@ if TYPE_CHECKING:
 
     from assay.agent_host.traces.span import Span
 
-_PREFIXES = ("llm.usage.", "gen_ai.usage.")
+_PREFIXES = ("llm.usage.", "gen_ai.usage.", "ai.usage.")
 """Of attributes that have a provider's or the conventions' own name of a count."""
+_WHOLE_USAGES = ("langfuse.observation.usage_details", "mlflow.chat.tokenUsage")
+"""Attributes that hold a usage as JSON."""
 _NAMES: Mapping[str, tuple[str, ...]] = {
     "input_tokens": ("llm.token_count.prompt",),
     "output_tokens": ("llm.token_count.completion",),
@@ -80,12 +83,22 @@ def _counts(span: Span) -> dict[str, int]:
         for name, value in span.attributes.items()
         if name.startswith(prefix)
     }
+    for name in _WHOLE_USAGES:
+        usage |= _mapping(span.attributes.get(name))
     found = read_counts(usage, _count)
     for name, attributes in _NAMES.items():
-        value = _count(value_at(span, *attributes), name)
+        value = _count(value_at(span.attributes, *attributes), name)
         if value is not None:
             found.setdefault(name, value)
     return found if any(name in found for name in _WHOLE) else {}
+
+
+def _mapping(value: object) -> dict[str, Any]:
+    try:
+        found = json.loads(value) if isinstance(value, str) else value
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def _count(value: object, where: str) -> int | None:
