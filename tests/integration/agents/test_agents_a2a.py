@@ -331,6 +331,39 @@ async def test_calls_of_google_adk_get_their_responses(a2a_of: AgentOf) -> None:
     ]
 
 
+async def test_function_calls_of_google_adk_are_tool_calls(a2a_of: AgentOf) -> None:
+    """Those since the question, each once, with what it returned: neither what it had before a person confirmed it,
+    nor the calls by which ADK asks a person.
+    """
+
+    def said(message_id: str, *parts: dict[str, Any], role: str = "AGENT") -> dict[str, Any]:
+        return {"messageId": message_id, "role": f"ROLE_{role}", "parts": list(parts)}
+
+    confirm = {"id": "a1", "name": CONFIRMATION, "args": {"originalFunctionCall": {"name": "pay", "id": "c1"}}}
+    history = [
+        said("1", {"text": "earlier"}, role="USER"),
+        said("2", adk_part("function_call", id="c0", name="pay", args={"n": 1})),
+        said("3", {"text": "q"}, role="USER"),
+        said("4", adk_part("function_call", id="c1", name="pay", args={"n": 9})),
+        said("5", adk_part("function_call", **confirm)),
+        said("6", adk_part("function_response", id="c1", name="pay", response={"error": "confirm"})),
+        said("5", adk_part("function_call", **confirm)),
+        said("7", adk_part("function_response", id="a1", name=CONFIRMATION, response={"confirmed": True}), role="USER"),
+        said("8", adk_part("function_response", id="c1", name="pay", response={"result": "paid"})),
+        said("9", adk_part("function_call", id="c2", name="ship", args={})),
+        said("10", adk_part("function_response", id="c2", name="ship", response={"error": "no"})),
+    ]
+    agent, _ = await a2a_of({"result": {"task": {**task("COMPLETED", "done"), "history": history}}})
+    calls = (await ask(agent)).tool_calls
+    assert [(call.name, call.arguments_json, call.result_json, call.is_error) for call in calls or ()] == [
+        ("pay", '{"n": 9}', '{"result": "paid"}', False),
+        ("ship", "{}", '{"error": "no"}', True),
+    ]
+    half = {"result": {"task": {**task("INPUT_REQUIRED"), "history": history[:7]}}}
+    agent, _ = await a2a_of(half)
+    assert [(call.name, call.result_json) for call in (await ask(agent)).tool_calls or ()] == [("pay", "")]
+
+
 async def test_arguments_that_google_adk_cannot_edit_are_refused(a2a_of: AgentOf) -> None:
     """Its server runs a call as it is: to approve it would be another decision than that of the case."""
     call = adk_part(

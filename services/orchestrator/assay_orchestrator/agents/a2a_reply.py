@@ -18,7 +18,8 @@ from assay.model.response_fields import as_items, shown
 from assay.model.response_limits import check_bounds
 from assay.model.response_text import find_text_key
 from assay.parsing.names import kind_of
-from assay_orchestrator.agents.a2a_stops import INPUT_REQUIRED, is_adk_call, stops_of
+from assay_orchestrator.agents.a2a_adk import is_function_part, tool_calls_of
+from assay_orchestrator.agents.a2a_stops import INPUT_REQUIRED, stops_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -93,6 +94,8 @@ def response_from_result(result: Any, *, may_continue: bool) -> AgentResponse:
     artifacts = task.get("artifacts")
     holders = [each for each in artifacts if isinstance(each, dict)] if isinstance(artifacts, list) else []
     found = _found([*holders, *([said] if isinstance(said, dict) and not holders else [])], task)
+    if "tool_calls" not in found and (calls := tool_calls_of(task)):
+        found["tool_calls"] = calls
     if state == _COMPLETED:
         return response_from_json(found)
     explanation = _explanation(task)
@@ -151,7 +154,7 @@ def _found(holders: Sequence[Mapping[str, Any]], result: Mapping[str, Any]) -> d
             agreed = {name: each[name] for name in _BY_AGREEMENT if each.get(name) is not None} | agreed
     links = [{"uri": part["url"], "title": part.get("filename")} for part in parts if isinstance(part.get("url"), str)]
     ids = {"context_id": result.get("contextId"), "task_id": result.get("id")}
-    output = next((part["data"] for part in parts if "data" in part and not is_adk_call(part)), None)
+    output = next((part["data"] for part in parts if "data" in part and not is_function_part(part)), None)
     text = "\n".join(filter(None, map(_text_of, holders)))
     if not text and isinstance(output, dict) and (key := find_text_key(output)) is not None:
         text = str(output[key])
