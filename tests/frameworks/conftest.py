@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tests.e2e.conftest import command_server, shared_cli, shared_home, shared_project
+from tests.e2e.conftest import cli, command_server, shared_cli, shared_home, shared_project
 
-__all__ = ["command_server", "shared_cli", "shared_home", "shared_project"]
+__all__ = ["cli", "command_server", "shared_cli", "shared_home", "shared_project"]

@@ -89,12 +89,6 @@ async def traced(call: Awaitable[ResultT], trace: Callable[[], AgentResponse]) -
     return await call
 
 
-def unfinished(trace: AgentResponse, message: str) -> AgentResponse:
-    """Return the answer of an agent that waits for input of a person; asking again does not help."""
-    error = AgentError(AgentErrorKind.RAISED, message[:4000], type="InputRequired")
-    return dataclasses.replace(trace, status=AgentStatus.ERROR, error=error)
-
-
 def interrupted(trace: AgentResponse, interrupts: Sequence[Interrupt]) -> AgentResponse:
     """Return the answer of an agent that waits for a person.
 
