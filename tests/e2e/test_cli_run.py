@@ -449,3 +449,29 @@ def run_of(project: Cli) -> str:
     with closing(sqlite3.connect(f"file:{project.home}/assay.db?mode=ro", uri=True)) as database:
         (name,) = database.execute("SELECT run_id FROM runs").fetchone()
     return str(name)
+
+
+def test_ctrl_c_pauses_a_run_of_a_stack_that_stays(shared_project: Cli) -> None:
+    """Else it would stay running without its agent, or at its cost. A command that only watches pauses nothing."""
+    shared_project.write("agent.py", WAITING_AGENT)
+    asked = shared_project.folder / "asked.txt"
+    process = shared_project.start("run", "assay.yaml", "--set", "agent.concurrency=1", "--output-dir", "out")
+    shared_project.wait_until(lambda: asked.exists() and "c15" in asked.read_text(), process)
+    watching = shared_project.start("runs", "watch", "latest", "--json")
+    assert watching.stdout is not None
+    assert watching.stdout.readline()
+    watching.send_signal(signal.SIGINT)
+    watching.communicate(timeout=60)
+    assert watching.returncode == 130
+
+    def state() -> str:
+        return str(json.loads(shared_project.run("runs", "show", "latest", "--json").stdout)["state"])
+
+    assert state() == "running"
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert (process.returncode, state()) == (130, "paused")
+    (shared_project.folder / "go").touch()
+    (hint,) = [line for line in err.splitlines() if "Continue with: " in line]
+    shared_project.run(*shlex.split(hint.partition("Continue with: ")[2])[1:])
+    assert len(report_of(shared_project.folder / "out")["rows"]) == 20

@@ -107,7 +107,7 @@ def rescore(
 
     async def main() -> int:
         from assay.client.rescoring import rescoring_spec
-        from assay.client.run_driver import StartInterruptedError, created
+        from assay.client.run_driver import StartInterruptedError, created, pause_left_run
         from assay.client.starting import start_services_of
         from assay_cli.against import read_baseline
         from assay_cli.agent_process.user_agent import load_user_code
@@ -144,6 +144,7 @@ def rescore(
                 try:
                     started = await created(client.create_run(found.settings, source.dataset.dataset_id))
                 except StartInterruptedError as interrupted:
+                    await pause_left_run(client, interrupted.run.run_id, stack)
                     return say_interrupted(interrupted.run, output)
                 output = replace(output, output_dir=output_dir or _REPORTS / started.run_id)
                 return await follow_to_end(client, started, output, code=code, stack=stack)

@@ -324,7 +324,7 @@ async def _run(work: _Work, options: OutputOptions) -> int:
     import asyncio
 
     from assay.client.dataset_upload import DatasetUpload
-    from assay.client.run_driver import StartInterruptedError
+    from assay.client.run_driver import StartInterruptedError, pause_left_run
     from assay_cli.against import read_baseline
     from assay_cli.commands.runs.follow import follow_to_end, prepare_to_follow, say_interrupted
 
@@ -347,6 +347,7 @@ async def _run(work: _Work, options: OutputOptions) -> int:
             try:
                 run = await _start(client, spec, upload, info, work.resumption)
             except StartInterruptedError as interrupted:
+                await pause_left_run(client, interrupted.run.run_id, stack)
                 return say_interrupted(interrupted.run, options)
             if against is not None:
                 against.server, against.verbose = options.server or "", options.verbose

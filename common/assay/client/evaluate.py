@@ -232,7 +232,7 @@ class Following:
                     self.on_event(event)
 
             async with telling_of_start(stack, progress):
-                run = await drive_run(client, run, self.code, take, stack, include_answers=True)
+                run = await drive_run(client, run, self.code, take, stack, left_to=stack, include_answers=True)
         if run.summary is None:
             raise AssayError(f"run {run.run_id} {run.state.value}: {run.state_reason}", reason="RUN_UNFINISHED")
         return Evaluation(run, await self._rows(run, watched.rows(client, run)))

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 STARTUP_TIMEOUT_S = 120.0
 _SERVER_TIMEOUT_S = 5.0
 _CREATE_GRACE_S = 5.0
+_PAUSE_S = 2.0
 _MOST_PROBLEMS = 50
 _MOST_WARNINGS = 100
 _MAX_WARNING_CHARS = 1000
@@ -375,6 +376,7 @@ async def drive_run(
     stack: LocalStack | None = None,
     *,
     resume: bool = True,
+    left_to: LocalStack | None = None,
     include_answers: bool = False,
 ) -> Run:
     """Answer the run's questions, if its agent or metrics are on this side, and follow it until it ends or pauses.
@@ -386,6 +388,8 @@ async def drive_run(
         listener: Called with every snapshot and event.
         stack: The local stack, watched for services that end by themselves.
         resume: Whether the run is continued where a restart of the orchestrator interrupts it.
+        left_to: The local stack that would continue the run after this is cancelled: it is paused then. None to leave
+            it as it is.
         include_answers: Whether the rows that the listener gets have questions, answers and references.
 
     Returns:
@@ -404,6 +408,7 @@ async def drive_run(
         tasks |= {asyncio.ensure_future(hosting), asyncio.ensure_future(until_user_exit(run.run_id))}
     if stack is not None:
         tasks.add(asyncio.ensure_future(guard_stack(stack)))
+    is_cancelled = False
     try:
         while not watching.done():
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -411,12 +416,32 @@ async def drive_run(
                 tasks.discard(task)
                 task.result()
         watching.result()
+    except asyncio.CancelledError:
+        is_cancelled = True
+        raise
     finally:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        if is_cancelled:
+            await pause_left_run(client, run.run_id, left_to)
     failpoint("client.run_followed")
     return await client.get_run(run.run_id, partial=False)
+
+
+async def pause_left_run(client: Client, run_id: str, stack: LocalStack | None) -> None:
+    """Pause a run whose command was interrupted, where the local stack stays and would continue it unseen.
+
+    Args:
+        client: To the orchestrator.
+        run_id: The run.
+        stack: The local stack; None for a server, whose runs are others' too.
+    """
+    if stack is None or not stack.outlives_command:
+        return
+    with contextlib.suppress(AssayError, TimeoutError):
+        async with asyncio.timeout(_PAUSE_S):
+            await client.pause_run(run_id)
 
 
 async def follow(

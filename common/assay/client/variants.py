@@ -198,7 +198,7 @@ async def drive_variants(
         async def drive(run: Run, code: UserCode) -> Run:
             if run.finished:
                 return await client.get_run(run.run_id, partial=False)
-            return await drive_run(client, run, code, progress.taker(run.run_id))
+            return await drive_run(client, run, code, progress.taker(run.run_id), left_to=stack)
 
         async with telling_of_start(stack, progress):
             ended = await _all([drive(run, code) for run, code in zip(runs, codes, strict=True)], stack)

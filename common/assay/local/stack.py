@@ -152,7 +152,7 @@ class LocalStack:
                     reason="SERVICE_OF_A_RUN",
                 )
             _check_installed(service)
-            stays = _life(self._home, service).read_bytes() != _LEASED
+            stays = not self._ends_with_lease(service)
             _stop(self._home, service)
             self._spawn(service, stays=stays)
 
@@ -182,6 +182,11 @@ class LocalStack:
         """Whether the orchestrator takes connections."""
         return _listens(self._home.socket("orchestrator"))
 
+    @property
+    def outlives_command(self) -> bool:
+        """Whether the orchestrator stays when this command ends: `assay up` started it, or another command uses it."""
+        return not self._ends_with_lease("orchestrator") or not self._user.is_only()
+
     def restart_killed(self) -> bool:
         """Start services again that a signal has ended, this command's and others'; return whether any had to be.
 
@@ -210,7 +215,10 @@ class LocalStack:
 
     def _ends_soon(self, service: str) -> bool:
         """Return whether another command started a service that ends when unused."""
-        return service not in self._children and _life(self._home, service).read_bytes() == _LEASED
+        return service not in self._children and self._ends_with_lease(service)
+
+    def _ends_with_lease(self, service: str) -> bool:
+        return _life(self._home, service).read_bytes() == _LEASED
 
     def _goes_on(self, service: str) -> bool:
         if service in self._children and self._children[service].poll() is None:

@@ -70,7 +70,7 @@ def watch(
             if is_over and not as_json:
                 click.echo(say_state(run))
                 return await conclude(client, run, options)
-            return await follow_to_end(client, run, options, stack=stack)
+            return await follow_to_end(client, run, options, stack=stack, is_watching=True)
 
     return run_async(main())
 

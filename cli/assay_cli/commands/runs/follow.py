@@ -130,6 +130,7 @@ async def follow_to_end(
     *,
     code: UserCode | None = None,
     stack: LocalStack | None = None,
+    is_watching: bool = False,
 ) -> int:
     """Follow an active run until it ends or pauses, print its summary and write its report; return the exit status.
 
@@ -137,10 +138,11 @@ async def follow_to_end(
         client: To the orchestrator.
         code: The agent and the metrics on this side; None where the orchestrator or another client has them.
         stack: The local stack, watched for services that end by themselves.
+        is_watching: Whether the run may be another command's, so that Ctrl-C does not pause it.
     """
     is_own = bool(options.again) or code is not None or stack is not None
     try:
-        run, watched = await _drive(client, run, options, code, stack, is_own=is_own)
+        run, watched = await _drive(client, run, options, code, stack, is_own=is_own, is_watching=is_watching)
     except asyncio.CancelledError:
         if is_own:
             return say_interrupted(run, options)
@@ -170,6 +172,7 @@ async def _drive(
     stack: LocalStack | None,
     *,
     is_own: bool,
+    is_watching: bool,
 ) -> tuple[Run, WatchedRows]:
     from assay.agent_host.opening import UserCode
     from assay.client.progress import make_progress
@@ -199,8 +202,16 @@ async def _drive(
                 print_line(event_document(event), options.out)
 
         async with telling_of_start(stack, progress):
-            code = code or UserCode()
-            run = await drive_run(client, run, code, take, stack, resume=is_own, include_answers=with_answers)
+            run = await drive_run(
+                client,
+                run,
+                code or UserCode(),
+                take,
+                stack,
+                resume=is_own,
+                left_to=None if is_watching else stack,
+                include_answers=with_answers,
+            )
     return run, watched
 
 
