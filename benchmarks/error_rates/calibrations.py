@@ -9,7 +9,13 @@ import numpy as np
 from benchmarks.error_rates.rates import COVERAGE, Rate, Setting, averaged, counted
 
 from assay.statistics.agreement_interval import INTERVAL_ALPHA, NOMINAL_ALPHA, Measure, agreement_interval
-from assay.statistics.corrected_rate import DrawnLabel, corrected_pass_rate, weighted_pass_rate
+from assay.statistics.corrected_rate import (
+    HUMAN_VERDICT,
+    RANDOM,
+    DrawnLabel,
+    corrected_pass_rate,
+    weighted_pass_rate,
+)
 from assay.statistics.figure import Figure
 from assay.statistics.krippendorff import Level, alpha
 
@@ -83,11 +89,19 @@ def _elsewhere(rng: np.random.Generator, rows: Drawn, labels: int, theta: float,
     return _corrected(rows, _judged(rng, rng.random(labels) < theta, judge))
 
 
-def _by_people(rng: np.random.Generator, rows: Drawn, labels: int, _: float, judge: tuple[float, float]) -> Figure:
-    return _corrected(rows, _judged(rng, np.arange(labels) % 2 == 0, judge))
+def _by_people(
+    few: tuple[int, int], rng: np.random.Generator, rows: Drawn, labels: int, _: float, judge: tuple[float, float]
+) -> Figure:
+    """Return the corrected rate by labels, one of some number, and at least so many, failed by people."""
+    return _corrected(rows, _judged(rng, np.arange(labels) >= _few(few, labels), judge), HUMAN_VERDICT)
 
 
-def _corrected(rows: Drawn, drawn: Drawn) -> Figure:
+def _few(few: tuple[int, int], labels: int) -> int:
+    every, least = few
+    return max(labels // every, least)
+
+
+def _corrected(rows: Drawn, drawn: Drawn, how: str = RANDOM) -> Figure:
     """Return the corrected rate of rows by labels from which sensitivity and specificity are taken."""
     passes, judged = drawn
     failed, passed = judged[~passes], judged[passes]
@@ -98,15 +112,19 @@ def _corrected(rows: Drawn, drawn: Drawn) -> Figure:
         n_failed=len(failed),
         sensitivity=float(passed.mean()) if len(passed) else 0.0,
         n_passed=len(passed),
+        drawn=how,
     )
 
 
-def _by_judge(rng: np.random.Generator, rows: Drawn, labels: int, _: float, __: tuple[float, float]) -> Figure:
-    """Return the corrected rate by labels of which half are of rows that the judge passed, each with its weight."""
+def _by_judge(
+    few: tuple[int, int], rng: np.random.Generator, rows: Drawn, labels: int, _: float, __: tuple[float, float]
+) -> Figure:
+    """Return the corrected rate by labels with weights, so few, as above, of rows that the judge failed."""
     drawn: list[DrawnLabel] = []
-    for verdict in (True, False):
+    failed = _few(few, labels)
+    for verdict, wanted in ((True, labels - failed), (False, failed)):
         places = np.flatnonzero(rows[1] == verdict)
-        count = min(labels // 2, len(places))
+        count = min(wanted, len(places))
         chosen = rng.choice(places, count, replace=False)
         drawn += [DrawnLabel(verdict, bool(passes), len(places) / count) for passes in rows[0][chosen]]
     return weighted_pass_rate(float(rows[1].mean()), ROWS, drawn)
@@ -115,8 +133,10 @@ def _by_judge(rng: np.random.Generator, rows: Drawn, labels: int, _: float, __: 
 DRAWINGS = {
     "at random, of the same rows": _at_random,
     "at random, of other rows": _elsewhere,
-    "half of each human verdict": _by_people,
-    "half of each verdict of the judge, weighted": _by_judge,
+    "half of each human verdict": partial(_by_people, (2, 0)),
+    "a fifth failed by people, at least 5": partial(_by_people, (5, 5)),
+    "half of each verdict of the judge, weighted": partial(_by_judge, (2, 0)),
+    "a tenth failed by the judge, at least 10, weighted": partial(_by_judge, (10, 10)),
 }
 
 

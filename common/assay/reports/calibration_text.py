@@ -7,13 +7,19 @@ from typing import TYPE_CHECKING, Any
 
 from assay.statistics.corrected_rate import (
     DRAWING_UNKNOWN,
+    ENOUGH_OF_A_KIND,
     LABELS_WITHOUT_WEIGHTS,
     LEAST_OF_A_KIND,
+    LEAST_OF_A_WEIGHT,
+    MOST_OF_SMALL_STRATA,
+    MOST_TO_ONE,
     NO_BETTER_THAN_CHANCE,
     TOO_FEW_OF_A_KIND,
+    TOO_FEW_OF_A_WEIGHT,
+    TOO_UNEVEN,
     WEIGHTED,
     corrected_pass_rate,
-    withheld_by_drawing,
+    is_uneven,
 )
 from assay.statistics.figure import NOTHING, Figure
 from assay.text.unsafe_text import shorten
@@ -38,6 +44,10 @@ _WITHHELD = {
     "make this rate wrong: say --drawn random or --drawn human-verdict, or add a column probability (docs/judges.md)",
     TOO_FEW_OF_A_KIND: f"people passed, or failed, fewer than {LEAST_OF_A_KIND} of the labelled answers: label more "
     "of them",
+    TOO_UNEVEN: f"fewer than {ENOUGH_OF_A_KIND} labels are of one kind, passed or failed by people, and more than "
+    f"{MOST_TO_ONE} times as many of the other: label more of the rare kind",
+    TOO_FEW_OF_A_WEIGHT: f"fewer than {LEAST_OF_A_WEIGHT} labels share a probability, and these stand for more than "
+    f"{MOST_OF_SMALL_STRATA:.0%} of the rows: label more answers of these probabilities",
     NO_BETTER_THAN_CHANCE: "the judge is no better than chance",
     NOTHING: "there are no labels of both kinds, passed and failed",
     _ONLY_WITH_LABELS: "the labels have weights, and count for the run that they were drawn from: "
@@ -72,7 +82,7 @@ def calibration_documents(run: Run) -> list[dict[str, Any]]:
         {
             **dataclasses.asdict(each),
             "corrected": {
-                metric.metric: {**found.document(), "message": why_withheld(found) or None}
+                metric.metric: {**found.document(), "message": why_withheld(found) or _caution(found, each) or None}
                 for metric, found in _corrected(run, each)
             },
         }
@@ -93,7 +103,7 @@ def _sentence(run: Run, found: JudgeCalibration) -> str:
     agreement = agreement_text(found.alpha, found.low, found.high, found.n)
     rates = "".join(
         f"; {shorten(metric.metric, 40)}: {metric.passed} of {metric.n_scored} rows pass, as people would "
-        f"{corrected_text(corrected)}"
+        f"{corrected_text(corrected)}{f' ({caution})' if (caution := _caution(corrected, found)) else ''}"
         for metric, corrected in _corrected(run, found)
     )
     return f"{shorten(of, 80)}: {found.trust.upper()}, {agreement} ({found.calibrated_at[:10]}){rates}"
@@ -109,11 +119,26 @@ def _corrected(run: Run, found: JudgeCalibration) -> Iterator[tuple[MetricSummar
 
 
 def _corrected_rate(passed: int, n: int, found: JudgeCalibration) -> Figure:
-    if reason := withheld_by_drawing(found.drawn) or (_ONLY_WITH_LABELS if found.drawn == WEIGHTED else ""):
-        return Figure(None, n, reason=reason)
-    if found.sensitivity is None or found.specificity is None:
-        return Figure(None, n, reason=NOTHING)
+    if found.drawn == WEIGHTED:
+        return Figure(None, n, reason=_ONLY_WITH_LABELS)
+    is_known = found.sensitivity is not None and found.specificity is not None
     return corrected_pass_rate(
-        passed / n, n,
-        specificity=found.specificity, n_failed=found.n_failed, sensitivity=found.sensitivity, n_passed=found.n_passed,
-    )  # fmt: skip
+        passed / n,
+        n,
+        specificity=found.specificity or 0.0,
+        n_failed=found.n_failed if is_known else 0,
+        sensitivity=found.sensitivity or 0.0,
+        n_passed=found.n_passed if is_known else 0,
+        drawn=found.drawn,
+    )
+
+
+def _caution(corrected: Figure, found: JudgeCalibration) -> str:
+    """Return when the interval of a corrected rate is too narrow; usually empty."""
+    if corrected.value is None or not is_uneven(found.n_failed, found.n_passed):
+        return ""
+    rare, count = min(("failed", found.n_failed), ("passed", found.n_passed), key=lambda kind: kind[1])
+    return (
+        f"people {rare} only {count} of {found.n_failed + found.n_passed} labelled answers: the interval is too narrow "
+        "if these are not drawn from this run"
+    )

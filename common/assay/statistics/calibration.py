@@ -33,7 +33,6 @@ from assay.statistics.corrected_rate import (
     DrawnLabel,
     corrected_pass_rate,
     weighted_pass_rate,
-    withheld_by_drawing,
 )
 from assay.statistics.figure import NOTHING, Figure, rate
 from assay.statistics.intervals import wilson
@@ -98,17 +97,19 @@ class Calibration:
             n: Rows that it judged, above 0.
 
         Returns:
-            No value where the judge chose, or may have chosen, what people labelled, and weights are not known.
+            No value where the labels are too few for one, or were drawn in a way that corrects nothing.
         """
         if self.drawn == WEIGHTED:
             return weighted_pass_rate(passed / n, n, self.passes)
-        if reason := withheld_by_drawing(self.drawn):
-            return Figure(None, n, reason=reason)
-        right, wrong = self.figures.get("sensitivity"), self.figures.get("specificity")
-        if right is None or wrong is None or right.value is None or wrong.value is None:
-            return Figure(None, n, reason=NOTHING)
+        right, wrong = (self.figures.get(name, Figure(None, 0)) for name in ("sensitivity", "specificity"))
         return corrected_pass_rate(
-            passed / n, n, specificity=wrong.value, n_failed=wrong.n, sensitivity=right.value, n_passed=right.n
+            passed / n,
+            n,
+            specificity=wrong.value or 0.0,
+            n_failed=wrong.n if wrong.value is not None else 0,
+            sensitivity=right.value or 0.0,
+            n_passed=right.n if right.value is not None else 0,
+            drawn=self.drawn,
         )
 
     def document(self) -> dict[str, Any]:

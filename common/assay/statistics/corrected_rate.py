@@ -10,8 +10,9 @@ to q0 and to q1, and with θ', p', q0', q1' from these
 
     θ' + 2 z² (θ' v1 - (1 - θ') v0)  ±  z sqrt(p' (1 - p') / n' + θ'² v1 + (1 - θ')² v0) / (q0' + q1' - 1)
 
-where v = q' (1 - q') / m'. It covers 93 % or more from five labels of each kind on, unless few of one kind meet more
-than four times as many of the other; with fewer than five there is no value.
+where v = q' (1 - q') / m'. It covers 93 % or more from five labels of each kind on; with fewer there is no value. Where
+fewer than 20 of one kind meet more than four times as many of the other, it covers that much only if the labels have
+the true rate of the rows, as labels drawn at random from them do; otherwise as little as 88 %.
 
 Labels drawn by the judge's verdict: among them q0 and q1 are not those of all rows. Their shares of the drawing say for
 how many rows each label stands, and the judge's mistakes are added up over the strata h of equal shares:
@@ -20,7 +21,8 @@ how many rows each label stands, and the judge's mistakes are added up over the 
 
 f is the judge's verdict and y that of people, 1 or 0, and W_h a stratum's share of all rows. In the interval, too, one
 right and one wrong verdict are added to each kind of verdict of a stratum: where none of its labels is wrong, s_h would
-be 0.
+be 0. It covers 93 % or more while strata of fewer than ten labels stand for at most 5 % of the rows, and as little as
+88 % where they stand for more: there is no value then.
 
 Sources: W. J. Rogan and B. Gladen, "Estimating prevalence from the results of a screening test", 1978; Z. Lang and
 J. Reiczigel, "Confidence limits for prevalence of disease adjusted for estimated sensitivity and specificity",
@@ -43,6 +45,11 @@ NO_BETTER_THAN_CHANCE = "no_better_than_chance"
 TOO_FEW_OF_A_KIND = "too_few_of_a_kind"
 LEAST_OF_A_KIND = 5
 """Labels of each kind, passed and failed by people, from which on the interval holds its level."""
+TOO_UNEVEN, TOO_FEW_OF_A_WEIGHT = "too_uneven", "too_few_of_a_weight"
+MOST_TO_ONE, ENOUGH_OF_A_KIND = 4, 20
+"""How many labels of one kind may meet one of the other where there are fewer than 20 of that."""
+LEAST_OF_A_WEIGHT, MOST_OF_SMALL_STRATA = 10, 0.05
+"""Labels of equal weight that make a stratum, and what share of the rows smaller strata may stand for."""
 
 RANDOM, HUMAN_VERDICT, JUDGE_VERDICT = "random", "human_verdict", "judge_verdict"
 WEIGHTED, UNKNOWN = "weighted", "unknown"
@@ -72,13 +79,21 @@ _Z_95 = 1.959963984540054
 _LEAST_OF_A_STRATUM = 2
 
 
-def withheld_by_drawing(drawn: str) -> str:
-    """Return why labels that were drawn in this way correct no pass rate; empty where they do."""
-    return {JUDGE_VERDICT: LABELS_WITHOUT_WEIGHTS, UNKNOWN: DRAWING_UNKNOWN}.get(drawn, "")
+def is_uneven(n_failed: int, n_passed: int) -> bool:
+    """Whether few labels are of one kind and so many of the other that their true rate must be that of the rows."""
+    few, many = sorted((n_failed, n_passed))
+    return few < ENOUGH_OF_A_KIND and many > MOST_TO_ONE * few
 
 
 def corrected_pass_rate(
-    observed: float, n: int, *, specificity: float, n_failed: int, sensitivity: float, n_passed: int
+    observed: float,
+    n: int,
+    *,
+    specificity: float,
+    n_failed: int,
+    sensitivity: float,
+    n_passed: int,
+    drawn: str = RANDOM,
 ) -> Figure:
     """Return the corrected pass rate with its 95 % interval, of labels drawn at random or by the human verdict.
 
@@ -89,11 +104,15 @@ def corrected_pass_rate(
         n_failed: Items that people failed, which q0 rests on.
         sensitivity: q1, from 0 to 1.
         n_passed: Items that people passed, which q1 rests on.
+        drawn: How the items were drawn.
 
     Returns:
         No value where q0 + q1 is at most 1: such a judge's verdict says nothing. None, too, with fewer than five items
-        that people passed, or failed.
+        that people passed, or failed; with uneven ones that were drawn by the human verdict; and where the judge chose
+        what people labelled, or may have.
     """
+    if reason := {JUDGE_VERDICT: LABELS_WITHOUT_WEIGHTS, UNKNOWN: DRAWING_UNKNOWN}.get(drawn):
+        return Figure(None, n, reason=reason)
     if not (n and n_failed and n_passed):
         return Figure(None, n, reason=NOTHING)
     lift = specificity + sensitivity - 1
@@ -101,6 +120,8 @@ def corrected_pass_rate(
         return Figure(None, n, reason=NO_BETTER_THAN_CHANCE)
     if min(n_failed, n_passed) < LEAST_OF_A_KIND:
         return Figure(None, n, reason=TOO_FEW_OF_A_KIND)
+    if drawn == HUMAN_VERDICT and is_uneven(n_failed, n_passed):
+        return Figure(None, n, reason=TOO_UNEVEN)
     theta = _clipped((observed + specificity - 1) / lift)
     p, spread = _adjusted_rate(observed, n)
     q0, v0 = _one_more_of_each(specificity, n_failed)
@@ -135,14 +156,20 @@ def weighted_pass_rate(observed: float, n: int, labels: Sequence[DrawnLabel]) ->
         observed: The judge's pass rate, from 0 to 1.
         n: Rows that it rests on.
         labels: Those of equal weight are one stratum; a stratum of one label joins the one with the next weight.
+
+    Returns:
+        No value with fewer than two labels, and where small strata stand for too many of the rows.
     """
     strata = _strata(labels)
     if not n or sum(map(len, strata)) < _LEAST_OF_A_STRATUM:
         return Figure(None, n, reason=NOTHING)
     total = math.fsum(label.weight for label in labels)
+    shares = [math.fsum(label.weight for label in stratum) / total for stratum in strata]
+    small = [share for share, stratum in zip(shares, strata, strict=True) if len(stratum) < LEAST_OF_A_WEIGHT]
+    if math.fsum(small) > MOST_OF_SMALL_STRATA:
+        return Figure(None, n, reason=TOO_FEW_OF_A_WEIGHT)
     theta, (centre, variance) = observed, _adjusted_rate(observed, n)
-    for stratum in strata:
-        share = math.fsum(label.weight for label in stratum) / total
+    for share, stratum in zip(shares, strata, strict=True):
         mistakes = [label.people_pass - label.judge_passes for label in stratum]
         theta += share * sum(mistakes) / len(mistakes)
         for judge_passes in {label.judge_passes for label in stratum}:

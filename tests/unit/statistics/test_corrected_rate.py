@@ -9,8 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.statistics.corrected_rate import (
+    HUMAN_VERDICT,
     NO_BETTER_THAN_CHANCE,
+    RANDOM,
     TOO_FEW_OF_A_KIND,
+    TOO_FEW_OF_A_WEIGHT,
+    TOO_UNEVEN,
     DrawnLabel,
     corrected_pass_rate,
     weighted_pass_rate,
@@ -54,6 +58,24 @@ def test_what_corrects_nothing(n: int, q0: float, q1: float, m0: int, reason: st
     assert (found.value, found.interval, found.reason) == (None, None, reason)
 
 
+@pytest.mark.parametrize(
+    ("n_failed", "n_passed", "drawn", "reason"),
+    [
+        (10, 41, HUMAN_VERDICT, TOO_UNEVEN),
+        (41, 10, HUMAN_VERDICT, TOO_UNEVEN),
+        (10, 40, HUMAN_VERDICT, ""),
+        (20, 400, HUMAN_VERDICT, ""),
+        (10, 41, RANDOM, ""),
+    ],
+)
+def test_uneven_labels(n_failed: int, n_passed: int, drawn: str, reason: str) -> None:
+    """Few of one kind and more than four times as many of the other correct nothing, unless drawn at random."""
+    found = corrected_pass_rate(
+        0.8, 200, specificity=0.9, n_failed=n_failed, sensitivity=0.9, n_passed=n_passed, drawn=drawn
+    )
+    assert (found.reason, found.value is None) == (reason, bool(reason))
+
+
 @given(*[st.floats(0, 1)] * 3, *[st.integers(1, 500)] * 3)
 def test_a_corrected_rate_is_a_rate(observed: float, q0: float, q1: float, n: int, m0: int, m1: int) -> None:
     """It and its interval lie in [0, 1]; a perfect judge corrects nothing."""
@@ -91,6 +113,16 @@ def test_a_stratum_of_one_label_joins_the_next() -> None:
         0.9, 100, [*pair, *drawn((False, True), 1, 1)][::-1]
     )
     assert weighted_pass_rate(0.9, 100, drawn((True, True), 1, 1)) == Figure(None, 100, reason=NOTHING)
+
+
+@pytest.mark.parametrize(
+    ("count", "weight", "reason"),
+    [(9, 1, TOO_FEW_OF_A_WEIGHT), (10, 1, ""), (9, 0.5, ""), (2, 5, TOO_FEW_OF_A_WEIGHT)],
+)
+def test_few_labels_that_stand_for_many_rows(count: int, weight: float, reason: str) -> None:
+    """Fewer than ten labels of a weight correct nothing where they stand for more than 5 % of the rows."""
+    labels = [*drawn((True, True), 50, 2), *drawn((False, False), count, weight)]
+    assert weighted_pass_rate(0.9, 100, labels).reason == reason
 
 
 TRIALS = 600
