@@ -41,9 +41,9 @@ async def test_a_calibration_is_found_by_the_fingerprints_of_its_judge(open_stor
 
         await store.write(lambda c: calibrations.set_calibration(c, search, GOOD))
         (stored,) = await found("search", "sha256:a", "sha256:b", "sha256:c")
-        made = {"calibrated_at": stored.calibrated_at, "calibration_id": stored.calibration_id}
-        assert stored == replace(GOOD, fingerprints=("sha256:a", "sha256:b"), **made)
-        assert all(made.values())
+        at, name = stored.calibrated_at, stored.calibration_id
+        assert stored == replace(GOOD, fingerprints=("sha256:a", "sha256:b"), calibrated_at=at, calibration_id=name)
+        assert all((at, name))
         assert await found("search", "sha256:a") == []
         assert await found("other", "sha256:a", "sha256:b") == []
         await store.write(lambda c: calibrations.set_calibration(c, search, replace(GOOD, alpha=0.5)))

@@ -33,7 +33,7 @@ async def store(open_store: Callable[[], Database]) -> AsyncIterator[Database]:
 
     def fill(connection: sa.Connection) -> None:
         datasets.add_cases(connection, "u", 0, [("c", datasets.case_text(Case("c", (Turn("q"),))))])
-        datasets.finish_upload(connection, Scope(TEAM, (TEAM,)), "u", DatasetRef("d", "d", "jsonl", 1))
+        datasets.finish_upload(connection, Scope(TEAM), "u", DatasetRef("d", "d", "jsonl", 1))
         for name in RUNS:
             record = RunRecord(name, name, name, {"repeats": 1}, "d", 1, "0", "2026-01-01", TEAM, concurrency=4)
             runs.create_run(connection, record)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from assay.model.agent_response import AgentErrorKind, AgentRequest, AgentResponse
-from assay_orchestrator.agents.hosted import Attachment, Cancelled, Detached, HostedAgent, Questions, Reconciled
+from assay_orchestrator.agents.hosted import Attachment, Cancelled, Detached, HostedAgent, Questions, Reconciled, Stored
 from assay_orchestrator.agents.protocol import NotAskedError
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ class Client:
         self.stopping = asyncio.Event()
         self._messages = self.attachment.outgoing(self._left, self.stopping)
 
-    async def read(self) -> Questions | Cancelled | Reconciled | Detached:
+    async def read(self) -> Questions | Cancelled | Stored | Reconciled | Detached:
         """Return the next message."""
         return await anext(self._messages)
 
