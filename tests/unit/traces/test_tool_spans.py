@@ -148,6 +148,20 @@ TRACK = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "track"}
             span(1, attributes={**TRACK, "output.value": '{"content": "no", "tool_call_id": "1", "status": "error"}'}),
             "no",
         ),
+        (
+            span(
+                1,
+                attributes={
+                    "openinference.span.kind": "TOOL",
+                    "tool.name": "track",
+                    "output.value": json.dumps(
+                        {"type": "tool", "data": {"content": "no", "tool_call_id": "1", "status": "error"}}
+                    ),
+                },
+            ),
+            "no",
+        ),
+        (span(1, attributes={**TRACK, "gcp.vertex.agent.tool_response": '{"error": "no"}'}), {"error": "no"}),
     ],
 )
 def test_a_failing_tool_is_marked(tool: Span, result: object) -> None:

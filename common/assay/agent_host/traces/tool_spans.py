@@ -40,6 +40,7 @@ _REPLIES = ("gen_ai.output.messages", "gcp.vertex.agent.llm_response", "gen_ai.c
 """Attributes of a model's span that hold its whole reply as JSON."""
 _INDEXED = ("gen_ai.completion", "llm.completions")
 """Prefixes of OpenLLMetry's and LiteLLM's attributes of replies, one for each part of a call."""
+_ADK_RESPONSE = "gcp.vertex.agent.tool_response"
 _DETAILS, _CHOICE, _TOOL_MESSAGE = "gen_ai.client.inference.operation.details", "gen_ai.choice", "gen_ai.tool.message"
 _CALL_LISTS, _CALL_HOLDERS = ("tool_calls", "toolCalls"), ("toolUse", "tool_use", "function_call", "functionCall")
 _CALL_TYPES = ("tool_call", "tool-call", "tool_use", "function_call")
@@ -113,6 +114,8 @@ def _call(span: Span) -> ToolCall:
     result, has_failed = _result(value_at(attributes, *_RESULTS))
     is_marked = any(attributes.get(name) == word for name, word in _FAILURES.items())
     is_error = span.is_error or is_marked or has_failed or "error.type" in attributes
+    response = _value(attributes.get(_ADK_RESPONSE))
+    is_error = is_error or (isinstance(response, dict) and bool(response.get("error")))  # a key that ADK reserves
     if result is None and is_error:
         result = next((event.get("exception.message") for name, event in span.events if name == "exception"), None)
     name = text_at(attributes, *_NAMES) or span.name.removeprefix("execute_tool").removeprefix("tools/call").strip()
@@ -169,8 +172,9 @@ def _result(written: object) -> tuple[object, bool]:
     if isinstance(value, dict) and _wraps_output(value):
         written = value["output"]
         value = _parsed(written) if isinstance(written, str) else written
-    if isinstance(value, dict) and "lc" in value and isinstance(value.get("kwargs"), dict):  # LangChain's messages
-        value = written = value["kwargs"]
+    if isinstance(value, dict) and (holder := "kwargs" if "lc" in value else "data" if "type" in value else ""):
+        inner = value.get(holder)  # a message of LangChain, as it or OpenInference writes it
+        value = written = inner if isinstance(inner, dict) and "tool_call_id" in inner else value
     if not isinstance(value, dict):
         return written, False
     has_failed = any(value.get(name) is True for name in ("isError", "is_error"))
