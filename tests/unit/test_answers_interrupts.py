@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.guides import blocks
 
 from assay.model.agent_response import (
     AgentError,
@@ -51,6 +53,14 @@ def test_an_answer_that_waits(data: dict[str, Any], interrupts: tuple[Interrupt,
     assert (response.status, response.interrupts) == (AgentStatus.INTERRUPTED, interrupts)
     assert response.is_failed
     assert response.error is None
+
+
+def test_the_answer_of_the_guide_is_read() -> None:
+    """Its only block that begins so is an answer that waits for an approval."""
+    (written,) = (block.text for block in blocks("docs/spec.md", "json") if block.text.startswith('{"status": "interr'))
+    (interrupt,) = response_from_json(json.loads(written)).interrupts
+    assert (interrupt.kind, interrupt.tool) == (InterruptKind.APPROVAL, "refund")
+    assert waiting_text([interrupt]) == 'waits for approval of refund({"amount": 5})'
 
 
 def test_an_agent_that_went_on_has_answered() -> None:

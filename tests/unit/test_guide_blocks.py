@@ -73,6 +73,7 @@ NOT_READ = {
     ("docs/metrics.md", "3 of 4 checks"): "a line of output, which `test_cli_checks.py` compares",
     ("docs/python.md", "<Evaluation capitals"): "a repr, which `test_api_result.py` compares",
     ("docs/security.md", "store              deleted"): "a table, whose form `test_cli_identity.py` compares",
+    ("docs/spec.md", '{"status": "interrupted"'): "an answer, which `test_answers_interrupts.py` reads",
     ("docs/runs.md", "every answer is stored"): "a line of output, which `test_cli_judged.py` compares",
 }
 """Why no test reads a block, by its page and its beginning."""
