@@ -16,12 +16,13 @@ from assay.parsing.yaml_nodes import parse_yaml
 from assay.spec.judging import JudgeReader
 from assay.statistics.trust import LEAST_ITEMS, TENTATIVE_ALPHA, TRUSTED_ALPHA
 from assay_cli.commands.judge.calibrate import calibrate
+from assay_cli.commands.judge.calibrations import calibrations
 from assay_cli.commands.judge.drift import BUILT_IN_ANCHORS, drift
 from assay_cli.commands.judge.labels import FIELDS, Labels, read_items
 from assay_cli.commands.judge.sample import COLUMNS, sample
 
 GUIDE = (Path(__file__).resolve().parents[2] / "docs" / "judges.md").read_text(encoding="utf-8")
-COMMANDS = {"calibrate": calibrate, "drift": drift, "sample": sample}
+COMMANDS = {"calibrate": calibrate, "calibrations": calibrations, "drift": drift, "sample": sample}
 CALLED = [line for line in GUIDE.splitlines() if line.startswith("assay judge ")]
 
 
