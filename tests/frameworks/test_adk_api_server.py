@@ -9,10 +9,11 @@ import pytest
 import yaml
 from tests.guides import blocks
 
-from assay.model.agent_response import AgentRequest, AgentResponse, Message
+from assay.model.agent_response import AgentRequest, AgentResponse, AgentStatus, Message
 from assay.model.approvals import Approval, read_approvals
 from assay.model.case import Case, Turn
 from assay.model.run import AgentSettings
+from assay_orchestrator.agents.a2a import A2aAgent
 from assay_orchestrator.agents.access import AgentAccess
 from assay_orchestrator.agents.adk_server import AdkServerAgent
 from assay_orchestrator.agents.http import HttpAgent
@@ -103,7 +104,7 @@ ACCESS = AgentAccess(("127.0.0.1",), ())
 
 
 async def ask(
-    agent: AdkServerAgent | HttpAgent,
+    agent: AdkServerAgent | HttpAgent | A2aAgent,
     *texts: str,
     history: tuple[Message, ...] = (),
     attempt: int = 0,
@@ -161,6 +162,37 @@ async def test_events_of_the_server_are_answers(tmp_path: Path) -> None:
         finally:
             await agent.aclose()
             await wrong.aclose()
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of what ADK's A2A server uses itself
+async def test_an_agent_behind_the_a2a_server_of_adk_is_resumed() -> None:
+    """Its tool calls, what it waits for, and the function responses that its server takes are those of ADK."""
+    from google.adk.a2a.utils.agent_to_a2a import to_a2a
+    from tests.frameworks.serving import serving_app
+
+    names: dict[str, Any] = {"__name__": "my_agent"}
+    exec(AGENT, names)
+
+    apps: list[Any] = []
+
+    def app(url: str) -> Any:
+        apps.append(to_a2a(names["root_agent"], host="127.0.0.1", port=int(url.rpartition(":")[2])))
+        return apps[0]
+
+    async with serving_app(app) as url, apps[0].router.lifespan_context(apps[0]):
+        agent = A2aAgent(AgentSettings("a2a", url), ACCESS)
+        try:
+            assert await agent.problems() == []
+            waiting = await ask(agent, "pay")
+            assert (waiting.status, waiting.output) == (AgentStatus.INTERRUPTED, None)
+            assert [(one.tool, one.arguments_json) for one in waiting.interrupts] == [("pay", '{"amount": 5.0}')]
+            approve = read_approvals([{"approve": True}], times=None)[0]
+            paid = await ask(agent, "pay again", approvals=approve)
+            assert (paid.text, paid.thoughts) == ("It is paid 5.", "thinking")
+            assert [(one.tool, one.decision) for one in paid.interrupts] == [("pay", "approve")]
+            assert [(call.name, call.result_json) for call in paid.tool_calls or ()] == [("pay", '{"sky": "paid 5"}')]
+        finally:
+            await agent.aclose()
 
 
 async def test_the_recipe_of_the_guide_reads_its_stream(tmp_path: Path) -> None:

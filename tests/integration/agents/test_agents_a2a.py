@@ -364,6 +364,14 @@ async def test_function_calls_of_google_adk_are_tool_calls(a2a_of: AgentOf) -> N
     assert [(call.name, call.result_json) for call in (await ask(agent)).tool_calls or ()] == [("pay", "")]
 
 
+async def test_thoughts_of_google_adk_are_no_part_of_the_text(a2a_of: AgentOf) -> None:
+    """They are marked in the metadata of a part."""
+    parts = [{"text": "hm", "metadata": {"adk_thought": True}}, {"text": "Lima"}]
+    agent, _ = await a2a_of({"result": {"message": message(*parts)}})
+    response = await ask(agent)
+    assert (response.text, response.thoughts) == ("Lima", "hm")
+
+
 async def test_arguments_that_google_adk_cannot_edit_are_refused(a2a_of: AgentOf) -> None:
     """Its server runs a call as it is: to approve it would be another decision than that of the case."""
     call = adk_part(

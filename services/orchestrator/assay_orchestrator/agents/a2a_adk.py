@@ -23,6 +23,11 @@ def is_function_part(part: Mapping[str, Any]) -> bool:
     return _type_of(part) in (_CALL, _RESPONSE)
 
 
+def is_thought(part: Mapping[str, Any]) -> bool:
+    """Return whether a part is what the model thought, and no text of the answer."""
+    return _mapping(part, "metadata").get("adk_thought") is True
+
+
 def waiting_calls(message: Mapping[str, Any]) -> list[Stop]:
     """Return the function calls of a message that wait for their response."""
     return [

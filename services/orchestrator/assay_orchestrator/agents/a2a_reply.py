@@ -18,7 +18,7 @@ from assay.model.response_fields import as_items, shown
 from assay.model.response_limits import check_bounds
 from assay.model.response_text import find_text_key
 from assay.parsing.names import kind_of
-from assay_orchestrator.agents.a2a_adk import is_function_part, tool_calls_of
+from assay_orchestrator.agents.a2a_adk import is_function_part, is_thought, tool_calls_of
 from assay_orchestrator.agents.a2a_stops import INPUT_REQUIRED, stops_of
 
 if TYPE_CHECKING:
@@ -139,9 +139,13 @@ def _text_of(holder: Mapping[str, Any]) -> str:
     are texts of their own.
     """
     parts = as_items(holder.get("parts"), "parts")
-    texts = [part["text"] for part in parts if isinstance(part, dict) and isinstance(part.get("text"), str)]
+    texts = [part["text"] for part in parts if _is_text(part) and not is_thought(part)]
     are_pieces = any(before[-1:].isspace() or after[:1].isspace() for before, after in itertools.pairwise(texts))
     return ("" if are_pieces else "\n").join(texts)
+
+
+def _is_text(part: Any) -> bool:
+    return isinstance(part, dict) and isinstance(part.get("text"), str)
 
 
 def _found(holders: Sequence[Mapping[str, Any]], result: Mapping[str, Any]) -> dict[str, Any]:
@@ -158,9 +162,11 @@ def _found(holders: Sequence[Mapping[str, Any]], result: Mapping[str, Any]) -> d
     text = "\n".join(filter(None, map(_text_of, holders)))
     if not text and isinstance(output, dict) and (key := find_text_key(output)) is not None:
         text = str(output[key])
+    thoughts = "".join(part["text"] for part in parts if _is_text(part) and is_thought(part))
     return {
         "text": text,
         "output": output,
+        **({"thoughts": thoughts} if thoughts else {}),
         "sources": links or None,
         "metadata": {name: value for name, value in ids.items() if isinstance(value, str)},
         **agreed,
