@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import anthropic
 
 from assay.providers.errors import MalformedReplyError
+from assay.providers.hosted_tools import message_calls, pages_found
 from assay.providers.http_client import NO_KEY, TIMEOUT, connection_to, provider_error, read_reply
 from assay.providers.messages import (
     NO_HEADERS,
@@ -18,7 +19,6 @@ from assay.providers.messages import (
     text_in,
     text_of_parts,
     tokens_in,
-    tool_call,
 )
 from assay.providers.own_services import OWN_URLS
 from assay.providers.streams import STREAM_HEADERS, PartCount, Pieces, StreamReader
@@ -140,12 +140,10 @@ def reply_from(data: Mapping[str, Any], headers: Mapping[str, str] = NO_HEADERS)
         tokens=tokens_in(data.get("usage")),
         model=name_in(data.get("model")),
         finish_reason=finish,
-        # Arguments that came in pieces are a text, which is no JSON where the reply was cut off.
-        tool_calls=tuple(
-            tool_call(part.get("id"), part.get("name"), part.get("input")) for part in _parts(content, "tool_use")
-        ),
+        tool_calls=tuple(message_calls(content)),
         headers=headers,
-        citations=tuple(_citations(content)),
+        citations=tuple(_citations(content))
+        or tuple(pages_found([part.get("content") for part in _parts(content, "web_search_tool_result")])),
         has_thoughts=any(True for _ in _parts(content, "thinking")),
     )
 

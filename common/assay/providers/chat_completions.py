@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from assay.providers.errors import MalformedReplyError, error_without_status
+from assay.providers.hosted_tools import pages_found
 from assay.providers.messages import (
     NO_HEADERS,
     STOPS,
@@ -72,9 +73,11 @@ def reply_from(data: Mapping[str, Any], headers: Mapping[str, str] = NO_HEADERS)
         tokens=tokens_in(data.get("usage")),
         model=name_in(data.get("model")),
         finish_reason=finish,
-        tool_calls=tuple(_tool_calls(message.get("tool_calls"))),
+        tool_calls=tuple(_tool_calls(message)),
         headers=headers,
-        citations=tuple(citations_in(message.get("annotations"))),
+        citations=tuple(
+            citations_in(message.get("annotations")) or pages_found(data.get("search_results") or data.get("citations"))
+        ),
         has_thoughts=_has_thoughts(message),
     )
 
@@ -89,11 +92,13 @@ class Chunks:
         self._choices: dict[int, _Choice] = {}
         self._model: object = ""
         self._usage: object = None
+        self._found: dict[str, Any] = {}
 
     def add(self, event: Mapping[str, Any]) -> bool:
         """Add a chunk; return whether it holds text."""
         self._model = self._model or event.get("model")
         self._usage = event.get("usage") or self._usage
+        self._found |= {name: event[name] for name in ("search_results", "citations") if event.get(name)}
         choices = event.get("choices")
         has_text = False
         for choice in choices if isinstance(choices, list) else ():
@@ -106,7 +111,7 @@ class Chunks:
         if not ended and not any(choice.has_stopped for choice in self._choices.values()):
             return None
         choices = [choice.whole() for choice in self._choices.values()]
-        return {"choices": choices, "model": self._model, "usage": self._usage}
+        return {"choices": choices, "model": self._model, "usage": self._usage, **self._found}
 
     def _choice_of(self, piece: Mapping[str, Any]) -> _Choice:
         index = piece.get("index")
@@ -138,8 +143,10 @@ class _Choice:
         delta = choice.get("delta")
         if not isinstance(delta, dict):
             return False
-        content, annotations, calls = (delta.get(name) for name in ("content", "annotations", "tool_calls"))
-        for call in calls if isinstance(calls, list) else ():
+        content, annotations, calls, function = (
+            delta.get(name) for name in ("content", "annotations", "tool_calls", "function_call")
+        )
+        for call in calls if isinstance(calls, list) else [{"function": function}] if function else ():
             if isinstance(call, dict):
                 self._call_of(call).add(call)
         if isinstance(annotations, list):
@@ -240,9 +247,11 @@ def _error_of(choice: Mapping[str, Any]) -> str:
     return text_in(error.get("message") if isinstance(error, dict) else error)
 
 
-def _tool_calls(value: object) -> list[dict[str, Any]]:
+def _tool_calls(message: Mapping[str, Any]) -> list[dict[str, Any]]:
+    value, function = message.get("tool_calls"), message.get("function_call")
     calls = []
-    for call in value if isinstance(value, list) else []:
+    # The API's first form had one call, in a field of its own.
+    for call in value if isinstance(value, list) and value else [{"function": function}]:
         function = call.get("function") if isinstance(call, dict) else None
         if isinstance(function, dict):
             calls.append(tool_call(call.get("id"), function.get("name"), function.get("arguments")))

@@ -111,11 +111,13 @@ class Reply:
         tokens: What the service counted; None where it does not say.
         model: The model as it names itself.
         finish_reason: Why it stopped, in the protocol's own word; empty where the service does not say.
-        tool_calls: Calls of tools, each with id, name, and arguments or arguments_json; unchecked.
+        tool_calls: Calls of tools, each with id, name, and arguments or arguments_json, and a result where the service
+            ran the tool; unchecked.
         headers: The reply's headers, by lower-case name.
         first_text_s: From sending the request to the first piece of the text; None where the reply came whole.
-        citations: What the model cites, each with uri, title or content; unchecked.
+        citations: What the model cites, or else what its searches found, each with uri, title or content; unchecked.
         has_thoughts: Whether the service sent thoughts beside the text.
+        waits: Calls of tools that the service runs once a person approves, as interrupts; unchecked.
     """
 
     text: str
@@ -129,6 +131,7 @@ class Reply:
     first_text_s: float | None = None
     citations: tuple[Mapping[str, Any], ...] = ()
     has_thoughts: bool = False
+    waits: tuple[Mapping[str, Any], ...] = ()
 
 
 _TEXT_PARTS = ("text", "output_text", None)

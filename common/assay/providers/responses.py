@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from assay.providers.chat_completions import citations_in
 from assay.providers.errors import MalformedReplyError, error_without_status
+from assay.providers.hosted_tools import pages_found, response_calls, waiting_calls
 from assay.providers.messages import (
     NO_HEADERS,
     STOPS,
@@ -15,7 +16,6 @@ from assay.providers.messages import (
     name_in,
     text_in,
     tokens_in,
-    tool_call,
 )
 from assay.providers.streams import PartCount
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from assay.providers.messages import Request
 
 _STATUSES = ("completed", "incomplete", "failed", "cancelled")
+_SEARCHES = ("web_search_call", "file_search_call")
 _TEXT_EVENTS = ("response.output_text.delta", "response.refusal.delta")
 _LAST_EVENTS = ("response.completed", "response.incomplete", "response.failed", "response.cancelled")
 
@@ -72,13 +73,13 @@ def reply_from(data: Mapping[str, Any], headers: Mapping[str, str] = NO_HEADERS)
         tokens=tokens_in(data.get("usage")),
         model=name_in(data.get("model")),
         finish_reason=finish,
-        tool_calls=tuple(
-            tool_call(item.get("call_id"), item.get("name"), item.get("arguments"))
-            for item in output
-            if isinstance(item, dict) and item.get("type") == "function_call"
-        ),
+        tool_calls=tuple(response_calls(output)),
         headers=headers,
-        citations=tuple(citations_in([annotation for part in parts for annotation in _annotations(part)])),
+        citations=tuple(
+            citations_in([annotation for part in parts for annotation in _annotations(part)])
+            or pages_found([item for item in output if isinstance(item, dict) and item.get("type") in _SEARCHES])
+        ),
+        waits=tuple(waiting_calls(output)),
     )
 
 

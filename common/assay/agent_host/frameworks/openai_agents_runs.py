@@ -22,13 +22,13 @@ from agents.tool import (
 
 from assay.agent_host.frameworks.answers import json_of
 from assay.model.agent_response import AgentResponse, Source, ToolCall, Usage
+from assay.providers.hosted_tools import response_calls
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 
 _TOOL_FAILED = "An error occurred while running the tool"
 """How the SDK's answer to the model begins where a tool raised and has no `failure_error_function` of its own."""
-_NO_ARGUMENTS = ("id", "type", "status", "output", "outputs", "results", "result", "error", "name", "call_id")
 _CALL = "_assay_call"
 """The attribute of a tool's context that has the call, where the SDK hands on nothing else."""
 
@@ -365,21 +365,18 @@ def _name_of_handoff(handoff: Any) -> Any:
 
 
 def _other_call(item: Any, outputs: Mapping[str, Any]) -> ToolCall:
-    """Return the call of a tool that is no function, most of which OpenAI runs: file_search, web_search, mcp, shell.
-
-    An image that was made stays out: as text it would be larger than an answer may be.
-    """
+    """Return the call of a tool that is no function, most of which OpenAI runs: file_search, web_search, mcp, shell."""
     data = item.model_dump(mode="json", exclude_none=True)
-    arguments = data.get("arguments") or {name: value for name, value in data.items() if name not in _NO_ARGUMENTS}
     call_id = data.get("call_id") or data.get("id") or ""
-    result = next((data[name] for name in ("output", "outputs", "results") if name in data), outputs.get(call_id))
-    error = data.get("error")
+    output = {"type": f"{item.type}_output", "call_id": call_id, "output": outputs.get(call_id)}
+    call = next(response_calls([data, output]))
+    result = call.get("result")
     return ToolCall(
-        name=data.get("name") or item.type.removesuffix("_call"),
+        name=call["name"],
         id=call_id,
-        arguments_json=json_of(arguments),
-        result_json=json_of(error or result) if error or result is not None else "",
-        is_error=bool(error) or data.get("status") == "failed",
+        arguments_json=call.get("arguments_json") or json_of(call["arguments"]),
+        result_json="" if result is None else json_of(result),
+        is_error=call.get("is_error", False),
     )
 
 

@@ -14,6 +14,7 @@ from assay.model.agent_response import (
     response_from_json,
 )
 from assay.model.response_limits import check_bounds
+from assay.providers.hosted_tools import is_hosted
 from assay.providers.messages import Stop
 from assay.providers.prices import cost_of
 from assay.providers.retry_after import retry_after_s
@@ -61,13 +62,14 @@ def response_from_reply(reply: Reply, temperature: float | None, price: ModelPri
         "model": reply.model,
         "time_to_first_token_ms": None if reply.first_text_s is None else reply.first_text_s * 1000,
         "metadata": {**({"request_id": request_id} if request_id else {}), "temperature": temperature},
+        **({"status": "interrupted", "interrupts": list(reply.waits)} if reply.waits else {}),
     }
     check_bounds(found)
     response = response_from_json(found)
     if reply.stop in _STOPPED:
         kind, message = _STOPPED[reply.stop]
         return _failed(response, kind, f"{message}: {reply.explanation}" if reply.explanation else message)
-    if response.text.strip() or response.tool_calls:
+    if response.text.strip() or response.is_failed or not all(map(is_hosted, reply.tool_calls)):
         return response
     reason = f" (it stopped with {reply.finish_reason[:100]!r})" if reply.finish_reason else ""
     return _failed(response, "empty", f"the model answered without a word{reason}")
