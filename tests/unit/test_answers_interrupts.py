@@ -38,6 +38,8 @@ INTERRUPT = st.builds(
         ({"status": "interrupted"}, (Interrupt(),)),
         ({"status": " Interrupted", "text": "Delete it?"}, (Interrupt(message="Delete it?"),)),
         ({"interrupts": ["Which order?"]}, (Interrupt(message="Which order?"),)),
+        ({"interrupts": [{"id": "i", "value": "Which?"}]}, (Interrupt("i", message="Which?"),)),
+        ({"interrupts": [{"value": {"ask": ["a", 1]}}]}, (Interrupt(message='{"ask": ["a", 1]}'),)),
         ({"interrupts": [{"id": "c1", "tool": "delete", "arguments": {"id": 5}}]}, (DELETE,)),
         ({"interrupts": [{"id": "c1", "name": "delete", "args": {"id": 5}}]}, (DELETE,)),
         ({"interrupts": [{"kind": "call", "tool": "pay"}]}, (Interrupt(kind=InterruptKind.CALL, tool="pay"),)),
@@ -76,6 +78,7 @@ def test_an_agent_that_went_on_has_answered() -> None:
     [
         ({"status": "success", "text": "t", "interrupts": ["?"]}, "status must be interrupted, not success"),
         ({"interrupts": 3}, "interrupts must be a list"),
+        ({"interrupts": [{"message": ["?"]}]}, r"interrupts\[0\].message must be a string"),
         ({"interrupts": [3]}, r"interrupts\[0\] must be a mapping"),
         ({"interrupts": [{"kind": "pause"}]}, r"interrupts\[0\].kind must be approval, call or input, not 'pause'"),
         ({"interrupts": [{"decision": "yes"}]}, r"interrupts\[0\].decision must be approve, deny, edit or answer"),

@@ -116,9 +116,17 @@ def _interrupt(value: object, where: str) -> Interrupt:
         kind=_kind(data.get("kind"), tool, f"{where}.kind"),
         tool=tool,
         arguments_json=_arguments(data, where),
-        message=as_text(data.get("message"), f"{where}.message")[:_MESSAGE_CHARS],
+        message=_message(data, where)[:_MESSAGE_CHARS],
         decision=_decision(data.get("decision"), f"{where}.decision"),
     )
+
+
+def _message(data: dict[str, Any], where: str) -> str:
+    """Return what a person is asked; LangGraph has it as `value`, which may be any JSON value."""
+    if data.get("message") is not None or not isinstance(data.get("value"), dict | list):
+        name = "value" if data.get("message") is None else "message"
+        return as_text(data.get(name), f"{where}.{name}")
+    return json_text(data["value"], f"{where}.value")
 
 
 def _kind(value: object, tool: str, where: str) -> InterruptKind:
