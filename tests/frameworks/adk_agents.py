@@ -69,6 +69,7 @@ class Scripted(BaseLlm):
             case "event":
                 return [LlmResponse(error_code=question.split()[1], error_message="not now", usage_metadata=usage())]
             case "cut": return [says("The begin", error_code=types.FinishReason.MAX_TOKENS, finish_reason="MAX_TOKENS")]
+            case "filtered": return [says("The begin", finish_reason="SAFETY")]
             case "thinks": return [says("deep", usage_metadata=usage(thoughts_token_count=5, total_token_count=22,
                                    cached_content_token_count=4, tool_use_prompt_token_count=4), finish_reason="STOP")]
             case "inclusive": return [says("deep", usage_metadata=usage(thoughts_token_count=2))]

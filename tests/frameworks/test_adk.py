@@ -197,7 +197,8 @@ def test_tokens_are_counted_in_inclusive_buckets(agents: Path) -> None:
     assert thinks.finish_reason == "STOP"
     assert inclusive.usage == Usage(**CALL_TOKENS, reasoning_tokens=2)
     assert (streamed.text, streamed.usage) == ("ab", Usage(**CALL_TOKENS))
-    assert (silent.status, silent.text, silent.usage) == (AgentStatus.SUCCESS, "", Usage(requests=1))
+    assert silent.error is not None
+    assert (silent.error.kind, silent.usage) == (AgentErrorKind.MALFORMED, Usage(requests=1))
 
 
 def test_grounding_and_citations_are_sources(agents: Path) -> None:
@@ -219,6 +220,7 @@ def test_grounding_and_citations_are_sources(agents: Path) -> None:
         ("event UNAVAILABLE", AgentErrorKind.RAISED, "UNAVAILABLE", None, True),
         ("event SAFETY", AgentErrorKind.RAISED, "SAFETY", None, False),
         ("cut", AgentErrorKind.RAISED, "MAX_TOKENS", None, False),
+        ("filtered", AgentErrorKind.RAISED, "SAFETY", None, False),
         ("boom", AgentErrorKind.RAISED, "RuntimeError", None, True),
         ("quota", AgentErrorKind.HTTP_STATUS, "ClientError", 429, True),
         ("denied", AgentErrorKind.HTTP_STATUS, "ClientError", 403, False),

@@ -28,6 +28,10 @@ class TooManyStopsError(Exception):
     """The agent asked for a decision again after each one; the message says what to do."""
 
 
+class UnusableDecisionError(Exception):
+    """The agent cannot be resumed with a decision of the approvals; the message says what to decide."""
+
+
 class Failures:
     """Makes answers of exceptions, without the keys and passwords of this process's environment.
 
@@ -53,6 +57,8 @@ class Failures:
                 return error_response(AgentErrorKind.RAISED, str(problem), type="SessionLost")
             case TooManyStopsError():
                 return error_response(AgentErrorKind.RAISED, str(problem), type="TooManyStops")
+            case UnusableDecisionError():
+                return error_response(AgentErrorKind.RAISED, str(problem), type="UnusableDecision")
             case CallRaisedError():
                 return self.of(problem.cause)
             case asyncio.CancelledError():

@@ -24,6 +24,7 @@ OWN_CALLS = REQUESTS | {TYPED_OUTPUT_CALL, "finish_task"}
 """Those, and the tools by which a model hands over its structured output and the result of a task: none is a tool of
 the user's."""
 
+_WITHHELD = frozenset({"SAFETY", "RECITATION", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII", "IMAGE_SAFETY"})
 _DEFAULT_HINT = "Please approve or reject the tool call"
 _RETRYABLE_CODES = frozenset({"ABORTED", "DEADLINE_EXCEEDED", "INTERNAL", "RESOURCE_EXHAUSTED", "UNAVAILABLE",
                               "UNKNOWN", "UNKNOWN_ERROR"})  # fmt: skip
@@ -58,7 +59,7 @@ class Stop:
             return _interrupt(self.call_id, InterruptKind.APPROVAL, tool, arguments, message)
         if self.name == _INPUT:
             payload, message = _mapping(self.arguments, "payload"), _text(self.arguments.get("message"))
-            if self._is_confirmation:
+            if self.is_of_workflow:
                 tool, arguments = _text(payload["tool_name"]), _mapping(payload, "args")
                 message = "" if message.startswith(_DEFAULT_HINT) else message
                 return _interrupt(self.id, InterruptKind.APPROVAL, tool, arguments, message)
@@ -66,6 +67,11 @@ class Stop:
         if self.name == _CREDENTIAL:
             return _interrupt(self.id, InterruptKind.INPUT, "", {}, "credentials of the user")
         return _interrupt(self.id, InterruptKind.CALL, self.name, self.arguments, "")
+
+    @property
+    def is_of_workflow(self) -> bool:
+        """Whether a node of a workflow waits for the approval of a tool call."""
+        return self.name == _INPUT and "tool_name" in _mapping(self.arguments, "payload")
 
     @property
     def call_id(self) -> str:
@@ -76,21 +82,16 @@ class Stop:
     def edits(self, decision: Decision) -> dict[str, Any] | None:
         """Return the arguments with which the waiting call must run in place of its own; None where they are its own.
 
-        ADK has no edited arguments. Where the tool asked with a payload that has all edited fields, they are the
+        ADK itself has no edited arguments. Where the tool asked with a payload that has all edited fields, they are the
         payload's, which the response carries.
-
-        Raises:
-            NotImplementedError: ADK cannot run the call with other arguments.
         """
         if decision.kind is not DecisionKind.EDIT or self._edits_payload(decision):
             return None
-        if self.name != _CONFIRMATION:
-            raise NotImplementedError("ADK runs the calls of a workflow as they are: approve or deny them")
         return dict(decision.arguments or {})
 
     def response(self, decision: Decision) -> dict[str, Any]:
         """Return the response with which the invocation is resumed."""
-        if self.name == _CONFIRMATION or self._is_confirmation:
+        if self.name == _CONFIRMATION or self.is_of_workflow:
             said: dict[str, Any] = {"confirmed": decision.kind is not DecisionKind.DENY}
             if decision.reason:
                 said["hint"] = decision.reason
@@ -105,11 +106,6 @@ class Stop:
     @property
     def _payload(self) -> Any:
         return _mapping(self.arguments, "toolConfirmation").get("payload")
-
-    @property
-    def _is_confirmation(self) -> bool:
-        """Whether a workflow asks for the approval of a tool call."""
-        return self.name == _INPUT and "tool_name" in _mapping(self.arguments, "payload")
 
     def _edits_payload(self, decision: Decision) -> bool:
         payload, edited = self._payload, decision.arguments
@@ -160,6 +156,16 @@ def _mapping(holder: Mapping[str, Any], name: str) -> dict[str, Any]:
 
 def _text(value: object) -> str:
     return clean_text(value) if isinstance(value, str) else ""
+
+
+def error_code(code: str, finish_reason: str) -> str:
+    """Return the code of an event that is no answer; empty where it may be one.
+
+    Args:
+        code: The event's own code.
+        finish_reason: Why the model stopped: where a filter cut it off, ADK has the beginning of a text and no code.
+    """
+    return code or (finish_reason if finish_reason in _WITHHELD else "")
 
 
 def is_retryable(code: str) -> bool:

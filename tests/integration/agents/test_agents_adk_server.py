@@ -154,6 +154,7 @@ async def test_sources_are_what_the_answer_is_grounded_on(adk_of: Callable[..., 
     [
         ([event(errorCode="503", errorMessage="overloaded")], "503: overloaded", True),
         ([event({"text": "before"}), event(errorCode="SAFETY")], "SAFETY: the event has no errorMessage", False),
+        ([event({"text": "half"}, finishReason="SAFETY")], "SAFETY: the event has no errorMessage", False),
         ([event({"text": "half"}, errorCode="MAX_TOKENS", errorMessage="cut")], "MAX_TOKENS: cut", False),
     ],
 )
@@ -365,6 +366,7 @@ async def test_edited_arguments_need_the_agent_in_process(adk_of: Callable[..., 
     agent, _ = await adk_of(pays)
     response = await ask(agent, **approvals({"edit": {"amount": 3}, "times": 2}))
     assert response.error is not None
+    assert (response.error.type, response.error.traceback) == ("UnusableDecision", "")
     assert "a server of ADK runs pay with the arguments of the model" in response.error.message
     assert not response.error.retryable
     assert len(response.tool_calls or ()) == 2

@@ -25,6 +25,7 @@ from google.adk.tools.agent_tool import AgentTool
 from google.adk.workflow import BaseNode, Workflow
 from google.genai import types
 
+from assay.agent_host.failures import UnusableDecisionError
 from assay.agent_host.frameworks.adk_events import EventReader
 from assay.agent_host.frameworks.adk_trace import Trace
 from assay.agent_host.frameworks.answers import interrupted, traced
@@ -290,6 +291,9 @@ class _Session:
     def response(self, stop: Stop, decision: Decision, trace: Trace) -> types.Part:
         """Return the response to a stop."""
         if (edited := stop.edits(decision)) is not None:
+            if stop.is_of_workflow:
+                tool = stop.interrupt.tool
+                raise UnusableDecisionError(f"ADK runs {tool} in a workflow with its arguments: approve or deny it")
             trace.edit(self.session_id, stop.call_id, edited)
         response = stop.response(decision)
         trace.answer(self.session_id, stop.id, response)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from assay.agent_host.frameworks.adk_trace import Trace, written
 from assay.agent_host.frameworks.answers import answer_with, plain
-from assay.model.adk_events import REQUESTS, Stop, is_retryable, returned_value
+from assay.model.adk_events import REQUESTS, Stop, error_code, is_retryable, returned_value
 from assay.model.agent_response import AgentError, AgentErrorKind, AgentResponse, AgentStatus, clean_text
 
 if TYPE_CHECKING:
@@ -50,6 +50,8 @@ class EventReader:
         for call in event.get_function_calls():
             if call.id and (call.id in (event.long_running_tool_ids or ()) or call.name in REQUESTS):
                 arguments = json.loads(written(call.args or {}))
+                if not isinstance(arguments, dict):  # they cannot be written
+                    arguments = {}
                 self._stops[call.id] = Stop(call.id, call.name or "", arguments, (event.author, event.branch or ""))
         for returned in event.get_function_responses():
             self._stops.pop(returned.id or "", None)
@@ -75,12 +77,10 @@ class EventReader:
         if event.long_running_tool_ids or event.actions.requested_tool_confirmations:
             return  # it ends in a stop
         value = self._value_of(event)
-        if event.error_code:
-            self._error = _error(_word(event.error_code), clean_text(event.error_message or ""))
+        if code := error_code(_word(event.error_code), _word(event.finish_reason)):
+            self._error = _error(code, clean_text(event.error_message or ""))
         elif value is None and event.output is None:
             return  # such as one that changes the state of the session, or the end of a workflow
-        elif value == "" and self._value is not None:
-            return
         else:
             self._error = None
         self._value = returned_value([event.output]) if value is None else value
@@ -98,12 +98,11 @@ class EventReader:
                 returned_value([json.loads(written(part.response or {})) for part in responses]) if is_answer else None
             )
         parts = event.content.parts or [] if event.content else []
-        texts = [part.text for part in parts if part.text is not None and not part.thought]
-        text = clean_text("".join(texts))
+        text = clean_text("".join(part.text for part in parts if part.text and not part.thought))
         if text and event.author in self._trace.typed:
             with contextlib.suppress(ValueError, RecursionError):
                 return json.loads(text)
-        return text if texts else None
+        return text or None
 
 
 def _error(code: str, message: str) -> AgentError:

@@ -12,6 +12,7 @@ from assay.model.adk_events import (
     REQUESTS,
     TYPED_OUTPUT_CALL,
     Stop,
+    error_code,
     is_failure,
     is_retryable,
     output_tokens,
@@ -109,8 +110,8 @@ def response_from_events(events: Sequence[_Event], answered: Mapping[str, Any]) 
         if any(call.get("name") == TYPED_OUTPUT_CALL for call in _functions(event, "functionCall")):
             typed.add(event.get("author"))
         said = _value(event, typed) if _is_final(event) or event.get("output") is not None else None
-        if event.get("errorCode"):
-            value, error = said, _error(event)
+        if code := error_code(str(event.get("errorCode") or ""), str(event.get("finishReason") or "")):
+            value, error = said, _error(event, code)
         elif said not in (None, ""):
             value, error = said, None
     if error is None and value is None:
@@ -155,8 +156,8 @@ def _text(event: _Event) -> str:
     )
 
 
-def _error(event: _Event) -> AgentError:
-    code = clean_text(str(event["errorCode"]))
+def _error(event: _Event, code: str) -> AgentError:
+    code = clean_text(code)
     message = clean_text(str(event.get("errorMessage") or "the event has no errorMessage"))
     return AgentError(AgentErrorKind.RAISED, f"{code}: {message}"[:4000], type=code[:200], retryable=is_retryable(code))
 

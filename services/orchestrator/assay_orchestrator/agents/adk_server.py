@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import httpx2
 
-from assay.agent_host.failures import Failures, TooManyStopsError
+from assay.agent_host.failures import Failures, TooManyStopsError, UnusableDecisionError
 from assay.agent_host.frameworks.answers import interrupted
 from assay.agent_host.frameworks.approvals import run_to_end
 from assay.errors import Problem
@@ -89,7 +89,7 @@ class AdkServerAgent:
 
             try:
                 await run_to_end(lambda: invocation.ask(request.input), invocation.resume, waiting, approvals)
-            except (TooManyStopsError, NotImplementedError) as problem:
+            except (TooManyStopsError, UnusableDecisionError) as problem:
                 raise FailedRequestError(Failures().of(problem)) from None
 
         async def read(_: None, __: AgentRequest) -> AgentResponse:
@@ -182,12 +182,12 @@ class _Invocation:
         """Send the responses to some stops; returns what it stops at next.
 
         Raises:
-            NotImplementedError: A decision has arguments, with which the server cannot run the call.
+            UnusableDecisionError: A decision has arguments, with which the server cannot run the call.
         """
         parts = []
         for stop, (_, decision) in zip(stops, decisions, strict=True):
             if stop.edits(decision) is not None:
-                raise NotImplementedError(
+                raise UnusableDecisionError(
                     f"a server of ADK runs {stop.interrupt.tool} with the arguments of the model: approve or deny it, "
                     "or evaluate the agent in process"
                 )
