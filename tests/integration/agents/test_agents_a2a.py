@@ -242,6 +242,18 @@ async def test_other_ends_of_a_task_are_errors(a2a_of: AgentOf, state: str, said
     assert (response.error.type, response.error.retryable, response.text) == (state.lower(), False, "partial")
 
 
+@pytest.mark.parametrize(
+    "result",
+    [{"message": message()}, {"message": message({"text": " "})}, {"task": task("COMPLETED")}],
+)
+async def test_an_agent_without_a_word_has_not_answered(a2a_of: AgentOf, result: dict[str, Any]) -> None:
+    """As with models; data, files and tool calls are an answer without a text."""
+    agent, _ = await a2a_of({"result": result})
+    assert "without a word" in error_of(await ask(agent), AgentErrorKind.RAISED)
+    agent, _ = await a2a_of({"result": {"message": message({"data": {"rows": 0}})}})
+    assert (await ask(agent)).output == {"rows": 0}
+
+
 QUESTION = {"result": {"task": task("INPUT_REQUIRED", said="which city?")}}
 DONE = {"result": {"task": task("COMPLETED", "clear")}}
 

@@ -475,6 +475,12 @@ async def test_what_keeps_a_service_from_answering_is_found_before_the_run(serve
     assert read == []  # no service has run its agent
 
 
+async def test_a_service_without_tls_is_asked_without_it(serve: Any, agent_of: Any) -> None:
+    """The remedy is to remove `tls`, beside what may be wrong with certificates."""
+    (problem,) = await service_problems(agent_of((await serve(replies(pb.AgentResponse()))).address, tls=True))
+    assert "where it has no TLS, remove tls" in problem.message
+
+
 async def test_tls_needs_the_authority_that_the_spec_names(agent_of: Any) -> None:
     """With it the answer comes; another authority, none, and no TLS at all are problems before the run."""
     own, other = certificate_for("localhost"), certificate_for("localhost")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from typing import TYPE_CHECKING, Any
 
 from assay.model.agent_response import (
+    AgentError,
     AgentErrorKind,
     AgentResponse,
     AgentStatus,
@@ -87,7 +89,7 @@ def response_from_result(result: Any, *, may_continue: bool) -> AgentResponse:
         raise MalformedAnswerError(f"the result must be an object with a message or a task, not {kind_of(result)}")
     message, task = result.get("message"), result.get("task")
     if isinstance(message, dict):
-        return response_from_json(_found([message], message))
+        return _answer(_found([message], message))
     if not isinstance(task, dict):
         raise MalformedAnswerError(f"the result has neither message nor task, but {', '.join(map(shown, result))}")
     state, said = state_of(task), task["status"].get("message")
@@ -97,7 +99,7 @@ def response_from_result(result: Any, *, may_continue: bool) -> AgentResponse:
     if "tool_calls" not in found and (calls := tool_calls_of(task)):
         found["tool_calls"] = calls
     if state == _COMPLETED:
-        return response_from_json(found)
+        return _answer(found)
     explanation = _explanation(task)
     if state == INPUT_REQUIRED and may_continue:
         return response_from_json(found | {"text": explanation or found["text"]})
@@ -106,6 +108,16 @@ def response_from_result(result: Any, *, may_continue: bool) -> AgentResponse:
     why = f"{_FAILED[state]}{': ' + explanation if explanation else ''}"
     kind = state.removeprefix(_STATE).lower()
     return response_from_json(found | {"error": {"message": why, "type": kind}})
+
+
+def _answer(found: dict[str, Any]) -> AgentResponse:
+    """Return the answer of an agent that has finished; one that says nothing is an error, as a model's is."""
+    response = response_from_json(found)
+    has_parts = response.output is not None or response.sources or response.tool_calls
+    if response.text.strip() or has_parts or response.status is not AgentStatus.SUCCESS:
+        return response
+    error = AgentError(AgentErrorKind.RAISED, "the agent answered without a word", type="empty")
+    return dataclasses.replace(response, status=AgentStatus.ERROR, error=error)
 
 
 def failure_of(error: Any) -> AgentResponse:

@@ -86,6 +86,7 @@ def _problem(agent: GrpcAgent, error: grpc.aio.AioRpcError) -> Problem:
     remedy = "start the service, or correct host and port"
     if agent.options.tls:
         remedy += "; its certificate must be for this host, and from an authority of tls.ca or of the system"
+        remedy += "; where it has no TLS, remove tls"
     else:
         remedy += "; where it expects TLS, add tls: true"
     return Problem(f"{agent.target} cannot be reached: {remedy} ({said})", "agent.target")
