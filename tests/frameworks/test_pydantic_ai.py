@@ -71,6 +71,7 @@ class Deps:
 
 
 nothing = 3
+unready = Agent()
 """
 
 TYPED = """
@@ -413,6 +414,7 @@ async def test_citations_are_sources(tmp_path: Path) -> None:
     ("target", "options", "message"),
     [
         ("agent.py:nothing", {}, "agent.target: names a builtins.int, not an agent of pydantic-ai"),
+        ("agent.py:unready", {}, "agent.target: names an agent without a model: give it one"),
         ("agent.py:agent", {}, "agent.deps: is missing: the agent's tools receive a dict"),
         ("agent.py:agent", {"deps": "agent.py:Deps"}, "agent.deps: names the class Deps: name an object of it"),
         ("agent.py:agent", {"deps": "agent.py:no"}, "agent.deps: agent.py has no 'no'"),

@@ -44,10 +44,13 @@ def connect(found: object, options: Mapping[str, Any]) -> PydanticAgent:
             `tool_calls_limit` of a run.
 
     Raises:
-        InvalidInputError: It is no agent, or it needs `deps`.
+        InvalidInputError: It is no agent, it has no model, or it needs `deps`.
     """
     if not isinstance(found, AbstractAgent):
         raise wrong_object(found, "pydantic_ai")
+    if found.model is None and found.root_capability.get_model() is None and "lifespan" not in options:
+        message = "names an agent without a model: give it one, as Agent('anthropic:…')"
+        raise InvalidInputError([Problem(message, "agent.target")], reason="AGENT_NOT_FOUND")
     deps = options.get("deps")
     check_not_class(deps, "deps")
     if deps is None and "lifespan" not in options and found.deps_type not in (type(None), object):
