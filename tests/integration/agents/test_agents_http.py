@@ -20,6 +20,8 @@ from assay.model.agent_response import (
     AgentRequest,
     AgentResponse,
     AgentStatus,
+    Interrupt,
+    InterruptKind,
     Message,
     response_to_json,
 )
@@ -225,6 +227,39 @@ async def test_an_error_needs_nothing_of_an_answer(listen: Listen, agent_of: Age
     server = await listen(reply_of(b'{"fault": {"message": "no quota"}}'))
     response = await answer(agent_of(server, response={"text": "join('', texts)", "error": "fault"}))
     assert message_of(response, AgentErrorKind.RAISED) == "no quota"
+
+
+@pytest.mark.parametrize(
+    ("reply", "mapping", "interrupt"),
+    [
+        ({"status": "interrupted", "answer": "May I?"}, {}, Interrupt(message="May I?")),
+        (
+            {"answer": "draft", "interrupts": [{"name": "refund", "args": {"amount": 5}}]},
+            {},
+            Interrupt("", InterruptKind.APPROVAL, "refund", '{"amount": 5}'),
+        ),
+        (
+            {"messages": [{"content": "draft"}], "__interrupt__": [{"id": "1", "value": "Which city?"}]},
+            {"text": "messages[-1].content", "interrupts": "__interrupt__"},
+            Interrupt("1", message="Which city?"),
+        ),
+        ({"state": "interrupted"}, {"text": "reply", "status": "state"}, Interrupt()),
+    ],
+)
+async def test_an_agent_that_waits_for_a_person_is_asked_once(
+    listen: Listen,
+    agent_of: AgentOf,
+    reply_of: ReplyOf,
+    reply: dict[str, Any],
+    mapping: dict[str, str],
+    interrupt: Interrupt,
+) -> None:
+    """With the names of an answer or with expressions; a draft beside the stop is no answer."""
+    server = await listen(reply_of(json.dumps(reply).encode()))
+    agent = RetryingAgent(agent_of(server, **({"response": mapping} if mapping else {})), 2, jitter=lambda: 0.0)
+    response = await answer(agent)
+    assert (response.status, response.interrupts, response.error) == (AgentStatus.INTERRUPTED, (interrupt,), None)
+    assert len(server.received) == 1
 
 
 async def test_a_mapping_reads_every_part_of_an_answer(listen: Listen, agent_of: AgentOf, reply_of: ReplyOf) -> None:

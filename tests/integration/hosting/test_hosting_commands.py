@@ -19,7 +19,7 @@ from tests.waiting import until, wait_until
 
 from assay.agent_host.command.launcher import MAX_FRUITLESS
 from assay.agent_host.opening import open_caller
-from assay.model.agent_response import AgentErrorKind, AgentRequest, AgentResponse, AgentStatus, Message
+from assay.model.agent_response import AgentErrorKind, AgentRequest, AgentResponse, AgentStatus, Interrupt, Message
 from assay.model.run import AgentSettings
 
 if TYPE_CHECKING:
@@ -88,6 +88,7 @@ q = json.load(sys.stdin)
 match q["input"]:
     case "pretty": print(json.dumps({"text": q["case_id"], "usage": {"total_tokens": 3}}, indent=2))
     case "id": print(json.dumps({"request_id": q["request_id"], "text": "t"}))
+    case "wait": print(json.dumps({"status": "interrupted", "text": "May I?"}))
     case "other": print(json.dumps({"request_id": "no-such-request", "text": "t"}))
     case "none": pass
     case "text": print("Paris")
@@ -386,6 +387,14 @@ async def test_keys_in_the_log_are_redacted(tmp_path: Path, monkeypatch: pytest.
         assert error is not None
         assert "the key is [redacted]" in error.message
         assert "hunter2" not in error.message + error.traceback
+
+
+async def test_a_command_may_wait_for_a_person(tmp_path: Path) -> None:
+    """The status is its own word, and its text is what it asks."""
+    async with opened(tmp_path, code=ONE, mode="per_question") as caller:
+        response = await caller.call(question("wait"))
+    assert (response.status, response.error) == (AgentStatus.INTERRUPTED, None)
+    assert response.interrupts == (Interrupt(message="May I?"),)
 
 
 @pytest.mark.parametrize(
