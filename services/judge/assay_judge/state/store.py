@@ -81,11 +81,14 @@ class JudgeStore:
         return store
 
     async def aclose(self) -> None:
-        """Close the database once its open transactions have ended."""
-        await asyncio.get_running_loop().run_in_executor(self._thread, self._connection.close)
-        self._thread.shutdown()
-        if self._lock is not None:
-            os.close(self._lock)
+        """Close the database, in its own thread, once its transactions have ended; also where this is cancelled."""
+        closing = self._thread.submit(self._connection.close)
+        try:
+            await asyncio.shield(asyncio.wrap_future(closing))
+        finally:
+            self._thread.shutdown()
+            if self._lock is not None:
+                os.close(self._lock)
 
     async def verdict(self, scope: Scope, key: str) -> dict[str, Any] | None:
         """Return the record of a verdict that a scope reaches; None where there is none that can be read."""
