@@ -246,6 +246,16 @@ def test_the_nth_request_belongs_to_the_nth_call() -> None:
     assert [each[2] for each in calls(model, *tools)] == [None, None, None]
 
 
+def test_calls_of_google_adk_without_a_response_are_apart() -> None:
+    """It writes one text for every id and result that it does not know."""
+    absent = {
+        "gen_ai.tool.call.id": "<not specified>",
+        "gcp.vertex.agent.tool_response": '{"result": "<not specified>"}',
+    }
+    named = {**TRACK, **absent, "gcp.vertex.agent.tool_call_args": WRITTEN}
+    assert calls(span(1, attributes=named), span(2, attributes=named)) == [("track", "", ARGUMENTS, None, False)] * 2
+
+
 def test_spans_of_one_call_are_one_call() -> None:
     """A client of MCP within the tool, or two instrumentations; another call of the tool within it is its own."""
     outer = span(1, attributes=TRACK)

@@ -47,6 +47,8 @@ _CALL_TYPES = ("tool_call", "tool-call", "tool_use", "function_call")
 _NO_TOOLS = ("", "(merged tools)")
 """Google ADK adds a span of this name to calls that it makes at once."""
 _NO_ARGUMENTS = ("", "{}")
+_NO_VALUE = "<not specified>"
+"""What Google ADK writes of a call without a response, such as that of a long-running tool."""
 _MAX_DEPTH = 50
 
 
@@ -116,12 +118,14 @@ def _call(span: Span) -> ToolCall:
     is_error = span.is_error or is_marked or has_failed or "error.type" in attributes
     response = _value(attributes.get(_ADK_RESPONSE))
     is_error = is_error or (isinstance(response, dict) and bool(response.get("error")))  # a key that ADK reserves
+    if response == {"result": _NO_VALUE}:
+        result = None
     if result is None and is_error:
         result = next((event.get("exception.message") for name, event in span.events if name == "exception"), None)
     name = text_at(attributes, *_NAMES) or span.name.removeprefix("execute_tool").removeprefix("tools/call").strip()
     return ToolCall(
         name=clean_text(name),
-        id=clean_text(text_at(attributes, *_IDS)),
+        id=clean_text(text_at(attributes, *_IDS)).replace(_NO_VALUE, ""),
         arguments_json=_as_json(_arguments(value_at(attributes, *_ARGUMENTS))),
         result_json=_as_json(result),
         is_error=is_error,
