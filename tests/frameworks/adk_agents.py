@@ -13,7 +13,7 @@ from google.adk.runners import InMemoryRunner
 from google.adk.sessions import InMemorySessionService
 from google.adk.tools import ToolContext, load_memory
 from google.adk.workflow import Workflow
-from google.genai import errors, types
+from google.genai import types
 
 flaky = set()
 
@@ -32,10 +32,6 @@ def says(*texts, **more):
 def calls(*names_and_arguments):
     found = (types.FunctionCall(name=name, args=args) for name, args in names_and_arguments)
     return says(*(types.Part(function_call=call) for call in found))
-
-
-def refuses(code, status):
-    return errors.ClientError(code, {"error": {"code": code, "message": "slow down", "status": status}})
 
 
 class Scripted(BaseLlm):
@@ -64,8 +60,6 @@ class Scripted(BaseLlm):
             case "boom": raise RuntimeError("out of luck")
             case "flaky" if question not in flaky: flaky.add(question); raise RuntimeError("try again")
             case "hang" | "cancel" | "exit": return [calls((question, {}))]
-            case "quota": raise refuses(429, "RESOURCE_EXHAUSTED")
-            case "denied": raise refuses(403, "PERMISSION_DENIED")
             case "event":
                 return [LlmResponse(error_code=question.split()[1], error_message="not now", usage_metadata=usage())]
             case "cut": return [says("The begin", error_code=types.FinishReason.MAX_TOKENS, finish_reason="MAX_TOKENS")]

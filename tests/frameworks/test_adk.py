@@ -222,8 +222,6 @@ def test_grounding_and_citations_are_sources(agents: Path) -> None:
         ("cut", AgentErrorKind.RAISED, "MAX_TOKENS", None, False),
         ("filtered", AgentErrorKind.RAISED, "SAFETY", None, False),
         ("boom", AgentErrorKind.RAISED, "RuntimeError", None, True),
-        ("quota", AgentErrorKind.HTTP_STATUS, "ClientError", 429, True),
-        ("denied", AgentErrorKind.HTTP_STATUS, "ClientError", 403, False),
         ("fail", AgentErrorKind.RAISED, "LookupError", None, False),
     ],
 )

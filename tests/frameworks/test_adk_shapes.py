@@ -374,3 +374,28 @@ agent = LlmAgent(name="m", model=scripted(call("tracker", request="x"), "Done.")
     assert not (tmp_path / "log").exists()
     await caller.aclose()
     assert (tmp_path / "log").read_text() == "closed\n"
+
+
+async def test_a_turn_that_failed_after_a_stop_is_undone_whole(tmp_path: Path) -> None:
+    """A retry sees neither the question nor the confirmation of the attempt before."""
+    source = """
+tries = []
+
+def fetch(parcel: int) -> str:
+    tries.append(parcel)
+    if len(tries) == 1:
+        raise RuntimeError("not now")
+    return "Lima"
+
+def replies(seen):
+    log(str(seen.count("fetch")))
+    return "Lima." if "result" in seen else call("fetch", parcel=7)
+
+confirmed = FunctionTool(fetch, require_confirmation=True)
+agent = LlmAgent(name="a", model=scripted(replies), tools=[confirmed])"""
+    caller = opened(tmp_path, "adk", f"{PRELUDE}\n{source}")
+    approvals = read_approvals([{"approve": True}], times=1)[0]
+    answers = [await ask(caller, "Question", approvals=approvals) for _ in range(2)]
+    await caller.aclose()
+    assert [answer.status for answer in answers] == [AgentStatus.ERROR, AgentStatus.SUCCESS]
+    assert (tmp_path / "log").read_text().split() == ["0", "0", "2"]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from assay.model.agent_response import MalformedAnswerError, Source, Usage
 from assay.model.interrupts import DecisionKind, Interrupt, InterruptKind
 from assay.model.response_fields import clean_text, json_text
 from assay.model.retrying import is_retryable_status
@@ -25,6 +27,7 @@ OWN_CALLS = REQUESTS | {TYPED_OUTPUT_CALL, "finish_task"}
 the user's."""
 
 _WITHHELD = frozenset({"SAFETY", "RECITATION", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII", "IMAGE_SAFETY"})
+_SUMS = ("input_tokens", "output_tokens", "total_tokens")
 _DEFAULT_HINT = "Please approve or reject the tool call"
 _RETRYABLE_CODES = frozenset({"ABORTED", "DEADLINE_EXCEEDED", "INTERNAL", "RESOURCE_EXHAUSTED", "UNAVAILABLE",
                               "UNKNOWN", "UNKNOWN_ERROR"})  # fmt: skip
@@ -175,7 +178,78 @@ def is_retryable(code: str) -> bool:
     return code in _RETRYABLE_CODES
 
 
-def output_tokens(
+def usage_of(calls: Sequence[Mapping[str, Any]]) -> Usage | None:
+    """Return the sums over calls of models; a count that one call lacks is not known.
+
+    Prompts of tools are input, and thoughts are output.
+
+    Args:
+        calls: The `usageMetadata` of each; empty where it has none.
+
+    Raises:
+        MalformedAnswerError: A count is no whole number.
+    """
+    if not calls:
+        return None
+    counts = [_counts(call) for call in calls]
+    sums = {name: sum(call.get(name, 0) for call in counts) for name in dict.fromkeys(chain(*counts))}
+    unknown = {name for name in _SUMS if any(name not in call for call in counts)}
+    if unknown >= {"input_tokens", "output_tokens"}:
+        return Usage(requests=len(calls))
+    return Usage(**{name: count for name, count in sums.items() if name not in unknown}, requests=len(calls))
+
+
+def sources_of(grounding: Mapping[str, Any], citations: Mapping[str, Any]) -> Iterator[Source]:
+    """Yield what an answer is grounded on, then what it cites.
+
+    Args:
+        grounding: The `groundingMetadata` of an event.
+        citations: Its `citationMetadata`.
+    """
+    for chunk in _mappings(grounding.get("groundingChunks")):
+        for kind in ("retrievedContext", "web", "maps", "image"):
+            if found := _mapping(chunk, kind):
+                yield _source(found)
+    for citation in _mappings(citations.get("citations")):
+        yield _source({name: citation.get(name) for name in ("title", "uri")})
+
+
+def _counts(call: Mapping[str, Any]) -> dict[str, int]:
+    def count(name: str) -> int | None:
+        value = call.get(name)
+        if value is not None and (not isinstance(value, int) or isinstance(value, bool)):
+            raise MalformedAnswerError("a count of usageMetadata is no whole number")
+        return value
+
+    prompts = [found for name in ("promptTokenCount", "toolUsePromptTokenCount") if (found := count(name)) is not None]
+    given, total, thoughts = sum(prompts) if prompts else None, count("totalTokenCount"), count("thoughtsTokenCount")
+    counts = {
+        "input_tokens": given,
+        "output_tokens": _output_tokens(given, count("candidatesTokenCount"), thoughts, total),
+        "total_tokens": total,
+        "cache_read_tokens": count("cachedContentTokenCount"),
+        "reasoning_tokens": thoughts,
+    }
+    return {name: value for name, value in counts.items() if value is not None}
+
+
+def _source(found: Mapping[str, Any]) -> Source:
+    def text(*names: str) -> str:
+        return clean_text(next((str(found[name]) for name in names if found.get(name)), ""))
+
+    return Source(
+        id=text("documentName", "placeId"),
+        title=text("title", "domain"),
+        uri=text("uri", "sourceUri", "imageUri"),
+        content=text("text"),
+    )
+
+
+def _mappings(value: object) -> list[dict[str, Any]]:
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+
+
+def _output_tokens(
     input_count: int | None, candidates: int | None, thoughts: int | None, total: int | None
 ) -> int | None:
     """Return the tokens that a call of a model made, thoughts included; None where nothing is known of them.

@@ -67,8 +67,7 @@ class EventReader:
         trace = dataclasses.replace(self._trace.response(), finish_reason=self._finish_reason)
         if self._error is None:
             answer = answer_with(self._value, trace)
-            has_both = self._output is not None and isinstance(self._value, str) and self._value != self._output
-            return dataclasses.replace(answer, output=plain(self._output)) if has_both else answer
+            return answer if self._output is None else dataclasses.replace(answer, output=plain(self._output))
         text = self._value if isinstance(self._value, str) else ""
         return dataclasses.replace(trace, text=text, status=AgentStatus.ERROR, error=self._error)
 
@@ -76,15 +75,15 @@ class EventReader:
         """Take the value or the error of a final response: there is one for each agent, and the last one counts."""
         if event.long_running_tool_ids or event.actions.requested_tool_confirmations:
             return  # it ends in a stop
-        value = self._value_of(event)
+        value, output = self._value_of(event), returned_value([event.output])
         if code := error_code(_word(event.error_code), _word(event.finish_reason)):
             self._error = _error(code, clean_text(event.error_message or ""))
-        elif value is None and event.output is None:
+        elif value is None and output is None:
             return  # such as one that changes the state of the session, or the end of a workflow
         else:
             self._error = None
-        self._value = returned_value([event.output]) if value is None else value
-        self._output = None if value is None else event.output
+        self._value = output if value is None else value
+        self._output = None if value is None else output
         self._finish_reason = _word(event.finish_reason)
 
     def _value_of(self, event: Event) -> Any:

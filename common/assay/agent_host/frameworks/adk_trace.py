@@ -8,15 +8,14 @@ import time
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from google.adk.plugins.base_plugin import BasePlugin
 from google.adk.runners import Runner
 from pydantic_core import to_json
 
-from assay.model.adk_events import OWN_CALLS, is_failure, output_tokens
-from assay.model.agent_response import AgentResponse, Source, ToolCall, Usage, clean_text, json_text
+from assay.model.adk_events import OWN_CALLS, is_failure, sources_of, usage_of
+from assay.model.agent_response import AgentResponse, Source, ToolCall, clean_text, json_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from google.adk.tools.base_tool import BaseTool
     from google.adk.tools.tool_context import ToolContext
     from google.genai import types
+    from pydantic import BaseModel
 
 _REJECTED = "This tool call is rejected."
 
@@ -72,7 +72,7 @@ class Trace:
         return AgentResponse(
             tool_calls=tuple(call.as_tool_call() for call in self._calls),
             sources=tuple(self._sources.values()),
-            usage=_usage(self._model_calls),
+            usage=usage_of([_camel_case(call.usage) for call in self._model_calls]),
             model=self._model,
         )
 
@@ -197,7 +197,8 @@ class Trace:
     def _read(self, response: LlmResponse) -> None:
         """Read what an event and a model's response both have."""
         self._model = clean_text(response.model_version or "") or self._model
-        for source in _sources(response):
+        grounding, citations = response.grounding_metadata, response.citation_metadata
+        for source in sources_of(_camel_case(grounding), _camel_case(citations)) if grounding or citations else ():
             self._sources.setdefault((source.id, source.uri, source.title), source)
 
 
@@ -293,60 +294,9 @@ def _count_in_all_runners() -> None:
     Runner.run_async = run_async
 
 
-def _usage(calls: list[_ModelCall]) -> Usage | None:
-    """Return the sums over calls of models; a count that one call lacks is not known."""
-    if not calls:
-        return None
-    counts: list[dict[str, int]] = [_counts(call.usage) for call in calls]
-    sums = {name: sum(call.get(name, 0) for call in counts) for name in dict.fromkeys(chain(*counts))}
-    unknown = {
-        name for name in ("input_tokens", "output_tokens", "total_tokens") if any(name not in call for call in counts)
-    }
-    known = {} if unknown >= {"input_tokens", "output_tokens"} else sums
-    return Usage(**{name: count for name, count in known.items() if name not in unknown}, requests=len(calls))
-
-
-def _counts(usage: types.GenerateContentResponseUsageMetadata | None) -> dict[str, int]:
-    if usage is None:
-        return {}
-    given = _sum(usage.prompt_token_count, usage.tool_use_prompt_token_count)
-    parts = (usage.candidates_token_count, usage.thoughts_token_count, usage.total_token_count)
-    counts = {
-        "input_tokens": given,
-        "output_tokens": output_tokens(given, *parts),
-        "total_tokens": usage.total_token_count,
-        "cache_read_tokens": usage.cached_content_token_count,
-        "reasoning_tokens": usage.thoughts_token_count,
-    }
-    return {name: count for name, count in counts.items() if count is not None}
-
-
-def _sum(first: int | None, second: int | None) -> int | None:
-    return None if first is None and second is None else (first or 0) + (second or 0)
-
-
-def _sources(response: LlmResponse) -> Iterator[Source]:
-    """Yield what an answer is grounded on, then what it cites."""
-    grounding, citations = response.grounding_metadata, response.citation_metadata
-    for chunk in (grounding.grounding_chunks or []) if grounding else []:
-        for kind in ("retrieved_context", "web", "maps", "image"):
-            found = getattr(chunk, kind)
-            if found is not None:
-                yield _source(found.model_dump(exclude_none=True))
-    for citation in (citations.citations or []) if citations else []:
-        yield _source(citation.model_dump(include={"title", "uri"}, exclude_none=True))
-
-
-def _source(found: Mapping[str, Any]) -> Source:
-    def text(*names: str) -> str:
-        return clean_text(next((str(found[name]) for name in names if found.get(name)), ""))
-
-    return Source(
-        id=text("document_name", "place_id"),
-        title=text("title", "domain"),
-        uri=text("uri", "source_uri", "image_uri"),
-        content=text("text"),
-    )
+def _camel_case(metadata: BaseModel | None) -> dict[str, Any]:
+    """Return an object of ADK as its server writes it."""
+    return {} if metadata is None else metadata.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
 def written(value: object) -> str:

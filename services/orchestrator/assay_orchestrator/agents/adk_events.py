@@ -15,8 +15,9 @@ from assay.model.adk_events import (
     error_code,
     is_failure,
     is_retryable,
-    output_tokens,
     returned_value,
+    sources_of,
+    usage_of,
 )
 from assay.model.agent_response import (
     AgentError,
@@ -24,6 +25,7 @@ from assay.model.agent_response import (
     AgentResponse,
     AgentStatus,
     MalformedAnswerError,
+    Source,
     clean_text,
     response_from_json,
 )
@@ -77,16 +79,22 @@ def trace_of(events: Sequence[_Event], answered: Mapping[str, Any]) -> AgentResp
         events: Its whole events.
         answered: The responses that calls of it have got from outside, by their ids.
     """
+    sources: dict[tuple[str, str, str], Source] = {}
+    for event in events:
+        for source in sources_of(_mapping(event, "groundingMetadata"), _mapping(event, "citationMetadata")):
+            sources.setdefault((source.id, source.uri, source.title), source)
     found = {
         "text": "",
-        "tool_calls": list(_tool_calls(events, answered)),
-        "sources": list(_sources(events)),
-        "usage": _usage(events),
+        "tool_calls": _tool_calls(events, answered),
         "model": next((event["modelVersion"] for event in reversed(events) if event.get("modelVersion")), ""),
         "finish_reason": next((event["finishReason"] for event in reversed(events) if event.get("finishReason")), ""),
     }
     check_bounds(found)
-    return response_from_json(found)
+    return dataclasses.replace(
+        response_from_json(found),
+        sources=tuple(sources.values()),
+        usage=usage_of([_mapping(event, "usageMetadata") for event in events if event.get("usageMetadata")]),
+    )
 
 
 def response_from_events(events: Sequence[_Event], answered: Mapping[str, Any]) -> AgentResponse:
@@ -104,21 +112,27 @@ def response_from_events(events: Sequence[_Event], answered: Mapping[str, Any]) 
         AnswerTooLargeError: They are larger than an answer may be.
     """
     value: Any = None
+    output: Any = None
     error: AgentError | None = None
     typed: set[Any] = set()
     for event in events:
         if any(call.get("name") == TYPED_OUTPUT_CALL for call in _functions(event, "functionCall")):
             typed.add(event.get("author"))
-        said = _value(event, typed) if _is_final(event) or event.get("output") is not None else None
-        if code := error_code(str(event.get("errorCode") or ""), str(event.get("finishReason") or "")):
-            value, error = said, _error(event, code)
-        elif said not in (None, ""):
-            value, error = said, None
+        if event.get("output") is None and not _is_final(event):
+            continue
+        if event.get("longRunningToolIds") or _mapping(event, "actions").get("requestedToolConfirmations"):
+            continue  # it ends in a stop
+        said, made = _value(event, typed), returned_value([event.get("output")])
+        code = error_code(str(event.get("errorCode") or ""), str(event.get("finishReason") or ""))
+        if code or said is not None or made is not None:
+            value, output = (made, None) if said is None else (said, made)
+            error = _error(event, code) if code else None
     if error is None and value is None:
         raise MalformedAnswerError(f"none of the {len(events)} events of /run is a final response with a text")
     trace = trace_of(events, answered)
     if error is None:
-        return with_value(value, trace)
+        answer = with_value(value, trace)
+        return answer if output is None else dataclasses.replace(answer, output=output)
     return dataclasses.replace(
         trace, text=value if isinstance(value, str) else "", status=AgentStatus.ERROR, error=error
     )
@@ -137,17 +151,14 @@ def _is_final(event: _Event) -> bool:
 
 
 def _value(event: _Event, typed: set[Any]) -> Any:
-    """Return the value of a final event; None where it has none, or ends in a stop."""
-    if event.get("longRunningToolIds") or _mapping(event, "actions").get("requestedToolConfirmations"):
-        return None
-    output = returned_value([event.get("output")])
+    """Return the result of tools that is the answer, a text, or the value that it is the JSON of; None without one."""
     if responses := [_mapping(found, "response") for found in _functions(event, "functionResponse")]:
-        return returned_value(responses) if _mapping(event, "actions").get("skipSummarization") else output
+        return returned_value(responses) if _mapping(event, "actions").get("skipSummarization") else None
     text = _text(event)
     if text and event.get("author") in typed:
         with suppress(ValueError, RecursionError):
             return json.loads(text)
-    return text or output
+    return text or None
 
 
 def _text(event: _Event) -> str:
@@ -162,66 +173,38 @@ def _error(event: _Event, code: str) -> AgentError:
     return AgentError(AgentErrorKind.RAISED, f"{code}: {message}"[:4000], type=code[:200], retryable=is_retryable(code))
 
 
-def _tool_calls(events: Sequence[_Event], answered: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield the calls in order, each with the last response of its id."""
-    results = dict(answered)
+def _tool_calls(events: Sequence[_Event], answered: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the calls in order, each with the last response of its id; some models number their calls anew."""
+    calls: list[dict[str, Any]] = []
+    by_id: dict[str, dict[str, Any]] = {}
     for event in events:
+        for call in _functions(event, "functionCall"):
+            if call.get("name") not in OWN_CALLS:
+                found = {"name": call.get("name"), "id": call.get("id"), "arguments": call.get("args") or {}}
+                calls.append(found)
+                if call.get("id"):
+                    by_id[str(call["id"])] = found
         actions = _mapping(event, "actions")
         waiting = {**_mapping(actions, "requestedToolConfirmations"), **_mapping(actions, "requestedAuthConfigs")}
         for returned in _functions(event, "functionResponse"):
             if returned.get("id") not in waiting:  # what it has until a person answers is no result
-                results[str(returned.get("id"))] = returned.get("response")
-    for event in events:
-        for call in _functions(event, "functionCall"):
-            if call.get("name") not in OWN_CALLS:
-                result = results.get(str(call["id"])) if call.get("id") else None
-                yield {
-                    "name": call.get("name"),
-                    "id": call.get("id"),
-                    "arguments": call.get("args") or {},
-                    "result": result,
-                    "is_error": isinstance(result, dict) and is_failure(result),
-                }
+                _add_result(by_id.get(str(returned.get("id"))) or _first_open(calls, returned), returned)
+    for call_id, response in answered.items():
+        _add_result(by_id.get(call_id), {"response": response})
+    return calls
 
 
-def _sources(events: Sequence[_Event]) -> Iterator[dict[str, Any]]:
-    """Yield what the answers are grounded on and what they cite."""
-    for event in events:
-        for chunk in _objects(_mapping(event, "groundingMetadata").get("groundingChunks")):
-            found = _mapping(chunk, "web") or _mapping(chunk, "retrievedContext")
-            yield {"title": found.get("title"), "uri": found.get("uri"), "content": found.get("text")}
-        for citation in _objects(_mapping(event, "citationMetadata").get("citations")):
-            yield {"title": citation.get("title"), "uri": citation.get("uri")}
+def _first_open(calls: Sequence[dict[str, Any]], returned: _Event) -> dict[str, Any] | None:
+    return next(
+        (call for call in calls if call["name"] == returned.get("name") and not call["id"] and "result" not in call),
+        None,
+    )
 
 
-def _usage(events: Sequence[_Event]) -> dict[str, int] | None:
-    """Return the tokens of all calls of models; prompts of tools are input, thoughts are output."""
-    calls = [event["usageMetadata"] for event in events if isinstance(event.get("usageMetadata"), dict)]
-    if not calls:
-        return None
-
-    def count(call: Mapping[str, Any], name: str) -> int:
-        value = call.get(name)
-        if value is not None and (not isinstance(value, int) or isinstance(value, bool)):
-            raise MalformedAnswerError("a count of usageMetadata is no whole number")
-        return value or 0
-
-    def total(*names: str) -> int:
-        return sum(count(call, name) for call in calls for name in names)
-
-    def made(call: Mapping[str, Any]) -> int:
-        given = count(call, "promptTokenCount") + count(call, "toolUsePromptTokenCount")
-        names = ("candidatesTokenCount", "thoughtsTokenCount", "totalTokenCount")
-        return output_tokens(given, *(count(call, name) for name in names)) or 0
-
-    parts = {"cache_read_tokens": "cachedContentTokenCount", "reasoning_tokens": "thoughtsTokenCount"}
-    return {
-        "input_tokens": total("promptTokenCount", "toolUsePromptTokenCount"),
-        "output_tokens": sum(map(made, calls)),
-        "total_tokens": total("totalTokenCount"),
-        "requests": len(calls),
-        **{name: total(key) for name, key in parts.items() if any(call.get(key) is not None for call in calls)},
-    }
+def _add_result(call: dict[str, Any] | None, returned: _Event) -> None:
+    if call is not None:
+        response = _mapping(returned, "response")
+        call.update(result=response, is_error=is_failure(response))
 
 
 def _functions(event: _Event, name: str) -> Iterator[dict[str, Any]]:
