@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.frameworks.answers import calls
@@ -14,6 +14,7 @@ from assay.agent_host.opening import open_caller
 from assay.errors import InvalidInputError
 from assay.model.agent_request import Message
 from assay.model.agent_response import AgentStatus, Source, ToolCall, Usage
+from assay.model.approvals import read_approvals
 from assay.model.run import AgentSettings
 
 if TYPE_CHECKING:
@@ -307,13 +308,119 @@ async def test_hooks_streams_and_threads_of_nested_runs_are_seen(tmp_path: Path)
     assert answer.usage == Usage(110, 55, 165, requests=11)
 
 
+@pytest.mark.parametrize(
+    ("decision", "status", "error"),
+    [
+        ({"approve": True}, AgentStatus.SUCCESS, ""),
+        ({"deny": "no"}, AgentStatus.SUCCESS, ""),
+        ({"edit": {"a": 2}}, AgentStatus.ERROR, "UnusableDecision"),
+    ],
+)
+async def test_a_hosted_tool_waits_for_approval(
+    tmp_path: Path, decision: dict[str, Any], status: AgentStatus, error: str
+) -> None:
+    """One that OpenAI runs is approved or denied; its arguments are not the agent's to change."""
+    source = """
+        from agents import Agent, HostedMCPTool
+        from agents.testing import ScriptedModel, assistant_message
+        from openai.types.responses.response_output_item import McpApprovalRequest
+
+        wanted = McpApprovalRequest(
+            id="r1", type="mcp_approval_request", name="delete", server_label="s", arguments='{"a": 1}')
+        server = {"type": "mcp", "server_label": "s", "server_url": "https://s.example", "require_approval": "always"}
+        agent = Agent("a", model=ScriptedModel([[wanted], [assistant_message("Done.")]]), tools=[HostedMCPTool(server)])
+    """
+    approvals, _ = read_approvals([{"tool": "delete", **decision}], times=1)
+    answer = await ask(opened(tmp_path, "openai_agents", source), "q", approvals=approvals)
+    assert (answer.status, answer.error.type if answer.error else "") == (status, error)
+    (stop,) = answer.interrupts
+    assert (stop.id, stop.tool, stop.arguments_json) == ("r1", "delete", '{"a": 1}')
+    assert stop.decision == next(iter(decision))
+
+
+async def test_tools_that_run_late_or_not_at_all_have_failed(tmp_path: Path) -> None:
+    """A time limit of a tool, in the SDK's words and in the user's, and a guardrail that refuses the arguments."""
+    source = """
+        import asyncio
+        from agents import Agent, ToolGuardrailFunctionOutput, function_tool, tool_input_guardrail
+        from agents.testing import ScriptedModel, assistant_message, function_call
+
+        @tool_input_guardrail
+        def guardrail(data):
+            return ToolGuardrailFunctionOutput.reject_content("not allowed")
+
+        @function_tool(timeout=0.01)
+        async def late() -> str:
+            await asyncio.Event().wait()
+
+        @function_tool(timeout=0.01, timeout_error_function=lambda context, error: "too late")
+        async def later() -> str:
+            await asyncio.Event().wait()
+
+        @function_tool(tool_input_guardrails=[guardrail])
+        def refused() -> str:
+            return "x"
+
+        names = ("late", "later", "refused")
+        model = ScriptedModel([[function_call(name, {}, call_id=name) for name in names], [assistant_message("Done.")]])
+        agent = Agent("a", model=model, tools=[late, later, refused])
+    """
+    answer = await ask(opened(tmp_path, "openai_agents", source), "q")
+    assert (answer.error, answer.text) == (None, "Done.")
+    assert [(call.name, call.result_json, call.is_error) for call in calls(answer)] == [
+        ("late", "\"Tool 'late' timed out after 0.01 seconds.\"", True),
+        ("later", '"too late"', True),
+        ("refused", '"not allowed"', True),
+    ]
+
+
+async def test_a_session_of_an_agent_as_a_tool_passes_nothing_on(tmp_path: Path) -> None:
+    """Each conversation sees what it had at first; a turn that is asked again sees nothing of what failed."""
+    source = """
+        import asyncio
+        from agents import Agent, SQLiteSession
+        from agents.testing import ModelStep, ScriptedModel, assistant_message, function_call
+
+        failed = []
+
+        def outer(call):
+            last = call.input[-1]
+            if "output" not in last:
+                return [function_call("inner", {"input": last["content"]}, call_id=f"c{len(call.input)}")]
+            if last["output"].endswith("fails") and not failed:
+                failed.append(last)
+                raise ConnectionError("down")
+            return [assistant_message(last["output"])]
+
+        def nested(call):
+            return [assistant_message("|".join(item["content"] for item in call.input if item.get("role") == "user"))]
+
+        def scripted(model):
+            return ScriptedModel(ModelStep.respond(model) for _ in range(50))
+
+        session = SQLiteSession("shared")
+        asyncio.run(session.add_items([{"role": "user", "content": "first"}]))
+        inner = Agent("inner", model=scripted(nested))
+        agent = Agent("a", model=scripted(outer), tools=[inner.as_tool("inner", "Ask.", session=session)])
+    """
+    caller = await asyncio.to_thread(opened, tmp_path, "openai_agents", source)
+    first = await ask(caller, "one")
+    said = (Message("user", "one"), Message("assistant", first.text))
+    assert first.text == "first|one"
+    assert (await ask(caller, "fails", history=said, turn_index=1)).error is not None
+    assert (await ask(caller, "fails", history=said, turn_index=1)).text == "first|one|fails"
+    assert (await ask(caller, "two", session="run/0/1")).text == "first|two"
+
+
 async def test_runs_of_no_question_are_left_alone(tmp_path: Path) -> None:
-    """The process of a test may run agents of its own, with tracing as the SDK has it."""
+    """The process of a test may run agents of its own."""
     caller = opened(tmp_path, "openai_agents", AGENT)
-    from agents import Runner
+    from agents import RunConfig, Runner
 
     assert (await ask(caller, "peru")).usage == Usage(20, 8, 28, requests=2)
-    result = await Runner.run(load_object("agent.py:agent", tmp_path), "peru")
+    result = await Runner.run(
+        load_object("agent.py:agent", tmp_path), "peru", run_config=RunConfig(tracing_disabled=True)
+    )
     assert result.final_output == "It is 42."
 
 

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 from agents import Agent, Runner
 from agents.exceptions import ModelRefusalError
 
+from assay.agent_host.failures import UnusableDecisionError
 from assay.agent_host.frameworks.answers import answer_with, check_not_class, interrupted, refused, traced
 from assay.agent_host.frameworks.approvals import run_to_end
 from assay.agent_host.frameworks.conversations import Conversations, earlier_messages, question_of
-from assay.agent_host.frameworks.openai_agents_runs import Watch, call_id_of, watch_runs, watch_server
+from assay.agent_host.frameworks.openai_agents_runs import CopiedSession, Watch, call_id_of, watch_runs, watch_server
 from assay.agent_host.frameworks.opening import wrong_object
 from assay.agent_host.lifespan import Resource, provided
 from assay.errors import InvalidInputError, Problem
@@ -63,11 +64,13 @@ class _Memory:
         agent: The agent that answers: one that took over keeps answering.
         items: What was said and done; with a session, which has it itself, how much of that is of earlier turns.
         session: The session of the SDK; None without one.
+        tools: The sessions of agents as tools.
     """
 
     agent: Agent[Any]
     items: list[Any]
     session: Any = None
+    tools: Mapping[int, CopiedSession] = dataclasses.field(default_factory=dict)
 
     async def question(self, text: str) -> Any:
         """Return the input of the next turn, after what a failed attempt left in the session is taken away."""
@@ -116,7 +119,7 @@ class _SdkAgent:
         memory = self._conversations.find(request) or await self._begin(request)
         agent, items = memory.agent, await memory.question(question)
         approvals = ScriptedApprovals(request.approvals)
-        watch = Watch(self._prepare, is_tracing=self._is_tracing)
+        watch = Watch(self._prepare, is_tracing=self._is_tracing, sessions=memory.tools)
         run = watch.start(agent, items, None)
 
         async def start() -> Any:
@@ -142,7 +145,8 @@ class _SdkAgent:
         if result.final_output == "":
             raise MalformedAnswerError("the agent ended with an empty text")
         said = result.to_input_list() if memory.session is None else await memory.session.get_items()
-        self._conversations.keep(request, answer.text, _Memory(result.last_agent, said, memory.session))
+        kept = _Memory(result.last_agent, said, memory.session, watch.sessions)
+        self._conversations.keep(request, answer.text, kept)
         return answer
 
     async def _begin(self, request: AgentRequest) -> _Memory:
@@ -205,9 +209,10 @@ def _waiting(result: Any) -> list[Interrupt]:
 def _decide(state: Any, item: Any, decision: Decision, watch: Watch) -> None:
     """Decide on a call that waits, in the state from which its run continues."""
     if decision.kind is DecisionKind.DENY:
-        watch.deny(item)
         state.reject(item, rejection_message=decision.reason)
         return
     if decision.kind is DecisionKind.EDIT:
+        if getattr(item.raw_item, "type", "") != "function_call":
+            raise UnusableDecisionError(f"{item.name} is no function, whose arguments may change: approve or deny it")
         watch.edited[call_id_of(item)] = json.dumps(decision.arguments, ensure_ascii=False)
     state.approve(item)

@@ -11,6 +11,7 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 from agents import Agent, Handoff, RunConfig, RunHooks, RunState
+from agents.memory.session import SessionABC
 from agents.models import get_default_model
 from agents.run import AgentRunner, get_default_agent_runner, set_default_agent_runner
 from agents.tool import (
@@ -19,6 +20,7 @@ from agents.tool import (
     resolve_function_tool_failure_error_function,
     set_function_tool_failure_error_function,
 )
+from agents.tool_context import ToolContext
 
 from assay.agent_host.frameworks.answers import json_of
 from assay.model.agent_response import AgentResponse, Source, ToolCall, Usage
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
 
 _TOOL_FAILED = "An error occurred while running the tool"
 """How the SDK's answer to the model begins where a tool raised and has no `failure_error_function` of its own."""
+_TOOL_LATE = "Tool '{}' timed out after"
+"""The same of a tool that took longer than its `timeout_seconds`, and has no `timeout_error_function`."""
 _CALL = "_assay_call"
 """The attribute of a tool's context that has the call, where the SDK hands on nothing else."""
 
@@ -41,11 +45,19 @@ class Watch:
     Args:
         prepare: Called with each agent before it runs.
         is_tracing: Whether the SDK's tracing may be on.
+        sessions: Those of agents as tools that earlier turns have left, by the ids of the originals.
     """
 
-    def __init__(self, prepare: Callable[[Agent[Any]], Awaitable[None]], *, is_tracing: bool) -> None:
+    def __init__(
+        self,
+        prepare: Callable[[Agent[Any]], Awaitable[None]],
+        *,
+        is_tracing: bool,
+        sessions: Mapping[int, CopiedSession],
+    ) -> None:
         self.prepare = prepare
         self.is_tracing = is_tracing
+        self.sessions = {key: session.copied() for key, session in sessions.items()}
         self.edited: dict[str, str] = {}
         self._runs: list[Run] = []
         self._items: list[tuple[Run, Any]] = []
@@ -78,13 +90,6 @@ class Watch:
             self._runs.append(run)
         run.has_ended = False
         return run
-
-    def deny(self, interruption: Any) -> None:
-        """Mark the call that waits as one that is denied."""
-        call_id = call_id_of(interruption)
-        for run, item in self._items:
-            if call_id == _id_of(item) and interruption.name == getattr(item, "name", interruption.name):
-                run.denied.add(call_id)
 
     def add(self, run: Run, response: Any) -> None:
         """Add a reply of a model, with the tool calls in it and its tokens."""
@@ -150,7 +155,6 @@ class Run(RunHooks[Any]):  # type: ignore[misc]  # the SDK is not installed wher
         self._executed: dict[str, _Executed] = {}
         self._handed: dict[str, str] = {}
         self._last: list[Any] = []
-        self.denied: set[str] = set()
         self.result: Any = None
         self.has_ended = False
         self.has_failed = False
@@ -194,7 +198,8 @@ class Run(RunHooks[Any]):  # type: ignore[misc]  # the SDK is not installed wher
         if (executed := self._executed.get(getattr(context, "tool_call_id", ""))) is not None:
             executed.duration_ms = (time.perf_counter() - executed.start) * 1000
             executed.result = result
-            executed.is_error |= isinstance(result, str) and result.startswith(_TOOL_FAILED)
+            failed = (_TOOL_FAILED, _TOOL_LATE.format(tool.name))
+            executed.is_error |= isinstance(result, str) and result.startswith(failed)
         await self._hooks.on_tool_end(context, agent, tool, result)
 
     def end(self, result: Any) -> None:
@@ -215,16 +220,17 @@ class Run(RunHooks[Any]):  # type: ignore[misc]  # the SDK is not installed wher
         if item.type == "function_call":
             yield self._function_call(item)
         elif item.type.endswith("_call"):
-            yield _other_call(item, self._outputs())
+            yield _other_call(item, {call_id: output for call_id, (output, _) in self._outputs().items()})
 
     def _function_call(self, item: Any) -> ToolCall:
         call = ToolCall(name=item.name, id=item.call_id, arguments_json=item.arguments)
         executed = self._executed.get(item.call_id)
         if executed is None:
-            outputs = self._outputs()
-            result = outputs[call.id] if call.id in outputs else self._handed.get(call.id)
-            result_json = "" if result is None else json_of(result)
-            return dataclasses.replace(call, result_json=result_json, is_error=call.id in self.denied)
+            # What has a result without having run was denied, refused by a guardrail, or is no tool of the agent.
+            result, is_error = self._handed.get(call.id), False
+            if result is None and call.id in (outputs := self._outputs()):
+                result, is_error = outputs[call.id]
+            return dataclasses.replace(call, result_json="" if result is None else json_of(result), is_error=is_error)
         is_open = executed.duration_ms is None
         return dataclasses.replace(
             call,
@@ -233,14 +239,56 @@ class Run(RunHooks[Any]):  # type: ignore[misc]  # the SDK is not installed wher
             duration_ms=executed.duration_ms,
         )
 
-    def _outputs(self) -> dict[str, Any]:
-        """Return the results of tools and handoffs by the ids of their calls, as far as the SDK's result has them."""
-        found: dict[str, Any] = {}
+    def _outputs(self) -> dict[str, tuple[Any, bool]]:
+        """Return the results in the SDK's result by the ids of their calls, and whether each is one of a tool."""
+        found: dict[str, tuple[Any, bool]] = {}
         for item in self.result.new_items if self.result is not None else ():
             if item.type in ("tool_call_output_item", "handoff_output_item"):
                 raw = item.raw_item if isinstance(item.raw_item, dict) else item.raw_item.model_dump(mode="json")
-                found[str(raw.get("call_id"))] = getattr(item, "output", raw.get("output"))
+                output = getattr(item, "output", raw.get("output"))
+                found[str(raw.get("call_id"))] = output, item.type == "tool_call_output_item"
         return found
+
+
+class CopiedSession(SessionABC):  # type: ignore[misc]  # as above
+    """What one conversation sees and makes of a session: the original keeps what it had before the run.
+
+    Args:
+        original: The session.
+    """
+
+    def __init__(self, original: Any) -> None:
+        self.session_id = original.session_id
+        self.session_settings = getattr(original, "session_settings", None)
+        self._original = original
+        self._items: list[Any] | None = None
+
+    def copied(self) -> CopiedSession:
+        """Return a session that continues from what this one has now."""
+        copy = CopiedSession(self._original)
+        copy._items = None if self._items is None else list(self._items)
+        return copy
+
+    async def get_items(self, limit: int | None = None) -> list[Any]:
+        items = await self._all()
+        limit = getattr(self.session_settings, "limit", None) if limit is None else limit
+        return list(items) if limit is None else items[max(0, len(items) - limit) :]
+
+    async def add_items(self, items: list[Any]) -> None:
+        (await self._all()).extend(items)
+
+    async def pop_item(self) -> Any:
+        items = await self._all()
+        return items.pop() if items else None
+
+    async def clear_session(self) -> None:
+        self._items = []
+
+    async def _all(self) -> list[Any]:
+        if self._items is None:
+            found = await self._original.get_items()
+            self._items = list(found) if self._items is None else self._items
+        return self._items
 
 
 class _WatchingRunner(AgentRunner):  # type: ignore[misc]  # as above
@@ -311,6 +359,10 @@ def _watched(agent: Agent[Any], state: object, options: dict[str, Any]) -> Run |
         return None
     run = watch.start(agent, state, options.get("hooks"))
     options["hooks"] = run
+    session = options.get("session")
+    # Of an agent as a tool, whose one session all conversations would share.
+    if session is not None and isinstance(options.get("context"), ToolContext):
+        options["session"] = watch.sessions.setdefault(id(session), CopiedSession(session))
     if not watch.is_tracing:
         config = options.get("run_config") or RunConfig()
         config = RunConfig(**config) if isinstance(config, dict) else config
@@ -328,27 +380,33 @@ def _failed(context: Any, error: BaseException | None = None) -> None:
 
 
 def _watch_failures(tool: FunctionTool) -> None:
-    """Let a tool with a `failure_error_function` of its own, or None, say when it failed.
+    """Let a tool with functions of its own for errors and time-outs, or with None, say when it failed.
 
-    Its text alone does not show a failure, and with None the SDK hides what the tool raised.
+    Their texts alone do not show a failure, and with None the SDK hides what the tool raised.
     """
-    original = resolve_function_tool_failure_error_function(tool)
-    if original is default_tool_error_function or getattr(original, "is_watching", False):
-        return
+    on_error = resolve_function_tool_failure_error_function(tool)
+    if on_error is not default_tool_error_function and not hasattr(on_error, "watched"):
+        set_function_tool_failure_error_function(tool, _watching(on_error))
+    if tool.timeout_error_function is not None and not hasattr(tool.timeout_error_function, "watched"):
+        tool.timeout_error_function = _watching(tool.timeout_error_function)
+
+
+def _watching(original: Any) -> Any:
+    """Return a function of a tool's context and its error that marks the call, and returns what the original does."""
 
     async def watching(context: Any, error: Exception) -> Any:
         _failed(context, error)
         text = None if original is None else original(context, error)
         return await text if inspect.isawaitable(text) else text
 
-    watching.is_watching = True  # type: ignore[attr-defined]
-    set_function_tool_failure_error_function(tool, watching)
+    watching.watched = original  # type: ignore[attr-defined]
+    return watching
 
 
 def watch_server(server: Any) -> None:
     """Let an MCP server say which calls of its tools failed: the SDK shows the model their texts alone."""
     original = getattr(server, "custom_data_extractor", None)
-    if getattr(original, "is_watching", False):
+    if hasattr(original, "watched"):
         return
 
     def watching(context: Any) -> Any:
@@ -356,7 +414,7 @@ def watch_server(server: Any) -> None:
             _failed(context.run_context)
         return None if original is None else original(context)
 
-    watching.is_watching = True  # type: ignore[attr-defined]
+    watching.watched = original  # type: ignore[attr-defined]
     server.custom_data_extractor = watching
 
 
