@@ -129,7 +129,7 @@ class PydanticAgent:
         if approvals.is_waiting:
             return interrupted(trace, approvals.interrupts)
         answer = answer_with(result.output, trace)
-        if trace.finish_reason == "content_filter" and answer.output is None:
+        if answer.output is None and result.response.finish_reason == "content_filter":
             return refused(answer, (result.response.provider_details or {}).get("refusal") or "")
         self._conversations.keep(request, answer.text, result.all_messages())
         return answer
