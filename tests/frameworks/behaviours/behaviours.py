@@ -190,7 +190,7 @@ BEHAVIOURS = {
             Turn(
                 "Pay 5",
                 "Done: paid 3",
-                calls=(Call("pay", None, "paid 3"),),
+                calls=(Call("pay", {"amount": 3}, "paid 3"),),
                 requests=2,
                 waits=(Wait("approval", "pay", {"amount": 5}, "edit"),),
             ),

@@ -131,12 +131,13 @@ class Watch:
 
 @dataclasses.dataclass(slots=True)
 class _Executed:
-    """A call of a tool that the SDK runs."""
+    """A call of a tool that the SDK runs; `edited` are the arguments that it got in place of the model's."""
 
     start: float
     duration_ms: float | None = None
     result: Any = None
     is_error: bool = False
+    edited: str = ""
 
 
 class Run(RunHooks[Any]):  # type: ignore[misc]  # the SDK is not installed where types are checked
@@ -189,7 +190,7 @@ class Run(RunHooks[Any]):  # type: ignore[misc]  # the SDK is not installed wher
             self._executed[call_id] = _Executed(time.perf_counter())
             setattr(context, _CALL, self._executed[call_id])
             if (edited := self._watch.edited.pop(call_id, None)) is not None:
-                context.tool_arguments = context.tool_call.arguments = edited
+                context.tool_arguments = context.tool_call.arguments = self._executed[call_id].edited = edited
         if isinstance(tool, FunctionTool):
             _watch_failures(tool)
         await self._hooks.on_tool_start(context, agent, tool)
@@ -234,6 +235,7 @@ class Run(RunHooks[Any]):  # type: ignore[misc]  # the SDK is not installed wher
         is_open = executed.duration_ms is None
         return dataclasses.replace(
             call,
+            arguments_json=executed.edited or call.arguments_json,
             result_json="" if executed.result is None and is_open else json_of(executed.result),
             is_error=executed.is_error or (is_open and self.has_failed),
             duration_ms=executed.duration_ms,
