@@ -87,6 +87,8 @@ def test_decisions_are_kept_recorded_and_replayed(shared_cli: Cli) -> None:
     done = shared_cli.run("run", "assay.yaml", "--output-dir", "out", "--record", "recorded.jsonl", status=None)
     assert done.returncode == 1, done.stdout
     rows, notes = rows_of(shared_cli, "out")
+    report = json.loads((shared_cli.folder / "out/results.json").read_text("utf-8"))
+    assert report["config"]["approvals"] == [{**item, "times": "unlimited"} for item in APPROVALS]
     stop = {"kind": "approval", "tool": "refund"}
     approved = {**stop, "decision": "approve"}
     one, own, talk, waiting = rows

@@ -14,6 +14,7 @@ from assay.metrics.core.explanations import score_message
 from assay.metrics.core.score import score_from_json
 from assay.metrics.core.turn_scores import TURNS
 from assay.model.agent_response import response_to_json
+from assay.model.approvals import approvals_to_json
 from assay.parsing.names import writable
 from assay.reports.calibration_text import calibration_documents, calibration_sentences
 from assay.reports.metric_text import units_of
@@ -221,6 +222,7 @@ def _settings(run: Run) -> dict[str, Any]:
     in_run = ("dataset", "selection", "labels", "note", "group_id", "stopping", "spec_name", "source_run_id", "code")
     for name in in_run:
         del settings[name]  # stands in `run`
+    settings["approvals"] = approvals_to_json(run.settings.approvals)
     options = settings["agent"]["options"]
     for sent in ("headers", "metadata"):
         if options.get(sent):
