@@ -222,6 +222,18 @@ RESUMED: dict[str, tuple[str, Sequence[dict[str, Any]], list[str]]] = {
         [{"approve": True, "times": 2}],
         ["paid 5", "paid 5"],
     ),
+    "nested agents at once": (
+        f"""
+def payer(name):
+    replies = scripted(call("pay", amount=5), "{{result}}")
+    return LlmAgent(name=name, description="Pays.", mode="single_turn", model=replies, {CONFIRMED})
+
+calling = scripted([call("x", request="Pay"), call("y", request="Pay")], "Done.")
+agent = LlmAgent(name="a", model=calling, sub_agents=[payer("x"), payer("y")])""",
+        [{"approve": True, "times": 2}],
+        # ADK runs the second one anew when it resumes the first: it calls its model and the tool again.
+        ["paid 5", "paid 5", "paid 5", "", "paid 5"],
+    ),
     "an agent after a handoff": (
         f"""
 payer = LlmAgent(name="payer", description="Pays.", model=scripted(call("pay", amount=5), "Done."), {CONFIRMED})

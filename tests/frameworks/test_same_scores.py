@@ -150,7 +150,7 @@ def test_events_mean_the_same_in_process_and_behind_a_server(events: list[tuple[
         trace.saw_event("session", event)
         reader.add(event)
     sent = whole_events([json.loads(event.model_dump_json(by_alias=True, exclude_none=True)) for event in made])
-    assert [stop.interrupt for stop in reader.stops] == [stop.interrupt for stop in stops_of(sent, {})]
+    assert [stop.interrupt for stop in reader.stops] == [stop.interrupt for stop in stops_of(sent)]
 
     def seen(answer: Callable[[], AgentResponse]) -> Any:
         try:

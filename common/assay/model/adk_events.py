@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from assay.model.agent_response import MalformedAnswerError, Source, Usage
 from assay.model.interrupts import DecisionKind, Interrupt, InterruptKind
@@ -14,8 +14,6 @@ from assay.records import dataclass
 
 if TYPE_CHECKING:
     from assay.model.approvals import Decision
-
-_PartT = TypeVar("_PartT")
 
 _CONFIRMATION, _CREDENTIAL, _INPUT = "adk_request_confirmation", "adk_request_credential", "adk_request_input"
 REQUESTS = frozenset({_CONFIRMATION, _CREDENTIAL, _INPUT})
@@ -82,6 +80,13 @@ class Stop:
         call = _mapping(self.arguments, "originalFunctionCall") if self.name == _CONFIRMATION else {}
         return _text(call.get("id")) or self.id
 
+    def asks_what(self, other: Stop) -> bool:
+        """Return whether an agent asks again what it asked before."""
+        mine, before = self.interrupt, other.interrupt
+        return self.agent[0] == other.agent[0] and (mine.kind, mine.tool, mine.arguments_json, mine.message) == (
+            before.kind, before.tool, before.arguments_json, before.message
+        )  # fmt: skip
+
     def edits(self, decision: Decision) -> dict[str, Any] | None:
         """Return the arguments with which the waiting call must run in place of its own; None where they are its own.
 
@@ -115,15 +120,27 @@ class Stop:
         return isinstance(payload, dict) and bool(edited) and set(edited or ()) <= set(payload)
 
 
-def in_messages(parts: Sequence[tuple[Stop, _PartT]]) -> list[list[_PartT]]:
-    """Return the parts that answer some stops as the messages to send, one after the other.
+def next_message(
+    decided: Sequence[tuple[Stop, Decision]], renewed: Sequence[Stop]
+) -> tuple[list[tuple[Stop, Decision]], list[tuple[Stop, Decision]]]:
+    """Return the stops that the next message answers, each with its decision, and those that are left for further ones.
 
-    ADK resumes the one agent that a message is for: agents that run in parallel need a message each.
+    ADK resumes the one agent that a message is for: agents that wait beside each other need a message each. It may run
+    the others anew meanwhile, and they ask the same again: then that is answered.
+
+    Args:
+        decided: The stops that are left, with their decisions.
+        renewed: What the agents stopped at since the first message.
     """
-    messages: dict[tuple[str, str], list[_PartT]] = {}
-    for stop, part in parts:
-        messages.setdefault(stop.agent, []).append(part)
-    return list(messages.values())
+    current: list[tuple[Stop, Decision]] = []
+    open_stops = list(renewed)
+    for stop, decision in decided:
+        again = next((one for one in open_stops if one.asks_what(stop)), None)
+        if again is not None:
+            open_stops.remove(again)
+        current.append((again or stop, decision))
+    agent = current[0][0].agent
+    return [one for one in current if one[0].agent == agent], [one for one in current if one[0].agent != agent]
 
 
 def is_failure(response: Mapping[str, Any] | None) -> bool:

@@ -32,7 +32,7 @@ from assay.agent_host.frameworks.answers import interrupted, traced
 from assay.agent_host.frameworks.approvals import run_to_end
 from assay.agent_host.frameworks.opening import made_by_factory, wrong_object
 from assay.errors import InvalidInputError, Problem
-from assay.model.adk_events import in_messages
+from assay.model.adk_events import next_message
 from assay.model.approvals import ScriptedApprovals
 
 if TYPE_CHECKING:
@@ -165,13 +165,13 @@ class AdkAgent:
             return reader.stops
 
         async def resume(stops: tuple[Stop, ...], decisions: Sequence[tuple[Interrupt, Decision]]) -> tuple[Stop, ...]:
-            parts = [
-                (stop, session.response(stop, decision, trace))
-                for stop, (_, decision) in zip(stops, decisions, strict=True)
-            ]
-            reader.resume()
-            for message in in_messages(parts):
-                await session.send(message, config, reader, trace)
+            reader.settle(stops)
+            left = [(stop, decision) for stop, (_, decision) in zip(stops, decisions, strict=True)]
+            while left:
+                answered, left = next_message(left, reader.stops)
+                reader.settle(stop for stop, _ in answered)
+                parts = [session.response(stop, decision, trace) for stop, decision in answered]
+                await session.send(parts, config, reader, trace)
             return reader.stops
 
         try:

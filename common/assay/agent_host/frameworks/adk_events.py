@@ -13,6 +13,8 @@ from assay.model.adk_events import REQUESTS, Stop, error_code, is_retryable, ret
 from assay.model.agent_response import AgentError, AgentErrorKind, AgentResponse, AgentStatus, clean_text
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from google.adk.events.event import Event
 
 
@@ -38,9 +40,10 @@ class EventReader:
         """The calls that wait for a response from outside."""
         return tuple(self._stops.values())
 
-    def resume(self) -> None:
-        """Note that all stops have their response."""
-        self._stops.clear()
+    def settle(self, stops: Iterable[Stop]) -> None:
+        """Note that some stops have a response, or will have one."""
+        for stop in stops:
+            self._stops.pop(stop.id, None)
 
     def add(self, event: Event) -> None:
         """Read the next event; fragments of a streamed one are left out, since it repeats them all."""

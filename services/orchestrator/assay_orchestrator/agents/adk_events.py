@@ -52,13 +52,8 @@ def whole_events(reply: Any) -> list[_Event]:
     return [event for event in reply if event.get("partial") is not True]
 
 
-def stops_of(events: Sequence[_Event], answered: Mapping[str, Any]) -> list[Stop]:
-    """Return the calls that wait for a response from outside.
-
-    Args:
-        events: The whole events of a turn.
-        answered: The responses that calls of it have got, by their ids.
-    """
+def stops_of(events: Sequence[_Event]) -> list[Stop]:
+    """Return the calls of the whole events of a turn that have no response in them and wait for one from outside."""
     stops: dict[str, Stop] = {}
     for event in events:
         waiting = event.get("longRunningToolIds") or ()
@@ -69,7 +64,7 @@ def stops_of(events: Sequence[_Event], answered: Mapping[str, Any]) -> list[Stop
                 stops[call_id] = Stop(call_id, name, _mapping(call, "args"), agent)
         for returned in _functions(event, "functionResponse"):
             stops.pop(str(returned.get("id")), None)
-    return [stop for stop in stops.values() if stop.id not in answered]
+    return list(stops.values())
 
 
 def trace_of(events: Sequence[_Event], answered: Mapping[str, Any]) -> AgentResponse:

@@ -14,7 +14,7 @@ from assay.agent_host.failures import Failures, TooManyStopsError, UnusableDecis
 from assay.agent_host.frameworks.answers import interrupted
 from assay.agent_host.frameworks.approvals import run_to_end
 from assay.errors import Problem
-from assay.model.adk_events import in_messages
+from assay.model.adk_events import next_message
 from assay.model.agent_response import AgentErrorKind, AgentResponse, MalformedAnswerError, error_response
 from assay.model.approvals import ScriptedApprovals
 from assay.model.response_limits import AnswerTooLargeError
@@ -170,6 +170,7 @@ class _Invocation:
     def __init__(self, run: Callable[[list[dict[str, Any]]], Awaitable[Any]]) -> None:
         self._run = run
         self._answered: dict[str, Any] = {}
+        self._settled: set[str] = set()
         self.events: list[Mapping[str, Any]] = []
         """The whole events of all replies."""
 
@@ -184,18 +185,12 @@ class _Invocation:
         Raises:
             UnusableDecisionError: A decision has arguments, with which the server cannot run the call.
         """
-        parts = []
-        for stop, (_, decision) in zip(stops, decisions, strict=True):
-            if stop.edits(decision) is not None:
-                raise UnusableDecisionError(
-                    f"a server of ADK runs {stop.interrupt.tool} with the arguments of the model: approve or deny it, "
-                    "or evaluate the agent in process"
-                )
-            response = stop.response(decision)
-            self._answered[stop.id] = response
-            parts.append((stop, {"functionResponse": {"id": stop.id, "name": stop.name, "response": response}}))
-        for message in in_messages(parts):
-            await self._send(message)
+        self._settled |= {stop.id for stop in stops}
+        left = [(stop, decision) for stop, (_, decision) in zip(stops, decisions, strict=True)]
+        while left:
+            answered, left = next_message(left, self._stops())
+            self._settled |= {stop.id for stop, _ in answered}
+            await self._send([self._part(stop, decision) for stop, decision in answered])
         return self._stops()
 
     def response(self) -> AgentResponse:
@@ -206,8 +201,17 @@ class _Invocation:
         """Return what was done until now."""
         return trace_of(self.events, self._answered)
 
+    def _part(self, stop: Stop, decision: Decision) -> dict[str, Any]:
+        if stop.edits(decision) is not None:
+            raise UnusableDecisionError(
+                f"a server of ADK runs {stop.interrupt.tool} with the arguments of the model: approve or deny it, "
+                "or evaluate the agent in process"
+            )
+        response = self._answered[stop.id] = stop.response(decision)
+        return {"functionResponse": {"id": stop.id, "name": stop.name, "response": response}}
+
     async def _send(self, parts: list[dict[str, Any]]) -> None:
         self.events += whole_events(await self._run(parts))
 
     def _stops(self) -> list[Stop]:
-        return stops_of(self.events, self._answered)
+        return [stop for stop in stops_of(self.events) if stop.id not in self._settled]
