@@ -174,6 +174,9 @@ class _Execution:
 class _Run(AbstractCapability[Any]):  # type: ignore[misc]  # pydantic-ai is not installed where types are checked
     """One run of an agent: its messages, its tools, and the runs that these started."""
 
+    _safe_at_runtime = True
+    """As pydantic-ai's own `Instrumentation` has it: durable runs take no other capability that is added to a run."""
+
     def __init__(self, watch: Watch) -> None:
         self.watch = watch
         self.agent_run: Any = None
