@@ -264,8 +264,9 @@ def test_a_label_of_checks_is_a_gate_a_column_and_a_figure(shared_cli: Cli) -> N
     listed = shared_cli.run(
         "runs", "list", "--name", "labels", "--columns", "verdict,assertions.label.tone,cost,assertion"
     )
+    known = "verdict, pass_rate, agent_errors, interrupted, latency.p50, latency.p95, assertions"
     assert listed.stderr.splitlines()[-2:] == [
-        "note: unknown figure 'cost'; known: verdict, pass_rate, agent_errors, latency.p50, latency.p95, assertions",
+        f"note: unknown figure 'cost'; known: {known}",
         "note: unknown figure 'assertion'; did you mean 'assertions'?",
     ]
     head, values = (line.split() for line in listed.stdout.splitlines()[:2])
