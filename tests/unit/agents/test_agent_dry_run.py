@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from assay.model.agent_response import AgentErrorKind, AgentRequest, AgentResponse, error_response
+from assay.model.agent_response import AgentErrorKind, AgentRequest, AgentResponse, AgentStatus, error_response
 from assay_orchestrator.agents.dry_run import MAPPING, DryRun
 from assay_orchestrator.agents.protocol import NotAskedError, UnmappedAgentError
 from assay_orchestrator.agents.retrying import RetryingAgent
@@ -102,3 +102,13 @@ async def test_a_first_reply_that_is_not_mapped_ends_all_that_wait(case: Case, q
             await task
     assert agent.asked == 1
     assert await RetryingAgent(agent, 0, dry_run=DryRun(is_right=True)).answer(question(), case) == UNMAPPED
+
+
+@pytest.mark.parametrize("status", [AgentStatus.SUCCESS, AgentStatus.OUT_OF_SCOPE, AgentStatus.INTERRUPTED])
+def test_a_reply_that_was_mapped_shows_that_the_mapping_is_right(status: AgentStatus) -> None:
+    """Also that of an agent that waits for a person: a later reply that does not fit is an error of its row alone."""
+    dry_run = DryRun()
+    dry_run.check(AgentResponse(status, "a"))
+    assert dry_run.check(UNMAPPED) is UNMAPPED
+    with pytest.raises(UnmappedAgentError):
+        DryRun().check(UNMAPPED)

@@ -62,5 +62,5 @@ class DryRun:
         if error is not None and error.type == MAPPING and not self._is_right:
             self._problem = f"{error.message}. Correct agent.response and start the run again: no other case is asked"
             raise UnmappedAgentError(self._problem)
-        self._is_right |= not response.is_failed
+        self._is_right |= error is None  # also of an agent that waits for a person
         return response
