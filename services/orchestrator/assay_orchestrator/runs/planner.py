@@ -117,7 +117,7 @@ class Planner:
                 hosted=host if wanted.agent.is_hosted else None,
                 pausing=pausing,
                 scorers=self._scorers,
-                has_answers=run.counts.finished > run.counts.agent_errors,
+                has_answers=run.counts.finished > run.counts.agent_errors - run.counts.interrupted,
                 budget=budget,
             ),
             pausing=pausing,
