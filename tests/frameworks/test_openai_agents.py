@@ -453,6 +453,58 @@ async def test_a_session_is_one_conversations_own(tmp_path: Path) -> None:
     assert (await ask(caller, "three", session="run/0/2", history=said)).text == "one|three"
 
 
+async def test_a_server_that_broke_off_is_connected_again(tmp_path: Path) -> None:
+    """The row that met it fails and may be asked again; a server that answers keeps its connection after an error."""
+    source = """
+        from types import SimpleNamespace
+        from agents import Agent
+        from agents.mcp import MCPServer
+        from agents.testing import ModelStep, ScriptedModel, assistant_message
+
+        log = []
+
+        class Server(MCPServer):
+            name = "server"
+            session = None
+
+            async def connect(self):
+                log.append("connect")
+                self.session = SimpleNamespace(send_ping=self.list_tools, works=True)
+
+            async def cleanup(self):
+                log.append("cleanup")
+                self.session = None
+
+            async def list_tools(self, *_):
+                if not self.session.works:
+                    raise ConnectionError("broken")
+                return []
+
+            async def call_tool(self, *_): ...
+            async def list_prompts(self): ...
+            async def get_prompt(self, *_): ...
+
+        server = Server()
+
+        def model(call):
+            question = call.input[-1]["content"]
+            if question == "fail":
+                raise ValueError("no")
+            server.session.works = question != "break"
+            return [assistant_message(",".join(log))]
+
+        agent = Agent("a", model=ScriptedModel(ModelStep.respond(model) for _ in range(9)), mcp_servers=[server])
+    """
+    caller = opened(tmp_path, "openai_agents", source)
+    assert (await ask(caller, "fail")).error is not None
+    assert (await ask(caller, "break", "run/1/0")).text == "connect"
+    broken = await ask(caller, "q", "run/2/0")
+    assert broken.error is not None
+    assert (broken.error.message, broken.error.retryable) == ("ConnectionError: broken", True)
+    assert (await ask(caller, "q", "run/3/0")).text == "connect,cleanup,connect"
+    await caller.aclose()
+
+
 async def test_a_server_that_does_not_start_fails_each_row(tmp_path: Path) -> None:
     """A row says why, the next one tries again, and nothing is left when the agent is closed."""
     source = """

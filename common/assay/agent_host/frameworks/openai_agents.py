@@ -35,6 +35,10 @@ if TYPE_CHECKING:
     from assay.model.approvals import Decision
 
 
+_PING_S = 5.0
+"""A server of MCP that does not answer for so long is taken for broken."""
+
+
 def connect(found: object, options: Mapping[str, Any]) -> _SdkAgent:
     """Return what asks an agent of the OpenAI Agents SDK.
 
@@ -102,7 +106,11 @@ class _SdkAgent:
             opened: What the agent's lifespan opened, which is the context where there is no option `context`.
         """
         async with provided(self._context, request, opened) as context:
-            return await self._answer(request, context)
+            try:
+                return await self._answer(request, context)
+            except Exception:
+                await self._drop_broken()
+                raise
 
     async def open(self) -> None:
         """Connect the MCP servers of the agent, and of those that it can hand over to or call."""
@@ -168,6 +176,17 @@ class _SdkAgent:
             if server in self._servers or getattr(server, "session", None) is None:
                 connection = self._servers.setdefault(server, Resource(functools.partial(_connection, server)))
                 await connection.value()
+
+    async def _drop_broken(self) -> None:
+        """Close the connections that no longer answer: each further question would fail, and the next opens them."""
+        for server, connection in list(self._servers.items()):
+            try:
+                async with asyncio.timeout(_PING_S):
+                    await server.session.send_ping()  # which servers of a kind of the user's may lack
+            except Exception:  # noqa: BLE001 - the boundary of a case, which has failed with its own error
+                if self._servers.get(server) is connection:
+                    del self._servers[server]
+                    await connection.aclose()
 
 
 def _reachable(agent: Agent[Any]) -> list[Agent[Any]]:

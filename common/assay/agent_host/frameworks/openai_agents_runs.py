@@ -115,13 +115,14 @@ class Watch:
         usages = self._usages
         if not usages:
             return None
+        totals = [usage.total_tokens or usage.input_tokens + usage.output_tokens for usage in usages]
         requests = sum(max(usage.requests, 1) for usage in usages)
-        if not all(usage.total_tokens for usage in usages):
+        if not all(totals):
             return Usage(requests=requests)
         return Usage(
             input_tokens=sum(usage.input_tokens for usage in usages),
             output_tokens=sum(usage.output_tokens for usage in usages),
-            total_tokens=sum(usage.total_tokens for usage in usages),
+            total_tokens=sum(totals),
             cache_read_tokens=sum(usage.input_tokens_details.cached_tokens or 0 for usage in usages) or None,
             cache_write_tokens=sum(usage.input_tokens_details.cache_write_tokens or 0 for usage in usages) or None,
             reasoning_tokens=sum(usage.output_tokens_details.reasoning_tokens or 0 for usage in usages) or None,
