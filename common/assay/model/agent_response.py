@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 __all__ = [
-    "FAILED_STATUSES",
     "AgentError",
     "AgentErrorKind",
     "AgentRequest",
