@@ -26,6 +26,8 @@ _POPULATION = 200_000
 
 Drawn = tuple[np.ndarray, np.ndarray]
 """Of each drawn answer, whether people pass it and whether the judge does."""
+Estimate = Callable[[np.random.Generator, Drawn, int, float, tuple[float, float]], Figure]
+"""Draws labels and estimates the pass rate: by answers, number of labels, pass rate, and the judge's errors."""
 
 
 def rate_settings() -> Iterator[Setting]:
@@ -55,7 +57,7 @@ def alpha_settings() -> Iterator[Setting]:
 
 
 def _rates(
-    estimate: Callable[[np.random.Generator, Drawn, int, float, tuple[float, float]], Figure],
+    estimate: Estimate,
     labels: int,
     theta: float,
     judge: tuple[float, float],
@@ -130,7 +132,7 @@ def _by_judge(
     return weighted_pass_rate(float(rows[1].mean()), ROWS, drawn)
 
 
-DRAWINGS = {
+DRAWINGS: dict[str, Estimate] = {
     "at random, of the same rows": _at_random,
     "at random, of other rows": _elsewhere,
     "half of each human verdict": partial(_by_people, (2, 0)),

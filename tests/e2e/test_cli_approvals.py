@@ -39,7 +39,7 @@ CASES: list[dict[str, Any]] = [
     },
     {"id": "open", "question": "refund sell", "answer": "done, done"},
 ]
-APPROVALS = [
+APPROVALS: list[dict[str, Any]] = [
     {"tool": "refund", "approve": True},
     {"tool": "mail", "deny": "no mails"},
     {"tool": "sel", "approve": True},

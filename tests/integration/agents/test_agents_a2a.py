@@ -378,8 +378,8 @@ async def test_function_calls_of_google_adk_are_tool_calls(a2a_of: AgentOf) -> N
 
 async def test_thoughts_of_google_adk_are_no_part_of_the_text(a2a_of: AgentOf) -> None:
     """They are marked in the metadata of a part."""
-    parts = [{"text": "hm", "metadata": {"adk_thought": True}}, {"text": "Lima"}]
-    agent, _ = await a2a_of({"result": {"message": message(*parts)}})
+    thought = {"text": "hm", "metadata": {"adk_thought": True}}
+    agent, _ = await a2a_of({"result": {"message": message(thought, {"text": "Lima"})}})
     response = await ask(agent)
     assert (response.text, response.thoughts) == ("Lima", "hm")
 
