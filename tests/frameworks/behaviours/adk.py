@@ -162,12 +162,13 @@ CITIES = {7: "Lima"}
 @asynccontextmanager
 async def opened():
     log("opened")
-    yield Places()
+    yield {"places": Places(), "lock": threading.Lock()}
     log("closed")
 
 
 def found(parcel: int, tool_context: ToolContext) -> str:
-    return tool_context.state["lifespan"].find(parcel)
+    with tool_context.state["lock"]:
+        return tool_context.state["places"].find(parcel)
 
 
 found.__name__ = "track"

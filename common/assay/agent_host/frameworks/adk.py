@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import copyreg
 import dataclasses
 import logging
 import uuid
@@ -368,8 +369,13 @@ def _keep_whole(value: object) -> None:
         for item in value.values() if isinstance(value, Mapping) else value:
             _keep_whole(item)
         return
-    with suppress(AttributeError, TypeError):  # texts, numbers and others that have no attributes of their own
+    try:
         object.__setattr__(value, "__deepcopy__", lambda _: value)
+    except (AttributeError, TypeError):  # it has no attributes of its own: texts and numbers, but also locks and pools
+        try:
+            copy.deepcopy(value)
+        except (AttributeError, TypeError, copy.Error):
+            copyreg.pickle(type(value), lambda _: "")  # a text: deepcopy keeps such objects
 
 
 def _agent_problems(root: object) -> list[Problem]:
