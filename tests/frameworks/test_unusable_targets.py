@@ -99,17 +99,19 @@ OWN: dict[str, dict[str, tuple[dict[str, Any], str]]] = {
     },
     "langgraph": {
         "not-compiled": ({"target": "agent.py:draft"}, "agent.target: "),
-        "store-left-out": ({"target": "agent.py:storing"}, "agent.target: is a graph with a Store"),
+        "store-left-out": ({"target": "agent.py:storing"}, "agent.target: is a graph with a store of the type Store"),
         "other-store": ({"target": "agent.py:storing", "store": "agent.py:number"}, "agent.store: "),
         "no-input": ({"input": "mesages"}, "agent.input: "),
         "no-output": ({"output": "mesages"}, "agent.output: "),
     },
     "openai_agents": {
         "no-context": ({"context": "agent.py:absent"}, "agent.context: "),
+        "later-as-context": ({"context": "agent.py:later"}, "agent.context: names later, which takes other arguments"),
         "class-as-context": ({"context": "agent.py:Carrier"}, "agent.context: names the class Carrier"),
     },
     "pydantic_ai": {
         "no-deps": ({"deps": "agent.py:absent"}, "agent.deps: "),
+        "later-as-deps": ({"deps": "agent.py:later"}, "agent.deps: names later, which takes other arguments"),
         "class-as-deps": ({"deps": "agent.py:Carrier"}, "agent.deps: names the class Carrier"),
         "deps-left-out": ({"target": "agent.py:needing"}, "agent.deps: is missing"),
         "no-model": ({"target": "agent.py:modelless"}, "agent.target: "),

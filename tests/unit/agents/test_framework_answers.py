@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.agent_host.caller import AgentCaller
-from assay.agent_host.frameworks.answers import answer_with, check_not_class, json_of, plain, traced
+from assay.agent_host.frameworks.answers import answer_with, check_provided, json_of, plain, traced
 from assay.agent_host.frameworks.conversations import Conversations, earlier_messages, question_of
 from assay.agent_host.progress import report_progress
 from assay.errors import InvalidInputError
@@ -215,11 +215,24 @@ async def test_a_trace_that_cannot_be_read_does_not_hide_the_failure() -> None:
     assert answer.error.message == "ValueError: first (what the agent did before cannot be read: LookupError)"
 
 
-def test_a_class_is_no_object_of_it() -> None:
-    """An option that names a class is refused at its field."""
-    check_not_class(3, "deps")
-    with pytest.raises(InvalidInputError, match=r"agent\.deps: names the class _City"):
-        check_not_class(_City, "deps")
+@pytest.mark.parametrize(
+    ("option", "problem", "with_lifespan"),
+    [
+        (3, "", ""),
+        (lambda request: request, "", ""),
+        (lambda request, opened: opened, "which takes other arguments than the request", ""),
+        (lambda: 3, "which takes other arguments than the request", "or also what the lifespan yields"),
+        (_City, "names the class _City", "names the class _City"),
+    ],
+)
+def test_an_option_is_an_object_or_a_function_of_the_request(option: object, problem: str, with_lifespan: str) -> None:
+    """Anything else is refused at its field, before a question is asked."""
+    for options, said in (({"deps": option}, problem), ({"deps": option, "lifespan": True}, with_lifespan)):
+        if said:
+            with pytest.raises(InvalidInputError, match=rf"agent\.deps: .*{said}"):
+                check_provided(options, "deps")
+        else:
+            check_provided(options, "deps")
 
 
 ROLES = st.sampled_from(["user", "assistant", "system"])

@@ -8,6 +8,7 @@ import json
 import reprlib
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from assay.agent_host.lifespan import accepts
 from assay.agent_host.progress import report_progress
 from assay.errors import InvalidInputError, Problem
 from assay.model.agent_response import (
@@ -20,7 +21,7 @@ from assay.model.agent_response import (
 from assay.model.final_value import with_value
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from assay.model.agent_response import Interrupt
 
@@ -113,12 +114,20 @@ def refused(answer: AgentResponse, explanation: str = "") -> AgentResponse:
     return dataclasses.replace(answer, status=AgentStatus.ERROR, error=error)
 
 
-def check_not_class(option: object, name: str) -> None:
-    """Refuse an option that names a class where an object of it is needed.
+def check_provided(options: Mapping[str, Any], name: str) -> None:
+    """Refuse an option, such as `deps`, that is neither an object for the agent nor a function of the request.
 
     Raises:
-        InvalidInputError: It does.
+        InvalidInputError: It is neither.
     """
+    option = options.get(name)
+    message = ""
     if inspect.isclass(option):
         message = f"names the class {option.__qualname__}: name an object of it, or a function of the request"
+    elif inspect.isroutine(option):
+        has_lifespan = "lifespan" in options
+        if not accepts(option, 1) and not (has_lifespan and accepts(option, 2)):
+            also = ", or also what the lifespan yields" if has_lifespan else ""
+            message = f"names {option.__qualname__}, which takes other arguments than the request{also}"
+    if message:
         raise InvalidInputError([Problem(message, f"agent.{name}")], reason="AGENT_NOT_FOUND")

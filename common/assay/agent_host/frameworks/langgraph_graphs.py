@@ -11,6 +11,7 @@ from langgraph.cache.memory import InMemoryCache
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.pregel import Pregel
 from langgraph.pregel.protocol import PregelProtocol
+from langgraph.store.base import BaseStore
 from langgraph.store.memory import InMemoryStore
 
 from assay.errors import InvalidInputError, Problem
@@ -48,6 +49,9 @@ class Graphs:
                 "the option `store` if all cases shall share it, or name a function that makes a new one"
             )
             raise InvalidInputError([Problem(message, "agent.target")], reason="AGENT_NOT_FOUND")
+        if not (store is None or callable(store) or isinstance(store, BaseStore)):
+            named = f"names a {type(store).__module__}.{type(store).__qualname__}, not a store of LangGraph"
+            raise InvalidInputError([Problem(named, "agent.store")], reason="AGENT_NOT_FOUND")
 
     @property
     def graph(self) -> Any:

@@ -14,7 +14,7 @@ from agents import Agent, Runner
 from agents.exceptions import ModelRefusalError
 
 from assay.agent_host.failures import UnusableDecisionError
-from assay.agent_host.frameworks.answers import answer_with, check_not_class, interrupted, refused, traced
+from assay.agent_host.frameworks.answers import answer_with, check_provided, interrupted, refused, traced
 from assay.agent_host.frameworks.approvals import run_to_end
 from assay.agent_host.frameworks.conversations import Conversations, earlier_messages, question_of
 from assay.agent_host.frameworks.openai_agents_runs import CopiedSession, Watch, call_id_of, watch_runs, watch_server
@@ -52,7 +52,7 @@ def connect(found: object, options: Mapping[str, Any]) -> _SdkAgent:
     """
     if not isinstance(found, Agent):
         raise wrong_object(found, "openai_agents")
-    check_not_class(options.get("context"), "context")
+    check_provided(options, "context")
     if "session" in options and not inspect.isroutine(options["session"]):
         message = "must be a function of the request that returns a session: each conversation has one of its own"
         raise InvalidInputError([Problem(message, "agent.session")], reason="AGENT_NOT_FOUND")

@@ -11,7 +11,7 @@ from pydantic_ai.tools import DeferredToolRequests
 from pydantic_ai.usage import RunUsage, UsageLimits
 
 from assay.agent_host.executor import AgentExecutor
-from assay.agent_host.frameworks.answers import answer_with, check_not_class, interrupted, refused, traced
+from assay.agent_host.frameworks.answers import answer_with, check_provided, interrupted, refused, traced
 from assay.agent_host.frameworks.approvals import run_to_end
 from assay.agent_host.frameworks.conversations import Conversations, earlier_messages, question_of
 from assay.agent_host.frameworks.opening import wrong_object
@@ -52,7 +52,7 @@ def connect(found: object, options: Mapping[str, Any]) -> PydanticAgent:
         message = "names an agent without a model: give it one, as Agent('anthropic:…')"
         raise InvalidInputError([Problem(message, "agent.target")], reason="AGENT_NOT_FOUND")
     deps = options.get("deps")
-    check_not_class(deps, "deps")
+    check_provided(options, "deps")
     if deps is None and "lifespan" not in options and found.deps_type not in (type(None), object):
         message = (
             f"is missing: the agent's tools receive a {found.deps_type.__qualname__}; name an object of it, or a "
