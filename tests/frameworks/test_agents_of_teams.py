@@ -393,8 +393,8 @@ async def test_errors_of_a_provider_in_a_good_reply(evaluate: Callable[..., Awai
     assert sorted(asked) == ["broken", "broken", "hello", "limit", "limit"]
 
 
-async def test_a_command_that_answers_twice(evaluate: Callable[..., Awaitable[Evaluation]], tmp_path: Path) -> None:
-    """A line too many is nobody's answer: the next question is answered as it was."""
+def test_a_command_that_answers_twice(shared_cli: Cli) -> None:
+    """A line too many answers no question: the next one is answered as it was."""
     program = """
 import json, sys
 for line in sys.stdin:
@@ -404,10 +404,12 @@ for line in sys.stdin:
     if question["input"] == "one":
         print(answer, flush=True)
 """
-    (tmp_path / "program.py").write_text(program, encoding="utf-8")
+    shared_cli.write("program.py", program)
     cases = [{"id": one, "question": one, "answer": one} for one in ("zero", "one", "two", "three")]
-    found = await evaluate({"adapter": "command", "target": f"{sys.executable} program.py"}, cases)
-    assert [(row.status, value_of(row, "exact_match")) for row in found.rows] == [("success", 1.0)] * 4
+    shared_cli.write("cases.jsonl", "\n".join(map(json.dumps, cases)))
+    agent = {"adapter": "command", "target": f"{sys.executable} program.py"}
+    rows = rows_of_a_run(shared_cli, agent, metrics=["exact_match"])
+    assert [(row["status"], row["scores"]["exact_match"]["value"]) for row in rows] == [("success", 1)] * 4
 
 
 def test_arguments_that_an_instrumentation_wraps(shared_cli: Cli) -> None:
@@ -429,8 +431,13 @@ def answer(question):
     expected = [{"name": "track", "arguments": {"parcel": 7}}]
     shared_cli.write("cases.jsonl", {"id": "a", "question": "?", "answer": "Lima", "expected_tools": expected})
     agent = {"adapter": "python", "target": "agent.py:answer", "traces": "otlp"}
-    spec = {"dataset": "cases.jsonl", "agent": agent, "metrics": ["exact_match", EXACT_CALLS]}
-    shared_cli.write("assay.yaml", spec)
-    shared_cli.run("run", "--output-dir", "out")
-    (row,) = json.loads((shared_cli.folder / "out" / "results.json").read_text(encoding="utf-8"))["rows"]
+    (row,) = rows_of_a_run(shared_cli, agent, metrics=["exact_match", EXACT_CALLS])
     assert [score["value"] for score in row["scores"].values()] == [1, 1]
+
+
+def rows_of_a_run(cli: Cli, agent: dict[str, Any], **spec: Any) -> list[dict[str, Any]]:
+    """Return the rows of a run by the command, over `cases.jsonl` of its folder."""
+    cli.write("assay.yaml", {"dataset": "cases.jsonl", "agent": agent, **spec})
+    cli.run("run", "--output-dir", "out")
+    rows: list[dict[str, Any]] = json.loads((cli.folder / "out" / "results.json").read_text(encoding="utf-8"))["rows"]
+    return rows
