@@ -73,7 +73,7 @@ os.execv(sys.argv[2], sys.argv[2:])
 def pytest_configure(config: pytest.Config) -> None:
     """Count what is left out; let Ctrl-C reach what the tests start, also in the background of a shell."""
     keep_in_memory()
-    if config.args_source is pytest.Config.ArgsSource.ARGS and not hasattr(config, "workerinput"):
+    if config.args_source is pytest.Config.ArgsSource.ARGS:
         # Whoever names files means them; a target that names folders says with -m which ring it is.
         config.option.markexpr = config.option.markexpr.removesuffix(" and not services")
     config.stash[_GUARD_KEY] = guard_processes()

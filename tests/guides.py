@@ -81,6 +81,7 @@ NOT_RUN = {
         "export ": "names that installation",
     },
     "docs/judges.md": {
+        "assay judge calibrations delete": "needs a calibration: `test_cli_judge_trust.py` makes one and deletes it",
         "assay judge calibrate": "needs a provider: `test_cli_judge_trust.py` runs it with a scripted one",
         "assay judge sample": "needs a run with a judge: `test_cli_judge_trust.py` runs it",
         "assay judge drift": "needs a provider: `test_cli_judge_trust.py` runs it with a scripted one",

@@ -153,7 +153,10 @@ def settings_of() -> Callable[..., RunSettings]:
         return RunSettings(
             name="test",
             agent=AgentSettings(adapter, target, **agent),
-            metrics=(MetricSettings("exact_match", EXACT), MetricSettings("latency", {"threshold": None})),
+            metrics=(
+                MetricSettings("exact_match", EXACT),
+                MetricSettings("latency", {"threshold": None, "exclude_cold": False}),
+            ),
             gates=("pass_rate >= 0.5",),
         )
 
