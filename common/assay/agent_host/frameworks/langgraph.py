@@ -141,11 +141,14 @@ class _RunnableAgent:
     async def _answered(self, turn: _Turn) -> AgentResponse:
         request, memory = turn.request, self._conversations.find(turn.request)
         self._check_holds(request, memory)
-        is_thread = self._graphs.has_saver and memory is not None
+        appends = self._graphs.has_saver and self._appends()
+        is_thread = appends and memory is not None
         memory = memory or _Memory(self._new_ids(), history_messages(request))
         store = self._graphs.new_store(memory.store) if self._graphs.graph is not None else None
-        given = self._input_of(request, memory.messages, only_new=is_thread and self._appends())
-        turn.earlier = [*memory.messages, *_messages_given(given)]
+        # A field for the history receives its texts; a field for messages all that the runnable does not keep itself.
+        before = history_messages(request) if not self._takes_messages else [] if is_thread else memory.messages
+        given = self._input_of(request, before)
+        turn.earlier = [*(memory.messages if before is not memory.messages else ()), *_messages_given(given)]
         config = self._config(turn, memory)
         if self._graphs.graph is None:
             state = result = await self._runnable.ainvoke(given, config)
@@ -163,10 +166,10 @@ class _RunnableAgent:
             result = await run.end(outcome)
             ids = await run.checkpoint() if self._graphs.has_saver else memory.ids
         answer = self._answer(result, given, turn)
-        said: list[BaseMessage] = []
-        if self._takes_messages:
-            # Of a chain that returns a text, that is all that is left of the model's message.
-            said = with_ids(self._state_messages(state) or [*turn.earlier, AIMessage(answer.text)])
+        said = self._state_messages(state) if self._takes_messages or self._graphs.has_saver else []
+        if self._takes_messages and not appends:
+            # They are given back. Of a chain that returns a text, that is all that is left of the model's message.
+            said = with_ids(said or [*turn.earlier, AIMessage(answer.text)])
         self._conversations.keep(request, answer.text, _Memory(ids, said, store))
         return answer
 
@@ -219,15 +222,13 @@ class _RunnableAgent:
         has_context = context and self._graphs.graph.context_schema is not None
         return {"context": context} if has_context else {}
 
-    def _input_of(self, request: AgentRequest, earlier: list[BaseMessage], *, only_new: bool) -> Any:
+    def _input_of(self, request: AgentRequest, before: list[BaseMessage]) -> Any:
         """Return what the runnable is called with: a mapping with the case's variables, messages, or the text.
 
         Args:
             request: The question.
-            earlier: All messages until now.
-            only_new: Whether the runnable has these itself.
+            before: The messages that stand before it.
         """
-        before = [] if only_new else earlier
         if self._input is None and not self._inputs:
             if self._takes_messages:
                 return [*before, question_message(question_of(request))]
@@ -244,7 +245,7 @@ class _RunnableAgent:
                 f"the runnable's input has the fields {', '.join(self._inputs)}: name the one that receives the "
                 "question with the option `input`"
             )
-        return given | {name: earlier for name in _HISTORY_FIELDS if name in self._inputs and name not in given}
+        return given | {name: before for name in _HISTORY_FIELDS if name in self._inputs and name not in given}
 
     def _answer(self, result: Any, given: Any, turn: _Turn) -> AgentResponse:
         """Return the answer of a result: the field that the option names, the last message, or the result itself."""
