@@ -16,7 +16,7 @@ from assay.agent_host.opening import open_caller
 from assay.client.loop_thread import run_to_end
 from assay.errors import InvalidInputError
 from assay.model.agent_request import Message
-from assay.model.agent_response import AgentErrorKind, AgentStatus, Source, Usage
+from assay.model.agent_response import AgentStatus, Source, Usage
 from assay.model.run import AgentSettings
 
 if TYPE_CHECKING:
@@ -134,19 +134,6 @@ async def test_a_failed_turn_leaves_no_trace_in_the_conversation(tmp_path: Path,
     assert again.text == "human:peru|ai:|tool:found peru|ai:It is 42.|human:what was said"
 
 
-async def test_a_failed_run_keeps_what_it_did(tmp_path: Path) -> None:
-    """The row of a graph that raised has its tool calls and its tokens, and the error is its own."""
-    answer = await ask(opened(tmp_path, "langgraph", graph(handled=False)), "peru broken")
-    assert answer.error is not None
-    assert (answer.error.kind, answer.error.message) == (AgentErrorKind.RAISED, "ValueError: the index is broken")
-    assert [(call.arguments_json, call.is_error) for call in calls(answer)] == [
-        ('{"query": "peru"}', False),
-        ('{"query": "broken"}', True),
-    ]
-    assert calls(answer)[1].result_json == '"ValueError: the index is broken"'
-    assert answer.usage == Usage(10, 4, 14, cache_read_tokens=3, requests=1)
-
-
 @pytest.mark.parametrize("saver", ["", "InMemorySaver()", "SyncSaver()"])
 async def test_questions_at_once_do_not_meet(tmp_path: Path, saver: str) -> None:
     """Each of many questions at once has its own tool calls, its own tokens and its own thread."""
@@ -156,15 +143,6 @@ async def test_questions_at_once_do_not_meet(tmp_path: Path, saver: str) -> None
     assert {(len(calls(answer)), answer.usage) for answer in answers} == {
         (1, Usage(20, 8, 28, cache_read_tokens=6, requests=2))
     }
-
-
-async def test_the_recursion_limit_ends_a_run(tmp_path: Path) -> None:
-    """A graph that loops ends after `recursion_limit` steps, and is not asked again."""
-    answer = await ask(opened(tmp_path, "langgraph", graph(), recursion_limit=6), "loop")
-    assert answer.error is not None
-    assert (answer.error.type, answer.error.retryable) == ("GraphRecursionError", False)
-    assert answer.usage is not None
-    assert answer.usage.requests == 3
 
 
 CHAIN = """
@@ -396,6 +374,93 @@ async def test_models_and_tools_that_are_not_langchains(tmp_path: Path) -> None:
         ("look", "c2", '"seen"', True),
     ]
     assert answer.usage == Usage(1, 2, 3, requests=1)
+
+
+@pytest.mark.parametrize(
+    ("reply", "said"),
+    [
+        ('AIMessage([{"type": "refusal", "refusal": "no"}])', "no"),
+        ('AIMessage("", additional_kwargs={"refusal": "no"})', "no"),
+        ('AIMessage("", response_metadata={"stop_reason": "refusal"})', ""),
+        ('AIMessage("I beg", response_metadata={"finish_reason": "content_filter"})', "I beg"),
+    ],
+)
+async def test_refusals(tmp_path: Path, reply: str, said: str) -> None:
+    """In each form that providers have it is an error that is not retried, with what the model said."""
+    source = f"""
+from langchain_core.messages import AIMessage
+from langgraph.graph import START, MessagesState, StateGraph
+
+agent = StateGraph(MessagesState).add_node("node", lambda state: {{"messages": [{reply}]}})
+agent = agent.add_edge(START, "node").compile()
+"""
+    answer = await ask(opened(tmp_path, "langgraph", source), "q")
+    assert answer.error is not None
+    assert (answer.error.type, answer.error.retryable, answer.text) == ("refusal", False, said)
+
+
+async def test_tools_that_a_provider_runs(tmp_path: Path) -> None:
+    """Calls of hosted tools are calls, with their results; what was found in files and cited are the sources."""
+    source = """
+from langchain_core.messages import AIMessage
+from langgraph.graph import START, MessagesState, StateGraph
+
+PARTS = [
+    {"type": "file_search_call", "id": "f", "queries": ["q"],
+     "results": [{"file_id": "1", "filename": "a.pdf", "text": "Lima", "score": 0.5}]},
+    {"type": "mcp_call", "id": "m", "name": "add", "server_label": "s", "arguments": "{}", "output": None,
+     "error": "no"},
+    {"type": "text", "text": "Lima.", "annotations": [{"type": "url_citation", "url": "https://a", "title": "A"}]},
+]
+reply = AIMessage(PARTS, response_metadata={"model_provider": "openai"})
+agent = StateGraph(MessagesState).add_node("node", lambda state: {"messages": [reply]})
+agent = agent.add_edge(START, "node").compile()
+"""
+    answer = await ask(opened(tmp_path, "langgraph", source), "q")
+    assert answer.text == "Lima."
+    search, add = calls(answer)
+    assert (search.name, search.id, search.arguments_json) == ("file_search", "f", '{"queries": ["q"]}')
+    assert (add.name, add.result_json, add.is_error) == ("add", '"no"', True)
+    assert answer.sources == (
+        Source(id="1", title="a.pdf", content="Lima", score=0.5),
+        Source(title="A", uri="https://a"),
+    )
+
+
+async def test_a_tool_that_is_run_again_for_the_same_call_stands_once(tmp_path: Path) -> None:
+    """A retried node, such as one with a RetryPolicy, shows the last run of the call; its models count each time."""
+    source = """
+from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
+from langchain_core.messages import AIMessage
+from langchain_core.tools import tool
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.types import RetryPolicy
+
+runs = []
+
+@tool
+def track(parcel: int) -> str:
+    "Track."
+    runs.append(parcel)
+    return f"run {len(runs)}"
+
+def node(state):
+    usage = {"input_tokens": 1, "output_tokens": 2, "total_tokens": 3}
+    call = {"name": "track", "args": {"parcel": 7}, "id": "c1", "type": "tool_call"}
+    reply = AIMessage("", tool_calls=[call], usage_metadata=usage)
+    reply = GenericFakeChatModel(messages=iter([reply])).invoke(state["messages"])
+    result = track.invoke(call)
+    if len(runs) == 1:
+        raise ConnectionError
+    return {"messages": [reply, result, AIMessage("done")]}
+
+policy = RetryPolicy(initial_interval=0.001, jitter=False)
+agent = StateGraph(MessagesState).add_node("node", node, retry_policy=policy).add_edge(START, "node").compile()
+"""
+    answer = await ask(opened(tmp_path, "langgraph", source), "q")
+    assert answer.text == "done"
+    assert [(call.id, call.result_json) for call in calls(answer)] == [("c1", '"run 2"')]
+    assert answer.usage == Usage(2, 4, 6, requests=2)
 
 
 BLOCKING = """

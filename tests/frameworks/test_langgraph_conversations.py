@@ -259,6 +259,20 @@ async def test_a_turn_lists_its_own_calls_alone(
     assert [[call.id for call in calls(answer)] for answer in turns] == [[one] for one in ids]
 
 
+@pytest.mark.parametrize("saver", ["", "InMemorySaver()"])
+async def test_messages_that_a_graph_keeps_to_itself(tmp_path: Path, saver: str) -> None:
+    """They are not in the result of a graph with an output schema, but count, and the next turn has them."""
+    source = PRIVATE.replace("SAVER", saver).replace("EXTRA", "None").replace("OUTPUT", "Output")
+    caller = opened(tmp_path, "langgraph", source)
+    said: tuple[Message, ...] = ()
+    for call in ("c1", "c4"):
+        answer = await ask(caller, "q", history=said)
+        assert (answer.error, answer.text, answer.output) == (None, "n=2", {"answer": "n=2"})
+        assert [(one.id, one.result_json) for one in calls(answer)] == [(call, '"seen"')]
+        assert answer.usage == Usage(1, 2, 3, requests=1)
+        said += (Message("user", "q"), Message("assistant", answer.text))
+
+
 async def test_a_state_that_cannot_be_written_keeps_its_trace(tmp_path: Path) -> None:
     """One that holds itself fails where the answer is read, and is not asked for again."""
     source = PRIVATE.replace("SAVER", "").replace("EXTRA", "circle").replace("OUTPUT", "State")

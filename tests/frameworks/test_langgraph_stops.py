@@ -258,3 +258,25 @@ agent = create_agent(model, [pay, track], middleware=[review])
     assert [(one.kind, one.tool, one.decision) for one in answer.interrupts] == [
         ("approval", "pay", next(iter(decision)))
     ]
+
+
+@pytest.mark.parametrize("mode", ["batched", "per_call"])
+async def test_a_decision_that_the_middleware_does_not_allow(tmp_path: Path, mode: str) -> None:
+    """It is an error that names the allowed ones and is not asked for again; what is only answered is a call."""
+    pytest.importorskip("langchain", reason="no langchain goes with the oldest LangGraph and LangChain together")
+    source = f"""
+from langchain.agents import create_agent
+from langchain.agents.middleware import HumanInTheLoopMiddleware
+
+only = {{"allowed_decisions": ["ALLOWED"]}}
+review = HumanInTheLoopMiddleware(interrupt_on={{"pay": only}}, interrupt_mode="{mode}")
+agent = create_agent(scripted(call("pay", amount=5), "Done: {{result}}"), [pay], middleware=[review])
+"""
+    refused = await answer_of(tmp_path, source.replace("ALLOWED", "approve"), {"edit": {"amount": 1}})
+    assert refused.error is not None
+    assert "the agent's review of pay allows approve, not edit" in refused.error.message
+    assert not refused.error.retryable
+    (tmp_path / "call").mkdir()
+    answered = await answer_of(tmp_path / "call", source.replace("ALLOWED", "respond"), {"answer": "paid by hand"})
+    assert answered.text == "Done: paid by hand"
+    assert [(one.kind, one.decision) for one in answered.interrupts] == [("call", "answer")]

@@ -5,13 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.documents import Document
+from langchain_core.messages import AIMessage
 
 from assay.agent_host.frameworks.answers import plain
 from assay.model.agent_response import Source
 from assay.model.response_names import source_parts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
+
+    from langchain_core.messages import BaseMessage
 
 _MAX_DEPTH = 4
 
@@ -43,13 +46,33 @@ def without_documents(value: object, depth: int = _MAX_DEPTH) -> Any:
     return [item for item in rest if item is not None] or None
 
 
-def sources_of(documents: Iterable[Document]) -> tuple[Source, ...]:
-    """Return documents as sources, each once, in their order."""
+def sources_of(documents: Iterable[Document], messages: Iterable[BaseMessage]) -> tuple[Source, ...]:
+    """Return documents as sources, each once, in their order; where there are none, what messages cite."""
     found: dict[tuple[str, str, str], Source] = {}
-    for document in documents:
-        source = _source(document)
+    for source in list(map(_source, documents)) or _citations_in(messages):
         found.setdefault((source.id, source.uri, source.content), source)
     return tuple(found.values())
+
+
+def _citations_in(messages: Iterable[BaseMessage]) -> Iterator[Source]:
+    """Yield what searches that a provider ran found in files, and what texts of models cite."""
+    for block in (block for message in messages for block in blocks_of(message)):
+        if block["type"] == "server_tool_result":
+            for item in block.get("output") if isinstance(block.get("output"), list) else ():
+                if isinstance(item, dict) and item.get("file_id"):
+                    parts = source_parts(item | {"id": item["file_id"]})
+                    yield Source(
+                        id=parts.id, title=parts.title, uri=parts.uri, content=parts.content, score=parts.score
+                    )
+        for note in block.get("annotations") or () if block["type"] == "text" else ():
+            if note.get("type") == "citation" and (note.get("url") or note.get("title")):
+                cited = note.get("cited_text") or ""
+                yield Source(title=note.get("title") or "", uri=note.get("url") or "", content=cited)
+
+
+def blocks_of(message: BaseMessage) -> list[Any]:
+    """Return the parts of a message in the form that LangChain has for all providers; none of a plain text."""
+    return message.content_blocks if isinstance(message, AIMessage) and isinstance(message.content, list) else []
 
 
 def _source(document: Document) -> Source:

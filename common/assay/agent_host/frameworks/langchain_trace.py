@@ -12,7 +12,7 @@ from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from langgraph.errors import GraphInterrupt, ParentCommand
 
 from assay.agent_host.frameworks.answers import json_of, plain
-from assay.agent_host.frameworks.langchain_documents import documents_in, sources_of
+from assay.agent_host.frameworks.langchain_documents import blocks_of, documents_in, sources_of
 from assay.model.agent_response import AgentResponse, ToolCall, Usage
 from assay.model.usage_names import read_counts
 
@@ -199,7 +199,10 @@ class TraceCallbacks(BaseCallbackHandler):  # type: ignore[misc]  # LangChain is
         last = seen[-1].details if seen else {}
         return AgentResponse(
             tool_calls=tuple(self._tool_calls(replies, results, _call_keys(old), outputs)),
-            sources=sources_of(found or [*self._documents, *self._artifacts(results)]),
+            sources=sources_of(
+                found or [*self._documents, *self._artifacts(results)],
+                [one.message for one in list(self._replies.values()) if one.message is not None] or replies,
+            ),
             usage=_usage([reply.usage for reply in seen]),
             model=_model_name(last),
             finish_reason=str(last.get("finish_reason") or last.get("stop_reason") or last.get("done_reason") or ""),
@@ -219,6 +222,9 @@ class TraceCallbacks(BaseCallbackHandler):  # type: ignore[misc]  # LangChain is
         objects = [plain(value) for value in outputs]
         seen: set[tuple[str, str, str]] = set()
         for call, is_certain in self._asked(messages, old):
+            if isinstance(call, ToolCall):
+                yield call
+                continue
             call_id, name, arguments = call["id"] or "", call["name"] or "", call["args"]
             run = next((run for run in runs if _is_of(run, call_id, name, arguments)), None)
             if run is not None:
@@ -233,7 +239,7 @@ class TraceCallbacks(BaseCallbackHandler):  # type: ignore[misc]  # LangChain is
             yield _tool_call(run.name, run.call_id, run.arguments, run, results.get(run.call_id))
 
     def _asked(self, messages: list[AIMessage], old: set[str]) -> Iterable[tuple[Any, bool]]:
-        """Yield each call that a model asked for, and whether it counts if it never ran."""
+        """Yield each call that a model asked for or that its provider made, and whether it counts if it never ran."""
         seen = list(self._replies.values())
         last_stage = {reply.place: reply.stage for reply in seen}
         known = set(old)
@@ -242,14 +248,17 @@ class TraceCallbacks(BaseCallbackHandler):  # type: ignore[misc]  # LangChain is
             if reply.message is not None:
                 ids.add(reply.message.id)
                 is_last = not reply.place or reply.stage == last_stage[reply.place]
+                for call in _hosted(reply.message):
+                    yield call, True
                 for call in _calls_of(reply.message):
                     known.add(_key(call))
                     if not reply.is_object:
                         yield call, is_last
         for message in messages:
-            for call in _calls_of(message) if message.id is None or message.id not in ids else ():
-                if _key(call) not in known:
-                    yield call, True
+            if message.id is None or message.id not in ids:
+                for call in (*(() if seen else _hosted(message)), *_calls_of(message)):
+                    if isinstance(call, ToolCall) or _key(call) not in known:
+                        yield call, True
 
     def _artifacts(self, results: Mapping[str, ToolMessage]) -> Iterable[Document]:
         outputs = [run.result for run in list(self._tool_runs.values())]
@@ -284,6 +293,29 @@ def _unique(messages: Iterable[BaseMessage]) -> list[BaseMessage]:
 
 def _calls_of(message: AIMessage) -> list[Any]:
     return [*message.tool_calls, *message.invalid_tool_calls]
+
+
+def _hosted(message: AIMessage) -> list[ToolCall]:
+    """Return the calls of tools that the provider of a model ran itself, with their results."""
+    blocks = blocks_of(message)
+    results = {block.get("tool_call_id"): block for block in blocks if block["type"] == "server_tool_result"}
+    calls = []
+    for block in blocks:
+        if block["type"] == "server_tool_call":
+            result = results.get(block.get("id"), {})
+            output = result.get("output", (result.get("extras") or {}).get("error"))
+            calls.append(
+                ToolCall(
+                    name=(block.get("extras") or {}).get("tool_name")
+                    or block.get("name")
+                    or "tool",  # of an MCP server
+                    id=block.get("id") or "",
+                    arguments_json=json_of(block.get("args")),
+                    result_json=json_of(output) if output is not None else "",
+                    is_error=result.get("status") == "error",
+                )
+            )
+    return calls
 
 
 def _key(call: Any) -> str:

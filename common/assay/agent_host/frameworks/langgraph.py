@@ -159,7 +159,7 @@ class _RunnableAgent:
             outcome = await run_to_end(
                 lambda: run.start(given), run.resume, lambda outcome: outcome.interrupts, turn.approvals
             )
-            state = outcome.result
+            state = outcome.state
             self._see(turn, state)
             if turn.approvals.is_waiting:
                 return interrupted(turn.trace(), turn.approvals.interrupts)

@@ -27,10 +27,12 @@ class Outcome:
 
     Args:
         result: What it returned.
+        state: Its result with the fields of its state that are not part of that; the result, where it is no mapping.
         stops: What it waits for; none where it ended.
     """
 
     result: Any
+    state: Any
     stops: tuple[Stop, ...] = ()
 
     @property
@@ -72,7 +74,7 @@ class GraphRun:
         """Resume it until it ends or stops again."""
         values, updates, continues = resumed_with(outcome.stops, [decision for _, decision in decided])
         if not continues:
-            return Outcome(outcome.result)
+            return Outcome(outcome.result, outcome.state)
         for update in updates:
             await self._call("update_state", update.config, update.values, update.node)
         self._callbacks.stage += 1
@@ -98,10 +100,12 @@ class GraphRun:
             result = await asyncio.to_thread(self._step.invoke, given, config, **self._arguments)
         else:
             result = await self._step.ainvoke(given, config, **self._arguments)
-        snapshot = None
+        snapshot, state = None, result
         if self._graph.checkpointer is not False:
             snapshot = await self._call("get_state", {"configurable": self._thread}, subgraphs=True)
-        return Outcome(result, stops_of(result, snapshot, self._callbacks.stopped))
+            if isinstance(result, dict) and isinstance(snapshot.values, dict):
+                state = snapshot.values | result
+        return Outcome(result, state, stops_of(result, snapshot, self._callbacks.stopped))
 
     async def _call(self, method: str, *arguments: Any, **options: Any) -> Any:
         if self._graphs.is_sync:

@@ -117,15 +117,17 @@ def _raised(item: Any, tool: ToolRun | None) -> Raised:
     """Return an interrupt, read as LangChain's agents write them, or else as a question in any form."""
     value = item.value
     if isinstance(value, Mapping) and isinstance(requests := value.get("action_requests"), list):
-        allowed = {
-            config.get("action_name"): config.get("allowed_decisions") or ()
-            for config in value.get("review_configs") or ()
-        }
-        asked = tuple(_action(item.id, index, request, allowed) for index, request in enumerate(requests))
-        return Raised(item.id, asked, lambda taken: {"decisions": list(map(_reviewer, asked, taken))})
+        by_tool = {one.get("action_name"): one.get("allowed_decisions") for one in value.get("review_configs") or ()}
+        choices = [by_tool.get(request.get("name")) or () for request in requests]
+        asked = tuple(
+            _action(f"{item.id}/{index}" if index else item.id, request, allowed)
+            for index, (request, allowed) in enumerate(zip(requests, choices, strict=True))
+        )
+        return Raised(item.id, asked, lambda taken: {"decisions": list(map(_reviewer, asked, choices, taken))})
     if isinstance(value, Mapping) and value.get("type") == "tool_approval":
-        asked = (_action(value.get("tool_call_id") or item.id, 0, value, {}),)
-        return Raised(item.id, asked, lambda taken: _reviewer(asked[0], taken[0]))
+        allowed = _kinds_in(getattr(item, "response_schema", None))
+        asked = (_action(value.get("tool_call_id") or item.id, value, allowed),)
+        return Raised(item.id, asked, lambda taken: _reviewer(asked[0], allowed, taken[0]))
     if (requests := _inbox(value)) is not None:
         asked = tuple(_inbox_interrupt(item.id, request) for request in requests)
 
@@ -137,33 +139,53 @@ def _raised(item: Any, tool: ToolRun | None) -> Raised:
     return Raised(item.id, (_question(item.id, value, tool),), lambda taken: taken[0].answer)
 
 
-def _action(key: str, index: int, request: Mapping[str, Any], allowed: Mapping[Any, Sequence[str]]) -> Interrupt:
-    """Return one call that LangChain's HumanInTheLoopMiddleware asks about."""
-    name = str(request.get("name") or request.get("action") or "")
-    choices = allowed.get(name, ())
+def _action(key: str, request: Mapping[str, Any], allowed: Sequence[str]) -> Interrupt:
+    """Return one call that LangChain's HumanInTheLoopMiddleware asks about, and which decisions it allows."""
     # A tool that only a person answers: "respond" is all that is allowed.
-    kind = InterruptKind.CALL if "respond" in choices and "approve" not in choices else InterruptKind.APPROVAL
+    kind = InterruptKind.CALL if "respond" in allowed and "approve" not in allowed else InterruptKind.APPROVAL
     arguments = request.get("args", request.get("arguments"))
     return Interrupt(
-        id=f"{key}/{index}" if index else key,
+        id=key,
         kind=kind,
-        tool=name,
+        tool=str(request.get("name") or ""),
         arguments_json=json_of(arguments) if arguments is not None else "",
         message=str(request.get("description") or ""),
     )
 
 
-def _reviewer(interrupt: Interrupt, decision: Decision) -> dict[str, Any]:
-    """Return a decision as HumanInTheLoopMiddleware has it."""
+def _kinds_in(schema: object) -> list[str]:
+    """Return the types of decisions that the JSON schema of a response names."""
+    if isinstance(schema, list):
+        return [kind for part in schema for kind in _kinds_in(part)]
+    if not isinstance(schema, Mapping):
+        return []
+    fields = schema.get("properties")
+    kind = fields["type"].get("const") if isinstance(fields, Mapping) and "type" in fields else None
+    return [kind] if kind else [kind for part in schema.values() for kind in _kinds_in(part)]
+
+
+def _reviewer(interrupt: Interrupt, allowed: Sequence[str], decision: Decision) -> dict[str, Any]:
+    """Return a decision as HumanInTheLoopMiddleware has it.
+
+    Raises:
+        NotImplementedError: It does not allow such a decision.
+    """
     match decision.kind:
         case DecisionKind.DENY:
-            return {"type": "reject", "message": decision.reason}
+            said: dict[str, Any] = {"type": "reject", "message": decision.reason}
         case DecisionKind.EDIT:
-            return {"type": "edit", "edited_action": {"name": interrupt.tool, "args": decision.arguments}}
+            said = {"type": "edit", "edited_action": {"name": interrupt.tool, "args": decision.arguments}}
         case DecisionKind.ANSWER:
             value = decision.value
-            return {"type": "respond", "message": value if isinstance(value, str) else json_of(value)}
-    return {"type": "approve"}
+            said = {"type": "respond", "message": value if isinstance(value, str) else json_of(value)}
+        case _:
+            said = {"type": "approve"}
+    if allowed and said["type"] not in allowed:
+        raise NotImplementedError(
+            f"the agent's review of {interrupt.tool} allows {', '.join(allowed)}, not {said['type']}: add it to "
+            "`allowed_decisions` of the middleware, or decide otherwise in `approvals`"
+        )
+    return said
 
 
 def _inbox(value: Any) -> list[Mapping[str, Any]] | None:
