@@ -83,6 +83,8 @@ def test_code_that_is_not_the_users_has_no_hash(tmp_path: Path, adapter: str, ta
 def test_a_function_is_its_module(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A function that `assay.evaluate` gets is known by its file; one of a notebook by its text."""
     monkeypatch.syspath_prepend(str(folder))
+    for name in ("agent", "helper", "deep", "deep.nested"):
+        monkeypatch.delitem(sys.modules, name, raising=False)  # what another test imported under the name
     import agent  # type: ignore[import-not-found]  # of the fixture
 
     try:
