@@ -74,7 +74,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Count what is left out; let Ctrl-C reach what the tests start, also in the background of a shell."""
     keep_in_memory()
     if config.args_source is pytest.Config.ArgsSource.ARGS:
-        # Whoever names files means them; a target that names folders says with -m which ring it is.
+        # Named files are run in whichever ring they are; a target that names folders chooses its ring with -m.
         config.option.markexpr = config.option.markexpr.removesuffix(" and not services")
     config.stash[_GUARD_KEY] = guard_processes()
     # gRPC's poller, of which a process has one, may wake for the event loop of a test that has ended: asyncio logs that

@@ -275,7 +275,7 @@ agent = create_agent(scripted(call("pay", amount=5), "Done: {{result}}"), [pay],
     refused = await answer_of(tmp_path, source.replace("ALLOWED", "approve"), {"edit": {"amount": 1}})
     assert refused.error is not None
     assert "the agent's review of pay allows approve, not edit" in refused.error.message
-    assert not refused.error.retryable
+    assert (refused.error.type, refused.error.retryable) == ("UnusableDecision", False)
     (tmp_path / "call").mkdir()
     answered = await answer_of(tmp_path / "call", source.replace("ALLOWED", "respond"), {"answer": "paid by hand"})
     assert answered.text == "Done: paid by hand"

@@ -141,7 +141,7 @@ def test_servers_end_with_the_command(cli: Cli, number: signal.Signals, closes: 
 
 
 def test_servers_outlive_the_orchestrator_until_the_run_ends(cli: Cli) -> None:
-    """The command restarts a killed orchestrator and goes on with what is open."""
+    """The command restarts a killed orchestrator and keeps using what is open."""
     write_agent(cli, "2 + 3", "hang")
     process = cli.start("run", "--set", "agent.timeout=20s")
     cli.wait_until((cli.folder / "hanging").exists, process)

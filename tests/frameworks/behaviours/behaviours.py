@@ -143,7 +143,7 @@ BEHAVIOURS = {
         ),
     ),
     "mcp_server": Behaviour(
-        "`add` is a tool of an MCP server that the agent's file names and nobody has connected. The server writes "
+        "`add` is a tool of an MCP server that the agent's file names and that is not connected yet. The server writes "
         "`opened` when it starts and `closed` when it ends.",
         (Turn("2 + 3?", "It is 5.", calls=(Call("add", {"a": 2, "b": 3}, "5"),), requests=2),),
         opened="run",

@@ -394,6 +394,8 @@ async def test_arguments_that_google_adk_cannot_edit_are_refused(a2a_of: AgentOf
     agent, server = await a2a_of({"result": {"task": {**task("WORKING"), "status": status}}})
     response = await ask(agent, **approvals_of({"edit": {"n": 1}}))
     assert "approvals edit the arguments of pay" in error_of(response, AgentErrorKind.RAISED)
+    assert response.error is not None
+    assert response.error.type == "UnusableDecision"
     assert len(server.calls) == 1
 
 

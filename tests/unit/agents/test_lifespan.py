@@ -141,7 +141,7 @@ async def test_opening_that_fails_is_tried_again_with_the_next_question() -> Non
 
 
 async def test_opening_that_takes_too_long_says_so_and_counts_as_no_latency() -> None:
-    """The opening goes on for the questions that follow, and closing cancels it."""
+    """The opening continues for the questions that follow, and closing cancels it."""
     gate = asyncio.Event()
 
     async def opens() -> AsyncIterator[str]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
+from assay.agent_host.failures import UnusableDecisionError
 from assay.agent_host.frameworks.answers import json_of
 from assay.agent_host.frameworks.langchain_messages import MESSAGES
 from assay.model.interrupts import DecisionKind, Interrupt, InterruptKind
@@ -168,7 +169,7 @@ def _reviewer(interrupt: Interrupt, allowed: Sequence[str], decision: Decision) 
     """Return a decision as HumanInTheLoopMiddleware has it.
 
     Raises:
-        NotImplementedError: It does not allow such a decision.
+        UnusableDecisionError: It does not allow such a decision.
     """
     match decision.kind:
         case DecisionKind.DENY:
@@ -181,7 +182,7 @@ def _reviewer(interrupt: Interrupt, allowed: Sequence[str], decision: Decision) 
         case _:
             said = {"type": "approve"}
     if allowed and said["type"] not in allowed:
-        raise NotImplementedError(
+        raise UnusableDecisionError(
             f"the agent's review of {interrupt.tool} allows {', '.join(allowed)}, not {said['type']}: add it to "
             "`allowed_decisions` of the middleware, or decide otherwise in `approvals`"
         )

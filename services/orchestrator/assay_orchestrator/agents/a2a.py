@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import httpx2
 
-from assay.agent_host.failures import Failures, TooManyStopsError
+from assay.agent_host.failures import Failures, TooManyStopsError, UnusableDecisionError
 from assay.agent_host.frameworks.approvals import run_to_end
 from assay.errors import Problem
 from assay.model.agent_response import (
@@ -118,12 +118,8 @@ class A2aAgent:
         async def ask(_: AgentRequest) -> Any:
             try:
                 return await run_to_end(run, resume, waiting_for, approvals)
-            except TooManyStopsError as problem:
+            except (TooManyStopsError, UnusableDecisionError) as problem:
                 raise FailedRequestError(Failures().of(problem)) from None
-            except NotImplementedError as problem:
-                raise FailedRequestError(
-                    error_response(AgentErrorKind.RAISED, str(problem), type="approvals")
-                ) from None
 
         async def read(result: Any, request: AgentRequest) -> AgentResponse:
             # A call that waits is no question that the next turn answers.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from assay.agent_host.failures import UnusableDecisionError
 from assay.model.adk_events import Stop
 from assay.model.agent_response import response_to_json
 from assay.model.response_fields import as_items
@@ -41,10 +42,10 @@ def response_part(call: Stop, decision: Decision) -> dict[str, Any]:
     """Return the part of a message that gives a call its response.
 
     Raises:
-        NotImplementedError: The agent cannot do what is decided; the message says why.
+        UnusableDecisionError: The agent cannot do what is decided; the message says why.
     """
     if call.edits(decision) is not None:
-        raise NotImplementedError(
+        raise UnusableDecisionError(
             f"approvals edit the arguments of {call.interrupt.tool}, and an ADK agent behind a server runs a call as "
             "it is: approve or deny it, or name the agent itself as the target"
         )

@@ -57,7 +57,7 @@ def answering_message(result: object, decisions: Sequence[tuple[Interrupt, Decis
         decisions: The interrupts of that, in the order of `stops_of`, and what is decided.
 
     Raises:
-        NotImplementedError: The agent cannot do what is decided; the message says why.
+        UnusableDecisionError: The agent cannot do what is decided; the message says why.
     """
     if calls := waiting_calls(_mapping(_mapping(_mapping(result, "task"), "status"), "message")):
         return {"parts": [response_part(call, decision) for call, (_, decision) in zip(calls, decisions, strict=True)]}
