@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import groupby
 from operator import attrgetter
@@ -195,6 +196,9 @@ class Batcher:
         self._fail(refused, stopping())
         for thread in self._threads:
             thread.join()
+        with suppress(AttributeError):  # closed before
+            # Not left to the garbage collector: a thread that still lets go of this call would keep it from the model.
+            del self._encoder
 
     def overloaded(self, scope: str) -> OverloadedError:
         waiting, rate = self._admission.waiting(scope), self._tokens_per_s * (len(self._threads) - 1)

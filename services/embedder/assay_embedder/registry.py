@@ -325,7 +325,7 @@ async def _in_thread(function: Callable[..., T], *arguments: object) -> T:
 
 
 def _free_memory() -> None:
-    """Let go of a model's memory: it is in a cycle with its queue, and on a GPU in the pool of torch."""
+    """Give back a model's memory: a library may keep it in a cycle, and on a GPU it is in the pool of torch."""
     gc.collect()
     free_device_memory()
 
