@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import functools
 import json
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 from click.core import ParameterSource
-
-from assay.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable

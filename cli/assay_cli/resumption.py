@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import click
@@ -11,7 +11,6 @@ from click.core import ParameterSource
 from assay.errors import AssayError, SpecError
 from assay.model.run_settings import CaseSelection
 from assay.model.settings_differences import differing_settings
-from assay.records import dataclass
 from assay.text.unsafe_text import clean
 
 if TYPE_CHECKING:

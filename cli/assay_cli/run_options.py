@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import functools
 import json
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from assay.errors import InvalidInputError, Problem
 from assay.model.run_settings import CaseSelection
-from assay.records import dataclass
 from assay.text.unsafe_text import clean
 
 if TYPE_CHECKING:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -10,7 +11,6 @@ from assay.errors import InvalidInputError, Problem
 from assay.judging.recorded_verdicts import rubric_sha256
 from assay.metrics.checks.judged_checks import JUDGED_CHECKS, criterion_of
 from assay.metrics.core.turn_scores import turn_details
-from assay.records import dataclass
 from assay.reports.atomic import atomic_writer
 from assay.text.equality import is_blank
 from assay.text.unsafe_text import clean, json_text

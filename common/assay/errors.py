@@ -24,8 +24,7 @@ Domain code raises these; `assay.rpc.status` maps them to status codes and back.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-
-from assay.records import dataclass
+from dataclasses import dataclass
 
 __all__ = [
     "AssayError",

@@ -25,18 +25,6 @@ for _ in range(2):  # makes a database, then finds it up to date
 """
 EARLY = "import assay_cli.__main__, assay_cli.early_start"
 COMMAND = f"{EARLY}, assay_cli.commands.run"
-SLOW = """
-import sys
-OTHERS = ("AgentRequest", "Evaluation", "Scope", "_Declaration")  # have options or methods of their own
-def is_slow(cls):
-    params = getattr(cls, "__dataclass_params__", None)
-    if not (params and params.frozen and params.eq) or cls.__name__ in OTHERS or hasattr(cls, "__post_init__"):
-        return False
-    return len(cls.__mro__) == 2 and "__slots__" in cls.__dict__ and cls.__eq__.__module__ != "assay.records"
-modules = [module for name, module in sys.modules.items() if name.partition("_")[0].partition(".")[0] == "assay"]
-classes = [value for module in modules for value in vars(module).values() if isinstance(value, type)]
-print(sorted({cls.__qualname__ for cls in classes if cls.__module__.startswith("assay") and is_slow(cls)}))
-"""
 UNUSED = {
     "orchestrator": (
         "alembic", "assay.comparison.compare", "assay.spec.loader", "httpx2", "jsonschema", "numpy", "procrastinate",
@@ -55,13 +43,5 @@ def test_a_start_imports_nothing_that_it_does_not_need(part: str, code: str, tmp
     """The orchestrator until it takes work over a file; `assay run` until it starts it, and until it reads input."""
     code += f"\nprint([name for name in {UNUSED[part]} if name in sys.modules])"
     command = [sys.executable, "-c", f"import sys\n{code}", str(tmp_path / "assay.db")]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
-
-
-@pytest.mark.parametrize("code", [ORCHESTRATOR, f"{COMMAND}, assay.client.evaluate, assay.reports.writing"])
-def test_classes_of_a_start_are_made_quickly(code: str, tmp_path: Path) -> None:
-    """Frozen classes with slots come from `assay.records`, in a third of the time of the standard library's."""
-    command = [sys.executable, "-c", f"{code}\n{SLOW}", str(tmp_path / "assay.db")]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

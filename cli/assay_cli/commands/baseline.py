@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import click
 
-from assay.records import dataclass
 from assay.text.unsafe_text import clean
 from assay_cli.commands import Group
 from assay_cli.options import connect, debug_option, json_option, print_document, run_async, server_option

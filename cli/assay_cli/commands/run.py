@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,7 +11,6 @@ from typing import TYPE_CHECKING
 import click
 
 from assay.local.early_start import EarlyStart, early_start
-from assay.records import dataclass
 from assay.text.unsafe_text import clean
 from assay_cli.ci_options import ci_options
 from assay_cli.command_again import command_again

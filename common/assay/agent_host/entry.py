@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import inspect
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from assay.agent_host.argument import receives_text
-from assay.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable

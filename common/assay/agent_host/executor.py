@@ -7,11 +7,11 @@ import queue
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import wait as wait_for
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from assay.agent_host.tasks import is_agent
 from assay.agent_host.threads import MAX_HUNG, TooManyHangError
-from assay.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable

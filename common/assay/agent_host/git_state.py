@@ -9,10 +9,9 @@ import contextlib
 import os
 import signal
 import subprocess
+from dataclasses import dataclass
 from tempfile import TemporaryFile
 from typing import IO, TYPE_CHECKING
-
-from assay.records import dataclass
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -6,6 +6,7 @@ import importlib
 import importlib.util
 import sys
 import traceback
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,6 @@ from assay.agent_host.entry import callable_problem
 from assay.agent_host.tracebacks import user_traceback
 from assay.errors import InvalidInputError, Problem
 from assay.parsing.names import nearest
-from assay.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

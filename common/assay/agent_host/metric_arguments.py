@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from numbers import Real
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,6 @@ from assay.agent_host.argument import is_text_type
 from assay.model.agent_response import clean_text
 from assay.model.metric_call import MAX_REASONING_CHARS, MetricOutcome, MetricResult
 from assay.parsing.names import kind_of, nearest
-from assay.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import os
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from assay.agent_host.failures import Failures
@@ -16,7 +17,6 @@ from assay.agent_host.tracebacks import user_traceback
 from assay.errors import InvalidInputError, Problem
 from assay.model.agent_response import clean_text
 from assay.model.metric_call import MALFORMED, MAX_MESSAGE_CHARS, RAISED, TIMEOUT, MetricOutcome
-from assay.records import dataclass
 from assay.wire.metric_call import metric_request_from_wire
 
 if TYPE_CHECKING:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from assay.agent_host.caller import AgentCaller
@@ -13,7 +14,6 @@ from assay.model.command_options import CommandOptions
 from assay.model.frameworks import FRAMEWORKS
 from assay.model.lifespan_settings import without_lifespan
 from assay.model.trace_settings import without_traces
-from assay.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -6,12 +6,12 @@ import asyncio
 import threading
 import time
 from contextlib import aclosing, closing
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from assay.agent_host.returned import is_answer
 from assay.model.agent_response import MalformedAnswerError
 from assay.model.response_limits import AnswerTooLargeError
-from assay.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Generator

@@ -6,13 +6,13 @@ import asyncio
 import functools
 import inspect
 import logging
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from assay.agent_host.entry import Entry, entry_method, is_asynchronous
 from assay.agent_host.failures import SessionLostError
 from assay.agent_host.tasks import guarded_tasks
 from assay.model.agent_response import AgentErrorKind, AgentStatus
-from assay.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine

@@ -7,10 +7,8 @@ import contextvars
 import os
 import queue
 import threading
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
-
-from assay.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable

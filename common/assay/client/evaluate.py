@@ -9,7 +9,7 @@ import inspect
 import os
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
@@ -40,7 +40,6 @@ from assay.local.stack import LocalStack
 from assay.model.report_settings import ReportSettings
 from assay.model.run import CaseResult, CaseSelection, Run, StateChange
 from assay.parsing.names import unknown_name
-from assay.records import dataclass
 from assay.reports.atomic import check_folder
 from assay.reports.writing import check_formats, write_reports
 from assay.spec.loader import load_spec, spec_from_mapping

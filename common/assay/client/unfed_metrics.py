@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from assay.metrics import build_metric
 from assay.metrics.rows.row_scores import in_dependency_order
-from assay.records import dataclass
 from assay.spec.judging import NO_JUDGE
 
 if TYPE_CHECKING:

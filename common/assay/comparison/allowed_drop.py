@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from statistics import NormalDist
 from typing import TYPE_CHECKING
 
 from assay.comparison.model import Reason, Verdict
-from assay.records import dataclass
 from assay.statistics.thresholds import exceeds, text_apart
 
 if TYPE_CHECKING:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from assay.comparison.allowed_drop import AllowedDrop, allowed_drop, drop_notes, not_excluded, too_large
 from assay.comparison.model import FailOn, Reason, Verdict
 from assay.comparison.run_names import run_names
-from assay.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

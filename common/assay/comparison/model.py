@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from assay.comparison.verdict import Verdict as Verdict  # part of the model to those who read it
-from assay.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

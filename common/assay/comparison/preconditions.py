@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from assay.comparison.model import Mismatch
 from assay.model.run_settings import FUNCTION_METRIC, TURN_SCORES, AgentSettings
-from assay.records import dataclass
 from assay.text.unsafe_text import shorten
 
 if TYPE_CHECKING:

@@ -7,12 +7,12 @@ up to the first of the order that is not, so that neither the speed of an agent 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from enum import StrEnum
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 from assay.comparison.model import Verdict
-from assay.records import dataclass
 from assay.statistics.paired import difference
 from assay.statistics.sequential import (
     LEAST_LOOKED_AT,

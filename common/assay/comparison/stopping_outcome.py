@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from assay.comparison.verdict import Verdict
-from assay.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,6 @@ from assay.datasets.sources import FileSource, ObjectSource
 from assay.errors import DatasetError, Problem
 from assay.model.run_settings import CaseSelection
 from assay.parsing.names import unknown_name
-from assay.records import dataclass
 
 if TYPE_CHECKING:
     from assay.datasets.sources import Signature, Source

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +12,6 @@ from assay.datasets.field_names import folded
 from assay.datasets.languages import foreign_names
 from assay.datasets.records import shown
 from assay.parsing.names import nearest, unknown_name
-from assay.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from assay.datasets.csv_reader import find_delimiter, read_csv
@@ -12,7 +12,6 @@ from assay.datasets.jsonl_reader import is_json_lines, read_jsonl
 from assay.datasets.parquet_reader import is_parquet, read_parquet
 from assay.datasets.records import BadFileError, Record
 from assay.datasets.yaml_reader import read_yaml
-from assay.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

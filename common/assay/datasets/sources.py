@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from assay.datasets.jsonl_reader import parse_line
@@ -12,7 +13,6 @@ from assay.datasets.python_values import is_table, plain_record, table_rows
 from assay.datasets.readers import Container, recognise_container
 from assay.datasets.records import BadFileError, JsonText, Record
 from assay.parsing.names import writable
-from assay.records import dataclass
 
 if TYPE_CHECKING:
     from pathlib import Path

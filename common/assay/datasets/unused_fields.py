@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from assay.errors import Problem
 from assay.parsing.names import nearest
-from assay.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import math
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from assay.datasets.cells import may_list, texts_in_cell, value_in_cell
 from assay.datasets.fields import is_blank
 from assay.datasets.message_parts import parts_text
 from assay.datasets.records import shown
-from assay.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -14,10 +14,10 @@ Blanks (space, tab, carriage return, line feed) separate conditions, and may sta
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from assay.errors import InvalidInputError, Problem
-from assay.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from assay.errors import Problem
 from assay.parsing.names import unknown_name
-from assay.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator

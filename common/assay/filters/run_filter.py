@@ -6,7 +6,7 @@ since:2026-11-01  until:2026-12-01
 
 from __future__ import annotations
 
-from dataclasses import field, fields
+from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
@@ -15,7 +15,6 @@ from assay.errors import InvalidInputError, Problem
 from assay.filters.conditions import ConditionProblems, read_conditions
 from assay.model.run import RunState
 from assay.parsing.names import unknown_name
-from assay.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -5,9 +5,8 @@ from __future__ import annotations
 import ipaddress
 import re
 import socket
+from dataclasses import dataclass
 from urllib.parse import urlsplit
-
-from assay.records import dataclass
 
 _PORTS = {"http": 80, "https": 443}
 _NAME = r"(?:[a-z0-9_](?:[a-z0-9_-]*[a-z0-9_])?\.)*[a-z0-9_](?:[a-z0-9_-]*[a-z0-9_])?"

@@ -10,10 +10,9 @@ import asyncio
 import ipaddress
 import socket
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
-
-from assay.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -5,11 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 from contextvars import ContextVar
-from dataclasses import field, fields
+from dataclasses import dataclass, field, fields
 from typing import Protocol
 
 from assay.identity.caller import Identity
-from assay.records import dataclass
 
 DONE = "done"
 """The outcome of what was carried out; that of a refusal is its reason."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from contextvars import ContextVar
+from dataclasses import dataclass
 
 from assay.identity.rights import RIGHTS, Right, Role
-from assay.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

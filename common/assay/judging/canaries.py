@@ -18,7 +18,7 @@ another case's reference may be as good as the case's own: cases are then treate
 from __future__ import annotations
 
 import math
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from assay.model.canary_summary import (
@@ -32,7 +32,6 @@ from assay.model.canary_summary import (
     CanaryTally,
 )
 from assay.model.run_settings import CANARY_LIMIT
-from assay.records import dataclass
 from assay.statistics.exact_sum import ExactSum
 from assay.text.equality import is_blank
 from assay.text.folding import fold

@@ -16,6 +16,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from assay.errors import InvalidInputError, Problem, first_problems
@@ -31,7 +32,6 @@ from assay.model.case import Case, RecordedVerdict
 from assay.model.case_limits import MAX_CASE_ID_CHARS, MAX_JUDGE_CHARS, MAX_REPEATS
 from assay.parsing.names import name_problem, unknown_name
 from assay.parsing.strict_json import REPLY_DECODER
-from assay.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

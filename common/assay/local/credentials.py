@@ -6,14 +6,13 @@ import json
 import os
 import stat
 import tempfile
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from assay.errors import SetupError
 from assay.local.home import Home
 from assay.local.keyrings import forget_token, keep_token, kept_token
-from assay.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from assay.errors import SetupError
 from assay.local.home import Home
 from assay.local.model_files import is_on_disk
 from assay.local.stack import LocalStack, environment_for, running_services
-from assay.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping

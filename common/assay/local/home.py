@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import stat
+from dataclasses import dataclass
 from pathlib import Path
 
 from assay.errors import SetupError
-from assay.records import dataclass
 
 _MAX_SOCKET_PATH_BYTES = 90  # the kernel takes 107; the longest name below needs room
 

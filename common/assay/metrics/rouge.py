@@ -16,6 +16,7 @@ Source: C.-Y. Lin, "ROUGE: A package for automatic evaluation of summaries", 200
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +24,6 @@ from assay.metrics.core.fold import MeanFold
 from assay.metrics.core.info import SHARE, MetricInfo, Parameter
 from assay.metrics.core.score import not_computed, scored_by_threshold
 from assay.model.run import Score, ScoreStatus
-from assay.records import dataclass
 from assay.statistics.exact_sum import ExactSum
 from assay.statistics.intervals import wilson
 from assay.text.word_tokens import tokenize

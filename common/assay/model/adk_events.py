@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,6 @@ from assay.model.agent_response import MalformedAnswerError, Source, Usage
 from assay.model.interrupts import DecisionKind, Interrupt, InterruptKind
 from assay.model.response_fields import clean_text, json_text
 from assay.model.retrying import is_retryable_status
-from assay.records import dataclass
 
 if TYPE_CHECKING:
     from assay.model.approvals import Decision

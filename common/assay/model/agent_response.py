@@ -6,7 +6,7 @@ that a Python agent may return, an HTTP agent is mapped to, a dataset may record
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
@@ -38,7 +38,6 @@ from assay.model.response_names import (
 from assay.model.response_text import find_text_key, missing_text
 from assay.model.usage_names import COST_KEYS, USAGE_KEYS, read_counts, unread_names
 from assay.parsing.names import kind_of
-from assay.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -5,12 +5,12 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from assay.model.interrupts import DecisionKind, Interrupt
 from assay.model.response_fields import MalformedAnswerError, clean_text, json_value, shown
 from assay.parsing.names import kind_of, name_problem, unknown_name
-from assay.records import dataclass
 
 MAX_APPROVALS = 100
 """Most items of one list of approvals."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from assay.model.run_settings import CANARY_LIMIT
-from assay.records import dataclass
 from assay.statistics.intervals import wilson
 from assay.statistics.thresholds import exceeds
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from assay.errors import Problem
 from assay.parsing.names import unknown_name
-from assay.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from assay.records import dataclass
+from dataclasses import dataclass
 
 COPIES = "copies"
 """What cases share that have equal question, variables, history, references and approvals."""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
 from assay.model.response_fields import MalformedAnswerError, as_items, as_mapping, as_text, json_text, shown
 from assay.model.response_names import ARGUMENTS, TOOL_NAMES
-from assay.records import dataclass
 
 _MESSAGE_CHARS = 4000
 _ARGUMENTS_CHARS = 300

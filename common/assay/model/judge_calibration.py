@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-
-from assay.records import dataclass
+from dataclasses import dataclass
 
 MOST_CALIBRATIONS = 1_000
 """Most calibrations of a team; the oldest go first."""

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from assay.errors import Problem
 from assay.model.frameworks import OBJECT_TARGET
-from assay.records import dataclass
 
 if TYPE_CHECKING:
     from assay.model.run_settings import AgentSettings

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from fractions import Fraction
-
-from assay.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

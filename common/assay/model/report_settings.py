@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
-
-from assay.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

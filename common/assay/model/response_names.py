@@ -9,9 +9,8 @@ from __future__ import annotations
 import ast
 import json
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
-
-from assay.records import dataclass
 
 TOOL_CALL_KEYS = (
     "tool_calls", "toolCalls", "tools_called", "toolsCalled", "tools_used", "toolsUsed", "function_calls",

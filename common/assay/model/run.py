@@ -6,7 +6,7 @@ The names are those of `protos/assay/v1/orchestrator.proto`. Absent is None, nev
 from __future__ import annotations
 
 import math
-from dataclasses import field
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +21,6 @@ from assay.model.run_settings import (
     RunSettings,
     SpendCap,
 )
-from assay.records import dataclass
 
 if TYPE_CHECKING:
     from array import array

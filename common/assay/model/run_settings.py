@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from assay.model.baseline import MAX_NAME_CHARS
 from assay.model.frameworks import FRAMEWORKS
-from assay.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -6,8 +6,7 @@ In `${…}` where characters follow that a name may have.
 from __future__ import annotations
 
 import re
-
-from assay.records import dataclass
+from dataclasses import dataclass
 
 SCHEME = "secret://"
 REFERENCE = re.compile(r"\$\{secret://([^}]*)\}|secret://([A-Za-z0-9._/-]*)", re.ASCII)

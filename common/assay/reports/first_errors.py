@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from assay.metrics.core.explanations import message_of
 from assay.metrics.core.turn_scores import turn_details
 from assay.model.run import ScoreStatus
-from assay.records import dataclass
 from assay.text.unsafe_text import shorten
 
 if TYPE_CHECKING:

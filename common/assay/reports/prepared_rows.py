@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import deque
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from assay.records import dataclass
 from assay.reports.document import row_document
 from assay.text.unsafe_text import json_text
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import IO, TYPE_CHECKING, Any, Protocol
 
 from assay.errors import SetupError
 from assay.local.install_hint import install_hint
-from assay.records import dataclass
 from assay.reports.folder import ReportFolder
 from assay.reports.formats.json_report import write_document
 from assay.reports.prepared_rows import PreparedRows

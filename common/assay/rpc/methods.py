@@ -7,10 +7,9 @@ from __future__ import annotations
 import enum
 import json
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from assay.identity.rights import Right
-from assay.records import dataclass
 from assay.rpc.options import ChannelOptions
 
 

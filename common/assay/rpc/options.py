@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import field, fields
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING
-
-from assay.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,10 +11,10 @@ import json
 import logging
 import math
 import re
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from assay.records import dataclass
 from assay.telemetry.context import fields as context_fields
 from assay.telemetry.tracing import trace_id
 from assay.text.unsafe_text import escaped

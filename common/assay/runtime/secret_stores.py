@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import os
 import stat
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from assay.errors import Problem
 from assay.parsing.secret_references import SecretReference, parse_path
-from assay.records import dataclass
 from assay.runtime.redaction import RECOGNISABLE_CHARS
 
 if TYPE_CHECKING:

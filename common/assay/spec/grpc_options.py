@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from assay.errors import Problem
 from assay.http.addresses import host_problem
 from assay.parsing.fields import Fields
 from assay.parsing.names import kind_of, unknown_name
-from assay.records import dataclass
 from assay.spec.headers import OWN_HEADERS, credential_problem, read_texts
 
 if TYPE_CHECKING:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +28,6 @@ from assay.parsing.fields import Fields
 from assay.parsing.names import metric_name_problem, name_problem, unknown_name, writable
 from assay.parsing.percentages import read_share
 from assay.parsing.yaml_nodes import Lines, parse_yaml
-from assay.records import dataclass
 from assay.spec.agents import ADAPTERS, IN_PROCESS_KEYS, check_agent
 from assay.spec.approvals import check_approvals, read_spec_approvals
 from assay.spec.dataset_keys import lift_dataset_keys

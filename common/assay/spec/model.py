@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +12,6 @@ from assay.metrics.checks.judged_checks import JUDGED_CHECKS
 from assay.metrics.checks.similar_checks import SIMILAR_CHECKS
 from assay.metrics.core.embedding import EmbeddingSettings
 from assay.model.report_settings import DEFAULT_REPORTS, ReportSettings
-from assay.records import dataclass
 from assay.spec.judging import key_variable_of
 
 if TYPE_CHECKING:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from assay.metrics import METRICS
 from assay.model.report_settings import DEFAULT_REPORTS, ReportSettings, by_default
-from assay.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

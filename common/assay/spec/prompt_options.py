@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -14,7 +14,6 @@ from assay.parsing.fields import Fields
 from assay.parsing.names import kind_of, unknown_name
 from assay.providers.own_services import KEY_VARIABLES
 from assay.providers.prices import PRICE_NUMBERS, find_price, price_from_mapping, read_prices
-from assay.records import dataclass
 from assay.spec.headers import read_headers, read_texts
 from assay.spec.prompt_template import template_problem, variables_of
 from assay.spec.urls import has_user

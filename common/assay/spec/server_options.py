@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from assay.errors import Problem
 from assay.http.addresses import dial_problem
 from assay.parsing.names import unknown_name
-from assay.records import dataclass
 from assay.spec.headers import read_headers
 from assay.spec.urls import has_user
 

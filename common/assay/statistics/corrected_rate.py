@@ -33,9 +33,9 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from assay.records import dataclass
 from assay.statistics.figure import NOTHING, Figure
 
 if TYPE_CHECKING:

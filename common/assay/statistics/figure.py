@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
-from assay.records import dataclass
 from assay.statistics.intervals import wilson
 
 NOTHING = "nothing_to_compare"

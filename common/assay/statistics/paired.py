@@ -6,9 +6,9 @@ Differences are B - A throughout. Functions import scipy and numpy when they are
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from assay.records import dataclass
 from assay.statistics.clusters import Clusters, can_decide, in_clusters, is_negligible
 from assay.statistics.sign_flips import SignFlip, sign_flip, sign_flip_interval
 

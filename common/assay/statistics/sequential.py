@@ -7,9 +7,9 @@ metric. Functions import numpy and scipy when they are called.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from assay.records import dataclass
 from assay.statistics.clusters import is_negligible
 
 if TYPE_CHECKING:

@@ -11,10 +11,9 @@ never be zero", 2010.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from itertools import repeat
 from typing import TYPE_CHECKING
-
-from assay.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

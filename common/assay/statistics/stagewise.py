@@ -17,10 +17,10 @@ the recursion: P. Armitage, C. McPherson and B. Rowe, "Repeated significance tes
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from statistics import NormalDist
 from typing import TYPE_CHECKING
 
-from assay.records import dataclass
 from assay.statistics.sequential import LOOK_BOUNDS
 
 if TYPE_CHECKING:

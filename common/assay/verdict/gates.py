@@ -23,13 +23,13 @@ from __future__ import annotations
 
 import math
 import re
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from assay.errors import SpecError
 from assay.metrics import METRICS
 from assay.model.run import GateOutcome
 from assay.parsing.names import unknown_name
-from assay.records import dataclass
 from assay.statistics.thresholds import TOLERANCE, text_apart
 
 if TYPE_CHECKING:

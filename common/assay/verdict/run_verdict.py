@@ -12,13 +12,13 @@ row leaves the run incomplete, unless its metric is optional: what was asked for
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from assay.metrics.checks.unmade_checks import not_made
 from assay.model.interrupts import interrupted_note
 from assay.model.run import GateOutcome, GateResult
-from assay.records import dataclass
 from assay.statistics.thresholds import TOLERANCE
 from assay.verdict.gates import actual_text
 from assay.verdict.stopping_text import stopped_sentence

@@ -12,13 +12,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING
+from dataclasses import MISSING, dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from google.protobuf.message import Message
 
-from assay.records import dataclass
 from assay.wire.json_text import mapping_from_text, mapping_to_text
 
 if TYPE_CHECKING:

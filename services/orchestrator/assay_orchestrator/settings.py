@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-from dataclasses import MISSING
+from dataclasses import MISSING, dataclass
 from typing import TYPE_CHECKING
 
 from assay.errors import Problem
 from assay.http.addresses import read_service_address
 from assay.http.egress import Egress, IPNetwork, own_networks, read_networks, read_proxy
 from assay.model.run_limits import MAX_RUN_WEIGHT, MIN_RUN_WEIGHT
-from assay.records import dataclass
 from assay.rpc.options import ServerOptions
 from assay.runtime.logs import redacted
 from assay.runtime.secret_stores import folder_problem, read_secret_variables

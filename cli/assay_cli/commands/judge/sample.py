@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import csv
 import random
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from assay.errors import InvalidInputError, NotFoundError, Problem
-from assay.records import dataclass
 from assay.text.csv_text import csv_text
 from assay.text.unsafe_text import clean, json_text
 from assay_cli.options import connect, debug_option, run_async, server_option

@@ -7,7 +7,7 @@ import os
 import re
 import shlex
 import sys
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
@@ -17,7 +17,6 @@ import click
 from assay.errors import AssayError, SetupError
 from assay.model.report_settings import DEFAULT_REPORTS, ReportSettings
 from assay.model.run import RunState
-from assay.records import dataclass
 from assay.reports.metric_text import count_text
 from assay.reports.run_commands import resume_command
 from assay.text.unsafe_text import clean, shorten, without_commands

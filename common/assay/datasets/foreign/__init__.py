@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from assay.datasets.cells import opened
@@ -25,7 +25,6 @@ from assay.datasets.foreign import (
 from assay.datasets.foreign.mapped import with_mapping
 from assay.datasets.records import BadFileError
 from assay.datasets.trace_exports import trace_export
-from assay.records import dataclass
 
 if TYPE_CHECKING:
     from assay.datasets.records import Record

@@ -10,7 +10,7 @@ import csv
 import json
 import math
 from collections import Counter
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeGuard
 
 from assay.metrics.checks.json_values import json_in, json_values
@@ -19,7 +19,6 @@ from assay.metrics.checks.schema_validation import schema_complaints, schema_pro
 from assay.metrics.core.explanations import count_of, differing, listed, quoted
 from assay.metrics.rouge import rouge, rouge_work
 from assay.model.possible_usage import possible_cost
-from assay.records import dataclass
 from assay.statistics.thresholds import exceeds, meets
 from assay.text.edit_distance import edit_distance, edit_work
 from assay.text.equality import composed, folded_case, is_blank, json_equal, same_text

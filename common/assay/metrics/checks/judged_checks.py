@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from assay.metrics.checks.answer_checks import Outcome
@@ -17,7 +18,6 @@ from assay.metrics.core.explanations import quoted
 from assay.metrics.core.score import JURY
 from assay.metrics.jury.jury import jury_score
 from assay.metrics.jury.structured_verdict import objects_in
-from assay.records import dataclass
 from assay.statistics.thresholds import meets
 from assay.text.equality import is_blank
 from assay.text.unsafe_text import shorten

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from assay.metrics.core.score import embeds_references, keeps_vector, usable_references
-from assay.records import dataclass
 from assay.text.equality import is_blank
 
 if TYPE_CHECKING:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
-
-from assay.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

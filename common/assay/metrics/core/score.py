@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from assay.metrics.core.embedding import EmbeddingSettings
 from assay.model.run import Score, ScoreStatus
-from assay.records import dataclass
 from assay.statistics.thresholds import holds
 from assay.text.equality import is_blank
 
@@ -28,6 +27,7 @@ JURY = "jury"
 """Under which name a score's detail holds what each judge said."""
 
 _ANY = "Any one of these is right:\n\n"
+_NO_EMBEDDING = EmbeddingSettings("")
 _STATUSES = {status.value: status for status in ScoreStatus}
 
 
@@ -54,7 +54,7 @@ class EmbeddingEvidence:
     cosines: Mapping[str, float | None] = field(default_factory=dict)
     others: Mapping[str, NDArray[np.float32]] = field(default_factory=dict)
     truncated: frozenset[str] = frozenset()
-    settings: EmbeddingSettings = EmbeddingSettings("")
+    settings: EmbeddingSettings = _NO_EMBEDDING
     revision: str = ""
     precision: str = ""
     engine: str = ""

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import unicodedata
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from assay.metrics.core.score import EmbeddingEvidence, has_reference, usable_references
-from assay.records import dataclass
 from assay.text.equality import is_blank
 
 if TYPE_CHECKING:

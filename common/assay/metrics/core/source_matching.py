@@ -11,13 +11,13 @@ from __future__ import annotations
 import itertools
 import unicodedata
 from collections import deque
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 from assay.metrics.core.row_work import WORK_PER_CHARACTER
 from assay.model.agent_response import Source
-from assay.records import dataclass
 from assay.text.equality import plain
 
 if TYPE_CHECKING:

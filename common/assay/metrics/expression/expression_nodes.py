@@ -9,9 +9,8 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
-
-from assay.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

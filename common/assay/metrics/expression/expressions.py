@@ -20,6 +20,7 @@ from __future__ import annotations
 import math
 import operator
 import re
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, NoReturn
 
@@ -38,7 +39,6 @@ from assay.metrics.expression.expression_nodes import (
     power,
 )
 from assay.parsing.names import unknown_name
-from assay.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence

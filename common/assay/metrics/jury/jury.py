@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
-
-from assay.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

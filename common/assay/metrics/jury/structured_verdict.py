@@ -14,9 +14,9 @@ from __future__ import annotations
 import json
 import math
 import re
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from assay.records import dataclass
 from assay.statistics.thresholds import meets
 
 if TYPE_CHECKING:

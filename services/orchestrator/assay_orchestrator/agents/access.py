@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import fnmatch
 import os
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from assay.http.egress import EVERYWHERE, Egress
 from assay.model.scope import LOCAL
-from assay.records import dataclass
 from assay.runtime.secret_stores import value_problem
 from assay_orchestrator.agents.targets import covering
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 from collections import deque
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 from assay.model.agent_response import AgentErrorKind, AgentResponse, error_response
 from assay.model.metric_call import MALFORMED, TIMEOUT, MetricOutcome
-from assay.records import dataclass
 from assay.wire.agent import request_to_wire
 from assay.wire.metric_call import metric_request_to_wire
 from assay_orchestrator.agents.protocol import NotAskedError

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from assay.http.addresses import Address, covers, url_address
 from assay.providers.own_services import OWN_URLS
-from assay.records import dataclass
 from assay.spec.grpc_options import target_host
 
 if TYPE_CHECKING:

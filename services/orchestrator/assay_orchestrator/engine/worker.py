@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import AsyncExitStack
+from dataclasses import dataclass
 from time import monotonic
 from typing import TYPE_CHECKING, Protocol
 
 from assay.errors import StorageError
-from assay.records import dataclass
 from assay.runtime.failpoints import failpoint
 from assay.telemetry.context import added_fields
 from assay_orchestrator.engine.dispatcher import TryAgainError, exit_at_once

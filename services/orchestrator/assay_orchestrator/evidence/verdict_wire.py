@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from assay.judging.rubric_file import read_rubric
@@ -10,7 +11,6 @@ from assay.metrics.checks.judged_checks import JUDGED_CHECKS, check_named, check
 from assay.metrics.core.score import JudgeEvidence, reference_text
 from assay.metrics.jury.structured_verdict import PARTS
 from assay.model.agent_response import clean_text
-from assay.records import dataclass
 from assay.v1 import agent_pb2, judge_pb2
 from assay.wire.model_price import PRICE
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from assay.records import dataclass
 from assay.telemetry.tracing import span, unsampled
 
 if TYPE_CHECKING:

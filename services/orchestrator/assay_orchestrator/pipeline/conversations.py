@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from assay.metrics.core.evidence import wanted_rubrics, wanted_texts
@@ -10,7 +11,6 @@ from assay.metrics.core.score import Row, has_reference
 from assay.metrics.core.turn_scores import scores_turns
 from assay.model.agent_response import AgentResponse, Message, Usage
 from assay.model.possible_usage import possible_cost
-from assay.records import dataclass
 from assay.statistics.exact_sum import exact_mean
 
 if TYPE_CHECKING:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from assay.records import dataclass
 from assay_orchestrator.budgets.run_budget import RunBudget
 from assay_orchestrator.instruments import ObservedRun
 from assay_orchestrator.pipeline.case_traces import CaseTraces

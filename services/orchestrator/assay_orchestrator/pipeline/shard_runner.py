@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import time
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from assay.errors import AssayError
@@ -16,7 +16,6 @@ from assay.model.approvals import remaining_approvals
 from assay.model.case_limits import MAX_BYTES_PER_CHAR
 from assay.model.response_limits import MAX_ANSWER_BYTES
 from assay.model.run import CaseResult
-from assay.records import dataclass
 from assay.runtime.failpoints import failpoint
 from assay.spec.judging import NO_JUDGE
 from assay.storage.texts import json_text

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from assay.errors import StorageError
-from assay.records import dataclass
 from assay_orchestrator.instruments import STORAGE_PAUSED, STORAGE_PAUSES
 from assay_orchestrator.store import runs
 from assay_orchestrator.store.lifecycle import Command

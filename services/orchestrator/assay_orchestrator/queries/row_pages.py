@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from assay.errors import InvalidInputError
 from assay.filters.found import CaseDetail, RowFacets
 from assay.filters.row_filter import RowFilter, RowOrder, unknown_metrics
 from assay.filters.row_text import format_row_filter, format_row_order
-from assay.records import dataclass
 from assay.storage.time_limits import time_limit
 from assay_orchestrator.store import datasets, found_rows, history
 from assay_orchestrator.store.found_rows import Position, RowQuery

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from assay.filters.run_filter import EVERY_RUN, NEWEST_FIRST, RunKey
 from assay.model.run import RunState
-from assay.records import dataclass
 from assay_orchestrator.runs.catalogue import readable_run
 from assay_orchestrator.store import datasets, results, run_heads, runs
 from assay_orchestrator.store.lifecycle import is_shown_waiting

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from assay.errors import SpecError, WrongStateError
-from assay.records import dataclass
 from assay_orchestrator.agents.targets import agent_address, covering, judge_address
 from assay_orchestrator.runs.periodic_check import PeriodicCheck
 

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import json
 import struct
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-
-from assay.records import dataclass
 
 if TYPE_CHECKING:
     from assay.metrics.core.score import Row

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import pickle
+from dataclasses import dataclass
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from assay.records import dataclass
 from assay_orchestrator.scoring.fair_queue import FairQueue
 from assay_orchestrator.scoring.scorer import Scorer, ScorerDiedError
 

@@ -7,13 +7,13 @@ from the allotment to what is spent. An allotment is leased: what a process held
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
 from assay.identity.quotas import ALL_TEAMS, MAX_AMOUNT, NANO, Quota
-from assay.records import dataclass
 from assay.storage.times import now
 from assay_orchestrator.store import quotas, schema, spending
 

@@ -6,14 +6,13 @@ added entry shows (`assay admin audit verify`).
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
 from assay.identity.audit import AuditEntry, StoredEntry, entry_digest
 from assay.model.agent_response import clean_text
-from assay.records import dataclass
 from assay.storage.times import now
 from assay_orchestrator.store import schema
 

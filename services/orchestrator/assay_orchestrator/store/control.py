@@ -8,11 +8,11 @@ takes its scope; concluding, reopening and pausing for a quota are work in the b
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from assay.errors import WrongStateError
 from assay.model.run import PauseCause, RunState
-from assay.records import dataclass
 from assay_orchestrator.store import attempts, audit, fairness, results, runs, shards, unjudged
 from assay_orchestrator.store.lifecycle import ACTIVE_STATES, TRANSITIONS, Command, Phase, refusal, require_transition
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections import Counter
-from dataclasses import field
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,6 @@ from assay.model.agent_response import clean_text
 from assay.model.case import Case, Turn, case_from_json, case_to_json, expected_of_case, expected_of_turn
 from assay.model.cluster_key import cluster_of
 from assay.model.run import DatasetRef
-from assay.records import dataclass
 from assay.storage.bulk import insert_rows
 from assay.storage.texts import json_text
 from assay.storage.times import now

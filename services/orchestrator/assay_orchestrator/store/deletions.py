@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
 from assay.model.run import Deletion
-from assay.records import dataclass
 from assay.storage.times import now
 from assay_orchestrator.store import audit, baselines, schema, spending
 from assay_orchestrator.store.run_conditions import is_at_rest, is_reached

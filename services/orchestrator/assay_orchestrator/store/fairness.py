@@ -14,12 +14,12 @@ Team means here what the spec of a run calls so, which is stored as its `fair_sh
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
 from assay.identity.quotas import Quota
-from assay.records import dataclass
 from assay_orchestrator.store import fair_clock, quotas, schema, shards
 from assay_orchestrator.store.run_conditions import is_active, is_runnable
 from assay_orchestrator.store.shards import SUMMARY, ShardJob

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
 from assay.filters.found import RowFacets
 from assay.filters.row_filter import DATASET_ORDER, EVERY_ROW, RowKey, RowOutcome
-from assay.records import dataclass
 from assay_orchestrator.store import results, runs, schema
 from assay_orchestrator.store.row_conditions import OUTCOME, RowConditions
 

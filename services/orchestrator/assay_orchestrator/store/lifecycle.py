@@ -12,11 +12,11 @@ A cancelled run is CANCELLED at once: what is in flight of it is dropped.
 from __future__ import annotations
 
 import dataclasses
+from dataclasses import dataclass
 from enum import Enum
 
 from assay.errors import WrongStateError
 from assay.model.run import PauseCause, Run, RunState
-from assay.records import dataclass
 
 
 class Phase(Enum):

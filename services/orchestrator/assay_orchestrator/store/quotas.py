@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -9,7 +10,6 @@ import sqlalchemy as sa
 
 from assay.errors import OverloadedError
 from assay.identity.quotas import ALL_TEAMS, Quota
-from assay.records import dataclass
 from assay.storage.times import now
 from assay_orchestrator.store import runs, schema, spending
 from assay_orchestrator.store.lifecycle import ACTIVE_STATES

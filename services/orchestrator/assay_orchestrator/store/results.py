@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
@@ -11,7 +12,6 @@ import sqlalchemy as sa
 from assay.metrics.core.score import score_from_json, score_to_json
 from assay.model.agent_response import FAILED_STATUSES, AgentResponse, AgentStatus, response_from_json, response_to_json
 from assay.model.run import CaseResult, RunState, ScoreStatus
-from assay.records import dataclass
 from assay.storage.bulk import insert_rows
 from assay.storage.texts import json_text
 from assay.storage.times import now

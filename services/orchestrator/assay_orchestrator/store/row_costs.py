@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from assay.records import dataclass
 from assay_orchestrator.store import schema
 
 if TYPE_CHECKING:

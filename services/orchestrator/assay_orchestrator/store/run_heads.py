@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
 from assay.model.run import PauseCause, RunState
-from assay.records import dataclass
 from assay_orchestrator.store import schema
 from assay_orchestrator.store.run_conditions import is_reached
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
@@ -10,7 +11,6 @@ import sqlalchemy as sa
 from assay.errors import NotFoundError
 from assay.model.run import FINISHED_STATES, PauseCause, RunState, StateChange
 from assay.model.scope import Scope
-from assay.records import dataclass
 from assay.storage.texts import CleanText, json_text
 from assay.storage.times import now
 from assay_orchestrator.store import datasets, schema

@@ -6,13 +6,13 @@ by its results alone; a job is only a hint.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
 from assay.errors import AssayError
 from assay.identity.quotas import Quota
-from assay.records import dataclass
 from assay_orchestrator.store import fair_clock, quotas, runs, schema
 from assay_orchestrator.store.lifecycle import PHASES_AT_REST, RUNNABLE_PHASES, Phase
 from assay_orchestrator.store.run_conditions import is_active

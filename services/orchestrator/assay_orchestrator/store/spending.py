@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
 from assay.identity.quotas import MAX_AMOUNT
-from assay.records import dataclass
 from assay.storage.texts import CleanString
 from assay.storage.times import now
 from assay_orchestrator.store import schema

@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
@@ -18,7 +19,6 @@ import sqlalchemy as sa
 from assay.errors import Problem, SpecError
 from assay.model.labels import VARIANT_LABEL
 from assay.model.run import AttemptOutcome
-from assay.records import dataclass
 from assay.runtime.failpoints import failpoint
 from assay.storage.texts import json_text
 from assay_orchestrator.store import schema, shards

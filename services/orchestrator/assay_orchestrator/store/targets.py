@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
 from assay.errors import ConflictError, NotFoundError, OverloadedError
-from assay.records import dataclass
 from assay.storage.times import now
 from assay_orchestrator.store import schema, tokens
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
 from assay.errors import ConflictError, NotFoundError, OverloadedError, PermissionDeniedError
-from assay.records import dataclass
 from assay.storage.times import now
 from assay_orchestrator.store import runs, schema
 

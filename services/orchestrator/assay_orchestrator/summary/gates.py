@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from assay.model.run import GateOutcome, GateResult
-from assay.records import dataclass
 from assay.verdict.gates import LABEL, decide, meets_target, read_gate
 from assay.verdict.run_verdict import (
     metric_error_gap,

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from assay.model.run import GroupSummary
-from assay.records import dataclass
 from assay.statistics.clustered_mean import ClusteredMean
 from assay.statistics.exact_sum import ExactSum
 from assay_orchestrator.summary.intervals import MetricIntervals

@@ -6,10 +6,10 @@ import asyncio
 import dataclasses
 import time
 from collections import OrderedDict
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from assay.metrics import build_metric
-from assay.records import dataclass
 from assay_orchestrator.store import attempts, results, runs, shards
 from assay_orchestrator.store.lifecycle import ACTIVE_STATES
 from assay_orchestrator.store.unused_approvals import find_unused_approvals

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections import Counter
-from dataclasses import field
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -16,7 +16,6 @@ from assay.metrics.latency import LatencyFold
 from assay.model.agent_response import AgentStatus
 from assay.model.run import RunSummary
 from assay.model.run_settings import CANARY_LIMIT, MAX_ERRORS
-from assay.records import dataclass
 from assay.verdict.gates import read_gate
 from assay.verdict.run_verdict import run_verdict
 from assay_orchestrator.summary.clusters import CaseClusters

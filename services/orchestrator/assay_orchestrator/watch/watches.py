@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from assay.errors import ResumeExpiredError, UnavailableError
 from assay.model.run import FINISHED_STATES, Run
-from assay.records import dataclass
 from assay.runtime.failpoints import failpoint
 from assay.wire.pages import first_page
 from assay.wire.run import STATES, event_to_wire
