@@ -19,6 +19,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGES = [
     *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "benchmarks/README.md")),
     *ROOT.glob("docs/*.md"),
+    *ROOT.glob("docs/metrics/*.md"),
     *ROOT.glob("services/*/README.md"),
     *ROOT.glob("examples/*/README.md"),
 ]

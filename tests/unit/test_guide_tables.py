@@ -39,7 +39,12 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = "\n".join(
     page.read_text(encoding="utf-8")
-    for page in (ROOT / "README.md", *ROOT.glob("docs/*.md"), *ROOT.glob("services/*/README.md"))
+    for page in (
+        ROOT / "README.md",
+        *ROOT.glob("docs/*.md"),
+        *ROOT.glob("docs/metrics/*.md"),
+        *ROOT.glob("services/*/README.md"),
+    )
 )
 
 

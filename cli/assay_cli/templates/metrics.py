@@ -1,4 +1,4 @@
-"""Metrics of your own. The spec names them as `metrics:FUNCTION`; docs/metrics.md of Assay has the rules.
+"""Metrics of your own. The spec names them as `metrics:FUNCTION`; docs/metrics/composites.md of Assay has the rules.
 
 A function receives what its parameters name:
 

@@ -5,7 +5,7 @@
 
 Invisible are the characters that Unicode calls default-ignorable. Two texts that are numbers are the same where their
 values are: "42", "42.0" and "+42", but not "042", which is a name, nor "42%". Which comparisons read numbers says
-docs/metrics.md.
+docs/metrics/texts.md.
 
 Source: Unicode 15, UAX #15 (NFC) and UAX #44, Default_Ignorable_Code_Point.
 """

@@ -339,8 +339,8 @@ def test_a_client_is_not_trusted() -> None:
 
 
 async def test_the_functions_of_the_guide_are_metrics() -> None:
-    """The example of docs/metrics.md runs as it is."""
-    (block,) = blocks("docs/metrics.md", "python")
+    """The example of docs/metrics/composites.md runs as it is."""
+    (block,) = blocks("docs/metrics/composites.md", "python")
     found: dict[str, Any] = {}
     exec(block.text, found)
     helpful, polite = await outcome(found["helpfulness"]), await outcome(found["is_polite"])
