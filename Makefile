@@ -51,8 +51,8 @@ check: .venv/dev.stamp .venv-protos/protos.stamp  ## lint, types, import contrac
 	@for code in examples/*/agent.py examples/*/keyword_model.py; do $(BIN)/mypy $$code || exit 1; done
 	$(BIN)/lint-imports
 	$(BIN)/buf lint
-	@rm -rf .venv-protos/checked && tools/generate-stubs .venv-protos/checked && diff -r -x __pycache__ -x __init__.py .venv-protos/checked/assay/v1 common/assay/v1 \
-	  || { echo "the stubs in common/assay/v1 do not match the protos: run 'make protos'"; exit 1; }
+	@rm -rf .venv-protos/checked && tools/generate-stubs .venv-protos/checked && diff -r -x __pycache__ -x __init__.py .venv-protos/checked/assay/v1 library/assay/v1 \
+	  || { echo "the stubs in library/assay/v1 do not match the protos: run 'make protos'"; exit 1; }
 
 nightly: .venv/dev.stamp       ## measure how often verdicts, intervals and plans are wrong, and write the figures into docs/statistics.md; 20 minutes on two cores
 	$(BIN)/python -m benchmarks.error_rates --json benchmarks/results/error_rates.json
@@ -84,7 +84,7 @@ sbom: images                   ## write the bills of materials of the images int
 	@for image in orchestrator embedder judge; do cp .venv-images/$$image/sbom.cdx.json sbom/assay-$$image.cdx.json; done
 
 protos: .venv-protos/protos.stamp  ## regenerate the checked-in stubs
-	tools/generate-stubs common
+	tools/generate-stubs library
 
 bench: .venv/dev.stamp         ## measure; see benchmarks/README.md
 	$(BIN)/python benchmarks/throughput.py

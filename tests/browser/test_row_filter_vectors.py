@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.browser
 ROOT = Path(__file__).resolve().parents[2]
 VECTORS: dict[str, Any] = json.loads((ROOT / "tests" / "data" / "row_filters.json").read_text(encoding="utf-8"))
-SCRIPT = (ROOT / "common" / "assay" / "reports" / "formats" / "html" / "filter.js").read_text(encoding="utf-8")
+SCRIPT = (ROOT / "library" / "assay" / "reports" / "formats" / "html" / "filter.js").read_text(encoding="utf-8")
 ROWS = """
 const verdict = row => ({true: "passed", false: "failed"}[row.passed] ?? "no_verdict")
 const outcome = row => ["error", "interrupted"].includes(row.status) ? "agent_error" : verdict(row)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _TOO_OLD = re.compile(r"is too old for |does not know this call of Assay")
 """How a command refuses what an older server would ignore."""
-_PLUGIN = "common/assay_pytest"
+_PLUGIN = "library/assay_pytest"
 """Of a version without it, the plugin that this version has installed cannot be loaded."""
 
 

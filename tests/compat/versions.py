@@ -15,7 +15,7 @@ PRESENT = Path(__file__).resolve().parents[2]
 BASE_VARIABLE = "ASSAY_COMPAT_BASE"
 """The interpreter of the base, for the tests of databases."""
 
-_COMMAND = ("common", "cli")
+_COMMAND = ("library", "cli")
 _SERVICES = ("services/embedder", "services/judge", "services/orchestrator")
 _SHIM_INIT = """
 # What a test imports of a service has the version of its commands; `python -m` starts the other version.

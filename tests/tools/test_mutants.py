@@ -179,8 +179,8 @@ def project(tmp_path: Path) -> Callable[[str], trial.Copy]:
         (root / "tests" / "unit").mkdir(parents=True)
         (root / "tests" / "unit" / "test_m.py").write_text(test, encoding="utf-8")
         (root / "pyproject.toml").write_text("[tool.pytest.ini_options]\naddopts = '--import-mode=importlib'\n")
-        (root / "common").mkdir()
-        (root / "common" / "m.py").write_text(MODULE, encoding="utf-8")
+        (root / "library").mkdir()
+        (root / "library" / "m.py").write_text(MODULE, encoding="utf-8")
         subprocess.run(["git", "init", "-q", root], check=True)
         return trial.Copy(root, tmp_path / "copy", "")
 
@@ -190,7 +190,7 @@ def project(tmp_path: Path) -> Callable[[str], trial.Copy]:
 def tried(copy: trial.Copy, before: str, after: str) -> trial.Verdict:
     """Try one change of the module with the project's one test."""
     (mutant,) = [
-        each for each in mutants_of("common/m.py", MODULE.encode()) if (each.before, each.after) == (before, after)
+        each for each in mutants_of("library/m.py", MODULE.encode()) if (each.before, each.after) == (before, after)
     ]
     return trial.try_mutant(mutant, copy, [TEST], Covering({TEST: 0.1}, {"tests/unit/test_m.py": ""}))
 
@@ -200,7 +200,7 @@ def test_a_failing_test_kills_and_the_module_is_as_before(project: Callable[[str
     copy = project(PASSES)
     verdict = tried(copy, "return x + 1", "return x - 1")
     assert (verdict.outcome, verdict.test) == ("killed", TEST)
-    assert (copy.folder / "common" / "m.py").read_text() == MODULE
+    assert (copy.folder / "library" / "m.py").read_text() == MODULE
 
 
 def test_a_crash_kills_only_where_the_change_causes_it(project: Callable[[str], trial.Copy]) -> None:
@@ -237,7 +237,7 @@ def test_only_files_that_were_measured_are_known(project: Callable[[str], trial.
     )
     kept = tmp_path / "covering.json"
     covering = update_covering(kept, copy.folder, copy.environment, 1)
-    assert covering.tests_of("common/m.py", 2, 2) == {TEST}
+    assert covering.tests_of("library/m.py", 2, 2) == {TEST}
     (copy.folder / "tests" / "unit" / "test_m.py").write_text("import nothing_of_this_name\n")
     assert update_covering(kept, copy.folder, copy.environment, 1).digests == {}
     (copy.folder / "pyproject.toml").write_text("[tool.pytest.ini_options]\naddopts = '--no-such-option'\n")

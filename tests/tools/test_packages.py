@@ -20,7 +20,7 @@ pytestmark = pytest.mark.tools
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = {"assay", "assay_pytest", "assay_cli", "assay_embedder", "assay_judge", "assay_orchestrator"}
-CODE = {"common/assay", "common/assay_pytest", "cli/assay_cli"} | {
+CODE = {"library/assay", "library/assay_pytest", "cli/assay_cli"} | {
     f"services/{name}/assay_{name}" for name in ("embedder", "judge", "orchestrator")
 }
 

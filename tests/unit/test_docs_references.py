@@ -61,7 +61,7 @@ def test_every_guide_links_to_the_glossary_once(guide: Path) -> None:
 
 PACKAGES = sorted(
     path.parent
-    for folder in ("common", "cli", "services")
+    for folder in ("library", "cli", "services")
     for path in (ROOT / folder).rglob("__init__.py")
     if len(path.relative_to(ROOT / folder).parts) == (4 if folder == "services" else 3)
 )

@@ -17,7 +17,7 @@ from assay.runtime import failpoints
 from assay.runtime.failpoints import ACTIONS, EXIT_STATUS, FAILPOINTS, Failpoints
 
 ROOT = Path(__file__).resolve().parents[2]
-SOURCES = ("common", "cli", "services")
+SOURCES = ("library", "cli", "services")
 NAME = "agent.before_call"
 
 

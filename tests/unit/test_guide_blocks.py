@@ -224,7 +224,7 @@ def shell_problem(command: str) -> str:
                 return "the package assay is another project's"
             return "".join(sorted(named - set(project["optional-dependencies"])))
         case ["python" | ".venv/bin/python", "-m", module, *_]:
-            places = [ROOT / root / module.replace(".", "/") for root in ("", "common", "cli", *_services())]
+            places = [ROOT / root / module.replace(".", "/") for root in ("", "library", "cli", *_services())]
             exists = module == "pytest" or any(place.is_dir() or place.with_suffix(".py").is_file() for place in places)
             return "" if exists else f"there is no module {module}"
         case ["python" | "tools/install-locked" | "git" | "docker" | "kubectl", *rest]:

@@ -22,7 +22,7 @@ LITERAL = re.compile(r"""pip install\s+(-e\s+)?['"]?(assay|\.)\[""")
 def venv(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return a checkout with an environment of its own, in which this process seems to run."""
     root = tmp_path / "my checkout"
-    (root / "common" / "assay").mkdir(parents=True)
+    (root / "library" / "assay").mkdir(parents=True)
     (root / "tools").mkdir()
     (root / "tools" / "install").touch()
     (root / "pyproject.toml").touch()
@@ -33,7 +33,7 @@ def venv(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_in_a_checkout_the_hint_installs_the_checkout(venv: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With the environment's own pip, and short where the user stands in the checkout."""
     monkeypatch.chdir(venv)
-    package = venv / "common" / "assay"
+    package = venv / "library" / "assay"
     assert checkout(package) == venv
     assert install_hint("judge", package=package) == ".venv/bin/pip install -e '.[judge]'"
     assert install_hint("judge", "postgres", package=package) == ".venv/bin/pip install -e '.[judge,postgres]'"
@@ -43,7 +43,7 @@ def test_elsewhere_the_hint_holds_full_paths(venv: Path, tmp_path: Path, monkeyp
     """From another folder, too, a shell runs it as it is, with spaces in its paths."""
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
-    words = shlex.split(install_hint("judge", package=venv / "common" / "assay"))
+    words = shlex.split(install_hint("judge", package=venv / "library" / "assay"))
     assert words == [str(venv / ".venv" / "bin" / "pip"), "install", "-e", f"{venv}[judge]"]
 
 
@@ -51,7 +51,7 @@ def test_outside_a_virtual_environment_pip_is_that_on_the_path(venv: Path, monke
     """A checkout that is installed into Python itself."""
     monkeypatch.chdir(venv)
     monkeypatch.setattr(sys, "prefix", sys.base_prefix)
-    assert install_hint("judge", package=venv / "common" / "assay") == "pip install -e '.[judge]'"
+    assert install_hint("judge", package=venv / "library" / "assay") == "pip install -e '.[judge]'"
 
 
 def test_an_installed_package_is_installed_by_its_name(tmp_path: Path) -> None:
@@ -61,7 +61,7 @@ def test_an_installed_package_is_installed_by_its_name(tmp_path: Path) -> None:
     assert install_hint("judge", "postgres", package=package) == "pip install 'assay-scoring[judge,postgres]'"
 
 
-@pytest.mark.parametrize("folder", ["common", "cli", "services"])
+@pytest.mark.parametrize("folder", ["library", "cli", "services"])
 def test_no_other_place_words_the_hint(folder: str) -> None:
     """A hint that names the index, or another pip, does not work in a checkout: all come from one function."""
     found = []

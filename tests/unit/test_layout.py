@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = {
-    "common": "assay",
+    "library": "assay",
     "cli": "assay_cli",
     "services/embedder": "assay_embedder",
     "services/judge": "assay_judge",
@@ -25,7 +25,7 @@ PACKAGES = {
 }
 SOURCES = [
     path
-    for folder in ("common", "cli", "services", "examples")
+    for folder in ("library", "cli", "services", "examples")
     for path in (ROOT / folder).rglob("*.py")
     if "v1" not in path.relative_to(ROOT).parts
 ]

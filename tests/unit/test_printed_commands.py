@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _ROOT = Path(__file__).parents[2]
-_PACKAGES = ("common", "cli", "services")
+_PACKAGES = ("library", "cli", "services")
 _NAMED = re.compile(r"`assay ([a-z][^`]*)`")
 _EXAMPLE = re.compile(r"^ +assay ([a-z].*)$", re.MULTILINE)
 

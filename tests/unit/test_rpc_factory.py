@@ -76,13 +76,13 @@ def test_one_attempt_means_no_retry() -> None:
 
 def test_nothing_else_makes_servers_or_channels() -> None:
     """The settings that were learnt from failures hold everywhere because there is one factory."""
-    sources = [path for folder in ("common", "services", "cli") for path in (ROOT / folder).rglob("*.py")]
+    sources = [path for folder in ("library", "services", "cli") for path in (ROOT / folder).rglob("*.py")]
     makers = {
         str(path.relative_to(ROOT))
         for path in sources
         if "v1" not in path.parts and FACTORY.search(path.read_text(encoding="utf-8"))
     }
-    assert makers == {"common/assay/rpc/server.py", "common/assay/rpc/channel.py"}
+    assert makers == {"library/assay/rpc/server.py", "library/assay/rpc/channel.py"}
 
 
 def test_client_side_stays_light() -> None:

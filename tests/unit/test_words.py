@@ -21,11 +21,11 @@ PAGES = [
     *ROOT.glob("benchmarks/README.md"),
     *ROOT.glob("protos/**/*.proto"),
 ]
-PROMPTS = ("common/assay/judging/canaries.py", "services/judge/assay_judge/verdicts/prompt.py")
+PROMPTS = ("library/assay/judging/canaries.py", "services/judge/assay_judge/verdicts/prompt.py")
 """Texts for models: another word would be another prompt, whose verdicts could not be compared with earlier ones."""
 SOURCES = [
     path
-    for folder in ("common", "cli", "services")
+    for folder in ("library", "cli", "services")
     for path in (ROOT / folder).rglob("*.py")
     if "v1" not in path.relative_to(ROOT).parts and str(path.relative_to(ROOT)) not in PROMPTS
 ]

@@ -11,13 +11,13 @@ _ORCHESTRATOR = "services/orchestrator/assay_orchestrator"
 _JUDGE = "services/judge/assay_judge"
 
 AREAS: dict[str, tuple[str, ...]] = {
-    "gates": ("common/assay/verdict/gates.py", f"{_ORCHESTRATOR}/summary/gates.py"),
+    "gates": ("library/assay/verdict/gates.py", f"{_ORCHESTRATOR}/summary/gates.py"),
     "parsers": (
-        "common/assay/datasets/**/*.py",
-        "common/assay/parsing/strict_json.py",
-        "common/assay/parsing/yaml_nodes.py",
+        "library/assay/datasets/**/*.py",
+        "library/assay/parsing/strict_json.py",
+        "library/assay/parsing/yaml_nodes.py",
     ),
-    "store": (f"{_ORCHESTRATOR}/store/*.py", "common/assay/storage/*.py"),
+    "store": (f"{_ORCHESTRATOR}/store/*.py", "library/assay/storage/*.py"),
     "engine": (
         f"{_ORCHESTRATOR}/engine/*.py",
         f"{_ORCHESTRATOR}/runs/creation.py",
@@ -38,14 +38,14 @@ AREAS: dict[str, tuple[str, ...]] = {
         f"{_ORCHESTRATOR}/agents/http.py",
         f"{_ORCHESTRATOR}/agents/http_hosts.py",
         f"{_ORCHESTRATOR}/agents/secrets.py",
-        "common/assay/runtime/redaction.py",
+        "library/assay/runtime/redaction.py",
         f"{_JUDGE}/judges.py",
-        "common/assay/local/home.py",
+        "library/assay/local/home.py",
     ),
     "metrics": (
-        "common/assay/metrics/**/*.py",
-        *(f"common/assay/statistics/{name}.py" for name in ("exact_sum", "intervals", "thresholds")),
-        *(f"common/assay/text/{name}.py" for name in ("edit_distance", "folding", "porter_stemmer", "word_tokens")),
+        "library/assay/metrics/**/*.py",
+        *(f"library/assay/statistics/{name}.py" for name in ("exact_sum", "intervals", "thresholds")),
+        *(f"library/assay/text/{name}.py" for name in ("edit_distance", "folding", "porter_stemmer", "word_tokens")),
     ),
 }
 """Patterns of paths by area. A pattern that matches nothing is an error: the module was renamed."""

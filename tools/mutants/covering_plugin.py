@@ -46,7 +46,7 @@ class Recorder:
         # Processes that tests start read these: tools/mutants/started/sitecustomize.py.
         os.environ |= {"COVERING_FOLDER": str(path.parent), "COVERING_ROOT": str(root)}
         path.parent.mkdir(parents=True, exist_ok=True)
-        sources = [str(root / each) for each in ("common", "cli", "services")]
+        sources = [str(root / each) for each in ("library", "cli", "services")]
         self._coverage = coverage.Coverage(data_file=None, source=sources, config_file=False, messages=False)
         self._coverage.set_option("run:disable_warnings", ["no-data-collected"])
         self._coverage.start()

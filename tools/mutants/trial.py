@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tools.mutants.covering import Covering
     from tools.mutants.operators import Mutant
 
-SOURCES = ("common", "cli", "services/embedder", "services/judge", "services/orchestrator")
+SOURCES = ("library", "cli", "services/embedder", "services/judge", "services/orchestrator")
 # Seconds of tests, as measured under coverage: of one start of pytest, and of a mutant.
 PART_S, ALL_S = 25.0, 120.0
 MOST_TESTS = 2_000

@@ -22,7 +22,7 @@ if "COVERING_TEST" in os.environ:
     _file = Path(os.environ["COVERING_FOLDER"]) / f"{uuid.uuid4()}.json"
     _coverage = coverage.Coverage(
         data_file=None,
-        source=[str(_root / each) for each in ("common", "cli", "services")],
+        source=[str(_root / each) for each in ("library", "cli", "services")],
         config_file=False,
         messages=False,
     )
