@@ -41,18 +41,18 @@ from assay.metrics.checks.similar_checks import (
 )
 from assay.metrics.checks.unmade_checks import NEVER_MADE, NO_JUDGE_FOR_IT
 from assay.metrics.core.embedder_record import EmbedderRecord
-from assay.metrics.core.embedding import EMBEDDING, EmbeddingSettings
+from assay.metrics.core.embedding import EMBEDDING
 from assay.metrics.core.explanations import listed, message_of, quoted, threshold_sentence
-from assay.metrics.core.fold import MeanFold
 from assay.metrics.core.info import MetricInfo, Parameter
 from assay.metrics.core.score import scored
+from assay.metrics.core.threshold_metric import MeanFold, ThresholdMetric
 from assay.model.run import Score, ScoreStatus
 from assay.parsing.names import unknown_name
 from assay.statistics.exact_sum import ExactSum
 from assay.statistics.thresholds import meets
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from assay.metrics.core.score import Row
     from assay.model.agent_response import AgentResponse
@@ -101,18 +101,51 @@ def why_unmade(kind: str, *, has_judge: bool) -> str:
     return NEVER_MADE.get(kind, "")
 
 
-class Assertions:
+class _Fold(MeanFold):
+    def __init__(self, metric: ThresholdMetric) -> None:
+        super().__init__(metric)
+        self._labels: dict[str, ExactSum] = {}
+        self._unmade_labels: Counter[str] = Counter()
+        self._made = self._held = 0
+        self._unmade: dict[str, Counter[str]] = {}
+        self._record = EmbedderRecord()
+
+    def add(self, row: CaseResult, score: Score) -> None:
+        super().add(row, score)
+        checks = score.detail.get("checks", ())
+        self._record.add_details([check for check in checks if check.get("revision")])
+        for check in checks:
+            if check["passed"] is None:
+                why = check["reason"].partition(":")[0]  # what follows is of this check alone
+                self._unmade.setdefault(check["type"], Counter())[why] += 1
+                self._unmade_labels.update([check["label"]] if check["label"] else [])
+                continue
+            self._made += 1
+            self._held += check["passed"]
+            if check["label"]:
+                self._labels.setdefault(check["label"], ExactSum()).add(check["score"])
+
+    def detail(self, value: float | None) -> dict[str, Any]:
+        unmade = {kind: dict(sorted(reasons.items())) for kind, reasons in sorted(self._unmade.items())}
+        return {
+            "checks": self._made,
+            "held": self._held,
+            "not_made": sum(reasons.total() for reasons in self._unmade.values()),
+            **({"unmade": unmade} if unmade else {}),
+            "metrics": {label: total.mean for label, total in sorted(self._labels.items())},
+            **({"unmade_labels": dict(sorted(self._unmade_labels.items()))} if self._unmade_labels else {}),
+            **(self._record.detail if self._record.has_rows else {}),
+        }
+
+
+class Assertions(ThresholdMetric):
     """Parameters: `model`, `dimension`, `windowed` (of checks by embeddings), `threshold` (on the mean)."""
 
     info = INFO
+    fold_class = _Fold
     version = "2"
     embeds_references = False
     inputs = ("cost",)
-
-    def __init__(self, name: str, parameters: Mapping[str, Any]) -> None:
-        self.name = name
-        self.embedding: EmbeddingSettings | None = EmbeddingSettings.of(parameters)
-        self._threshold: float | None = parameters["threshold"]
 
     def compared_texts(self, case: Case) -> Sequence[str]:
         """Return the texts of a case that its checks compare the answer with by the cosine of embeddings."""
@@ -138,7 +171,7 @@ class Assertions:
     def score(self, row: Row) -> Score:
         """Return the weighted share of the checks that hold, of those that were made."""
         if not row.case.assertions:
-            return Score(self.name, ScoreStatus.SKIPPED, reason="no_assertions")
+            return self._skipped("no_assertions")
         if row.response.is_failed:
             outcomes = [Outcome(False, 0.0, message_of("agent_error", {})) for _ in row.case.assertions]
         else:
@@ -157,7 +190,7 @@ class Assertions:
         if made.is_undecided:
             detail["undecided"] = True
         if made.value is None:
-            return Score(self.name, ScoreStatus.SKIPPED, reason=made.reason, detail=detail)
+            return self._skipped(made.reason, detail=detail)
         return scored(self.name, made.value, passed=made.passed, reason=made.reason, detail=detail)
 
     def explain(self, row: Row, score: Score) -> str:
@@ -167,10 +200,6 @@ class Assertions:
         more = [f"and {len(broken) - _MOST_SHOWN:,} more"] if len(broken) > _MOST_SHOWN else []
         own = [f"{threshold_sentence(score)}"] if row.case.thresholds.get("assertions") is not None else []
         return "; ".join([*filter(None, own), *said, *more])
-
-    def aggregate(self) -> _Fold:
-        """Return an empty fold."""
-        return _Fold(self.name, self._threshold)
 
     def _outcome(self, index: int, check: Assertion, row: Row) -> Outcome:
         if check.type in SIMILAR_CHECKS:
@@ -267,43 +296,6 @@ class _Made:
         """The weight of the checks that were made, and how much of it the answer reached."""
         made = [(check.weight, outcome.score) for check, outcome in self.checks if outcome.score is not None]
         return math.fsum(weight for weight, _ in made), math.fsum(weight * score for weight, score in made)
-
-
-class _Fold(MeanFold):
-    def __init__(self, metric: str, threshold: float | None) -> None:
-        super().__init__(metric, threshold)
-        self._labels: dict[str, ExactSum] = {}
-        self._unmade_labels: Counter[str] = Counter()
-        self._made = self._held = 0
-        self._unmade: dict[str, Counter[str]] = {}
-        self._record = EmbedderRecord()
-
-    def add(self, row: CaseResult, score: Score) -> None:
-        super().add(row, score)
-        checks = score.detail.get("checks", ())
-        self._record.add_details([check for check in checks if check.get("revision")])
-        for check in checks:
-            if check["passed"] is None:
-                why = check["reason"].partition(":")[0]  # what follows is of this check alone
-                self._unmade.setdefault(check["type"], Counter())[why] += 1
-                self._unmade_labels.update([check["label"]] if check["label"] else [])
-                continue
-            self._made += 1
-            self._held += check["passed"]
-            if check["label"]:
-                self._labels.setdefault(check["label"], ExactSum()).add(check["score"])
-
-    def detail(self, value: float | None) -> dict[str, Any]:
-        unmade = {kind: dict(sorted(reasons.items())) for kind, reasons in sorted(self._unmade.items())}
-        return {
-            "checks": self._made,
-            "held": self._held,
-            "not_made": sum(reasons.total() for reasons in self._unmade.values()),
-            **({"unmade": unmade} if unmade else {}),
-            "metrics": {label: total.mean for label, total in sorted(self._labels.items())},
-            **({"unmade_labels": dict(sorted(self._unmade_labels.items()))} if self._unmade_labels else {}),
-            **(self._record.detail if self._record.has_rows else {}),
-        }
 
 
 def _similar(case: Case) -> list[Assertion]:

@@ -17,10 +17,10 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from assay.metrics.core.fold import MeanFold
 from assay.metrics.core.info import SHARE, MetricInfo, Parameter
-from assay.metrics.core.score import not_computed, scored
+from assay.metrics.core.score import scored
 from assay.metrics.core.source_matching import first_match, matching_work, usable_sources
+from assay.metrics.core.threshold_metric import MeanFold, ThresholdMetric
 from assay.metrics.core.turn_scores import turn_details
 from assay.model.possible_usage import counted_parts, possible_tokens
 from assay.model.run import Score, ScoreStatus
@@ -29,7 +29,6 @@ from assay.statistics.exact_sum import ExactSum
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from assay.metrics.core.embedding import EmbeddingSettings
     from assay.metrics.core.score import Row
     from assay.model.agent_response import Usage
     from assay.model.run import CaseResult
@@ -91,60 +90,10 @@ def tokens_used(usage: Usage | None) -> int | None:
     return None if given is None or made is None else given + made
 
 
-class CombinedScore:
-    """Parameters: the exponents, `judge`, `k`, `threshold` and `target` (on the mean)."""
-
-    info = INFO
-    version = "1"
-    embedding: EmbeddingSettings | None = None
-
-    def __init__(self, name: str, parameters: Mapping[str, Any]) -> None:
-        self.name = name
-        self._exponents = {exponent: parameters[exponent] for exponent in ("alpha", "gamma", "beta")}
-        self._judge: str = parameters["judge"]
-        self.inputs = (self._judge,)
-        self._k: int | None = parameters["k"]
-        self._threshold: float | None = parameters["threshold"]
-        self._target: float | None = parameters["target"]
-
-    def work(self, row: Row) -> int:
-        """Return how much work matching the sources is at most."""
-        return matching_work(row)
-
-    def score(self, row: Row) -> Score:
-        """Return the row's combined score."""
-        judged = row.scores.get(self._judge)
-        expected = usable_sources(row.case)
-        tokens = tokens_used(row.response.usage)
-        hit = float(first_match(expected, row.response.sources, self._k) is not None) if expected else None
-        judge = None if judged is None else judged.value
-        detail = {"version": self.version, "hit": hit, "judge_score": judge, "num_tokens": tokens}
-        if row.response.is_failed:
-            return Score(self.name, ScoreStatus.ERROR, reason="agent_error", detail=detail)
-        if judged is not None and judged.status is ScoreStatus.ERROR:
-            return not_computed(self.name, judged.reason or "no_verdict", decides=False, **detail)
-        if judge is not None and not 0.0 <= judge <= 1.0:
-            return not_computed(self.name, "invalid_verdict", decides=False, **{**detail, "judge_score": None})
-        if hit is None or judge is None or tokens is None:
-            reason = "no_expected_sources" if hit is None else "no_verdict" if judge is None else "no_tokens"
-            return Score(self.name, ScoreStatus.SKIPPED, reason=reason, detail=detail)
-        if possible_tokens(tokens) is None:
-            return not_computed(self.name, "invalid_tokens", decides=False, **{**detail, "num_tokens": None})
-        value = combined_score(hit, judge, tokens, **self._exponents)
-        assert value is not None  # there are tokens
-        return scored(self.name, value, detail=detail)
-
-    def aggregate(self) -> _Fold:
-        """Return an empty fold."""
-        return _Fold(self.name, self._threshold, target=self._target, exponents=self._exponents)
-
-
 class _Fold(MeanFold):
-    def __init__(
-        self, metric: str, threshold: float | None, *, target: float | None, exponents: Mapping[str, float]
-    ) -> None:
-        super().__init__(metric, threshold, target=target, rule="more_than")
-        self._exponents = exponents
+    def __init__(self, metric: CombinedScore) -> None:
+        super().__init__(metric)
+        self._exponents = metric.exponents
         self._best: float | None = None
         self._parts = {part: ExactSum() for part in ("hit", "judge_score", "num_tokens")}
         self._total_tokens: int | None = None
@@ -175,3 +124,44 @@ class _Fold(MeanFold):
             "avg_hit_rate": hit,
             "avg_judge_score": judge,
         }
+
+
+class CombinedScore(ThresholdMetric):
+    """Parameters: the exponents, `judge`, `k`, `threshold` and `target` (on the mean)."""
+
+    info = INFO
+    fold_class = _Fold
+
+    def __init__(self, name: str, parameters: Mapping[str, Any]) -> None:
+        super().__init__(name, parameters)
+        self.exponents = {exponent: parameters[exponent] for exponent in ("alpha", "gamma", "beta")}
+        self._judge: str = parameters["judge"]
+        self.inputs = (self._judge,)
+        self._k: int | None = parameters["k"]
+
+    def work(self, row: Row) -> int:
+        """Return how much work matching the sources is at most."""
+        return matching_work(row)
+
+    def score(self, row: Row) -> Score:
+        """Return the row's combined score."""
+        judged = row.scores.get(self._judge)
+        expected = usable_sources(row.case)
+        tokens = tokens_used(row.response.usage)
+        hit = float(first_match(expected, row.response.sources, self._k) is not None) if expected else None
+        judge = None if judged is None else judged.value
+        detail = {"version": self.version, "hit": hit, "judge_score": judge, "num_tokens": tokens}
+        if row.response.is_failed:
+            return self._agent_error(detail)
+        if judged is not None and judged.status is ScoreStatus.ERROR:
+            return self._not_computed(judged.reason or "no_verdict", detail)
+        if judge is not None and not 0.0 <= judge <= 1.0:
+            return self._not_computed("invalid_verdict", {**detail, "judge_score": None})
+        if hit is None or judge is None or tokens is None:
+            reason = "no_expected_sources" if hit is None else "no_verdict" if judge is None else "no_tokens"
+            return self._skipped(reason, detail=detail)
+        if possible_tokens(tokens) is None:
+            return self._not_computed("invalid_tokens", {**detail, "num_tokens": None})
+        value = combined_score(hit, judge, tokens, **self.exponents)
+        assert value is not None  # there are tokens
+        return scored(self.name, value, detail=detail)

@@ -21,18 +21,17 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from assay.metrics.core.embedder_record import EmbedderRecord
-from assay.metrics.core.embedding import EMBEDDING, EmbeddingSettings
-from assay.metrics.core.fold import MeanFold
+from assay.metrics.core.embedding import EMBEDDING
 from assay.metrics.core.info import SHARE, MetricInfo, Parameter
-from assay.metrics.core.score import not_computed
 from assay.metrics.core.similarity import language_warnings
+from assay.metrics.core.threshold_metric import MeanFold, ThresholdMetric
 from assay.model.run import MetricSummary, Score, ScoreStatus
 from assay.statistics.exact_sum import ExactSum
 from assay.text.equality import folded_case, is_blank, plain
 
 if TYPE_CHECKING:
     from array import array
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     import numpy as np
     from numpy.typing import ArrayLike, NDArray
@@ -123,69 +122,11 @@ class _Pool:
         return max(-1.0, min(1.0, (squared + self.blanks**2 - n) / (n * (n - 1))))
 
 
-class Consistency:
-    """Parameters: `model`, `dimension`, `windowed`, `threshold` (on the run's value)."""
-
-    info = INFO
-    version = "1"
-    embeds_references = False
-    keeps_vector = True
-
-    def __init__(self, name: str, parameters: Mapping[str, Any]) -> None:
-        self.name = name
-        self.embedding: EmbeddingSettings | None = EmbeddingSettings.of(parameters)
-        self._threshold: float | None = parameters["threshold"]
-
-    def score(self, row: Row) -> Score:
-        """Return what the aggregate needs to know of the row; it has no value of its own."""
-        if row.response.is_failed:
-            return Score(self.name, ScoreStatus.ERROR, reason="agent_error", detail={"version": self.version})
-        text = row.response.text
-        detail: dict[str, Any] = {"version": self.version, "answer_key": _key(text)}
-        if is_blank(text):
-            return Score(self.name, ScoreStatus.SKIPPED, reason=_PER_RUN, detail={**detail, "blank": True})
-        assert self.embedding is not None
-        evidence = row.embeddings.get(self.embedding)
-        if evidence is None or evidence.error or evidence.answer is None:
-            reason = (evidence.error if evidence is not None else "") or "embedding_missing"
-            return not_computed(self.name, reason, decides=False, **detail)
-        detail |= {
-            **evidence.origin,
-            "truncated": text in evidence.truncated,
-            **language_warnings(evidence, [text]),
-        }
-        return Score(self.name, ScoreStatus.SKIPPED, reason=_PER_RUN, detail=detail)
-
-    def aggregate(self) -> _Fold:
-        """Return an empty fold; it takes the rows of a case one after the other."""
-        return _Fold(self.name, self._threshold)
-
-
-def _key(text: str) -> str:
-    folded = folded_case(plain(text))
-    return hashlib.sha256(folded.encode("utf-8", "surrogatepass")).hexdigest()[:16]
-
-
-class _Case:
-    """The rows of the case that is being read."""
-
-    def __init__(self, index: int | None = None) -> None:
-        self.index = index
-        self.rows = 0
-        self.pool = _Pool()
-        self.keys: Counter[str] = Counter()
-
-    @property
-    def agreement(self) -> float:
-        """The share of pairs of answers whose normalised texts are equal; there are at least two answers."""
-        return sum(count * (count - 1) // 2 for count in self.keys.values()) / self.pool.pairs
-
-
 class _Fold(MeanFold):
     """Keeps one sum over the run and one over the case that is being read."""
 
-    def __init__(self, metric: str, threshold: float | None) -> None:
-        super().__init__(metric, threshold)
+    def __init__(self, metric: ThresholdMetric) -> None:
+        super().__init__(metric)
         self._all, self._case = _Pool(), _Case()
         self._repeats = False
         self._of_cases, self._agreement = ExactSum(), ExactSum()
@@ -263,3 +204,52 @@ class _Fold(MeanFold):
                 **self._record.detail,
             },
         )
+
+
+class Consistency(ThresholdMetric):
+    """Parameters: `model`, `dimension`, `windowed`, `threshold` (on the run's value)."""
+
+    info = INFO
+    fold_class = _Fold
+    embeds_references = False
+    keeps_vector = True
+
+    def score(self, row: Row) -> Score:
+        """Return what the aggregate needs to know of the row; it has no value of its own."""
+        if row.response.is_failed:
+            return self._agent_error({"version": self.version})
+        text = row.response.text
+        detail: dict[str, Any] = {"version": self.version, "answer_key": _key(text)}
+        if is_blank(text):
+            return self._skipped(_PER_RUN, detail={**detail, "blank": True})
+        assert self.embedding is not None
+        evidence = row.embeddings.get(self.embedding)
+        if evidence is None or evidence.error or evidence.answer is None:
+            reason = (evidence.error if evidence is not None else "") or "embedding_missing"
+            return self._not_computed(reason, detail)
+        detail |= {
+            **evidence.origin,
+            "truncated": text in evidence.truncated,
+            **language_warnings(evidence, [text]),
+        }
+        return self._skipped(_PER_RUN, detail=detail)
+
+
+def _key(text: str) -> str:
+    folded = folded_case(plain(text))
+    return hashlib.sha256(folded.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+class _Case:
+    """The rows of the case that is being read."""
+
+    def __init__(self, index: int | None = None) -> None:
+        self.index = index
+        self.rows = 0
+        self.pool = _Pool()
+        self.keys: Counter[str] = Counter()
+
+    @property
+    def agreement(self) -> float:
+        """The share of pairs of answers whose normalised texts are equal; there are at least two answers."""
+        return sum(count * (count - 1) // 2 for count in self.keys.values()) / self.pool.pairs

@@ -13,17 +13,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from assay.metrics.core.explanations import quoted
-from assay.metrics.core.fold import MeanFold
 from assay.metrics.core.info import MetricInfo, Parameter
-from assay.metrics.core.score import scored
-from assay.statistics.intervals import wilson
+from assay.metrics.core.threshold_metric import ShareFold, ThresholdMetric
 from assay.text.equality import composed, folded_case
 from assay.text.folding import containment_work, contains_word, fold
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from assay.metrics.core.embedding import EmbeddingSettings
     from assay.metrics.core.score import Row
     from assay.model.run import Score
 
@@ -49,21 +46,19 @@ INFO = MetricInfo(
 _MOST_NAMED = 5
 
 
-class Contains:
+class Contains(ThresholdMetric):
     """Parameters: `values`, `mode`, `case_sensitive`, `fold`, `as_words`, `threshold` (on the share)."""
 
     info = INFO
-    version = "1"
-    embedding: EmbeddingSettings | None = None
+    fold_class = ShareFold
 
     def __init__(self, name: str, parameters: Mapping[str, Any]) -> None:
-        self.name = name
+        super().__init__(name, parameters)
         self._values: list[str] = parameters["values"]
         self._any = parameters["mode"] == "any"
         self._case_sensitive: bool = parameters["case_sensitive"]
         self._fold: bool = parameters["fold"]
         self._as_words: bool = parameters["as_words"]
-        self._threshold: float | None = parameters["threshold"]
 
     @staticmethod
     def check(parameters: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -80,13 +75,13 @@ class Contains:
         """Return 1 or 0."""
         detail: dict[str, Any] = {"version": self.version}
         if row.response.is_failed:
-            return scored(self.name, 0.0, passed=False, reason="agent_error", detail=detail)
+            return self._checked(False, "agent_error", detail)
         found = self._found(row.response.text)
         holds = any(found) if self._any else all(found)
         missing = [value for value, is_found in zip(self._values, found, strict=True) if not is_found]
         if not holds:
             detail["missing"] = missing[:20]
-        return scored(self.name, float(holds), passed=holds, reason="" if holds else "text_missing", detail=detail)
+        return self._checked(holds, "text_missing", detail)
 
     def _found(self, text: str) -> list[bool]:
         if self._fold or self._as_words:
@@ -105,24 +100,3 @@ class Contains:
         more = f" and {len(missing) - _MOST_NAMED} more" if len(missing) > _MOST_NAMED else ""
         quantity = "none of the expected texts is" if self._any else "expected texts are not"
         return f"{quantity} in the answer: {shown}{more}; the answer is {quoted(row.response.text)}"
-
-    def aggregate(self) -> ShareFold:
-        """Return an empty fold."""
-        return ShareFold(self.name, self._threshold)
-
-
-class ShareFold(MeanFold):
-    """The share of rows that pass a check."""
-
-    def detail(self, value: float | None) -> dict[str, Any]:
-        """Return the interval of the share."""
-        return {"interval": wilson(self.passed, self.values.count), "total": self.values.count}
-
-
-class RightFold(MeanFold):
-    """The share of rows that are right."""
-
-    def detail(self, value: float | None) -> dict[str, Any]:
-        """Return how many of how many are right, and the interval of their share."""
-        count = self.values.count
-        return {"right": self.passed, "total": count, "interval": wilson(self.passed, count)}

@@ -14,18 +14,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from assay.metrics.core.fold import MeanFold
 from assay.metrics.core.info import MetricInfo, Parameter
-from assay.metrics.core.score import not_computed, scored_by_threshold
+from assay.metrics.core.threshold_metric import MeanFold, ThresholdMetric
 from assay.metrics.core.uncounted_tokens import why_uncounted
 from assay.model.model_price import ModelPrice
 from assay.model.possible_usage import counted_parts, possible_cost
-from assay.model.run import Score, ScoreStatus
+from assay.model.run import Score
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from assay.metrics.core.embedding import EmbeddingSettings
     from assay.metrics.core.score import Row
     from assay.model.agent_response import Usage
 
@@ -77,52 +75,46 @@ def cost_usd(
     return float(price.dollars(given, made, cache_read=read, cache_write=written))
 
 
-class Cost:
+class _Fold(MeanFold):
+    def detail(self, value: float | None) -> dict[str, Any]:
+        return {"total_usd": self.values.total if self.values.count else None}
+
+
+class Cost(ThresholdMetric):
     """Parameters: the prices and ratios, `threshold` (on each row and on the mean)."""
 
     info = INFO
-    version = "1"
-    embedding: EmbeddingSettings | None = None
+    fold_class = _Fold
 
     def __init__(self, name: str, parameters: Mapping[str, Any]) -> None:
-        self.name = name
+        super().__init__(name, parameters)
         self._input_price: float | None = parameters["input_price"]
         self._output_price: float | None = parameters["output_price"]
         self._ratios = {ratio: parameters[ratio] for ratio in ("cache_read_ratio", "cache_write_ratio")}
-        self._threshold: float | None = parameters["threshold"]
 
     def score(self, row: Row) -> Score:
         """Return the row's cost."""
         usage = row.response.usage
         if usage is None:
-            return self._skipped("no_tokens", row)
+            return self._without_cost("no_tokens", row)
         value, source = usage.cost_usd, "reported"
         if value == 0 and usage.input_tokens == usage.output_tokens == 0:
-            return self._skipped("no_tokens", row)  # counted nothing, so it cost nothing that is known
+            return self._without_cost("no_tokens", row)  # counted nothing, so it cost nothing that is known
         if value is None:
             if self._input_price is None or self._output_price is None:
-                return self._skipped("no_price", row)
+                return self._without_cost("no_price", row)
             value, source = cost_usd(usage, self._input_price, self._output_price, **self._ratios), "prices"
         if value is None:
-            return self._skipped("no_tokens", row)
+            return self._without_cost("no_tokens", row)
         detail: dict[str, Any] = {"version": self.version, "source": source}
         if possible_cost(value) is None:
-            return not_computed(self.name, "invalid_cost", decides=self._threshold is not None, **detail)
-        return scored_by_threshold(self, value, self._threshold, detail=detail)
+            return self._not_computed("invalid_cost", detail)
+        return self._scored_by_threshold(value, detail)
 
-    def _skipped(self, reason: str, row: Row) -> Score:
+    def _without_cost(self, reason: str, row: Row) -> Score:
         """Return the score of a row without a cost; it says where the agent reports one that is not read."""
         message = why_uncounted(row.response, parts=True) if reason == "no_tokens" else ""
         if "cost_usd" in row.response.metadata:
             message = f"{reason.replace('_', ' ')}: {_MISPLACED}"
         detail = {"message": message} if message else {}
-        return Score(self.name, ScoreStatus.SKIPPED, reason=reason, detail=detail)
-
-    def aggregate(self) -> _Fold:
-        """Return an empty fold."""
-        return _Fold(self.name, self._threshold, rule=self.info.rule)
-
-
-class _Fold(MeanFold):
-    def detail(self, value: float | None) -> dict[str, Any]:
-        return {"total_usd": self.values.total if self.values.count else None}
+        return self._skipped(reason, detail=detail)

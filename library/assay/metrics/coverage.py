@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 from assay.metrics.core.declining import DECLINE_PHRASES, Declining, decline_phrases
 from assay.metrics.core.explanations import message_of, quoted
-from assay.metrics.core.fold import MeanFold
 from assay.metrics.core.info import SHARE, MetricInfo, Parameter
 from assay.metrics.core.score import scored
+from assay.metrics.core.threshold_metric import MeanFold, ThresholdMetric
 from assay.metrics.retrieval_accuracy import is_out_of_scope
-from assay.model.run import Score, ScoreStatus
+from assay.model.run import Score
 from assay.statistics.intervals import wilson
 from assay.text.equality import is_blank
 from assay.text.folding import containment_work, fold
@@ -28,7 +28,6 @@ from assay.text.folding import containment_work, fold
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from assay.metrics.core.embedding import EmbeddingSettings
     from assay.metrics.core.score import Row
     from assay.model.run import CaseResult
 
@@ -61,59 +60,9 @@ INFO = MetricInfo(
 )
 
 
-class Coverage:
-    """Parameters: `fallback_phrases`, `decline_phrases`, `threshold` (on the rate)."""
-
-    info = INFO
-    version = "2"
-    embedding: EmbeddingSettings | None = None
-
-    def __init__(self, name: str, parameters: Mapping[str, Any]) -> None:
-        self.name = name
-        self._phrases = [folded for phrase in parameters["fallback_phrases"] if (folded := fold(phrase))]
-        self._declining = Declining([*parameters["fallback_phrases"], *decline_phrases(parameters)])
-        self._threshold: float | None = parameters["threshold"]
-
-    def work(self, row: Row) -> int:
-        """Return how much work looking for the phrases is at most."""
-        if is_out_of_scope(row.case):
-            return self._declining.work(row.response)
-        return containment_work(row.response.text, self._phrases, as_words=False)
-
-    def score(self, row: Row) -> Score:
-        """Return 1 for a covered row, else 0; of a question that cannot be answered, whether it was declined."""
-        if is_out_of_scope(row.case):
-            detail = {"version": self.version, "declined": self._declining.is_declined(row.response)}
-            return Score(self.name, ScoreStatus.SKIPPED, reason=_UNANSWERABLE, detail=detail)
-        reason = self._why_not(row)
-        return scored(self.name, 0.0 if reason else 1.0, reason=reason, detail={"version": self.version})
-
-    def explain(self, row: Row, score: Score) -> str:
-        """Return why a question is not covered."""
-        if score.reason == "nothing_retrieved":
-            return f"nothing was retrieved for the question; the answer is {quoted(row.response.text)}"
-        if score.reason == "fallback_phrase":
-            return f"the answer says that nothing was found: {quoted(row.response.text)}"
-        return message_of(score.reason, score.detail)
-
-    def aggregate(self) -> _Fold:
-        """Return an empty fold."""
-        return _Fold(self.name, self._threshold)
-
-    def _why_not(self, row: Row) -> str:
-        if row.response.is_failed:
-            return "agent_error"
-        if not row.response.retrieved:
-            return "nothing_retrieved"
-        answer = fold(row.response.text)
-        if not answer or is_blank(row.response.text):
-            return "empty_output"
-        return "fallback_phrase" if any(phrase in answer for phrase in self._phrases) else ""
-
-
 class _Fold(MeanFold):
-    def __init__(self, metric: str, threshold: float | None) -> None:
-        super().__init__(metric, threshold)
+    def __init__(self, metric: ThresholdMetric) -> None:
+        super().__init__(metric)
         self._covered = self._unanswerable = self._declined = 0
 
     def add(self, row: CaseResult, score: Score) -> None:
@@ -135,3 +84,48 @@ class _Fold(MeanFold):
             "declined_rate": self._declined / self._unanswerable if self._unanswerable else None,
             "declined_interval": wilson(self._declined, self._unanswerable),
         }
+
+
+class Coverage(ThresholdMetric):
+    """Parameters: `fallback_phrases`, `decline_phrases`, `threshold` (on the rate)."""
+
+    info = INFO
+    fold_class = _Fold
+    version = "2"
+
+    def __init__(self, name: str, parameters: Mapping[str, Any]) -> None:
+        super().__init__(name, parameters)
+        self._phrases = [folded for phrase in parameters["fallback_phrases"] if (folded := fold(phrase))]
+        self._declining = Declining([*parameters["fallback_phrases"], *decline_phrases(parameters)])
+
+    def work(self, row: Row) -> int:
+        """Return how much work looking for the phrases is at most."""
+        if is_out_of_scope(row.case):
+            return self._declining.work(row.response)
+        return containment_work(row.response.text, self._phrases, as_words=False)
+
+    def score(self, row: Row) -> Score:
+        """Return 1 for a covered row, else 0; of a question that cannot be answered, whether it was declined."""
+        if is_out_of_scope(row.case):
+            detail = {"version": self.version, "declined": self._declining.is_declined(row.response)}
+            return self._skipped(_UNANSWERABLE, detail=detail)
+        reason = self._why_not(row)
+        return scored(self.name, 0.0 if reason else 1.0, reason=reason, detail={"version": self.version})
+
+    def explain(self, row: Row, score: Score) -> str:
+        """Return why a question is not covered."""
+        if score.reason == "nothing_retrieved":
+            return f"nothing was retrieved for the question; the answer is {quoted(row.response.text)}"
+        if score.reason == "fallback_phrase":
+            return f"the answer says that nothing was found: {quoted(row.response.text)}"
+        return message_of(score.reason, score.detail)
+
+    def _why_not(self, row: Row) -> str:
+        if row.response.is_failed:
+            return "agent_error"
+        if not row.response.retrieved:
+            return "nothing_retrieved"
+        answer = fold(row.response.text)
+        if not answer or is_blank(row.response.text):
+            return "empty_output"
+        return "fallback_phrase" if any(phrase in answer for phrase in self._phrases) else ""

@@ -15,17 +15,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from assay.metrics.core.explanations import answer_sentence
-from assay.metrics.core.fold import MeanFold
 from assay.metrics.core.info import SHARE, MetricInfo, Parameter
-from assay.metrics.core.score import scored, usable_references
-from assay.model.run import Score, ScoreStatus
+from assay.metrics.core.score import usable_references
+from assay.metrics.core.threshold_metric import MeanFold, ThresholdMetric
+from assay.model.run import Score
 from assay.text.equality import plain, same_text, without_punctuation
 from assay.text.folding import fold
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from assay.metrics.core.embedding import EmbeddingSettings
     from assay.metrics.core.score import Row
 
 INFO = MetricInfo(
@@ -53,16 +52,25 @@ INFO = MetricInfo(
 )
 
 
-class ExactMatch:
+class _Fold(MeanFold):
+    def detail(self, value: float | None) -> dict[str, Any]:
+        return {
+            "accuracy": value,
+            "accuracy_interval": self.interval(),
+            "correct": self.passed,
+            "total": self.values.count,
+            "meets_threshold": self.reaches(value, self.threshold),
+        }
+
+
+class ExactMatch(ThresholdMetric):
     """Parameters: `threshold` (on the accuracy) and what is ignored, which INFO lists."""
 
     info = INFO
-    version = "1"
-    embedding: EmbeddingSettings | None = None
+    fold_class = _Fold
 
     def __init__(self, name: str, parameters: Mapping[str, Any]) -> None:
-        self.name = name
-        self._threshold: float | None = parameters["threshold"]
+        super().__init__(name, parameters)
         self._collapse_whitespace: bool = parameters["collapse_whitespace"]
         self._strip_punctuation: bool = parameters["strip_punctuation"]
         # A run that was stored before there was the parameter has none.
@@ -84,30 +92,14 @@ class ExactMatch:
         """Return 1 or 0."""
         references = usable_references(row.case)
         if not references:
-            return Score(self.name, ScoreStatus.SKIPPED, reason="no_reference")
+            return self._skipped("no_reference")
         detail = {"version": self.version}
         if row.response.is_failed:
-            return scored(self.name, 0.0, passed=False, reason="agent_error", detail=detail)
+            return self._checked(False, "agent_error", detail)
         answer = self.normalise(row.response.text)
         correct = any(same_text(answer, self.normalise(text), numbers=self._numbers) for text in references)
-        reason = "" if correct else "answer_differs"
-        return scored(self.name, float(correct), passed=correct, reason=reason, detail=detail)
+        return self._checked(correct, "answer_differs", detail)
 
     def explain(self, row: Row, score: Score) -> str:
         """Return the answer beside the reference."""
         return answer_sentence(row.response.text, usable_references(row.case))
-
-    def aggregate(self) -> _Fold:
-        """Return an empty fold."""
-        return _Fold(self.name, self._threshold)
-
-
-class _Fold(MeanFold):
-    def detail(self, value: float | None) -> dict[str, Any]:
-        return {
-            "accuracy": value,
-            "accuracy_interval": self.interval(),
-            "correct": self.passed,
-            "total": self.values.count,
-            "meets_threshold": self.reaches(value, self.threshold),
-        }

@@ -32,9 +32,8 @@ from typing import TYPE_CHECKING, Any
 from assay.errors import SpecError
 from assay.metrics.combined_score import tokens_used
 from assay.metrics.core.explanations import listed, threshold_sentence
-from assay.metrics.core.fold import MeanFold
 from assay.metrics.core.info import MetricInfo, Parameter
-from assay.metrics.core.score import not_computed, scored_by_threshold
+from assay.metrics.core.threshold_metric import ThresholdMetric
 from assay.metrics.expression.expression_nodes import EvaluationError
 from assay.metrics.expression.expressions import FUNCTIONS, WORDS, parse_expression
 from assay.model.agent_response import AgentStatus
@@ -46,7 +45,6 @@ from assay.parsing.names import nearest
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Mapping
 
-    from assay.metrics.core.embedding import EmbeddingSettings
     from assay.metrics.core.score import Row
     from assay.model.agent_response import AgentResponse
 
@@ -113,19 +111,15 @@ def with_own_numbers(given: Mapping[str, Any]) -> dict[str, Any]:
     return {**rest, "parameters": gathered} if gathered else rest
 
 
-class Formula:
+class Formula(ThresholdMetric):
     """Parameters: `formula`, `parameters`, `threshold` (on each row and on the mean), `target` (on the mean)."""
 
     info = INFO
-    version = "1"
-    embedding: EmbeddingSettings | None = None
 
     def __init__(self, name: str, parameters: Mapping[str, Any]) -> None:
-        self.name = name
+        super().__init__(name, parameters)
         self._expression = parse_expression(parameters["formula"], flags=FLAGS)
         self._numbers: Mapping[str, float] = parameters["parameters"] or {}
-        self._threshold: float | None = parameters["threshold"]
-        self._target: float | None = parameters["target"]
         self.names = self._expression.names
         self.inputs = tuple(read for read in self.names if read not in self._numbers and read not in FIELDS)
 
@@ -165,7 +159,6 @@ class Formula:
 
     def score(self, row: Row) -> Score:
         """Return the formula's value on a row."""
-        decides = self._threshold is not None
         failed = row.response.is_failed
         read = _Inputs(row, self._numbers)
         detail: dict[str, Any] = {"version": self.version, "inputs": read.found}
@@ -174,28 +167,16 @@ class Formula:
         try:
             value = self._expression.evaluate(read)
         except EvaluationError as problem:
-            return not_computed(self.name, problem.reason, decides=decides, **detail)
+            return self._not_computed(problem.reason, detail)
         if value is None:
-            return (
-                self._agent_error(detail)
-                if failed
-                else Score(self.name, ScoreStatus.SKIPPED, reason="missing_input", detail=detail)
-            )
+            return self._agent_error(detail) if failed else self._skipped("missing_input", detail=detail)
         reason = _AGENT_ERROR if failed else ""
-        return scored_by_threshold(self, value, self._threshold, reason=reason, detail=detail)
+        return self._scored_by_threshold(value, detail, reason=reason)
 
     def explain(self, row: Row, score: Score) -> str:
         """Return the value beside the threshold, and what the formula read."""
         read = [f"{name} {value:g}" for name, value in score.detail["inputs"].items() if value is not None]
         return f"{threshold_sentence(score)} ({listed(read)})" if read else threshold_sentence(score)
-
-    def aggregate(self) -> MeanFold:
-        """Return an empty fold."""
-        return MeanFold(self.name, self._threshold, target=self._target)
-
-    def _agent_error(self, detail: dict[str, Any]) -> Score:
-        passed = False if self._threshold is not None else None
-        return Score(self.name, ScoreStatus.ERROR, passed=passed, reason=_AGENT_ERROR, detail=detail)
 
 
 class _Inputs:

@@ -21,10 +21,9 @@ import re
 import unicodedata
 from typing import TYPE_CHECKING, Any
 
-from assay.metrics.contains import RightFold
 from assay.metrics.core.explanations import listed, quoted
 from assay.metrics.core.info import MetricInfo, Parameter
-from assay.metrics.core.score import scored
+from assay.metrics.core.threshold_metric import RightFold, ThresholdMetric
 from assay.metrics.retrieval_accuracy import is_out_of_scope
 from assay.model.agent_response import AgentStatus
 from assay.statistics.thresholds import exceeds
@@ -34,7 +33,6 @@ from assay.text.folding import containment_work, contains_word, fold, without_ma
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from assay.metrics.core.embedding import EmbeddingSettings
     from assay.metrics.core.score import Row
     from assay.model.run import Score
 
@@ -99,21 +97,19 @@ def _is_arabic(letter: str) -> bool:
     return any(ord(letter) in block for block in _ARABIC_BLOCKS)
 
 
-class GenerationFidelity:
+class GenerationFidelity(ThresholdMetric):
     """Parameters: the markers, `script`, `script_threshold`, `min_chars`, `threshold` (on the mean)."""
 
     info = INFO
-    version = "1"
-    embedding: EmbeddingSettings | None = None
+    fold_class = RightFold
 
     def __init__(self, name: str, parameters: Mapping[str, Any]) -> None:
-        self.name = name
+        super().__init__(name, parameters)
         self._refusals: list[str] = [marker for marker in parameters["refusal_markers"] if fold(marker)]
         self._guesses: list[str] = [marker for marker in parameters["hallucination_markers"] if fold(marker)]
         self._script: str = parameters["script"]
         self._script_threshold: float = parameters["script_threshold"]
         self._min_chars: int = parameters["min_chars"]
-        self._threshold: float | None = parameters["threshold"]
 
     def work(self, row: Row) -> int:
         """Return how much work looking for the markers is at most."""
@@ -134,8 +130,7 @@ class GenerationFidelity:
         points = sum(checks.values())
         right = points >= _POINTS_NEEDED
         detail = {"version": self.version, "points": points, **checks, "markers": markers, "script_ratio": ratio}
-        reason = "" if right else self._reason(row, checks)
-        return scored(self.name, float(right), passed=right, reason=reason, detail=detail)
+        return self._checked(right, self._reason(row, checks), detail)
 
     def explain(self, row: Row, score: Score) -> str:
         """Return which checks the answer fails: what was expected, and what came."""
@@ -151,10 +146,6 @@ class GenerationFidelity:
         )
         said = [said for check, said in faults if not detail[check]]
         return "; ".join([*said, f"the answer is {quoted(text)}"])
-
-    def aggregate(self) -> RightFold:
-        """Return an empty fold."""
-        return RightFold(self.name, self._threshold)
 
     def _status_ok(self, row: Row, folded: str) -> bool:
         match row.response.status:

@@ -11,27 +11,11 @@ mean; threshold and target apply to it, as "more than".
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from assay.metrics.core.explanations import retrieved_sentence
-from assay.metrics.core.fold import MeanFold
 from assay.metrics.core.info import MetricInfo, Parameter
-from assay.metrics.core.score import not_computed, scored
-from assay.metrics.core.source_matching import (
-    first_match,
-    matching_work,
-    missed,
-    ranked_sources,
-    unread_names,
-    usable_sources,
-)
-from assay.model.run import Score, ScoreStatus
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from assay.metrics.core.embedding import EmbeddingSettings
-    from assay.metrics.core.score import Row
+from assay.metrics.core.source_rank import SourceRank
+from assay.metrics.core.threshold_metric import MeanFold
 
 INFO = MetricInfo(
     "hit_rate",
@@ -55,46 +39,6 @@ INFO = MetricInfo(
 )
 
 
-class HitRate:
-    """Parameters: `k`, `threshold` and `target` (on the rate)."""
-
-    info = INFO
-    version = "1"
-    embedding: EmbeddingSettings | None = None
-
-    def __init__(self, name: str, parameters: Mapping[str, Any]) -> None:
-        self.name = name
-        self._k: int | None = parameters["k"]
-        self._threshold: float | None = parameters["threshold"]
-        self._target: float | None = parameters["target"]
-
-    def work(self, row: Row) -> int:
-        """Return how much work matching the sources is at most."""
-        return matching_work(row)
-
-    def score(self, row: Row) -> Score:
-        """Return 1 or 0."""
-        expected = usable_sources(row.case)
-        if not expected:
-            return Score(self.name, ScoreStatus.SKIPPED, reason="no_expected_sources")
-        sources = ranked_sources(row.response)
-        position = first_match(expected, sources, self._k)
-        hit = position is not None
-        detail = {"version": self.version, "position": position, "retrieved": len(sources)}
-        if position is None and (unread := unread_names(expected, row.response, sources[: self._k])):
-            detail["message"] = unread
-            return not_computed(self.name, "sources_without_names", decides=True, **detail)
-        return scored(self.name, float(hit), passed=hit, reason="" if hit else missed(row), detail=detail)
-
-    def explain(self, row: Row, score: Score) -> str:
-        """Return which sources were expected, and which were retrieved."""
-        return retrieved_sentence(usable_sources(row.case), ranked_sources(row.response), self._k)
-
-    def aggregate(self) -> _Fold:
-        """Return an empty fold."""
-        return _Fold(self.name, self._threshold, target=self._target, rule=self.info.rule)
-
-
 class _Fold(MeanFold):
     def detail(self, value: float | None) -> dict[str, Any]:
         return {
@@ -103,3 +47,14 @@ class _Fold(MeanFold):
             "total": self.values.count,
             "interval": self.interval(),
         }
+
+
+class HitRate(SourceRank):
+    """Parameters: `k`, `threshold` and `target` (on the rate)."""
+
+    info = INFO
+    fold_class = _Fold
+
+    def value_at(self, position: int) -> float:
+        """Return 1 at any position."""
+        return 1.0

@@ -16,16 +16,14 @@ from typing import TYPE_CHECKING, Any
 
 from assay.metrics.checks.json_values import json_in
 from assay.metrics.checks.schema_validation import schema_complaints, schema_problem, schema_validator, validation_work
-from assay.metrics.contains import ShareFold
 from assay.metrics.core.explanations import quoted
 from assay.metrics.core.info import MetricInfo, Parameter
-from assay.metrics.core.score import not_computed, scored
+from assay.metrics.core.threshold_metric import ShareFold, ThresholdMetric
 from assay.text.unsafe_text import shorten
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from assay.metrics.core.embedding import EmbeddingSettings
     from assay.metrics.core.score import Row
     from assay.model.run import Score
 
@@ -45,18 +43,16 @@ INFO = MetricInfo(
 )
 
 
-class JsonSchema:
+class JsonSchema(ThresholdMetric):
     """Parameters: `schema`, `threshold` (on the share)."""
 
     info = INFO
-    version = "1"
-    embedding: EmbeddingSettings | None = None
+    fold_class = ShareFold
 
     def __init__(self, name: str, parameters: Mapping[str, Any]) -> None:
-        self.name = name
+        super().__init__(name, parameters)
         self._schema_text = json.dumps(parameters["schema"])
         self._validator = schema_validator(self._schema_text)
-        self._threshold: float | None = parameters["threshold"]
 
     @staticmethod
     def check(parameters: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -73,22 +69,22 @@ class JsonSchema:
         """Return 1 or 0."""
         detail: dict[str, Any] = {"version": self.version}
         if row.response.is_failed:
-            return scored(self.name, 0.0, passed=False, reason="agent_error", detail=detail)
+            return self._checked(False, "agent_error", detail)
         value = row.response.output
         if value is None:
             try:
                 value = json_in(row.response.text)
             except ValueError as problem:
                 detail["complaints"] = [str(problem)[:200]]
-                return scored(self.name, 0.0, passed=False, reason="not_json", detail=detail)
+                return self._checked(False, "not_json", detail)
         try:
             complaints = schema_complaints(value, self._validator)
         except ValueError as problem:
-            return not_computed(self.name, "invalid_schema", decides=True, **detail, complaints=[str(problem)])
+            return self._not_computed("invalid_schema", {**detail, "complaints": [str(problem)]})
         if complaints:
             detail["complaints"] = complaints
         valid = not complaints
-        return scored(self.name, float(valid), passed=valid, reason="" if valid else "schema", detail=detail)
+        return self._checked(valid, "schema", detail)
 
     def explain(self, row: Row, score: Score) -> str:
         """Return where the answer departs from the schema, or why it is not JSON."""
@@ -98,7 +94,3 @@ class JsonSchema:
         output = row.response.output
         answer = row.response.text if output is None else json.dumps(output, ensure_ascii=False)
         return f"the answer does not fit the schema: {shorten(complaints, 300)}; the answer is {quoted(answer)}"
-
-    def aggregate(self) -> ShareFold:
-        """Return an empty fold."""
-        return ShareFold(self.name, self._threshold)

@@ -16,20 +16,16 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from assay.metrics.core.explanations import threshold_sentence, with_reasoning
-from assay.metrics.core.fold import MeanFold
 from assay.metrics.core.info import SHARE, MetricInfo, Parameter
-from assay.metrics.core.score import judged, not_computed, scored_by_threshold
+from assay.metrics.core.judged_metric import JudgedMetric
+from assay.metrics.core.threshold_metric import MeanFold, ThresholdMetric
 from assay.metrics.core.turn_scores import turn_details
 from assay.metrics.jury.structured_verdict import PARTS, read_structured
 from assay.model.run import Score
 from assay.statistics.exact_sum import ExactSum
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from assay.metrics.core.embedding import EmbeddingSettings
-    from assay.metrics.core.score import Row
+    from assay.metrics.core.score import JudgeEvidence
     from assay.model.run import CaseResult
 
 RUBRIC = "structured"
@@ -56,45 +52,9 @@ INFO = MetricInfo(
 )
 
 
-class JudgeScore:
-    """Parameters: `threshold` (on each row and on the mean), `target` (on the mean)."""
-
-    info = INFO
-    version = "1"
-    embedding: EmbeddingSettings | None = None
-    rubric = RUBRIC
-
-    def __init__(self, name: str, parameters: Mapping[str, Any]) -> None:
-        self.name = name
-        self._threshold: float | None = parameters["threshold"]
-        self._target: float | None = parameters["target"]
-
-    def score(self, row: Row) -> Score:
-        """Return the row's overall score."""
-        decides = self._threshold is not None
-        evidence = judged(self, RUBRIC, row, decides=decides)
-        if isinstance(evidence, Score):
-            return evidence
-        detail: dict[str, Any] = {**evidence.detail, "version": self.version}
-        verdict = read_structured(evidence)
-        if isinstance(verdict, str):
-            return not_computed(self.name, verdict, decides=decides, **detail)
-        detail |= {"criteria": verdict.parts} if evidence.scale is not None else verdict.parts
-        detail |= {"derived": verdict.derived, "coherent": verdict.coherent, "reasoning": verdict.reasoning}
-        return scored_by_threshold(self, verdict.overall, self._threshold, detail=detail)
-
-    def explain(self, row: Row, score: Score) -> str:
-        """Return the judge's score beside the threshold, and its reasons."""
-        return with_reasoning(score, threshold_sentence(score))
-
-    def aggregate(self) -> _Fold:
-        """Return an empty fold."""
-        return _Fold(self.name, self._threshold, target=self._target, rule="more_than")
-
-
 class _Fold(MeanFold):
-    def __init__(self, metric: str, threshold: float | None, *, target: float | None, rule: str) -> None:
-        super().__init__(metric, threshold, target=target, rule=rule)
+    def __init__(self, metric: ThresholdMetric) -> None:
+        super().__init__(metric)
         self._parts = {part: ExactSum() for part in PARTS}
         self._criteria: dict[str, ExactSum] = {}
         self._marks: Counter[str] = Counter()
@@ -125,3 +85,19 @@ class _Fold(MeanFold):
                 else {}
             ),
         }
+
+
+class JudgeScore(JudgedMetric):
+    """Parameters: `threshold` (on each row and on the mean), `target` (on the mean)."""
+
+    info = INFO
+    fold_class = _Fold
+    rubric = RUBRIC
+
+    def _graded(self, evidence: JudgeEvidence, detail: dict[str, Any]) -> Score:
+        verdict = read_structured(evidence)
+        if isinstance(verdict, str):
+            return self._not_computed(verdict, detail)
+        detail |= {"criteria": verdict.parts} if evidence.scale is not None else verdict.parts
+        detail |= {"derived": verdict.derived, "coherent": verdict.coherent, "reasoning": verdict.reasoning}
+        return self._scored_by_threshold(verdict.overall, detail)

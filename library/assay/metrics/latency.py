@@ -16,17 +16,15 @@ from array import array
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from assay.metrics.core.fold import MeanFold
 from assay.metrics.core.info import SHARE, MetricInfo, Parameter
 from assay.metrics.core.row_verdict import timed_out
-from assay.metrics.core.score import not_computed, scored_by_threshold
+from assay.metrics.core.threshold_metric import MeanFold, ThresholdMetric
 from assay.model.run import LatencySummary, Score, ScoreStatus
 from assay.statistics.exact_sum import ExactSum
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from assay.metrics.core.embedding import EmbeddingSettings
     from assay.metrics.core.score import Row
     from assay.model.run import CaseResult
 
@@ -103,47 +101,9 @@ def _percentile(ordered: Sequence[float], share: float) -> float:
     return ordered[low] + (ordered[high] - ordered[low]) * (position - low)
 
 
-class Latency:
-    """Parameters: `threshold` in seconds (None: no verdict), `exclude_cold`."""
-
-    info = INFO
-    version = "2"
-    embedding: EmbeddingSettings | None = None
-
-    def __init__(self, name: str, parameters: Mapping[str, Any]) -> None:
-        self.name = name
-        self._threshold: float | None = parameters["threshold"]
-        self._excludes_cold: bool = parameters["exclude_cold"]
-
-    def score(self, row: Row) -> Score:
-        """Return the row's latency in seconds."""
-        if row.response.is_failed:
-            return _of_agent_error(self.name)
-        if self._excludes_cold and row.response.cold:
-            return Score(self.name, ScoreStatus.SKIPPED, reason="cold_call")
-        latency_ms = row.response.latency_ms
-        if latency_ms is None:
-            return Score(self.name, ScoreStatus.SKIPPED, reason="no_latency")
-        latency_s = latency_ms / 1000
-        if not math.isfinite(latency_s) or latency_s < 0:
-            decides = self._threshold is not None
-            return not_computed(self.name, "invalid_latency", decides=decides, version=self.version)
-        tier = rating(latency_s)
-        detail = {"version": self.version, "rating": tier, "score": RATINGS[tier]}
-        return scored_by_threshold(self, latency_s, self._threshold, detail=detail)
-
-    def aggregate(self) -> _Fold:
-        """Return an empty fold."""
-        return _Fold(self.name, self._threshold)
-
-
-def _of_agent_error(name: str) -> Score:
-    return Score(name, ScoreStatus.ERROR, reason="agent_error", detail={"version": Latency.version, "advisory": True})
-
-
 class _Fold(MeanFold):
-    def __init__(self, metric: str, threshold: float | None) -> None:
-        super().__init__(metric, threshold, rule="at_most")
+    def __init__(self, metric: ThresholdMetric) -> None:
+        super().__init__(metric)
         self._latencies = LatencyFold()
         self._ratings: Counter[str] = Counter()
         self._timeouts = 0
@@ -167,3 +127,31 @@ class _Fold(MeanFold):
             "mean_score": scores / self.values.count if self.values.count else None,
             "ratings": {tier: self._ratings[tier] for tier in RATINGS},
         }
+
+
+class Latency(ThresholdMetric):
+    """Parameters: `threshold` in seconds (None: no verdict), `exclude_cold`."""
+
+    info = INFO
+    fold_class = _Fold
+    version = "2"
+
+    def __init__(self, name: str, parameters: Mapping[str, Any]) -> None:
+        super().__init__(name, parameters)
+        self._excludes_cold: bool = parameters["exclude_cold"]
+
+    def score(self, row: Row) -> Score:
+        """Return the row's latency in seconds."""
+        if row.response.is_failed:
+            detail = {"version": self.version, "advisory": True}
+            return Score(self.name, ScoreStatus.ERROR, reason="agent_error", detail=detail)
+        if self._excludes_cold and row.response.cold:
+            return self._skipped("cold_call")
+        latency_ms = row.response.latency_ms
+        if latency_ms is None:
+            return self._skipped("no_latency")
+        latency_s = latency_ms / 1000
+        if not math.isfinite(latency_s) or latency_s < 0:
+            return self._not_computed("invalid_latency", {"version": self.version})
+        tier = rating(latency_s)
+        return self._scored_by_threshold(latency_s, {"version": self.version, "rating": tier, "score": RATINGS[tier]})

@@ -10,27 +10,11 @@ error that brought none. Rows get no verdict. The aggregate is the mean; thresho
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from assay.metrics.core.explanations import retrieved_sentence
-from assay.metrics.core.fold import MeanFold
 from assay.metrics.core.info import MetricInfo, Parameter
-from assay.metrics.core.score import not_computed, scored
-from assay.metrics.core.source_matching import (
-    first_match,
-    matching_work,
-    missed,
-    ranked_sources,
-    unread_names,
-    usable_sources,
-)
-from assay.model.run import Score, ScoreStatus
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from assay.metrics.core.embedding import EmbeddingSettings
-    from assay.metrics.core.score import Row
+from assay.metrics.core.source_rank import SourceRank
+from assay.metrics.core.threshold_metric import MeanFold
 
 INFO = MetricInfo(
     "mrr",
@@ -49,46 +33,17 @@ INFO = MetricInfo(
 )
 
 
-class MeanReciprocalRank:
-    """Parameters: `k`, `threshold` and `target` (on the mean)."""
-
-    info = INFO
-    version = "1"
-    embedding: EmbeddingSettings | None = None
-
-    def __init__(self, name: str, parameters: Mapping[str, Any]) -> None:
-        self.name = name
-        self._k: int | None = parameters["k"]
-        self._threshold: float | None = parameters["threshold"]
-        self._target: float | None = parameters["target"]
-
-    def work(self, row: Row) -> int:
-        """Return how much work matching the sources is at most."""
-        return matching_work(row)
-
-    def score(self, row: Row) -> Score:
-        """Return the row's reciprocal rank."""
-        expected = usable_sources(row.case)
-        if not expected:
-            return Score(self.name, ScoreStatus.SKIPPED, reason="no_expected_sources")
-        sources = ranked_sources(row.response)
-        position = first_match(expected, sources, self._k)
-        reason = "" if position is not None else missed(row)
-        detail = {"version": self.version, "position": position, "retrieved": len(sources)}
-        if position is None and (unread := unread_names(expected, row.response, sources[: self._k])):
-            detail["message"] = unread
-            return not_computed(self.name, "sources_without_names", decides=False, **detail)
-        return scored(self.name, 1 / position if position else 0.0, reason=reason, detail=detail)
-
-    def explain(self, row: Row, score: Score) -> str:
-        """Return which sources were expected, and which were retrieved."""
-        return retrieved_sentence(usable_sources(row.case), ranked_sources(row.response), self._k)
-
-    def aggregate(self) -> _Fold:
-        """Return an empty fold."""
-        return _Fold(self.name, self._threshold, target=self._target, rule=self.info.rule)
-
-
 class _Fold(MeanFold):
     def detail(self, value: float | None) -> dict[str, Any]:
         return {"avg_mrr": value}
+
+
+class MeanReciprocalRank(SourceRank):
+    """Parameters: `k`, `threshold` and `target` (on the mean)."""
+
+    info = INFO
+    fold_class = _Fold
+
+    def value_at(self, position: int) -> float:
+        """Return the reciprocal rank."""
+        return 1 / position

@@ -30,16 +30,15 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from assay.metrics.core.explanations import threshold_sentence, with_reasoning
-from assay.metrics.core.fold import MeanFold
 from assay.metrics.core.info import MetricInfo, Parameter
-from assay.metrics.core.score import not_computed, scored, scored_by_threshold
+from assay.metrics.core.score import not_computed, scored
+from assay.metrics.core.threshold_metric import ThresholdMetric
 from assay.model.metric_call import MAX_REASONING_CHARS
-from assay.model.run import Score, ScoreStatus
+from assay.model.run import Score
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from assay.metrics.core.embedding import EmbeddingSettings
     from assay.metrics.core.score import Row
     from assay.model.metric_call import MetricOutcome
 
@@ -77,17 +76,14 @@ def own_name(target: str) -> str:
     return target.rpartition(":")[2].rpartition(".")[2]
 
 
-class Python:
+class Python(ThresholdMetric):
     """Parameters: `function`, `threshold` (on each row and on the mean), `higher_is_better`, `timeout_s`."""
 
     info = INFO
-    version = "1"
-    embedding: EmbeddingSettings | None = None
 
     def __init__(self, name: str, parameters: Mapping[str, Any]) -> None:
-        self.name = name
+        super().__init__(name, parameters)
         self._function: str = parameters["function"]
-        self._threshold: float | None = parameters["threshold"]
         self.timeout_s: float = parameters["timeout_s"]
         if parameters["higher_is_better"] is False:
             self.info = dataclasses.replace(INFO, rule="at_most")
@@ -106,14 +102,12 @@ class Python:
 
     def score(self, row: Row) -> Score:
         """Return what the function said of a row."""
-        decides = self._threshold is not None
         detail: dict[str, Any] = {"version": self.version, "function": self._function}
         if row.response.is_failed:
-            passed = False if decides else None
-            return Score(self.name, ScoreStatus.ERROR, passed=passed, reason="agent_error", detail=detail)
+            return self._agent_error(detail)
         outcome = row.outcomes.get(self.name)
         if outcome is None:
-            return Score(self.name, ScoreStatus.SKIPPED, reason=_NO_CLIENT, detail=detail)
+            return self._skipped(_NO_CLIENT, detail=detail)
         if outcome.error:
             said = {"message": outcome.message, "traceback": outcome.traceback}
             detail |= {key: text for key, text in said.items() if text}
@@ -130,15 +124,11 @@ class Python:
             return with_reasoning(score, f"{said}, expected {expected}")
         return with_reasoning(score, threshold_sentence(score))
 
-    def aggregate(self) -> MeanFold:
-        """Return an empty fold."""
-        return MeanFold(self.name, self._threshold, rule=self.info.rule)
-
     def _scored(self, outcome: MetricOutcome, detail: Mapping[str, Any]) -> Score:
         if outcome.value is None:
-            return Score(self.name, ScoreStatus.SKIPPED, reason="not_applicable", detail=detail)
-        if self._threshold is None and outcome.is_boolean:
+            return self._skipped("not_applicable", detail=detail)
+        if self.threshold is None and outcome.is_boolean:
             passed = (outcome.value == 1.0) is (self.info.rule != "at_most")
             said = "" if passed else f"returned_{'true' if outcome.value else 'false'}"
             return scored(self.name, outcome.value, passed=passed, reason=said, detail=detail)
-        return scored_by_threshold(self, outcome.value, self._threshold, detail=detail)
+        return self._scored_by_threshold(outcome.value, detail)

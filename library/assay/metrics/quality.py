@@ -15,18 +15,16 @@ import re
 import unicodedata
 from typing import TYPE_CHECKING, Any
 
-from assay.metrics.core.explanations import threshold_sentence, with_reasoning
-from assay.metrics.core.fold import MeanFold
 from assay.metrics.core.info import SHARE, MetricInfo, Parameter
-from assay.metrics.core.score import judged, not_computed, scored_by_threshold
+from assay.metrics.core.judged_metric import JudgedMetric
+from assay.metrics.core.threshold_metric import MeanFold
 from assay.metrics.jury.structured_verdict import objects_in
 from assay.model.run import Score
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from assay.metrics.core.embedding import EmbeddingSettings
-    from assay.metrics.core.score import JudgeEvidence, Row
+    from assay.metrics.core.score import JudgeEvidence
 
 RUBRIC = "quality"
 INFO = MetricInfo(
@@ -78,39 +76,6 @@ def _rating(verdict: Mapping[str, Any]) -> int | None:
     return int(rating) if 1 <= rating <= 5 and rating == int(rating) else None
 
 
-class Quality:
-    """Parameters: `threshold` (on each row and on the average)."""
-
-    info = INFO
-    version = "1"
-    embedding: EmbeddingSettings | None = None
-    rubric = RUBRIC
-
-    def __init__(self, name: str, parameters: Mapping[str, Any]) -> None:
-        self.name = name
-        self._threshold: float | None = parameters["threshold"]
-
-    def score(self, row: Row) -> Score:
-        """Return the row's rating."""
-        decides = self._threshold is not None
-        evidence = judged(self, RUBRIC, row, decides=decides)
-        if isinstance(evidence, Score):
-            return evidence
-        detail: dict[str, Any] = {**evidence.detail, "version": self.version}
-        rating = None if evidence.error else read_rating(evidence)
-        if rating is None:
-            return not_computed(self.name, evidence.error or "invalid_verdict", decides=decides, **detail)
-        return scored_by_threshold(self, rating, self._threshold, detail=detail)
-
-    def explain(self, row: Row, score: Score) -> str:
-        """Return the judge's score beside the threshold, and its reasons."""
-        return with_reasoning(score, threshold_sentence(score))
-
-    def aggregate(self) -> _Fold:
-        """Return an empty fold."""
-        return _Fold(self.name, self._threshold)
-
-
 class _Fold(MeanFold):
     def detail(self, value: float | None) -> dict[str, Any]:
         return {
@@ -120,3 +85,17 @@ class _Fold(MeanFold):
             "meets_threshold": self.reaches(value, self.threshold),
             "note": "" if value is not None else "No valid quality scores",
         }
+
+
+class Quality(JudgedMetric):
+    """Parameters: `threshold` (on each row and on the average)."""
+
+    info = INFO
+    fold_class = _Fold
+    rubric = RUBRIC
+
+    def _graded(self, evidence: JudgeEvidence, detail: dict[str, Any]) -> Score:
+        rating = None if evidence.error else read_rating(evidence)
+        if rating is None:
+            return self._not_computed(evidence.error or "invalid_verdict", detail)
+        return self._scored_by_threshold(rating, detail)

@@ -14,16 +14,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from assay.metrics.checks.patterns import MAX_TEXT_CHARS, compile_pattern, pattern_problem, search_work
-from assay.metrics.contains import ShareFold
 from assay.metrics.core.explanations import quoted
 from assay.metrics.core.info import MetricInfo, Parameter
-from assay.metrics.core.score import scored
+from assay.metrics.core.threshold_metric import ShareFold, ThresholdMetric
 from assay.text.equality import composed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from assay.metrics.core.embedding import EmbeddingSettings
     from assay.metrics.core.score import Row
     from assay.model.run import Score
 
@@ -47,20 +45,18 @@ INFO = MetricInfo(
 )
 
 
-class Regex:
+class Regex(ThresholdMetric):
     """Parameters: `pattern`, `mode`, `case_sensitive`, `threshold` (on the share)."""
 
     info = INFO
-    version = "1"
-    embedding: EmbeddingSettings | None = None
+    fold_class = ShareFold
 
     def __init__(self, name: str, parameters: Mapping[str, Any]) -> None:
-        self.name = name
+        super().__init__(name, parameters)
         self._expected: str = parameters["pattern"]
         self._pattern = compile_pattern(composed(parameters["pattern"]), case_sensitive=parameters["case_sensitive"])
         self._size = int(self._pattern.programsize)
         self._whole = parameters["mode"] == "fullmatch"
-        self._threshold: float | None = parameters["threshold"]
 
     @staticmethod
     def check(parameters: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -76,16 +72,12 @@ class Regex:
         """Return 1 or 0."""
         detail = {"version": self.version}
         if row.response.is_failed:
-            return scored(self.name, 0.0, passed=False, reason="agent_error", detail=detail)
+            return self._checked(False, "agent_error", detail)
         text = composed(row.response.text[:MAX_TEXT_CHARS])
         found = (self._pattern.fullmatch(text) if self._whole else self._pattern.search(text)) is not None
-        return scored(self.name, float(found), passed=found, reason="" if found else "no_match", detail=detail)
+        return self._checked(found, "no_match", detail)
 
     def explain(self, row: Row, score: Score) -> str:
         """Return the pattern beside the answer."""
         what = "the whole answer does not match" if self._whole else "the answer does not match"
         return f"{what} the pattern {quoted(self._expected)}: {quoted(row.response.text)}"
-
-    def aggregate(self) -> ShareFold:
-        """Return an empty fold."""
-        return ShareFold(self.name, self._threshold)

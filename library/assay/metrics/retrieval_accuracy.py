@@ -18,17 +18,15 @@ import re
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from assay.metrics.contains import RightFold
 from assay.metrics.core.explanations import listed, quoted
 from assay.metrics.core.info import MetricInfo, Parameter
-from assay.metrics.core.score import scored
+from assay.metrics.core.threshold_metric import RightFold, ThresholdMetric
 from assay.text.equality import composed
 from assay.text.folding import containment_work
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from assay.metrics.core.embedding import EmbeddingSettings
     from assay.metrics.core.score import Row
     from assay.model.case import Case
     from assay.model.run import Score
@@ -78,16 +76,11 @@ def is_out_of_scope(case: Case) -> bool:
     return case.category.strip().lower() == "out_of_scope"
 
 
-class RetrievalAccuracy:
+class RetrievalAccuracy(ThresholdMetric):
     """Parameters: `threshold` (on the mean)."""
 
     info = INFO
-    version = "1"
-    embedding: EmbeddingSettings | None = None
-
-    def __init__(self, name: str, parameters: Mapping[str, Any]) -> None:
-        self.name = name
-        self._threshold: float | None = parameters["threshold"]
+    fold_class = RightFold
 
     def work(self, row: Row) -> int:
         """Return how much work looking for the tables' names is at most."""
@@ -112,10 +105,10 @@ class RetrievalAccuracy:
         if not tables:
             detail["note"] = "expected_table_missing"
         if detail["points"] >= _POINTS_NEEDED:
-            return scored(self.name, 1.0, passed=True, detail=detail)
+            return self._checked(True, "", detail)
         failed = row.response.is_failed
         reason = "agent_error" if failed else _failures(detail)
-        return scored(self.name, 0.0, passed=False, reason=reason, detail=detail)
+        return self._checked(False, reason, detail)
 
     def explain(self, row: Row, score: Score) -> str:
         """Return what was expected of the SQL, and the SQL."""
@@ -130,16 +123,12 @@ class RetrievalAccuracy:
         )
         return "; ".join([*(said for check, said in faults if not detail[check]), sql])
 
-    def aggregate(self) -> RightFold:
-        """Return an empty fold."""
-        return RightFold(self.name, self._threshold)
-
     def _refusal(self, row: Row, detail: dict[str, Any]) -> Score:
         if row.response.is_failed:
-            return scored(self.name, 0.0, passed=False, reason="agent_error", detail=detail)
+            return self._checked(False, "agent_error", detail)
         if detail["has_select"] or detail["has_rows"]:
-            return scored(self.name, 0.0, passed=False, reason="data_was_fetched", detail=detail)
-        return scored(self.name, 1.0, passed=True, detail=detail)
+            return self._checked(False, "data_was_fetched", detail)
+        return self._checked(True, "", detail)
 
 
 def _failures(detail: Mapping[str, Any]) -> str:

@@ -20,10 +20,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from assay.metrics.core.fold import MeanFold
 from assay.metrics.core.info import SHARE, MetricInfo, Parameter
-from assay.metrics.core.score import not_computed, scored_by_threshold
-from assay.model.run import Score, ScoreStatus
+from assay.metrics.core.threshold_metric import MeanFold, ThresholdMetric
+from assay.model.run import Score
 from assay.statistics.exact_sum import ExactSum
 from assay.statistics.intervals import wilson
 from assay.text.word_tokens import tokenize
@@ -31,7 +30,6 @@ from assay.text.word_tokens import tokenize
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from assay.metrics.core.embedding import EmbeddingSettings
     from assay.metrics.core.score import Row
     from assay.model.run import CaseResult
 
@@ -117,61 +115,9 @@ def _overlap(shared: int, in_answer: int, in_reference: int) -> Overlap:
     return Overlap(precision, recall, 2 * precision * recall / both if both else 0.0)
 
 
-class Rouge:
-    """Parameters: `measure`, `stemmer`, `threshold` (on each row; None: no verdict)."""
-
-    info = INFO
-    version = "1"
-    embedding: EmbeddingSettings | None = None
-
-    def __init__(self, name: str, parameters: Mapping[str, Any]) -> None:
-        self.name = name
-        self._measure: str = parameters["measure"]
-        self._stemmer: str = parameters["stemmer"]
-        self._threshold: float | None = parameters["threshold"]
-
-    def work(self, row: Row) -> int:
-        """Return how much work comparing the answer with its references is at most."""
-        return sum([rouge_work(row.response.text, reference) for reference in row.case.references])
-
-    def score(self, row: Row) -> Score:
-        """Return the row's F1."""
-        texts = enumerate(row.case.references)
-        references = [(index, words) for index, text in texts if (words := self._words(text))]
-        detail: dict[str, Any] = {"version": self.version, "measure": self._measure, "stemmer": self._stemmer}
-        decides = self._threshold is not None
-        if not references:
-            return Score(self.name, ScoreStatus.SKIPPED, reason="no_reference")
-        if row.response.is_failed:
-            passed = False if decides else None
-            return Score(self.name, ScoreStatus.ERROR, passed=passed, reason="agent_error", detail=detail)
-        answer = self._words(row.response.text)
-        compared = [(index, rouge(answer, words)) for index, words in references]
-        known = [(index, overlaps) for index, overlaps in compared if overlaps is not None]
-        if len(known) < len(compared):
-            return not_computed(self.name, "texts_too_long", decides=decides, **detail)
-        index, best = max(known, key=lambda found: found[1][self._measure].f1)
-        if len(row.case.references) > 1:
-            detail["reference_index"] = index
-        return self._scored(best, "" if answer else "empty_output", detail)
-
-    def aggregate(self) -> _Fold:
-        """Return an empty fold."""
-        return _Fold(self.name, self._threshold)
-
-    def _words(self, text: str) -> list[str]:
-        return tokenize(text, stemmed=self._stemmer == "porter")
-
-    def _scored(self, overlaps: Mapping[str, Overlap], reason: str, detail: dict[str, Any]) -> Score:
-        for measure, overlap in overlaps.items():
-            detail[measure] = {"precision": overlap.precision, "recall": overlap.recall, "f1": overlap.f1}
-        value = overlaps[self._measure].f1
-        return scored_by_threshold(self, value, self._threshold, reason=reason, detail=detail)
-
-
 class _Fold(MeanFold):
-    def __init__(self, metric: str, threshold: float | None) -> None:
-        super().__init__(metric, threshold)
+    def __init__(self, metric: ThresholdMetric) -> None:
+        super().__init__(metric)
         self._sums = {part: {measure: ExactSum() for measure in _MEASURES} for part in ("f1", "precision", "recall")}
 
     def add(self, row: CaseResult, score: Score) -> None:
@@ -191,3 +137,47 @@ class _Fold(MeanFold):
             "pass_rate": self.passed / decided if decided else None,
             "pass_rate_interval": wilson(self.passed, decided),
         }
+
+
+class Rouge(ThresholdMetric):
+    """Parameters: `measure`, `stemmer`, `threshold` (on each row; None: no verdict)."""
+
+    info = INFO
+    fold_class = _Fold
+
+    def __init__(self, name: str, parameters: Mapping[str, Any]) -> None:
+        super().__init__(name, parameters)
+        self._measure: str = parameters["measure"]
+        self._stemmer: str = parameters["stemmer"]
+
+    def work(self, row: Row) -> int:
+        """Return how much work comparing the answer with its references is at most."""
+        return sum([rouge_work(row.response.text, reference) for reference in row.case.references])
+
+    def score(self, row: Row) -> Score:
+        """Return the row's F1."""
+        texts = enumerate(row.case.references)
+        references = [(index, words) for index, text in texts if (words := self._words(text))]
+        detail: dict[str, Any] = {"version": self.version, "measure": self._measure, "stemmer": self._stemmer}
+        if not references:
+            return self._skipped("no_reference")
+        if row.response.is_failed:
+            return self._agent_error(detail)
+        answer = self._words(row.response.text)
+        compared = [(index, rouge(answer, words)) for index, words in references]
+        known = [(index, overlaps) for index, overlaps in compared if overlaps is not None]
+        if len(known) < len(compared):
+            return self._not_computed("texts_too_long", detail)
+        index, best = max(known, key=lambda found: found[1][self._measure].f1)
+        if len(row.case.references) > 1:
+            detail["reference_index"] = index
+        return self._scored(best, "" if answer else "empty_output", detail)
+
+    def _words(self, text: str) -> list[str]:
+        return tokenize(text, stemmed=self._stemmer == "porter")
+
+    def _scored(self, overlaps: Mapping[str, Overlap], reason: str, detail: dict[str, Any]) -> Score:
+        for measure, overlap in overlaps.items():
+            detail[measure] = {"precision": overlap.precision, "recall": overlap.recall, "f1": overlap.f1}
+        value = overlaps[self._measure].f1
+        return self._scored_by_threshold(value, detail, reason=reason)

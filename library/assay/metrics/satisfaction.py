@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any
 
 from assay.metrics.core.declining import DECLINE_PHRASES, Declining, decline_phrases
 from assay.metrics.core.embedder_record import EmbedderFold
-from assay.metrics.core.embedding import EMBEDDING, EmbeddingSettings
+from assay.metrics.core.embedding import EMBEDDING
 from assay.metrics.core.info import MetricInfo, Parameter
-from assay.metrics.core.score import not_computed, scored_by_threshold
 from assay.metrics.core.similarity import similarity
+from assay.metrics.core.threshold_metric import ThresholdMetric
 from assay.metrics.retrieval_accuracy import is_out_of_scope
-from assay.model.run import Score, ScoreStatus
+from assay.model.run import Score
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -51,17 +51,16 @@ def satisfaction(cosine: float, has_events: bool, latency_ms: float) -> float:
     return max(0.0, min(1.0, 0.5 * cosine + 0.3 * has_events + 0.2 * speed))
 
 
-class Satisfaction:
+class Satisfaction(ThresholdMetric):
     """Parameters: `model`, `dimension`, `windowed`, `decline_phrases`, `threshold` (on each row; None: no verdict)."""
 
     info = INFO
+    fold_class = EmbedderFold
     version = "2"
 
     def __init__(self, name: str, parameters: Mapping[str, Any]) -> None:
-        self.name = name
-        self.embedding: EmbeddingSettings | None = EmbeddingSettings.of(parameters)
+        super().__init__(name, parameters)
         self._declining = Declining(decline_phrases(parameters))
-        self._threshold: float | None = parameters["threshold"]
 
     def work(self, row: Row) -> int:
         """Return how much work looking for phrases is at most."""
@@ -75,11 +74,11 @@ class Satisfaction:
         found = similarity(row, self.embedding)
         latency_ms = row.response.latency_ms
         if found.skipped:
-            return Score(self.name, ScoreStatus.SKIPPED, reason=found.reason)
+            return self._skipped(found.reason)
         if found.value is None:
             return self._failed(found.reason, found.detail)
         if latency_ms is None:
-            return Score(self.name, ScoreStatus.SKIPPED, reason="no_latency")
+            return self._skipped("no_latency")
         if not math.isfinite(latency_ms) or latency_ms < 0:
             return self._failed("invalid_latency", found.detail)
         has_events = bool(row.response.retrieved)
@@ -88,14 +87,9 @@ class Satisfaction:
         parts = {"similarity": found.value, "has_events": has_events, "latency_ms": latency_ms}
         return self._scored(satisfaction(found.value, has_events, latency_ms), "", {**found.detail, **parts})
 
-    def aggregate(self) -> EmbedderFold:
-        """Return an empty fold."""
-        return EmbedderFold(self.name, self._threshold)
-
     def _scored(self, value: float, reason: str, detail: dict[str, Any]) -> Score:
         detail = {"version": self.version, **detail}
-        return scored_by_threshold(self, value, self._threshold, reason=reason, detail=detail)
+        return self._scored_by_threshold(value, detail, reason=reason)
 
     def _failed(self, reason: str, detail: dict[str, Any]) -> Score:
-        decides = self._threshold is not None
-        return not_computed(self.name, reason, decides=decides, version=self.version, **detail)
+        return self._not_computed(reason, {"version": self.version, **detail})

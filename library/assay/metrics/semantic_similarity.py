@@ -13,16 +13,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from assay.metrics.core.embedder_record import EmbedderFold
-from assay.metrics.core.embedding import EMBEDDING, EmbeddingSettings
+from assay.metrics.core.embedding import EMBEDDING
 from assay.metrics.core.info import MetricInfo, Parameter
-from assay.metrics.core.score import not_computed, scored_by_threshold
 from assay.metrics.core.similarity import similarity
-from assay.model.run import Score, ScoreStatus
+from assay.metrics.core.threshold_metric import ThresholdMetric
+from assay.model.run import Score
 from assay.statistics.intervals import wilson
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from assay.metrics.core.score import Row
 
 INFO = MetricInfo(
@@ -42,37 +40,6 @@ INFO = MetricInfo(
 )
 
 
-class SemanticSimilarity:
-    """Parameters: `model`, `dimension`, `windowed`, `threshold` (None: no verdict)."""
-
-    info = INFO
-    version = "1"
-
-    def __init__(self, name: str, parameters: Mapping[str, Any]) -> None:
-        self.name = name
-        self.embedding: EmbeddingSettings | None = EmbeddingSettings.of(parameters)
-        self._threshold: float | None = parameters["threshold"]
-
-    def score(self, row: Row) -> Score:
-        """Return the row's similarity."""
-        assert self.embedding is not None
-        found = similarity(row, self.embedding)
-        if found.skipped:
-            return Score(self.name, ScoreStatus.SKIPPED, reason=found.reason)
-        decides = self._threshold is not None
-        detail = {"version": self.version, **found.detail}
-        if found.value is None and found.reason == "agent_error":
-            passed = False if decides else None
-            return Score(self.name, ScoreStatus.ERROR, passed=passed, reason=found.reason, detail=detail)
-        if found.value is None:
-            return not_computed(self.name, found.reason, decides=decides, **detail)
-        return scored_by_threshold(self, found.value, self._threshold, reason=found.reason, detail=detail)
-
-    def aggregate(self) -> _Fold:
-        """Return an empty fold."""
-        return _Fold(self.name, self._threshold)
-
-
 class _Fold(EmbedderFold):
     def detail(self, value: float | None) -> dict[str, Any]:
         decided = self.passed + self.failed
@@ -81,3 +48,23 @@ class _Fold(EmbedderFold):
             "pass_rate_interval": wilson(self.passed, decided),
             **super().detail(value),
         }
+
+
+class SemanticSimilarity(ThresholdMetric):
+    """Parameters: `model`, `dimension`, `windowed`, `threshold` (None: no verdict)."""
+
+    info = INFO
+    fold_class = _Fold
+
+    def score(self, row: Row) -> Score:
+        """Return the row's similarity."""
+        assert self.embedding is not None
+        found = similarity(row, self.embedding)
+        if found.skipped:
+            return self._skipped(found.reason)
+        detail = {"version": self.version, **found.detail}
+        if found.value is None and found.reason == "agent_error":
+            return self._agent_error(detail)
+        if found.value is None:
+            return self._not_computed(found.reason, detail)
+        return self._scored_by_threshold(found.value, detail, reason=found.reason)

@@ -14,16 +14,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from assay.metrics.checks.patterns import compile_pattern, pattern_problem, pattern_size, search_work
-from assay.metrics.contains import ShareFold
 from assay.metrics.core.explanations import listed, source_name
 from assay.metrics.core.info import MetricInfo, Parameter
-from assay.metrics.core.score import not_computed, scored
 from assay.metrics.core.source_matching import matching_work, names_something, unmatched, unread_names
+from assay.metrics.core.threshold_metric import ShareFold, ThresholdMetric
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from assay.metrics.core.embedding import EmbeddingSettings
     from assay.metrics.core.score import Row
     from assay.model.agent_response import Source
     from assay.model.run import Score
@@ -46,19 +44,17 @@ INFO = MetricInfo(
 _MOST_NAMED = 20
 
 
-class Sources:
+class Sources(ThresholdMetric):
     """Parameters: `at_least`, `required`, `pattern`, `threshold` (on the share)."""
 
     info = INFO
-    version = "1"
-    embedding: EmbeddingSettings | None = None
+    fold_class = ShareFold
 
     def __init__(self, name: str, parameters: Mapping[str, Any]) -> None:
-        self.name = name
+        super().__init__(name, parameters)
         self._at_least: int = parameters["at_least"]
         self._required: list[str] = parameters["required"]
         self._pattern: str | None = parameters["pattern"]
-        self._threshold: float | None = parameters["threshold"]
 
     @staticmethod
     def check(parameters: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -99,20 +95,14 @@ class Sources:
             detail["missing"] = missing[:_MOST_NAMED]
             faults.append(("source_missing", f"missing source {listed(missing)}"))
         if row.response.is_failed:
-            return scored(self.name, 0.0, passed=False, reason="agent_error", detail=detail)
+            return self._checked(False, "agent_error", detail)
         if faults and (unread := unread_names(missing, row.response, row.response.sources)):
             detail["message"] = unread
-            return not_computed(self.name, "sources_without_names", decides=True, **detail)
+            return self._not_computed("sources_without_names", detail)
         if faults:
             given = f"the answer names {listed(map(source_name, row.response.sources)) or 'none'}"
             detail["message"] = "; ".join([*(message for _, message in faults), given])
-        return scored(
-            self.name, float(not faults), passed=not faults, reason=faults[0][0] if faults else "", detail=detail
-        )
-
-    def aggregate(self) -> ShareFold:
-        """Return an empty fold."""
-        return ShareFold(self.name, self._threshold)
+        return self._checked(not faults, faults[0][0] if faults else "", detail)
 
     def _counted(self, source: Source) -> tuple[str, ...]:
         """Return the names of a source that counts; nothing for another."""

@@ -13,17 +13,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from assay.metrics.combined_score import tokens_used
-from assay.metrics.core.fold import MeanFold
 from assay.metrics.core.info import MetricInfo, Parameter
-from assay.metrics.core.score import not_computed, scored_by_threshold
+from assay.metrics.core.threshold_metric import MeanFold, ThresholdMetric
 from assay.metrics.core.uncounted_tokens import why_uncounted
 from assay.model.possible_usage import counted_parts, possible_tokens
-from assay.model.run import Score, ScoreStatus
+from assay.model.run import Score
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from assay.metrics.core.embedding import EmbeddingSettings
     from assay.metrics.core.score import Row
     from assay.model.run import CaseResult
 
@@ -49,41 +45,9 @@ INFO = MetricInfo(
 _BUCKETS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "reasoning_tokens")
 
 
-class Tokens:
-    """Parameters: `threshold` (on each row and on the mean)."""
-
-    info = INFO
-    version = "1"
-    embedding: EmbeddingSettings | None = None
-
-    def __init__(self, name: str, parameters: Mapping[str, Any]) -> None:
-        self.name = name
-        self._threshold: float | None = parameters["threshold"]
-
-    def score(self, row: Row) -> Score:
-        """Return the row's tokens."""
-        usage = row.response.usage
-        total = tokens_used(usage)
-        if usage is None or total is None:
-            message = why_uncounted(row.response)
-            said = {"message": message} if message else {}
-            return Score(self.name, ScoreStatus.SKIPPED, reason="no_tokens", detail=said)
-        given, made = counted_parts(usage)
-        counts = {name: getattr(usage, name) for name in _BUCKETS} | {"input_tokens": given, "output_tokens": made}
-        known = {name: count for name, count in counts.items() if count is not None}
-        detail = {"version": self.version, **known}
-        if possible_tokens(total) is None:
-            return not_computed(self.name, "invalid_tokens", decides=self._threshold is not None, **detail)
-        return scored_by_threshold(self, total, self._threshold, detail=detail)
-
-    def aggregate(self) -> _Fold:
-        """Return an empty fold."""
-        return _Fold(self.name, self._threshold)
-
-
 class _Fold(MeanFold):
-    def __init__(self, metric: str, threshold: float | None) -> None:
-        super().__init__(metric, threshold, rule="at_most")
+    def __init__(self, metric: ThresholdMetric) -> None:
+        super().__init__(metric)
         self._sums: dict[str, int] = {}
         self._total = 0
 
@@ -102,3 +66,26 @@ class _Fold(MeanFold):
             "total_tokens": self._total if self.values.count else None,
             **{name: self._sums.get(name) for name in _BUCKETS},
         }
+
+
+class Tokens(ThresholdMetric):
+    """Parameters: `threshold` (on each row and on the mean)."""
+
+    info = INFO
+    fold_class = _Fold
+
+    def score(self, row: Row) -> Score:
+        """Return the row's tokens."""
+        usage = row.response.usage
+        total = tokens_used(usage)
+        if usage is None or total is None:
+            message = why_uncounted(row.response)
+            said = {"message": message} if message else {}
+            return self._skipped("no_tokens", detail=said)
+        given, made = counted_parts(usage)
+        counts = {name: getattr(usage, name) for name in _BUCKETS} | {"input_tokens": given, "output_tokens": made}
+        known = {name: count for name, count in counts.items() if count is not None}
+        detail = {"version": self.version, **known}
+        if possible_tokens(total) is None:
+            return self._not_computed("invalid_tokens", detail)
+        return self._scored_by_threshold(total, detail)

@@ -46,9 +46,9 @@ from assay.metrics.core.call_matching import (
     matching_work,
 )
 from assay.metrics.core.explanations import MAX_MESSAGE_CHARS
-from assay.metrics.core.fold import MeanFold
 from assay.metrics.core.info import SHARE, MetricInfo, Parameter
 from assay.metrics.core.score import scored
+from assay.metrics.core.threshold_metric import MeanFold, ThresholdMetric
 from assay.model.case import TOOL_MATCHES
 from assay.model.expected_tool import read_expected_tool
 from assay.model.run import Score, ScoreStatus
@@ -57,7 +57,6 @@ from assay.statistics.exact_sum import ExactSum
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from assay.metrics.core.embedding import EmbeddingSettings
     from assay.metrics.core.score import Row
     from assay.model.agent_response import ToolCall
     from assay.model.case import ExpectedTool
@@ -96,15 +95,34 @@ INFO = MetricInfo(
 )
 
 
-class ToolCalls:
+class _Fold(MeanFold):
+    """The mean, with the means of the figures that are not the value, and the answers that do not report calls."""
+
+    def __init__(self, metric: ThresholdMetric) -> None:
+        super().__init__(metric)
+        self._figures = {name: ExactSum() for name in _FIGURES}
+        self._unreported = 0
+
+    def add(self, row: CaseResult, score: Score) -> None:
+        super().add(row, score)
+        self._unreported += score.detail.get("undecided") is True
+        for name, total in self._figures.items():
+            if score.status is ScoreStatus.SCORED and name in score.detail:
+                total.add(score.detail[name])
+
+    def detail(self, value: float | None) -> dict[str, Any]:
+        return {**{name: total.mean for name, total in self._figures.items()}, "unreported": self._unreported}
+
+
+class ToolCalls(ThresholdMetric):
     """Parameters: see `INFO`; `threshold` is on the mean."""
 
     info = INFO
+    fold_class = _Fold
     version = "2"
-    embedding: EmbeddingSettings | None = None
 
     def __init__(self, name: str, parameters: Mapping[str, Any]) -> None:
-        self.name = name
+        super().__init__(name, parameters)
         required = parameters.get("required")
         self._required = None if required is None else _tools(required)
         self._forbidden = _tools(parameters.get("forbidden") or ())
@@ -112,7 +130,6 @@ class ToolCalls:
         self._arguments: str | None = parameters.get("arguments")
         self._expects_none = parameters.get("without_expected") == "no_calls"
         self._score: str = parameters.get("score") or "recall"
-        self._threshold: float | None = parameters["threshold"]
 
     @property
     def of_conversation(self) -> bool:
@@ -146,18 +163,14 @@ class ToolCalls:
         """Return the value that `score` names; the row passes when the calls match and none is forbidden."""
         expected = self._expected(row)
         if expected is None and not self._forbidden:
-            return Score(self.name, ScoreStatus.SKIPPED, reason="no_expected_tools")
+            return self._skipped("no_expected_tools")
         calls = self._calls(row)
         failed = row.response.is_failed
         if calls is None and not failed:
             message = "the answer does not report its tool calls"
             detail = {"version": self.version, "undecided": True, "message": message}
-            return Score(self.name, ScoreStatus.SKIPPED, reason="calls_not_reported", detail=detail)
+            return self._skipped("calls_not_reported", detail=detail)
         return self._scored([Call(call) for call in calls or ()], expected or (), failed=failed, free=expected is None)
-
-    def aggregate(self) -> _Fold:
-        """Return an empty fold."""
-        return _Fold(self.name, self._threshold)
 
     def _expected(self, row: Row) -> tuple[ExpectedTool, ...] | None:
         """Return the calls expected of a row; None where it says nothing about them."""
@@ -224,25 +237,6 @@ class ToolCalls:
         for tool in self._forbidden:
             tests.setdefault(tool.name, []).append(argument_test(tool))
         return list(dict.fromkeys(call.name for call in calls if any(test(call) for test in tests.get(call.name, ()))))
-
-
-class _Fold(MeanFold):
-    """The mean, with the means of the figures that are not the value, and the answers that do not report calls."""
-
-    def __init__(self, metric: str, threshold: float | None) -> None:
-        super().__init__(metric, threshold)
-        self._figures = {name: ExactSum() for name in _FIGURES}
-        self._unreported = 0
-
-    def add(self, row: CaseResult, score: Score) -> None:
-        super().add(row, score)
-        self._unreported += score.detail.get("undecided") is True
-        for name, total in self._figures.items():
-            if score.status is ScoreStatus.SCORED and name in score.detail:
-                total.add(score.detail[name])
-
-    def detail(self, value: float | None) -> dict[str, Any]:
-        return {**{name: total.mean for name, total in self._figures.items()}, "unreported": self._unreported}
 
 
 def _figures(made: int, expected: int, called: int) -> dict[str, float]:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from assay.metrics.core.fold import MeanFold
 from assay.metrics.core.similarity import WARNINGS
+from assay.metrics.core.threshold_metric import MeanFold
 from assay.metrics.core.turn_scores import turn_details
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from assay.metrics.core.threshold_metric import ThresholdMetric
     from assay.model.run import CaseResult, Score
 
 _ORIGIN: Mapping[str, Any] = {
@@ -66,10 +67,10 @@ class EmbedderRecord:
 
 
 class EmbedderFold(MeanFold):
-    """A mean whose rows rest on embeddings; takes the arguments of `MeanFold`."""
+    """A mean whose rows rest on embeddings."""
 
-    def __init__(self, metric: str, threshold: float | None) -> None:
-        super().__init__(metric, threshold)
+    def __init__(self, metric: ThresholdMetric) -> None:
+        super().__init__(metric)
         self._record = EmbedderRecord()
 
     def add(self, row: CaseResult, score: Score) -> None:

@@ -217,20 +217,6 @@ def made_advisory(scores: Sequence[Score], optional: Container[str]) -> tuple[Sc
     )
 
 
-def judged(metric: Metric, rubric: str, row: Row, *, decides: bool) -> JudgeEvidence | Score:
-    """Return what a judge said of a row, or the score of a row of which no judge said anything."""
-    if row.response.is_failed:
-        passed = False if decides and has_reference(row.case) else None
-        detail = {"version": metric.version}
-        return Score(metric.name, ScoreStatus.ERROR, passed=passed, reason="agent_error", detail=detail)
-    evidence = row.verdicts.get(rubric)
-    if evidence is None:
-        return Score(metric.name, ScoreStatus.SKIPPED, reason="no_verdict")
-    if evidence.skipped:
-        return Score(metric.name, ScoreStatus.SKIPPED, reason=evidence.skipped, detail=evidence.detail)
-    return evidence
-
-
 def usable_references(case: Case) -> tuple[str, ...]:
     """Return the references that are not blank."""
     return tuple(text for text in case.references if not is_blank(text))

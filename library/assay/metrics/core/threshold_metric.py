@@ -1,0 +1,165 @@
+"""The base of every metric: its constructor, its folds, and the scores that depend on the threshold."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from assay.metrics.core.embedding import EmbeddingSettings
+from assay.metrics.core.score import not_computed, scored, scored_by_threshold
+from assay.model.run import MetricSummary, Score, ScoreStatus
+from assay.statistics.exact_sum import ExactSum
+from assay.statistics.intervals import wilson
+from assay.statistics.thresholds import holds
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from assay.metrics.core.info import MetricInfo
+    from assay.metrics.core.score import Row
+    from assay.model.run import CaseResult
+
+_AGENT_ERROR = "agent_error"
+_INVALID_ANSWER = frozenset(
+    ("invalid_cost", "invalid_latency", "invalid_cost_usd", "invalid_latency_ms", "invalid_latency_s")
+)
+"""Reasons of errors that lie in what the agent reports."""
+
+
+class MeanFold:
+    """Counts rows by status and verdict and averages the values.
+
+    Args:
+        metric: The metric whose scores it folds; the aggregate is compared with its threshold and its target.
+    """
+
+    def __init__(self, metric: ThresholdMetric) -> None:
+        self.metric = metric.name
+        self.threshold = metric.threshold
+        self.target = metric.target
+        self.rule = metric.info.rule
+        self.values = ExactSum()
+        self.n_skipped = self.n_error = self.n_own_error = self.n_invalid = 0
+        self.passed = self.failed = 0
+        self._has_turns = False
+
+    def add(self, row: CaseResult, score: Score) -> None:
+        """Take one more row."""
+        if score.status is ScoreStatus.SCORED and score.value is not None:
+            self.values.add(score.value)
+            self._has_turns = self._has_turns or "turns" in score.detail
+        elif score.status is ScoreStatus.SKIPPED:
+            self.n_skipped += 1
+        else:
+            self.n_error += 1
+            self.n_own_error += score.reason != _AGENT_ERROR
+            self.n_invalid += score.reason in _INVALID_ANSWER
+        self.passed += score.passed is True
+        self.failed += score.passed is False
+
+    def reaches(self, value: float | None, bound: float | None) -> bool | None:
+        """Return whether the aggregate reaches a bound; None where either is missing."""
+        return None if value is None or bound is None else holds(value, self.rule, bound)
+
+    def interval(self) -> tuple[float, float] | None:
+        """Return the 95 % interval of a value that is the share of rows that pass; None where it is none.
+
+        Rows that are conversations may have values between 0 and 1.
+        """
+        return None if self._has_turns else wilson(self.passed, self.values.count)
+
+    def detail(self, value: float | None) -> dict[str, Any]:
+        """Return further aggregates; none unless overridden."""
+        return {}
+
+    def result(self) -> MetricSummary:
+        """Return the summary of the rows so far."""
+        value = self.values.mean
+        return MetricSummary(
+            metric=self.metric,
+            value=value,
+            n_scored=self.values.count,
+            n_skipped=self.n_skipped,
+            n_error=self.n_error,
+            n_own_error=self.n_own_error,
+            passed=self.passed,
+            failed=self.failed,
+            threshold=self.threshold,
+            meets_threshold=self.reaches(value, self.threshold),
+            target=self.target,
+            meets_target=self.reaches(value, self.target),
+            rule=self.rule,
+            detail={**self.detail(value), **({"invalid_answers": self.n_invalid} if self.n_invalid else {})},
+        )
+
+
+class ShareFold(MeanFold):
+    """The share of rows that pass a check."""
+
+    def detail(self, value: float | None) -> dict[str, Any]:
+        """Return the interval of the share."""
+        return {"interval": wilson(self.passed, self.values.count), "total": self.values.count}
+
+
+class RightFold(MeanFold):
+    """The share of rows that are right."""
+
+    def detail(self, value: float | None) -> dict[str, Any]:
+        """Return how many of how many are right, and the interval of their share."""
+        count = self.values.count
+        return {"right": self.passed, "total": count, "interval": wilson(self.passed, count)}
+
+
+class ThresholdMetric:
+    """A metric whose aggregate, and often each row, is compared with a threshold.
+
+    A kind of metric sets `info` and adds `score`; `Metric` lists its optional members. A kind with parameters of its
+    own reads them in a constructor that calls this one.
+
+    Args:
+        name: The metric's name in this run.
+        parameters: Complete, as `complete_parameters` returns them.
+    """
+
+    info: MetricInfo
+    """What the metric says about itself."""
+    version = "1"
+    """Changes when the same row may get another score."""
+    fold_class: type[MeanFold] = MeanFold
+    """The fold of the rows' scores; it is built from the metric."""
+
+    def __init__(self, name: str, parameters: Mapping[str, Any]) -> None:
+        self.name = name
+        self.threshold: float | None = parameters["threshold"]
+        self.target: float | None = parameters.get("target")
+        self.embedding = EmbeddingSettings.of(parameters) if self.info.needs_embedder else None
+
+    @property
+    def decides(self) -> bool:
+        """Whether the metric gives rows a verdict."""
+        return self.info.decides == "always" or (self.info.decides == "threshold" and self.threshold is not None)
+
+    def score(self, row: Row) -> Score:
+        """Return the row's score; a kind of metric says how."""
+        raise NotImplementedError
+
+    def aggregate(self) -> MeanFold:
+        """Return an empty fold."""
+        return self.fold_class(self)
+
+    def _skipped(self, reason: str, **fields: Any) -> Score:
+        return Score(self.name, ScoreStatus.SKIPPED, reason=reason, **fields)
+
+    def _checked(self, holds: bool, reason: str, detail: Mapping[str, Any]) -> Score:
+        """Return the score of a row that passes where a check holds; the reason is given where it does not."""
+        return scored(self.name, float(holds), passed=holds, reason="" if holds else reason, detail=detail)
+
+    def _scored_by_threshold(self, value: float, detail: Mapping[str, Any], *, reason: str = "") -> Score:
+        return scored_by_threshold(self, value, self.threshold, reason=reason, detail=detail)
+
+    def _not_computed(self, reason: str, detail: Mapping[str, Any]) -> Score:
+        return not_computed(self.name, reason, decides=self.decides, **detail)
+
+    def _agent_error(self, detail: Mapping[str, Any]) -> Score:
+        """Return the score of an agent error, which has no value and fails where the metric gives verdicts."""
+        passed = False if self.decides else None
+        return Score(self.name, ScoreStatus.ERROR, passed=passed, reason=_AGENT_ERROR, detail=detail)
