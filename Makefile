@@ -7,11 +7,13 @@ KILLS ?= 500
 MESSAGES ?= 100000
 SEED ?= 1
 BASE ?=
+# What the gate (.ci/run) leaves out, shortest first.
+NIGHTLY := test-alerts test-deploy test-aimock test-browser test-frameworks bench error-rates fuzz images chaos compat mutants
 
 # Without byte code, each of the many processes that tests start would compile all it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-services test-postgres test-tools test-unit test-browser test-frameworks test-deploy nightly check chaos compat fuzz images mutants protos bench dist lock sbom clean
+.PHONY: demo test test-services test-postgres test-tools test-unit test-browser test-frameworks test-aimock test-deploy test-alerts nightly error-rates check chaos compat fuzz images mutants protos bench dist lock sbom clean
 .DELETE_ON_ERROR:
 
 demo: .venv/run.stamp          ## run an evaluation on a real example
@@ -40,8 +42,14 @@ test-frameworks: .venv-frameworks/frameworks.stamp .venv-floors/floors.stamp  ##
 	.venv-frameworks/bin/python -m pytest -m frameworks -rs tests/frameworks
 	.venv-floors/bin/python -m pytest -m frameworks -rs tests/frameworks
 
+test-aimock: .venv/dev.stamp .aimock/node_modules  ## run the providers' adapters against @copilotkit/aimock, which npm installs into .aimock
+	ASSAY_AIMOCK=.aimock/node_modules/@copilotkit/aimock $(BIN)/python -m pytest -m aimock -rs tests/integration
+
 test-deploy: .venv-deploy/deploy.stamp  ## render the manifests of deploy/ with kubectl or kustomize, and check them against the API of Kubernetes
 	.venv-deploy/bin/python tools/check_manifests.py
+
+test-alerts: .venv/dev.stamp   ## check the alert rules, their cases and the dashboard's queries with promtool, from Debian's package prometheus
+	$(BIN)/python -m pytest -m alerts tests/alerts
 
 check: .venv/dev.stamp .venv-protos/protos.stamp  ## lint, types, import contracts, protos and their stubs
 	$(BIN)/ruff check .
@@ -54,7 +62,11 @@ check: .venv/dev.stamp .venv-protos/protos.stamp  ## lint, types, import contrac
 	@rm -rf .venv-protos/checked && tools/generate-stubs .venv-protos/checked && diff -r -x __pycache__ -x __init__.py .venv-protos/checked/assay/v1 library/assay/v1 \
 	  || { echo "the stubs in library/assay/v1 do not match the protos: run 'make protos'"; exit 1; }
 
-nightly: .venv/dev.stamp       ## measure how often verdicts, intervals and plans are wrong, and write the figures into docs/statistics.md; 20 minutes on two cores
+nightly:                       ## run every long target in turn, all of them even where some fail, and name those that failed
+	@failed=; for target in $(NIGHTLY); do echo "make $$target"; $(MAKE) $$target || failed="$$failed $$target"; done; \
+	  [ -z "$$failed" ] || { echo "failed:$$failed"; exit 1; }
+
+error-rates: .venv/dev.stamp   ## measure how often verdicts, intervals and plans are wrong, and write the figures into docs/statistics.md; 20 minutes on two cores
 	$(BIN)/python -m benchmarks.error_rates --json benchmarks/results/error_rates.json
 	$(BIN)/python -m benchmarks.error_rates.tables
 
@@ -96,7 +108,10 @@ lock: .venv-lock/lock.stamp    ## write the lists in requirements/ anew; UPGRADE
 	.venv-lock/bin/python tools/lock.py $(if $(UPGRADE),--upgrade)
 
 clean:                         ## remove everything that was set up
-	rm -rf dist .venv .venv-frameworks .venv-floors .venv-protos .venv-lock .venv-deploy .venv-images .mutants sbom
+	rm -rf dist .venv .venv-frameworks .venv-floors .venv-protos .venv-lock .venv-deploy .venv-images .aimock .mutants sbom
+
+.aimock/node_modules:
+	npm install --silent --no-fund --no-audit --prefix .aimock @copilotkit/aimock@1.43.0
 
 .venv/run.stamp: pyproject.toml requirements/run.txt requirements/build.txt tools/install tools/install-locked
 	@tools/install .venv run "$(PYTHON)"

@@ -1,7 +1,6 @@
-"""A server of the providers' protocols that we have not written: @copilotkit/aimock, which npm installs.
+"""A server of the providers' protocols that this project did not write: @copilotkit/aimock.
 
-npm install @copilotkit/aimock
-ASSAY_AIMOCK=node_modules/@copilotkit/aimock pytest -m aimock tests/integration
+`make test-aimock` installs it with npm and names its folder in ASSAY_AIMOCK.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ def serving(script: Path) -> Iterator[str]:
     if node is None:
         pytest.skip("node is not installed: it runs @copilotkit/aimock")
     if not (Path(folder) / "dist" / "index.js").is_file():
-        pytest.skip("npm install @copilotkit/aimock, and name its folder in ASSAY_AIMOCK")
+        pytest.skip("ASSAY_AIMOCK names no folder of @copilotkit/aimock: run `make test-aimock`")
     command = [node, str(script), str(Path(folder).resolve())]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None

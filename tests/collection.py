@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterable
 
 # Slow files first, so that no process of the tests is left alone with one of them in the end.
-SLOWEST_FIRST = ("chaos", "compat", "frameworks", "e2e", "browser", "fuzz", "tools", "integration", "unit")
+SLOWEST_FIRST = ("chaos", "compat", "frameworks", "e2e", "browser", "fuzz", "tools", "alerts", "integration", "unit")
 FOLDERS = {
-    "aimock": ("integration",), "browser": ("browser",), "chaos": ("chaos",), "compat": ("compat",),
-    "frameworks": ("frameworks",), "tools": ("tools",),
+    "aimock": ("integration",), "alerts": ("alerts",), "browser": ("browser",), "chaos": ("chaos",),
+    "compat": ("compat",), "frameworks": ("frameworks",), "tools": ("tools",),
     "postgres": ("browser", "chaos", "compat", "e2e", "integration"),
     "services": ("browser", "chaos", "e2e", "fuzz", "integration"),
 }  # fmt: skip

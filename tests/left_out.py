@@ -11,7 +11,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 RUN_BY = {
-    "aimock": "the command at the top of tests/aimock.py",
+    "aimock": "`make test-aimock`, with npm on PATH",
+    "alerts": "`make test-alerts`, with promtool on PATH",
     "browser": "`make test-browser`, with Chromium and its chromedriver on PATH",
     "chaos": "`make chaos`",
     "compat": "`make compat`",

@@ -4,7 +4,6 @@
 
 It needs kubectl or kustomize on PATH, and no cluster. Kinds of KEDA, the Gateway API and the operator of Prometheus
 are rendered alone, unless ASSAY_CRD_SCHEMAS names a folder with their CustomResourceDefinitions: then they are checked.
-Where promtool is on PATH, it runs the tests of the alert rules, which the unit tests evaluate by themselves.
 """
 
 from __future__ import annotations
@@ -20,7 +19,6 @@ from typing import Any
 import yaml
 
 DEPLOY = Path(__file__).resolve().parent.parent / "deploy"
-RULES = DEPLOY / "components" / "monitoring"
 VERSIONS = ("1.31", "1.35")
 """The oldest and the newest version of Kubernetes whose API is checked."""
 OTHERS = ("keda.sh/", "gateway.networking.k8s.io/", "monitoring.coreos.com/")
@@ -45,19 +43,9 @@ def main() -> int:
         for manifest in rendered(command, name, folder)
         for problem in problems_of(name, manifest)
     ]
-    problems += rule_problems()
     sys.stdout.writelines(f"{problem}\n" for problem in problems)
     sys.stdout.write(f"{len(problems)} problems, Kubernetes {' and '.join(VERSIONS)}\n")
     return 1 if problems else 0
-
-
-def rule_problems() -> list[str]:
-    """Return what promtool finds wrong with the alert rules, if it is there."""
-    if not shutil.which("promtool"):
-        return []
-    command = ["promtool", "test", "rules", "alerts_test.yaml"]
-    done = subprocess.run(command, cwd=RULES, capture_output=True, text=True, check=False)
-    return [f"alert rules: {done.stdout}{done.stderr}"] if done.returncode else []
 
 
 def renderer() -> list[str]:

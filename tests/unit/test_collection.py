@@ -6,12 +6,14 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from tests.collection import FOLDERS, check_folders
+from tests.left_out import RUN_BY
 
 ROOT = Path(__file__).resolve().parents[2]
 CONFTEST = """
@@ -71,7 +73,7 @@ def test_a_test_that_no_target_runs_is_refused() -> None:
             check_folders([item(marker, "unit")])
 
 
-@pytest.mark.parametrize("target", ["test-postgres", "test-tools"])
+@pytest.mark.parametrize("target", ["test-alerts", "test-postgres", "test-tools"])
 def test_the_target_of_a_marker_looks_into_its_folders(target: str) -> None:
     """Those of the Makefile; tests with two markers are run by the target of the other."""
     (line,) = re.findall(rf"^{target}:.*\n\t(.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
@@ -79,3 +81,19 @@ def test_the_target_of_a_marker_looks_into_its_folders(target: str) -> None:
     assert {f"tests/{folder}" for folder in FOLDERS[marker]} - {"tests/browser", "tests/compat"} == {
         word for word in line.split() if word.startswith("tests/")
     }
+
+
+def test_every_marker_has_a_target_that_the_gate_or_the_nightly_run_names() -> None:
+    """What `make test` leaves out is run by `.ci/run` or by `make nightly`, and by one of them only."""
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    options = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["pytest"]["ini_options"]
+    gate = set(re.findall(r"^make (\S+)$", (ROOT / ".ci/run").read_text(encoding="utf-8"), re.MULTILINE))
+    (line,) = re.findall(r"^NIGHTLY := (.*)$", makefile, re.MULTILINE)
+    nightly = set(line.split())
+    assert set(re.findall(r"not (\w+)", options["addopts"])) == set(RUN_BY) == set(FOLDERS)
+    assert not gate & nightly
+    for program in RUN_BY.values():
+        (target,) = re.findall(r"`make ([a-z-]+)`", program)
+        assert target in gate | nightly
+    for target in gate | nightly:
+        assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
