@@ -13,7 +13,7 @@ NIGHTLY := test-alerts test-deploy test-aimock test-browser test-frameworks benc
 # Without byte code, each of the many processes that tests start would compile all it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-services test-postgres test-tools test-unit test-browser test-frameworks test-aimock test-deploy test-alerts nightly error-rates check chaos compat fuzz images mutants protos bench dist lock sbom clean
+.PHONY: demo test test-services test-postgres test-tools test-unit test-browser test-frameworks test-aimock test-deploy test-alerts nightly error-rates check chaos compat fuzz images mutants protos docs bench dist lock sbom clean
 .DELETE_ON_ERROR:
 
 demo: .venv/run.stamp          ## run an evaluation on a real example
@@ -51,7 +51,7 @@ test-deploy: .venv-deploy/deploy.stamp  ## render the manifests of deploy/ with 
 test-alerts: .venv/dev.stamp   ## check the alert rules, their cases and the dashboard's queries with promtool, from Debian's package prometheus
 	$(BIN)/python -m pytest -m alerts tests/alerts
 
-check: .venv/dev.stamp .venv-protos/protos.stamp  ## lint, types, import contracts, protos and their stubs
+check: .venv/dev.stamp .venv-protos/protos.stamp docs  ## lint, types, import contracts, protos and their stubs, pages and their links
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check --quiet .
 	$(BIN)/mypy -n 2 $(PACKAGES)
@@ -98,6 +98,10 @@ sbom: images                   ## write the bills of materials of the images int
 protos: .venv-protos/protos.stamp  ## regenerate the checked-in stubs
 	tools/generate-stubs library
 
+docs: .venv-docs/docs.stamp    ## build the site into .site/html; a broken link or any other warning fails
+	.venv-docs/bin/python -m tools.site
+	@echo "site: .site/html/index.html"
+
 bench: .venv/dev.stamp         ## measure; see benchmarks/README.md
 	$(BIN)/python benchmarks/throughput.py
 
@@ -108,7 +112,7 @@ lock: .venv-lock/lock.stamp    ## write the lists in requirements/ anew; UPGRADE
 	.venv-lock/bin/python tools/lock.py $(if $(UPGRADE),--upgrade)
 
 clean:                         ## remove everything that was set up
-	rm -rf dist .venv .venv-frameworks .venv-floors .venv-protos .venv-lock .venv-deploy .venv-images .aimock .mutants sbom
+	rm -rf dist .site .venv .venv-docs .venv-frameworks .venv-floors .venv-protos .venv-lock .venv-deploy .venv-images .aimock .mutants sbom
 
 .aimock/node_modules:
 	npm install --silent --no-fund --no-audit --prefix .aimock @copilotkit/aimock@1.43.0
@@ -124,6 +128,9 @@ clean:                         ## remove everything that was set up
 
 .venv-floors/floors.stamp: pyproject.toml requirements/floors.txt requirements/build.txt tools/install tools/install-locked
 	@tools/install .venv-floors floors "$(PYTHON)"
+
+.venv-docs/docs.stamp: pyproject.toml requirements/docs.txt requirements/build.txt tools/install tools/install-locked
+	@tools/install .venv-docs docs "$(PYTHON)"
 
 .venv-protos/protos.stamp: requirements/protos.txt tools/install tools/install-locked
 	@tools/install .venv-protos protos "$(PYTHON)"

@@ -28,8 +28,13 @@ LISTS = {
     "embedder": ("embedder", "prometheus", "otel"),
     "judge": ("judge", "postgres", "prometheus", "otel"),
 }
-# Frameworks of agents need some packages in older versions than the others' newest: the first list does not bind it.
-APART = {"frameworks": ("all", "dev", "frameworks", "frameworks-newest"), "floors": ("all", "dev", "frameworks")}
+# Installed apart from the first list, whose versions are preferred and not required: frameworks of agents need older
+# versions of some packages, and the documentation needs packages that the first list lacks.
+APART = {
+    "docs": ("docs",),
+    "frameworks": ("all", "dev", "frameworks", "frameworks-newest"),
+    "floors": ("all", "dev", "frameworks"),
+}
 # The list with the least versions of these extras' packages instead of the newest ones.
 FLOORS, FLOORED = "floors", ("adk", "langgraph", "pydantic-ai", "openai-agents")
 # Later ones call for a newer langchain-core than they ask for.

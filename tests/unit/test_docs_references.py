@@ -1,4 +1,4 @@
-"""What the documents name is there: files of tests, folders, and the pages that they link to."""
+"""The tests, folders and packages that the documents name exist. `make docs` checks the links between pages."""
 
 from __future__ import annotations
 
@@ -28,24 +28,6 @@ def test_every_test_that_a_page_names_exists() -> None:
         paths = re.findall(r"`(tests/[\w./]+)`", text)
         missing += [f"{page}: {path}" for path in paths if not (ROOT / path).exists()]
     assert missing == []
-
-
-def is_broken(target: str, page: Path) -> bool:
-    """Return whether a link of a page leads to no file of the checkout, or to no heading of one."""
-    name, _, anchor = target.partition("#")
-    linked = (page.parent / name).resolve() if name else page
-    if not linked.exists() or not anchor:
-        return not linked.exists()
-    headings = re.findall(r"^#+ (.*)$", linked.read_text(encoding="utf-8"), re.MULTILINE)
-    return anchor not in {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
-
-
-def test_every_link_of_a_page_leads_to_a_file_and_heading() -> None:
-    """A link to another file of the checkout names one that exists, and after # one of its headings."""
-    links = [
-        (page, target) for page in PAGES for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text(encoding="utf-8"))
-    ]
-    assert [f"{page}: {target}" for page, target in links if "://" not in target and is_broken(target, page)] == []
 
 
 GUIDES = [

@@ -1,0 +1,1 @@
+"""Builds the documentation as a static site: `make docs` runs `python -m tools.site`."""
