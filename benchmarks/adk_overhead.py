@@ -26,7 +26,7 @@ from typing import Any
 
 import psutil
 
-from assay.agent_host.opening import open_caller
+from assay.agent_host.user_code import open_caller
 from assay.model.agent_request import AgentRequest
 from assay.model.run import AgentSettings
 

@@ -39,11 +39,12 @@ from assay.model.run import (
 from assay.model.scope import LOCAL
 from assay_orchestrator.queries.comparison import Comparisons
 from assay_orchestrator.settings import Settings
-from assay_orchestrator.store import datasets, results, runs
 from assay_orchestrator.store.database import open_database
 from assay_orchestrator.store.page_tokens import PageTokens
-from assay_orchestrator.store.runs import RunRecord
-from assay_orchestrator.store.settings_json import settings_to_json
+from assay_orchestrator.store.rows import results
+from assay_orchestrator.store.runs import runs
+from assay_orchestrator.store.runs.runs import RunRecord, datasets
+from assay_orchestrator.store.runs.settings_json import settings_to_json
 from assay_orchestrator.summary.run_summary import summarise
 
 SIZES = ((2, 100_000), (10, 10_000))

@@ -28,8 +28,8 @@ from assay.comparison.facts import facts_of
 from assay.comparison.model import ComparisonSettings, Verdict
 from assay.model.agent_response import AgentStatus
 from assay.model.case_limits import MAX_REPEATS
-from assay.reports.comparison.compared_run import values_of
-from assay.reports.report import Report, report_of_file
+from assay.reports.comparison.document.compared_run import values_of
+from assay.reports.document.report import Report, report_of_file
 from assay.testing.providers import ScriptedProvider
 
 ALPHA = 0.05

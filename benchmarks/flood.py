@@ -38,8 +38,8 @@ from assay.rpc.tls import ClientFiles
 from assay.v1 import orchestrator_pb2 as pb
 from assay.v1 import orchestrator_pb2_grpc
 from assay_orchestrator.settings import Settings
-from assay_orchestrator.store import tokens
 from assay_orchestrator.store.database import open_database
+from assay_orchestrator.store.teams import tokens
 
 TEAMS = 50
 _SERVICE = "assay.v1.RunService"

@@ -42,8 +42,8 @@ from assay.v1 import orchestrator_pb2 as pb
 from assay.v1 import orchestrator_pb2_grpc
 from assay_orchestrator.identity.verifier import TokenVerifier
 from assay_orchestrator.settings import Settings
-from assay_orchestrator.store import tokens
 from assay_orchestrator.store.database import open_database
+from assay_orchestrator.store.teams import tokens
 
 IN_FLIGHT = (1, 32)
 _IN_A_TRACE = ((TRACEPARENT, f"00-{1:032x}-{1:016x}-01"),)

@@ -27,7 +27,7 @@ _MEASURE = """
 import re, resource, sys, time
 from pathlib import Path
 from assay.reports.folder import ReportFolder
-from assay.reports.report import report_of_file
+from assay.reports.document.report import report_of_file
 from assay.reports.writing import write_formats
 from assay.model.report_settings import ReportSettings
 

@@ -38,7 +38,7 @@ from assay.client.client import Client
 from assay.errors import AssayError
 from assay.model.run import RunState, ScoreStatus
 from assay.rpc.channel import open_channel
-from assay.spec.loader import spec_from_mapping
+from assay.specs.loader import spec_from_mapping
 from assay.testing.judges import says
 from assay.testing.providers import ScriptedProvider
 from assay.v1 import embedder_pb2, embedder_pb2_grpc, judge_pb2, judge_pb2_grpc

@@ -13,8 +13,8 @@ from tests.report_documents import document
 from assay.metrics.latency import LatencyFold
 from assay.reports.charts.fonts import Fonts
 from assay.reports.charts.row_figures import row_figures
+from assay.reports.document.report import report_of_file
 from assay.reports.formats.charts_report import drawn_text, sheets
-from assay.reports.report import report_of_file
 from assay.statistics.intervals import wilson
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ from tests.report_documents import document, metric, row, score
 from assay.comparison.compare import compare_runs, with_floors, with_questions
 from assay.comparison.decision import DecisionRules, decide
 from assay.comparison.model import ComparisonSettings, NoiseFloor
-from assay.reports.comparison.compared_run import compared_run
-from assay.reports.comparison.comparison_report import ComparisonReport, report_of_runs
-from assay.reports.report import report_of_file
+from assay.reports.comparison.document.compared_run import compared_run
+from assay.reports.comparison.document.comparison_report import ComparisonReport, report_of_runs
+from assay.reports.document.report import report_of_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -28,20 +28,21 @@ if TYPE_CHECKING:
 
 MODULES = {
     "assay_cli": (
-        "assay.client.evaluate", "assay.client.starting", "assay.local.stack",
+        "assay.client.evaluate", "assay.client.service_start", "assay.local_stack.stack",
         "assay.reports.formats.html.summary_view", "assay_cli.commands.run", "assay_cli.output.console",
         "assay_cli.output.report_files", "jinja2",
     ),
     "assay_embedder": (
-        "assay.local.lease", "assay_embedder.packed.network", "assay_embedder.service", "safetensors.torch",
-        "tokenizers", "torch",
+        "assay.local_stack.lease", "assay_embedder.models.packed.network", "assay_embedder.service",
+        "safetensors.torch", "tokenizers", "torch",
     ),
     "assay_judge": (
         "assay.storage.postgres", "assay.storage.sqlite", "assay_judge.resources", "assay_judge.service", "anthropic",
         "openai", "sqlalchemy.dialects.sqlite.pysqlite",
     ),
     "assay_orchestrator": (
-        "assay.local.lease", "assay.rpc.server", "assay.storage.sqlite", "assay_orchestrator.engine.dispatcher_factory",
+        "assay.local_stack.lease", "assay.rpc.server", "assay.storage.sqlite",
+        "assay_orchestrator.engine.dispatcher_factory",
         "assay_orchestrator.runs.manager", "assay_orchestrator.service", "sqlalchemy.dialects.sqlite.pysqlite",
         "uvloop",
     ),

@@ -81,7 +81,7 @@ def _show_command(command: Sequence[str]) -> None:
 
 def _arm_failpoints() -> None:
     """Choose what failpoints do by the environment, as an import does."""
-    from assay.runtime import failpoints
+    from assay.process import failpoints
 
     old = {name: getattr(failpoints, name) for name in ("failpoint", "clock_offset_s")}
     importlib.reload(failpoints)
@@ -93,7 +93,7 @@ def _arm_failpoints() -> None:
 
 def _fork_services(services: Mapping[str, Forks]) -> None:
     """Have the local stack of this process fork its services, where they need no imports of their own."""
-    from assay.local import stack
+    from assay.local_stack import stack
 
     def start(command: list[str], *, stdout: IO[bytes], pass_fds: Sequence[int], **options: Any) -> Process:
         place = command.index("-m") + 1

@@ -28,10 +28,10 @@ from tests.report_documents import (
 
 from assay.comparison.model import NoiseFloor
 from assay.reports.annotations import annotation_lines
-from assay.reports.comparison.short_text import short_lines
-from assay.reports.comparison.text import comparison_lines
+from assay.reports.comparison.formats.short_text import short_lines
+from assay.reports.comparison.formats.text import comparison_lines
 from assay.reports.comparison.writing import write_comparison
-from assay.reports.report import report_of_file
+from assay.reports.document.report import report_of_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from assay.model.agent_response import FAILED_STATUSES
 from assay.model.report_settings import ReportSettings
-from assay.reports.document import SCHEMA
+from assay.reports.document.document import SCHEMA
+from assay.reports.document.report import report_of_file
 from assay.reports.folder import ReportFolder
-from assay.reports.report import report_of_file
 from assay.reports.writing import write_formats
 
 if TYPE_CHECKING:

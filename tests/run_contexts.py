@@ -5,8 +5,8 @@ from __future__ import annotations
 from assay_orchestrator.agents.replay import ReplayAgent
 from assay_orchestrator.agents.retrying import RetryingAgent
 from assay_orchestrator.pipeline.run_context import RunContext
-from assay_orchestrator.scoring.pool import ScorerPool
-from assay_orchestrator.scoring.row_scorer import RowScorer
+from assay_orchestrator.scorers.pool import ScorerPool
+from assay_orchestrator.scorers.row_scorer import RowScorer
 from assay_orchestrator.settings import ScoringLimits
 
 

@@ -21,8 +21,8 @@ from assay_orchestrator.runs.team_runs import TeamRuns
 from assay_orchestrator.runs.upkeep import Upkeep
 from assay_orchestrator.service import RunService
 from assay_orchestrator.settings import Settings
-from assay_orchestrator.store import tokens
 from assay_orchestrator.store.database import open_database
+from assay_orchestrator.store.teams import tokens
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence

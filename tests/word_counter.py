@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from assay_embedder.admission import Load
-from assay_embedder.batcher import BatchReport, Limits, Worker
+from assay_embedder.caches.vector_cache import KeyMaker, ModelCache, VectorCache
 from assay_embedder.embeddings import Embeddings
-from assay_embedder.encoder import Tokens
-from assay_embedder.models import Description
-from assay_embedder.vector_cache import KeyMaker, ModelCache, VectorCache
+from assay_embedder.models.encoder import Tokens
+from assay_embedder.models.loading import Description
+from assay_embedder.queues.admission import Load
+from assay_embedder.queues.batcher import BatchReport, Limits, Worker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
-    from assay_embedder.disk_cache import DiskCache
+    from assay_embedder.caches.disk_cache import DiskCache
 
 WINDOW = 8
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from itertools import product
 
-from assay_orchestrator.store.lifecycle import TRANSITIONS, Phase
+from assay_orchestrator.store.runs.lifecycle import TRANSITIONS, Phase
 
 
 def state_diagram() -> str:

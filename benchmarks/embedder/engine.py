@@ -24,8 +24,8 @@ import torch
 from benchmarks.embedder.corpus import corpus
 
 from assay.errors import SetupError
-from assay_embedder import models
-from assay_embedder.model_folders import find_folder
+from assay_embedder.models import loading
+from assay_embedder.models.folders import find_folder
 from assay_embedder.settings import DEFAULT_MODEL
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from assay_embedder.encoder import Tokens
+    from assay_embedder.models.encoder import Tokens
 
 _BUDGET_TOKENS = {"exact": 1_024, "fast": 2_048}
 
@@ -60,10 +60,10 @@ def measure(texts: Sequence[str], model: str, *, rounds: int, threads: int) -> d
     """Return medians of texts per second, of each way, and the ratios of each round."""
     ways: dict[str, Callable[[], NDArray[np.float32]]] = {"sentence_transformers": _reference(texts, model, threads)}
     left_out: dict[str, str] = {}
-    loaded: dict[str, models.Model] = {}
+    loaded: dict[str, loading.Model] = {}
     for precision in ("exact", "fast"):
         try:
-            loaded[precision] = models.load(model, device="cpu", precision=precision)
+            loaded[precision] = loading.load(model, device="cpu", precision=precision)
         except SetupError as error:
             left_out[precision] = error.message
             continue
@@ -97,7 +97,7 @@ def _reference(texts: Sequence[str], model: str, threads: int) -> Callable[[], N
 
 
 def _packed(
-    texts: Sequence[str], model: models.Model, budget_tokens: int, threads: int
+    texts: Sequence[str], model: loading.Model, budget_tokens: int, threads: int
 ) -> Callable[[], NDArray[np.float32]]:
     def encode() -> NDArray[np.float32]:
         batches = list(_batches(model.tokenize(texts), budget_tokens))

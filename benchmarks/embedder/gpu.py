@@ -40,21 +40,21 @@ from tests.embedding_models import texts_in_ten_scripts
 from assay.rpc.channel import open_channel, wait_for_ready
 from assay.v1 import embedder_pb2 as pb
 from assay.v1 import embedder_pb2_grpc
-from assay_embedder import models
-from assay_embedder.architecture import encoder_folder, read_json
 from assay_embedder.embeddings import EmbedOptions
-from assay_embedder.model_folders import find_folder
+from assay_embedder.models import loading
+from assay_embedder.models.architecture import encoder_folder, read_json
+from assay_embedder.models.folders import find_folder
+from assay_embedder.queues.workers import batch_tokens, workers_of
 from assay_embedder.registry import Registry
 from assay_embedder.settings import DEFAULT_MODEL, Settings
-from assay_embedder.workers import batch_tokens, workers_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
     from numpy.typing import NDArray
 
-    from assay_embedder.encoder import Tokens
-    from assay_embedder.models import Model
+    from assay_embedder.models.encoder import Tokens
+    from assay_embedder.models.loading import Model
 
 _CALLERS, _TEXTS_PER_CALL = 64, 64
 _BATCH_SIZES = (32, 64, 128, 256, 512, 1_024, 2_048)
@@ -214,7 +214,7 @@ class _Measured:
         loaded: list[Model] = []
 
         def load(name: str, **options: Any) -> Model:
-            loaded.append(models.load(name, **options))
+            loaded.append(loading.load(name, **options))
             return loaded[-1]
 
         torch.cuda.empty_cache()

@@ -34,20 +34,20 @@ from assay.rpc.channel import open_channel, wait_for_ready
 from assay.rpc.server import RpcServer
 from assay.v1 import embedder_pb2 as pb
 from assay.v1 import embedder_pb2_grpc
-from assay_embedder.admission import Load
-from assay_embedder.architecture import read_architecture
-from assay_embedder.batcher import Limits, Worker
+from assay_embedder.caches.vector_cache import KeyMaker, ModelCache, VectorCache
 from assay_embedder.embeddings import Embeddings, EmbedOptions
-from assay_embedder.model_folders import find_folder
-from assay_embedder.models import Description, Model
-from assay_embedder.packed.gpu import GpuNetwork
-from assay_embedder.packed.linear import PlainLinear
-from assay_embedder.packed.network import Engine
+from assay_embedder.models.architecture import read_architecture
+from assay_embedder.models.folders import find_folder
+from assay_embedder.models.loading import Description, Model
+from assay_embedder.models.packed.gpu import GpuNetwork
+from assay_embedder.models.packed.linear import PlainLinear
+from assay_embedder.models.packed.network import Engine
+from assay_embedder.queues.admission import Load
+from assay_embedder.queues.batcher import Limits, Worker
+from assay_embedder.queues.workers import batch_tokens
 from assay_embedder.registry import Registry, Served
 from assay_embedder.service import SERVICE_NAME, EmbedderService
 from assay_embedder.settings import DEFAULT_MODEL, Settings
-from assay_embedder.vector_cache import KeyMaker, ModelCache, VectorCache
-from assay_embedder.workers import batch_tokens
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from assay.errors import SetupError
-from assay_embedder.precision import choose_precision
+from assay_embedder.models.precision import choose_precision
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -31,8 +31,8 @@ from assay.errors import SetupError
 from assay.rpc.channel import open_channel, wait_for_ready
 from assay.v1 import embedder_pb2 as pb
 from assay.v1 import embedder_pb2_grpc
-from assay_embedder import models
 from assay_embedder.embeddings import EmbedOptions
+from assay_embedder.models import loading
 from assay_embedder.registry import Registry
 from assay_embedder.settings import DEFAULT_MODEL, Settings
 
@@ -244,7 +244,7 @@ async def _by_callers(embed: Callable[[Sequence[str], str], Awaitable[None]], te
     await asyncio.gather(*(caller() for _ in range(_CALLERS)))
 
 
-async def _lone(stub: Any, model: models.Model, texts: list[str]) -> dict[str, Any]:
+async def _lone(stub: Any, model: loading.Model, texts: list[str]) -> dict[str, Any]:
     """Return the latency of one pair with nothing else to do, over gRPC and by the model itself."""
     pairs, own_ms, grpc_ms = list(_chunks(texts, 2)), [], []
     # Not by turns: threads of arithmetic spin for some milliseconds after their work, which takes a processor from the
@@ -322,11 +322,11 @@ async def _memory(stub: Any, process: psutil.Process, total: int) -> list[int]:
     return sizes
 
 
-def _load(settings: Settings) -> models.Model:
-    return models.load(DEFAULT_MODEL, device="cpu", precision=settings.precision)
+def _load(settings: Settings) -> loading.Model:
+    return loading.load(DEFAULT_MODEL, device="cpu", precision=settings.precision)
 
 
-def _encode(model: models.Model, texts: Sequence[str]) -> None:
+def _encode(model: loading.Model, texts: Sequence[str]) -> None:
     model.encode(model.tokenize(texts))
 
 

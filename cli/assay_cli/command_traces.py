@@ -25,7 +25,7 @@ def traced_command(name: str) -> Iterator[None]:
     if os.environ.get("ASSAY_TRACES", "").lower() not in _ON:
         yield
         return
-    from assay.runtime.telemetry import traced  # imported here: most commands are not traced
+    from assay.process.telemetry import traced  # imported here: most commands are not traced
     from assay.telemetry.tracing import span
 
     with traced("command", asked_by="ASSAY_TRACES"), span(name):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from assay.local.early_start import EarlyStart, early_start
+from assay.local_stack.early_start import EarlyStart, early_start
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -14,7 +14,7 @@ from assay_cli.exit_status import EXIT_INFRASTRUCTURE, EXIT_INTERRUPTED, EXIT_US
 from assay_cli.output.streams import discard_unwritten, is_output_error
 
 if TYPE_CHECKING:
-    from assay.local.early_start import EarlyStart
+    from assay.local_stack.early_start import EarlyStart
 
 _USERS_FAULT = (InvalidInputError, NotFoundError, ConflictError, WrongStateError)
 
@@ -73,7 +73,7 @@ def show_error(error: AssayError, command: click.Command | None = None) -> None:
 
 def _show(error: AssayError, command: click.Command | None) -> None:
     from assay.agent_host.loader import AgentImportError
-    from assay_cli.command_again import pasted
+    from assay_cli.resume_hint import pasted
 
     problems = error.problems if isinstance(error, InvalidInputError) else []
     if len(problems) > 1:

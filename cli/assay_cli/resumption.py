@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from assay.datasets import DatasetInfo
     from assay.model.run import Run
     from assay.model.run_settings import RunSettings
-    from assay.spec.model import Spec
+    from assay.specs.model import Spec
 
 _OPTIONS = {
     "dataset": ("dataset", "dataset_format", "mapping", "on_bad_case", "overrides"),

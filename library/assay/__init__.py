@@ -13,9 +13,9 @@ os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 
 if TYPE_CHECKING:
-    from assay.agent_host.server import AgentServer, agent_server
+    from assay.agent_host.agent_server import AgentServer, agent_server
     from assay.client.client import Client
-    from assay.client.compare import ComparisonResult, compare
+    from assay.client.comparison.api import ComparisonResult, compare
     from assay.client.evaluate import evaluate, evaluate_async
     from assay.client.evaluation import Evaluation
     from assay.client.rescore import rescore
@@ -58,11 +58,11 @@ __all__ = [
 
 _WHERE = {
     "AgentRequest": "assay.model.agent_request",
-    "AgentServer": "assay.agent_host.server",
+    "AgentServer": "assay.agent_host.agent_server",
     "AssayError": "assay.errors",
     "CaseSelection": "assay.model.run",
     "Client": "assay.client.client",
-    "ComparisonResult": "assay.client.compare",
+    "ComparisonResult": "assay.client.comparison.api",
     "DatasetWarning": "assay.datasets.warnings",
     "Evaluation": "assay.client.evaluation",
     "Interrupt": "assay.model.interrupts",
@@ -70,8 +70,8 @@ _WHERE = {
     "Score": "assay.model.run",
     "Scorer": "assay.scoring.scorer",
     "ScriptedApprovals": "assay.model.approvals",
-    "agent_server": "assay.agent_host.server",
-    "compare": "assay.client.compare",
+    "agent_server": "assay.agent_host.agent_server",
+    "compare": "assay.client.comparison.api",
     "evaluate": "assay.client.evaluate",
     "evaluate_async": "assay.client.evaluate",
     "rescore": "assay.client.rescore",

@@ -12,7 +12,7 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from assay.reports.report import Report
+    from assay.reports.document.report import Report
 
     Collected = Any
 

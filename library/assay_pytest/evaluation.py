@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any
 from assay.client.evaluate import evaluate
 from assay.datasets import open_dataset
 from assay.errors import AssayError, SpecError
-from assay.local.stack import environment_for
+from assay.local_stack.stack import environment_for
 from assay.model.agent_response import FAILED_STATUSES
 from assay.parsing.names import folder_name
+from assay.reports.document.report import report_of_file
 from assay.reports.folder import ReportFolder
-from assay.reports.report import report_of_file
 from assay.reports.writing import write_formats
-from assay.spec.loader import find_spec_file, load_spec
+from assay.specs.loader import find_spec_file, load_spec
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     import pytest
 
-    from assay.reports.report import Report
+    from assay.reports.document.report import Report
 
 
 @dataclass

@@ -14,7 +14,7 @@ from assay_pytest.evaluation import MarkedEvaluation
 from assay_pytest.state import state_of
 
 if TYPE_CHECKING:
-    from assay.reports.report import Report
+    from assay.reports.document.report import Report
     from assay_pytest.evaluation import Case
 
 _TEXT_CHARS = 2_000
@@ -139,7 +139,7 @@ class GateItem(EvaluationItem):
 
     def runtest(self) -> None:
         """Fail where the gate does not hold, or could not be computed."""
-        from assay.verdict.gates import compared_text
+        from assay.gates.gates import compared_text
 
         gate = self.report().head["summary"]["gates"][self._index]
         compared = compared_text(self._expression, gate["actual"], gate.get("interval"))

@@ -18,7 +18,7 @@ from assay.client.client import Client
 from assay.errors import UnavailableError
 from assay.model.case import Case, Turn
 from assay.model.run import PauseCause, Run, RunState
-from assay.spec.loader import spec_from_mapping
+from assay.specs.loader import spec_from_mapping
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable

@@ -14,8 +14,10 @@ import sqlalchemy as sa
 
 from assay.model.run import CaseResult, Run, RunState, StateChange
 from assay_orchestrator.runs.catalogue import readable_run
-from assay_orchestrator.store import datasets, results, runs, schema
-from assay_orchestrator.store.settings_json import summary_to_json
+from assay_orchestrator.store import schema
+from assay_orchestrator.store.rows import results
+from assay_orchestrator.store.runs import datasets, runs
+from assay_orchestrator.store.runs.settings_json import summary_to_json
 from assay_orchestrator.summary.partial import fold
 
 if TYPE_CHECKING:

@@ -29,7 +29,7 @@ from tests.chaos.drills import Plan, drilling
 from tests.chaos.topologies import Cluster, OneOrchestrator
 from tests.conftest import PostgresServer, own_server
 
-from assay.runtime.failpoints import FAILPOINTS
+from assay.process.failpoints import FAILPOINTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -13,7 +13,7 @@ from tests.chaos.commands import Command
 from tests.chaos.drills import Plan, drilling
 from tests.chaos.topologies import OneOrchestrator
 
-from assay.runtime.failpoints import FAILPOINTS
+from assay.process.failpoints import FAILPOINTS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable

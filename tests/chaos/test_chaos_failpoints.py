@@ -13,7 +13,7 @@ from tests.chaos.drills import Plan, drilling
 from tests.chaos.topologies import OneOrchestrator, open_engine
 
 from assay.errors import NotFoundError, WrongStateError
-from assay.runtime.failpoints import FAILPOINTS
+from assay.process.failpoints import FAILPOINTS
 from assay_orchestrator.store import schema
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from assay.comparison.stopping import first_stop, shuffled
 from assay.comparison.stopping_settings import plan_of
 from assay.model.run import RunState
 from assay.model.stopping import StoppingSettings
-from assay_orchestrator.store import results, stops
+from assay_orchestrator.store.rows import results, stops
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -22,7 +22,7 @@ import pytest
 from tests.fork_server import ForkServer, service_servers
 from tests.waiting import wait_until
 
-from assay.local.stack import SERVICES
+from assay.local_stack.stack import SERVICES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

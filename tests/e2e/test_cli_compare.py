@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from assay.reports.report import report_of_file
+from assay.reports.document.report import report_of_file
 
 if TYPE_CHECKING:
     from tests.e2e.conftest import Cli

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from assay.metrics import METRICS
-from assay.spec.presets import PRESETS
+from assay.specs.presets import PRESETS
 
 if TYPE_CHECKING:
     from tests.e2e.conftest import Cli

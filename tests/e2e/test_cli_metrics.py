@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from assay.metrics import METRICS
-from assay.spec.loader import spec_from_mapping
+from assay.specs.loader import spec_from_mapping
 from assay_cli.commands.metrics import definition, metrics
 
 if TYPE_CHECKING:

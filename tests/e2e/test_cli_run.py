@@ -19,10 +19,10 @@ from tests.e2e.conftest import stack_up
 from tests.waiting import wait_until
 
 from assay.errors import SetupError
-from assay.local.home import Home
-from assay.local.stack import LocalStack, running_services
+from assay.local_stack.home import Home
+from assay.local_stack.stack import LocalStack, running_services
 from assay.metrics.core.info import DEFAULT_MODEL
-from assay_embedder.precision import choose_precision
+from assay_embedder.models.precision import choose_precision
 
 if TYPE_CHECKING:
     from tests.e2e.conftest import Cli

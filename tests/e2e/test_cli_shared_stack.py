@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import psutil
 
-from assay.local.home import Home
+from assay.local_stack.home import Home
 
 if TYPE_CHECKING:
     import subprocess

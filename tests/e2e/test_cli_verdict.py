@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 import assay
-from assay.spec.presets import PRESETS
+from assay.specs.presets import PRESETS
 
 if TYPE_CHECKING:
     from tests.e2e.conftest import Cli

@@ -17,7 +17,7 @@ from tests.guides import blocks
 
 import assay
 from assay.agent_host.loader import AgentImportError
-from assay.agent_host.opening import open_caller
+from assay.agent_host.user_code import open_caller
 from assay.errors import InvalidInputError
 from assay.model.agent_response import AgentErrorKind, AgentRequest, AgentResponse, AgentStatus, Message, Source, Usage
 from assay.model.run import AgentSettings

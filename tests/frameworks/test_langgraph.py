@@ -12,7 +12,7 @@ import pytest
 from tests.frameworks.answers import calls
 from tests.frameworks.asking import ask, opened
 
-from assay.agent_host.opening import open_caller
+from assay.agent_host.user_code import open_caller
 from assay.client.loop_thread import run_to_end
 from assay.errors import InvalidInputError
 from assay.model.agent_request import Message
@@ -504,7 +504,8 @@ def test_synchronous_nodes_run_all_at_once(tmp_path: Path, blocking: str) -> Non
 
 
 @pytest.mark.parametrize(
-    "runs", ["from assay.client.loop_thread import run_to_end as run", "from assay_cli.options import run_async as run"]
+    "runs",
+    ["from assay.client.loop_thread import run_to_end as run", "from assay_cli.options.shared import run_async as run"],
 )
 def test_nodes_that_hang_hold_up_neither_further_questions_nor_the_end(
     tmp_path: Path, blocking: str, runs: str
@@ -517,7 +518,7 @@ from pathlib import Path
 
 from tests.frameworks.asking import ask
 
-from assay.agent_host.opening import open_caller
+from assay.agent_host.user_code import open_caller
 from assay.model.run import AgentSettings
 {runs}
 

@@ -11,7 +11,7 @@ from tests.frameworks.answers import calls
 from tests.frameworks.asking import ask, opened
 from tests.frameworks.test_langgraph import CHAIN
 
-from assay.agent_host.opening import open_caller
+from assay.agent_host.user_code import open_caller
 from assay.errors import InvalidInputError
 from assay.model.agent_request import Message
 from assay.model.agent_response import AgentErrorKind, Usage

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.frameworks
 ASK = """\
 import asyncio, json, sys
 from pathlib import Path
-from assay.agent_host.opening import open_caller
+from assay.agent_host.user_code import open_caller
 from assay.model.agent_response import AgentRequest, response_to_json
 from assay.model.run import AgentSettings
 

@@ -12,7 +12,7 @@ from tests.frameworks.answers import calls
 from tests.frameworks.asking import ask, opened
 from tests.frameworks.behaviours.pydantic_ai import PRELUDE
 
-from assay.agent_host.opening import open_caller
+from assay.agent_host.user_code import open_caller
 from assay.errors import InvalidInputError
 from assay.model.agent_request import Message
 from assay.model.agent_response import AgentErrorKind, AgentStatus, Source
@@ -460,7 +460,7 @@ from pathlib import Path
 
 from tests.frameworks.asking import ask
 
-from assay.agent_host.opening import open_caller
+from assay.agent_host.user_code import open_caller
 from assay.client.loop_thread import run_to_end
 from assay.model.run import AgentSettings
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING
 
+from assay.agent_host.agent_service import AgentService
 from assay.agent_host.answer_message import answer_to_wire
-from assay.agent_host.service import AgentService
 from assay.model.case import Case, Turn
 from assay.model.run import AgentSettings
 from assay.rpc.options import ServerOptions

@@ -11,8 +11,8 @@ import numpy as np
 
 from assay.rpc.server import RpcServer, serve_until_signal
 from assay.v1 import embedder_pb2_grpc
-from assay_embedder.encoder import Tokens
-from assay_embedder.models import Description
+from assay_embedder.models.encoder import Tokens
+from assay_embedder.models.loading import Description
 from assay_embedder.registry import Registry
 from assay_embedder.service import SERVICE_NAME, EmbedderService
 from assay_embedder.settings import DEFAULT_MODEL, Settings

@@ -16,8 +16,8 @@ from tests.fuzz.fuzzing import LASTING, Findings, check_memory, fuzz, logged_tra
 from tests.fuzz.messages import MessageMaker
 from tests.fuzz.targets import NOT_SERVED, running_targets, services
 
+from assay.process.logs import TextFormatter
 from assay.rpc.methods import METHODS
-from assay.runtime.logs import TextFormatter
 
 MESSAGES = 1_500
 

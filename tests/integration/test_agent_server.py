@@ -15,8 +15,8 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from tests.guides import blocks
 
 import assay
+from assay.agent_host.agent_service import AgentService
 from assay.agent_host.caller import AgentCaller
-from assay.agent_host.service import AgentService
 from assay.errors import InvalidInputError, SetupError
 from assay.v1 import agent_pb2 as pb
 from assay.v1 import agent_pb2_grpc

@@ -16,8 +16,8 @@ import sqlalchemy as sa
 
 from assay.storage import sqlite
 from assay.storage.sqlite import SqliteDatabase
-from assay_embedder.disk_cache import DiskCache
-from assay_embedder.jobs import Computed
+from assay_embedder.caches.disk_cache import DiskCache
+from assay_embedder.queues.jobs import Computed
 from assay_judge.state.store import JudgeStore
 from assay_orchestrator.store.revisions import TABLES
 

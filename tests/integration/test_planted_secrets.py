@@ -38,8 +38,8 @@ from assay.testing.judges import says
 from assay.testing.providers import ProviderRequest, Reply, ScriptedProvider
 from assay.v1 import agent_pb2
 from assay_orchestrator.settings import Settings
-from assay_orchestrator.store import tokens
 from assay_orchestrator.store.database import open_database
+from assay_orchestrator.store.teams import tokens
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator

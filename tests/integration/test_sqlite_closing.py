@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from assay.storage.sqlite import SqliteDatabase
-from assay_embedder.disk_cache import DiskCache
+from assay_embedder.caches.disk_cache import DiskCache
 from assay_judge.state.store import JudgeStore
 from assay_orchestrator.store.revisions import TABLES
 

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from assay.errors import InvalidInputError
 from assay.http.addresses import dial_problem, host_problem
 from assay.model.run import AgentSettings, JudgeSettings
-from assay.spec.agents import check_agent
-from assay.spec.judging import check_judge
-from assay_cli.options import check_address
+from assay.specs.agents import check_agent
+from assay.specs.judging import check_judge
+from assay_cli.options.shared import check_address
 from assay_judge.judges import JudgeChoice
 from assay_orchestrator.settings import Settings as OrchestratorSettings
 

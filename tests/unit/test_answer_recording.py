@@ -14,7 +14,7 @@ from assay.errors import InvalidInputError
 from assay.model.agent_response import AgentErrorKind, AgentResponse, AgentStatus, error_response
 from assay.model.case import Case, Turn
 from assay.model.run import AgentSettings, CaseResult, DatasetRef, Run, RunCounts, RunSettings, RunState, TurnResult
-from assay_cli.answer_recording import answers_on_the_way, check_record_file
+from assay_cli.recording.answers import answers_on_the_way, check_record_file
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence

@@ -29,7 +29,7 @@ from assay.model.run import (
     Score,
     ScoreStatus,
 )
-from assay.reports.first_errors import first_errors
+from assay.reports.document.first_errors import first_errors
 from assay.wire.run import result_from_wire, result_to_wire
 
 ANSWER = AgentResponse(

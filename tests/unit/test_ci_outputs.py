@@ -18,8 +18,8 @@ from assay.errors import InvalidInputError, SetupError
 from assay.model.run import CaseResult, GateOutcome, GateResult
 from assay.reports.annotations import MOST_ANNOTATIONS, annotation_lines
 from assay.reports.ci_outputs import MAX_SUMMARY_BYTES, CiOutputs
+from assay.reports.document.report import Report, report_of_file
 from assay.reports.failures import Attempts
-from assay.reports.report import Report, report_of_file
 from assay.reports.writing import write_reports
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from assay.client.group_progress import GroupProgress
-from assay.client.progress import make_progress
+from assay.client.progress.group_progress import GroupProgress
+from assay.client.progress.run_progress import make_progress
 from assay.model.agent_response import AgentStatus
 from assay.model.run import (
     AgentSettings,

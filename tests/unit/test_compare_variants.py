@@ -22,12 +22,12 @@ from assay_cli.commands.compare_variants import (
     variant_specs,
 )
 from assay_cli.commands.validate import validate
-from assay_cli.options import run_async
+from assay_cli.options.shared import run_async
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from assay.spec.model import Spec
+    from assay.specs.model import Spec
 
 SPEC = """\
 dataset: cases.jsonl

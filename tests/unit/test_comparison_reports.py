@@ -33,20 +33,20 @@ from assay.comparison.joined import label_of
 from assay.comparison.model import FailOn, NoiseFloor, Verdict
 from assay.errors import InvalidInputError
 from assay.reports.charts.fonts import Fonts
-from assay.reports.comparison import plots
-from assay.reports.comparison.cases_csv import write_cases
-from assay.reports.comparison.document import comparison_document
-from assay.reports.comparison.figures import Figures
-from assay.reports.comparison.headline import Naming, verdict_sentence
-from assay.reports.comparison.markdown import comparison_markdown
-from assay.reports.comparison.notebook_html import comparison_html
-from assay.reports.comparison.sentences import banners, cautions
-from assay.reports.comparison.short_text import short_lines
-from assay.reports.comparison.text import comparison_lines
+from assay.reports.comparison.formats import plots
+from assay.reports.comparison.formats.cases_csv import write_cases
+from assay.reports.comparison.formats.json_document import comparison_document
+from assay.reports.comparison.formats.markdown import comparison_markdown
+from assay.reports.comparison.formats.notebook_html import comparison_html
+from assay.reports.comparison.formats.short_text import short_lines
+from assay.reports.comparison.formats.text import comparison_lines
+from assay.reports.comparison.words.figures import Figures
+from assay.reports.comparison.words.headline import Naming, verdict_sentence
+from assay.reports.comparison.words.sentences import banners, cautions
 from assay.reports.comparison.writing import write_comparison
+from assay.reports.document.schema import comparison_schema
 from assay.reports.folder import ReportFolder
-from assay.reports.run_commands import case_command
-from assay.reports.schema import comparison_schema
+from assay.reports.words.run_commands import case_command
 from assay.text.unsafe_text import UNSAFE, json_text
 from assay_cli.commands.runs.group import show
 
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from assay.reports.comparison.comparison_report import ComparisonReport
+    from assay.reports.comparison.document.comparison_report import ComparisonReport
 
 
 ARABIC = "المطالبة الأساسية للإجابة عن المناقصات الحكومية المطروحة"
@@ -459,7 +459,7 @@ def test_what_changed_names_the_code_of_the_agent(
         assert said in unescape(comparison_markdown(report).replace("\u200b", ""))
         (path,) = write_comparison(report, tmp_path / "out", ["html"]).written
         page = unescape(path.read_text("utf-8"))
-        assert said in page
+        assert f"{said[:1].upper()}{said[1:]}" in page
         assert any(said in line for line in short_lines(report)) is not said.startswith("no setting")
 
 

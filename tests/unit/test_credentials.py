@@ -13,7 +13,7 @@ from keyring.errors import KeyringLocked, PasswordDeleteError
 
 from assay.client.client import Client
 from assay.errors import SetupError
-from assay.local.credentials import Credentials, credentials_for, forget_credentials, keep_credentials
+from assay.local_stack.credentials import Credentials, credentials_for, forget_credentials, keep_credentials
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

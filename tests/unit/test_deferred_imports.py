@@ -5,14 +5,14 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from assay.runtime.deferred_imports import defer_imports, import_deferred, imported_when_called
+from assay.process.deferred_imports import defer_imports, import_deferred, imported_when_called
 
 PARTS = """
 import sys
-from assay_embedder.torch_parts import defer_unused_parts, import_all_parts
+from assay_embedder.models.torch_parts import defer_unused_parts, import_all_parts
 defer_unused_parts()
-from assay_embedder import models
-model = models.load("all-MiniLM-L6-v2", device="cpu")
+from assay_embedder.models import loading
+model = loading.load("all-MiniLM-L6-v2", device="cpu")
 assert model.encode(model.tokenize(["a text"])).shape == (1, 384)
 assert model.description.engine.startswith("packed"), model.description
 import torch
@@ -26,7 +26,7 @@ print(torch.export.ExportedProgram.__name__, torch.linalg.qr(torch.empty(3, 2, d
 SCHEMAS = """
 import sys
 from importlib.util import find_spec
-from assay_orchestrator.scoring import worker
+from assay_orchestrator.scorers import worker
 worker._import_all()
 print("jsonschema" in sys.modules, "rfc3987_syntax" in sys.modules)
 import jsonschema

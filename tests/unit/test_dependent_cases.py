@@ -27,10 +27,10 @@ from assay.model.run import (
     Score,
     ScoreStatus,
 )
-from assay.reports.recommendations import recommendations
-from assay.reports.row_notes import row_notes
-from assay.spec.loader import spec_from_mapping
-from assay_orchestrator.store.settings_json import summary_from_json, summary_to_json
+from assay.reports.words.recommendations import recommendations
+from assay.reports.words.row_notes import row_notes
+from assay.specs.loader import spec_from_mapping
+from assay_orchestrator.store.runs.settings_json import summary_from_json, summary_to_json
 from assay_orchestrator.summary.run_summary import SummaryRules, summarise
 
 EXACT = build_metric(MetricSettings("exact_match", complete_parameters("exact_match", {}, where="m")))

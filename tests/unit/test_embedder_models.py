@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from assay_embedder import known_models, verification
-from assay_embedder.architecture import UnknownArchitectureError, read_architecture
-from assay_embedder.dimensions import supported_dimensions
-from assay_embedder.packed.attention import Layout
-from assay_embedder.verification import Memory
+from assay_embedder.models.architecture import UnknownArchitectureError, read_architecture
+from assay_embedder.models.dimensions import supported_dimensions
+from assay_embedder.models.loading import known_models, verification
+from assay_embedder.models.packed.attention import Layout
+from assay_embedder.models.verification import Memory
 
 if TYPE_CHECKING:
     from pathlib import Path

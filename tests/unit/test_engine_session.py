@@ -15,7 +15,7 @@ from tests.waiting import until
 from assay.errors import StorageError
 from assay_orchestrator.pipeline.session import Session, Sessions
 from assay_orchestrator.pipeline.storage_pauses import RunStore, StoragePauses
-from assay_orchestrator.store.shards import Shard
+from assay_orchestrator.store.shards.shards import Shard
 
 if TYPE_CHECKING:
     from collections.abc import Callable

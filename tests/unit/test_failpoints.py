@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from assay.errors import StorageError
-from assay.runtime import failpoints
-from assay.runtime.failpoints import ACTIONS, EXIT_STATUS, FAILPOINTS, Failpoints
+from assay.process import failpoints
+from assay.process.failpoints import ACTIONS, EXIT_STATUS, FAILPOINTS, Failpoints
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = ("library", "cli", "services")
@@ -52,7 +52,7 @@ def _run(environ: dict[str, str], code: str) -> subprocess.CompletedProcess[str]
 def test_without_the_variable_a_failpoint_is_a_function_that_does_nothing() -> None:
     """Decided once, when the module is imported: later changes of the environment change nothing."""
     code = (
-        "import os\nfrom assay.runtime import failpoints\nfrom assay.runtime.failpoints import failpoint\n"
+        "import os\nfrom assay.process import failpoints\nfrom assay.process.failpoints import failpoint\n"
         f"os.environ['ASSAY_FAILPOINTS'] = '{NAME}=kill'\nfailpoint('{NAME}')\nfailpoint('whatever')\n"
         "print(failpoints.clock_offset_s(), failpoint.__name__)"
     )
@@ -75,7 +75,7 @@ def test_without_the_variable_a_failpoint_is_a_function_that_does_nothing() -> N
 def test_the_action_happens_at_its_time(tmp_path: Path, text: str, status: int, lines: list[str]) -> None:
     """A process that comes by four times is ended at the one that was named, and every passing is in the log."""
     log = tmp_path / "log"
-    code = f"from assay.runtime.failpoints import failpoint\nfor _ in range(4): failpoint('{NAME}')"
+    code = f"from assay.process.failpoints import failpoint\nfor _ in range(4): failpoint('{NAME}')"
     done = _run({"ASSAY_FAILPOINTS": text, "ASSAY_FAILPOINTS_LOG": str(log)}, code)
     assert done.returncode == status, done.stderr
     found = [line.split(maxsplit=2) for line in log.read_text().splitlines()]
@@ -85,7 +85,7 @@ def test_the_action_happens_at_its_time(tmp_path: Path, text: str, status: int, 
 def test_a_process_that_is_started_again_is_not_ended_again(tmp_path: Path) -> None:
     """Else a service that its command starts again would end for ever."""
     environ = {"ASSAY_FAILPOINTS": f"{NAME}=exit@2", "ASSAY_FAILPOINTS_LOG": str(tmp_path / "log")}
-    code = f"from assay.runtime.failpoints import failpoint\nfor _ in range(4): failpoint('{NAME}')"
+    code = f"from assay.process.failpoints import failpoint\nfor _ in range(4): failpoint('{NAME}')"
     assert [_run(environ, code).returncode for _ in range(2)] == [EXIT_STATUS, 0]
 
 

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.errors import SpecError
+from assay.gates.gates import Gate, actual_text, decide, meets_target, parse_gate, read_gate
 from assay.metrics import METRICS, build_metric, complete_parameters
 from assay.model.run import GateOutcome, MetricSettings
-from assay.verdict.gates import Gate, actual_text, decide, meets_target, parse_gate, read_gate
 from assay_orchestrator.summary.gates import Tally, judge_gates
 from assay_orchestrator.summary.run_summary import summarise
 

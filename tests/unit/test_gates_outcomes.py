@@ -17,7 +17,7 @@ from assay.metrics.rows.row_scores import score_row
 from assay.model.agent_response import AgentError, AgentErrorKind, AgentResponse, AgentStatus
 from assay.model.case import Case, Turn
 from assay.model.run import CaseResult, GateOutcome, GateResult, MetricSettings, RunSummary
-from assay_orchestrator.store.settings_json import summary_from_json, summary_to_json
+from assay_orchestrator.store.runs.settings_json import summary_from_json, summary_to_json
 from assay_orchestrator.summary.groups import MAX_GROUPS
 from assay_orchestrator.summary.run_summary import SummaryRules, summarise
 

@@ -19,7 +19,7 @@ from assay.errors import Problem
 from assay.judging.recorded_verdicts import read_recorded_verdicts
 from assay.judging.rubric_file import read_rubric
 from assay.parsing.yaml_nodes import parse_yaml
-from assay.spec.loader import load_spec
+from assay.specs.loader import load_spec
 from assay_judge.calls.provider_registry import read_limits
 from assay_orchestrator.identity.issuers import read_issuers
 

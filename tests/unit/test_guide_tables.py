@@ -28,8 +28,8 @@ from assay.model.run import (
     RunSummary,
 )
 from assay.model.stopping import StoppedEarly
-from assay.reports.document import _FLAT, head_document
-from assay.spec import judging, loader, prompt_options, server_options
+from assay.reports.document.document import _FLAT, head_document
+from assay.specs import judging, loader, prompt_options, server_options
 from assay_cli.commands import assay as command_line
 from assay_cli.output import run_documents
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from assay.local import install_hint as module
-from assay.local.install_hint import checkout, install_hint
+from assay.local_stack import install_hint as module
+from assay.local_stack.install_hint import checkout, install_hint
 
 ROOT = Path(__file__).resolve().parents[2]
 PLACE = Path(module.__file__).resolve()

@@ -13,7 +13,7 @@ from assay.errors import Problem
 from assay.model.canary_summary import KINDS
 from assay.model.run_settings import CANARY_LIMIT
 from assay.parsing.yaml_nodes import parse_yaml
-from assay.spec.judging import JudgeReader
+from assay.specs.judging import JudgeReader
 from assay.statistics.trust import LEAST_ITEMS, TENTATIVE_ALPHA, TRUSTED_ALPHA
 from assay_cli.commands.judge.calibrate import calibrate
 from assay_cli.commands.judge.calibrations import calibrations

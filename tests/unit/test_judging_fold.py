@@ -10,7 +10,7 @@ import pytest
 from assay.model.agent_response import AgentStatus
 from assay.model.judging_summary import JudgingSummary
 from assay.model.run import CaseResult, JudgeSettings, Score, ScoreStatus
-from assay.reports.judging_text import judge_line, judging_line
+from assay.reports.words.judging_text import judge_line, judging_line
 from assay.wire.judging import JUDGING
 from assay_orchestrator.summary.judging import JudgingFold
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from assay.client.progress import make_progress
+from assay.client.progress.run_progress import make_progress
 from assay.model.agent_response import AgentStatus
 from assay.model.run import (
     AgentSettings,
@@ -22,7 +22,7 @@ from assay.model.run import (
     Score,
     ScoreStatus,
 )
-from assay.reports.judging_text import judge_reasons, judging_cost
+from assay.reports.words.judging_text import judge_reasons, judging_cost
 
 
 def verdict(key: str = "k", **changes: Any) -> dict[str, Any]:

@@ -66,7 +66,8 @@ def test_one_factory_makes_servers_and_channels() -> None:
 def test_the_library_and_the_command_start_light() -> None:
     """Importing them brings nothing heavy."""
     code = (
-        "import sys, assay, assay_cli.commands, assay.client.client, assay.datasets, assay.spec, assay.local.stack\n"
+        "import sys, assay, assay_cli.commands, assay.client.client, assay.datasets, assay.specs\n"
+        "import assay.local_stack.stack\n"
         "heavy = {'torch', 'pandas', 'matplotlib', 'numpy', 'sqlalchemy', 'scipy', 'httpx2', 'openai', 'anthropic'}\n"
         "print(sorted(heavy & set(sys.modules)))"
     )
@@ -86,7 +87,7 @@ def test_a_question_to_the_command_itself_reads_nothing_of_runs(arguments: Seque
         f"sys.argv = {['assay', *arguments]!r}\n"
         "from assay_cli.__main__ import main\n"
         "try:\n    main()\nexcept SystemExit as end:\n    assert not end.code, end.code\n"
-        "slow = ('assay.datasets.', 'assay.spec.', 'assay.client.client', 'grpc', 'google.protobuf', 'yaml')\n"
+        "slow = ('assay.datasets.', 'assay.specs.', 'assay.client.client', 'grpc', 'google.protobuf', 'yaml')\n"
         "allowed = ('assay.datasets.choices',)\n"
         "print('imported:', sorted(n for n in sys.modules if n.startswith(slow) and n not in allowed))"
     )

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from assay.errors import SetupError
-from assay.local.home import Home
-from assay.local.service_logs import MOST_BYTES, last_words, open_log
+from assay.local_stack.home import Home
+from assay.local_stack.service_logs import MOST_BYTES, last_words, open_log
 
 
 @pytest.mark.parametrize("mode", [0o755, 0o777, 0o1777, 0o710, 0o701, 0o740])

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from assay.local.model_files import is_on_disk, model_problem
+from assay.local_stack.model_files import is_on_disk, model_problem
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,7 +10,7 @@ from datetime import datetime
 import pytest
 from tests.unit.test_unsafe_text import HOSTILE
 
-from assay.runtime.logs import JsonFormatter, TextFormatter
+from assay.process.logs import JsonFormatter, TextFormatter
 from assay.telemetry.context import added_fields
 from assay.text.unsafe_text import UNSAFE, escaped
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from assay.reports.metric_text import bound_text, value_text
+from assay.reports.words.metric_text import bound_text, value_text
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.unit.comparison.comparing import compare_columns, disagreeing
 
-from assay.client.noise_floors import find_floor, store_floor
-from assay.local.home import Home
+from assay.client.comparison.noise_floors import find_floor, store_floor
+from assay.local_stack.home import Home
 
 if TYPE_CHECKING:
     from pathlib import Path

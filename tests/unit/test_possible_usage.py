@@ -14,13 +14,13 @@ from assay.model.model_price import ModelPrice
 from assay.model.possible_usage import MAX_COST_USD, counted_tokens
 from assay.model.response_limits import MAX_TOKENS
 from assay.providers.messages import Reply, TokenUsage, token_usage
-from assay.reports.comparison.compared_run import implied_values
+from assay.reports.comparison.document.compared_run import implied_values
 from assay.telemetry.instruments import Instrument
 from assay_orchestrator.agents.prompt_cost import cost_of_reply
 from assay_orchestrator.instruments import AGENT_COST, AGENT_TOKENS, ANSWER_SECONDS, ObservedRun
-from assay_orchestrator.store.allotments import Amount
-from assay_orchestrator.store.results import AnswerRecord
-from assay_orchestrator.store.spending import Spent
+from assay_orchestrator.store.rows.results import AnswerRecord
+from assay_orchestrator.store.teams.allotments import Amount
+from assay_orchestrator.store.teams.spending import Spent
 from assay_orchestrator.summary.spent import spent_on
 
 

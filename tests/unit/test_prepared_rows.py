@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from assay.model.run import CaseResult
-    from assay.reports.prepared_rows import PreparedRows
+    from assay.reports.document.prepared_rows import PreparedRows
 
 LONG = dataclasses.replace(ROWS[2], response=AgentResponse(text="<long> \u202e" * 30_000))
 REPORTED = (*ROWS[:2], LONG)

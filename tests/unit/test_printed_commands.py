@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import click
 import pytest
 
-from assay_cli.command_again import find_command, pasted
 from assay_cli.commands import assay
+from assay_cli.resume_hint import find_command, pasted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.model.case import Case, Turn
-from assay.spec.prompt_template import case_problems, case_values, fill, template_problem, variables_of
+from assay.specs.prompt_template import case_problems, case_values, fill, template_problem, variables_of
 
 
 def case(question: str = "", contexts: tuple[str, ...] = (), **variables: Any) -> Case:

@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.errors import Problem, SpecError
+from assay.process.redaction import RECOGNISABLE_CHARS, Redactor
 from assay.rpc.status import to_status
-from assay.runtime.redaction import RECOGNISABLE_CHARS, Redactor
 
 SECRET = 'sk-planted/42+é "x" 0123456789abcdef'
 _VALUES = st.text(
@@ -97,7 +97,7 @@ def test_logs_have_no_secret(log_format: str) -> None:
     """In messages, their values, tracebacks and stacks; also what other packages log at debug."""
     code = f"""
 import json, logging
-from assay.runtime.logs import LogSettings, configure_logging, keep_out_of_logs
+from assay.process.logs import LogSettings, configure_logging, keep_out_of_logs
 configure_logging(LogSettings("debug", {log_format!r}))
 secret = {SECRET!r}
 keep_out_of_logs([], [secret])

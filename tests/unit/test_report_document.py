@@ -16,7 +16,7 @@ from assay.model.agent_response import AgentResponse, Source, Usage
 from assay.model.case import Case, Turn
 from assay.model.report_settings import DEFAULT_REPORTS
 from assay.model.run import AgentSettings, CaseResult, DatasetRef, MetricSettings, Run, RunCounts, RunSettings, RunState
-from assay.reports.document import row_document
+from assay.reports.document.document import row_document
 from assay.reports.writing import write_reports
 from assay_cli.output.console import ConsoleSummary
 from assay_orchestrator.summary.run_summary import summarise

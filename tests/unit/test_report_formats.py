@@ -13,16 +13,16 @@ from tests.report_documents import HOSTILE, agent_error, document, failed, metri
 from assay.errors import SetupError
 from assay.model.report_settings import REPORTS, ReportSettings, by_default
 from assay.reports.annotations import annotation_lines
+from assay.reports.document.report import report_of_file
 from assay.reports.folder import ReportFolder
 from assay.reports.formats.html import html_report
-from assay.reports.report import report_of_file
 from assay.reports.writing import FORMATS, Format, check_formats, write_formats
-from assay.spec.presets import PRESETS, preset_reports
+from assay.specs.presets import PRESETS, preset_reports
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from assay.reports.report import Report
+    from assay.reports.document.report import Report
 
 NOTHING = metric(None, n_scored=0, passed=0, meets_threshold=None, interval=None)
 OLD = {"metric": "semantic_similarity", "value": 0.5, "n_scored": 1, "n_skipped": 0, "n_error": 0, "passed": 0,

@@ -26,10 +26,10 @@ from tests.report_documents import (
     written,
 )
 
+from assay.reports.document.report import Report, report_of_file
 from assay.reports.folder import ReportFolder
 from assay.reports.formats.html.html_report import detail_texts, write
 from assay.reports.formats.html.row_data import MAX_TEXT_CHARS
-from assay.reports.report import Report, report_of_file
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.report_documents import HOSTILE, agent_error, document, failed, gate, metric, row, score, written
 
-from assay.reports.junit_document import write_junit
-from assay.reports.report import report_of_file
+from assay.reports.document.report import report_of_file
+from assay.reports.formats.junit_document import write_junit
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from tests.report_documents import HOSTILE, agent_error, document, metric, row, score, written
 
+from assay.reports.document.report import report_of_file
 from assay.reports.formats.parquet_report import write_table
-from assay.reports.report import report_of_file
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -15,9 +15,9 @@ from tests.unit.test_report_document import ROWS, finished
 
 from assay.errors import InvalidInputError
 from assay.model.report_settings import REPORTS, ReportSettings
+from assay.reports.document.report import report_of_file
+from assay.reports.document.schema import problems_of_head, problems_of_row, results_schema
 from assay.reports.folder import ReportFolder
-from assay.reports.report import report_of_file
-from assay.reports.schema import problems_of_head, problems_of_row, results_schema
 from assay.reports.writing import FORMATS, write_formats, write_reports
 
 if TYPE_CHECKING:

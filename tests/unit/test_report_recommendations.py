@@ -29,8 +29,8 @@ from assay.model.run import (
     Score,
     ScoreStatus,
 )
-from assay.reports.quality_scores import QualityScores
-from assay.reports.recommendations import recommendations
+from assay.reports.document.quality_scores import QualityScores
+from assay.reports.words.recommendations import recommendations
 
 FOREIGN = {"warnings": {"model_language_mismatch": 2}}
 

@@ -16,16 +16,16 @@ from assay.client.evaluation import Evaluation
 from assay.model.run import CaseSelection, DatasetRef, Run
 from assay.model.run_settings import DatasetReading
 from assay.reports.ci_outputs import CiOutputs
-from assay.reports.comparison.document import comparison_document
-from assay.reports.comparison.markdown import comparison_markdown
-from assay.reports.comparison.short_text import short_lines
-from assay.reports.comparison.text import comparison_lines
-from assay.reports.document import head_document
+from assay.reports.comparison.formats.json_document import comparison_document
+from assay.reports.comparison.formats.markdown import comparison_markdown
+from assay.reports.comparison.formats.short_text import short_lines
+from assay.reports.comparison.formats.text import comparison_lines
+from assay.reports.document.document import head_document
+from assay.reports.document.report import report_of_file
 from assay.reports.failures import Attempts
-from assay.reports.notebook import run_html, run_markdown
-from assay.reports.report import report_of_file
-from assay.reports.row_notes import row_notes
-from assay.reports.selected_cases import selected_cases, selected_document
+from assay.reports.formats.notebook import run_html, run_markdown
+from assay.reports.words.row_notes import row_notes
+from assay.reports.words.selected_cases import selected_cases, selected_document
 from assay_cli.output.console import ConsoleSummary
 from assay_cli.output.run_documents import full
 

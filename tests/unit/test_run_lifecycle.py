@@ -12,9 +12,11 @@ from tools.run_lifecycle import state_diagram
 from assay.errors import WrongStateError
 from assay.model.run import FINISHED_STATES, DatasetRef, PauseCause, RunState, SpendCap
 from assay.model.scope import LOCAL
-from assay_orchestrator.store import control, datasets, deletions, run_conditions, runs, schema, shards
+from assay_orchestrator.store import control, schema
 from assay_orchestrator.store.control import Resumption
-from assay_orchestrator.store.lifecycle import (
+from assay_orchestrator.store.removal import deletions
+from assay_orchestrator.store.runs import run_conditions, runs
+from assay_orchestrator.store.runs.lifecycle import (
     PHASES_AT_REST,
     RUNNABLE_PHASES,
     TRANSITIONS,
@@ -24,7 +26,8 @@ from assay_orchestrator.store.lifecycle import (
     phase_of,
     refusal,
 )
-from assay_orchestrator.store.runs import RunRecord
+from assay_orchestrator.store.runs.runs import RunRecord, datasets
+from assay_orchestrator.store.shards import shards
 
 GUIDE = Path(__file__).resolve().parents[2] / "docs" / "runs.md"
 STORED = {

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from assay.gates.run_verdict import RunVerdict, VerdictStatus, criteria_of, run_verdict
 from assay.metrics import METRICS, build_metric, complete_parameters
 from assay.metrics.core.row_verdict import row_reason, row_verdict
 from assay.metrics.core.score import JudgeEvidence, Metric, Row, made_advisory
@@ -19,8 +20,7 @@ from assay.model.canary_summary import CanarySummary, CanaryTally
 from assay.model.case import Assertion, Case, ExpectedTool, Turn
 from assay.model.judging_summary import JudgingSummary
 from assay.model.run import AgentSettings, CaseResult, MetricSettings, RunSettings, RunSummary
-from assay.verdict.run_verdict import RunVerdict, VerdictStatus, criteria_of, run_verdict
-from assay_orchestrator.store.settings_json import summary_from_json, summary_to_json
+from assay_orchestrator.store.runs.settings_json import summary_from_json, summary_to_json
 from assay_orchestrator.summary.run_summary import SummaryRules, summarise, with_verdict
 
 RIGHT, WRONG, FAILED, SLOW = "right", "wrong", "failed", "slow"

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from assay.errors import Problem
 from assay.model.run import AgentSettings
 from assay.parsing.secret_references import REFERENCE, SecretReference, form_problem, parse_path
-from assay.spec.agents import check_agent
-from assay.spec.judging import JudgeReader
-from assay.spec.variables import NAMED
+from assay.specs.agents import check_agent
+from assay.specs.judging import JudgeReader
+from assay.specs.variables import NAMED
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 
 from assay.errors import InvalidInputError
 from assay.parsing.secret_references import SecretReference
-from assay.runtime.secret_stores import FolderSecrets, open_secrets, read_secret_variables, value_problem
+from assay.process.secret_stores import FolderSecrets, open_secrets, read_secret_variables, value_problem
 from assay_judge.settings import Settings as JudgeSettings
 from assay_orchestrator.settings import Settings
 

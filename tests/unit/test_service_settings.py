@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from assay.errors import InvalidInputError, Problem
-from assay.runtime.logs import LogSettings
-from assay.runtime.settings import ServiceSettings, listed, number, path, setting
+from assay.process.logs import LogSettings
+from assay.process.settings import ServiceSettings, listed, number, path, setting
 
 
 def _sizes(text: str) -> dict[str, int]:

@@ -27,7 +27,7 @@ EARLY = "import assay_cli.__main__, assay_cli.early_start"
 COMMAND = f"{EARLY}, assay_cli.commands.run"
 UNUSED = {
     "orchestrator": (
-        "alembic", "assay.comparison.compare", "assay.spec.loader", "httpx2", "jsonschema", "numpy", "procrastinate",
+        "alembic", "assay.comparison.compare", "assay.specs.loader", "httpx2", "jsonschema", "numpy", "procrastinate",
         "psycopg", "scipy", "sqlalchemy.dialects.postgresql", "yaml", "email", "google.protobuf.text_format",
     ),
     "early": ("asyncio", "click", "logging", "tempfile", "typing_extensions"),

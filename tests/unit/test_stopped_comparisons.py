@@ -10,12 +10,12 @@ import pytest
 from tests.comparison_reports import compared, run_document, stopped, two
 
 from assay.comparison.model import Verdict
-from assay.reports.comparison.document import comparison_document
-from assay.reports.comparison.headline import verdict_sentence
-from assay.reports.comparison.markdown import comparison_markdown
-from assay.reports.comparison.short_text import short_lines
-from assay.reports.comparison.text import comparison_lines
-from assay.reports.schema import comparison_schema
+from assay.reports.comparison.formats.json_document import comparison_document
+from assay.reports.comparison.formats.markdown import comparison_markdown
+from assay.reports.comparison.formats.short_text import short_lines
+from assay.reports.comparison.formats.text import comparison_lines
+from assay.reports.comparison.words.headline import verdict_sentence
+from assay.reports.document.schema import comparison_schema
 from assay.statistics.stagewise import stagewise_estimate
 from assay.text.unsafe_text import json_text
 from assay.wire.comparison import COMPARISON

@@ -72,7 +72,7 @@ def store_functions() -> dict[str, set[str]]:
     """Return the parameters of every public function of the store, by module and name."""
     return {
         f"{path.stem}.{node.name}": parameters(node)
-        for path in (ROOT / "store").glob("*.py")
+        for path in (ROOT / "store").rglob("*.py")
         for node in ast.parse(path.read_text(encoding="utf-8")).body
         if isinstance(node, ast.FunctionDef) and not node.name.startswith("_")
     }

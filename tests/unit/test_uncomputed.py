@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from assay.model.agent_response import AgentStatus
 from assay.model.run import CaseResult, MetricSummary, Score, ScoreStatus
-from assay.reports.metric_text import Uncomputed
+from assay.reports.words.metric_text import Uncomputed
 
 
 def test_what_functions_raise_is_counted_in_bounded_memory() -> None:

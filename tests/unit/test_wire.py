@@ -42,7 +42,7 @@ from assay.wire.agent import (
 )
 from assay.wire.case import case_from_wire, case_to_wire
 from assay.wire.run import event_from_wire, event_to_wire, result_from_wire, result_to_wire
-from assay_orchestrator.store.settings_json import (
+from assay_orchestrator.store.runs.settings_json import (
     settings_from_json,
     settings_to_json,
     summary_from_json,

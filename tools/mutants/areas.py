@@ -11,7 +11,7 @@ _ORCHESTRATOR = "services/orchestrator/assay_orchestrator"
 _JUDGE = "services/judge/assay_judge"
 
 AREAS: dict[str, tuple[str, ...]] = {
-    "gates": ("library/assay/verdict/gates.py", f"{_ORCHESTRATOR}/summary/gates.py"),
+    "gates": ("library/assay/gates/gates.py", f"{_ORCHESTRATOR}/summary/gates.py"),
     "parsers": (
         "library/assay/datasets/**/*.py",
         "library/assay/parsing/strict_json.py",
@@ -38,9 +38,9 @@ AREAS: dict[str, tuple[str, ...]] = {
         f"{_ORCHESTRATOR}/agents/http.py",
         f"{_ORCHESTRATOR}/agents/http_hosts.py",
         f"{_ORCHESTRATOR}/agents/secrets.py",
-        "library/assay/runtime/redaction.py",
+        "library/assay/process/redaction.py",
         f"{_JUDGE}/judges.py",
-        "library/assay/local/home.py",
+        "library/assay/local_stack/home.py",
     ),
     "metrics": (
         "library/assay/metrics/**/*.py",

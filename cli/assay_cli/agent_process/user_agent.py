@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from assay.agent_host.opening import UserCode
+    from assay.agent_host.user_code import UserCode
     from assay.model.run import RunSettings
 
 
@@ -17,7 +17,7 @@ def load_user_code(settings: RunSettings, folder: Path) -> UserCode:
     Raises:
         InvalidInputError: It cannot be loaded.
     """
-    from assay.agent_host.opening import open_user_code
+    from assay.agent_host.user_code import open_user_code
     from assay_cli.agent_process.os_exit import guard_exit
 
     if settings.functions or (settings.agent.is_hosted and settings.agent.adapter != "command"):

@@ -112,7 +112,10 @@ _COMMANDS = {
     "bench": ("assay_cli.commands.bench:bench", "Measure how fast a service is on this machine."),
     "login": ("assay_cli.commands.login:login", "Store a token for a server, for later commands."),
     "logout": ("assay_cli.commands.login:logout", "Remove the stored token of a server."),
-    "admin": ("assay_cli.commands.admin:admin", "Manage the teams and tokens of a shared server; read its audit."),
+    "admin": (
+        "assay_cli.commands.admin.group:admin",
+        "Manage the teams and tokens of a shared server; read its audit.",
+    ),
     "doctor": ("assay_cli.commands.doctor:doctor", "Check this machine: what works, what is missing."),
 }
 

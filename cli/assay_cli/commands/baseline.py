@@ -10,9 +10,9 @@ import click
 
 from assay.text.unsafe_text import clean
 from assay_cli.commands import Group
-from assay_cli.options import connect, debug_option, json_option, print_document, run_async, server_option
+from assay_cli.options.cases import find_run
+from assay_cli.options.shared import connect, debug_option, json_option, print_document, run_async, server_option
 from assay_cli.output.terminal import table
-from assay_cli.run_options import find_run
 
 if TYPE_CHECKING:
     from assay.client.client import Client

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import click
 
 from assay.errors import SetupError
-from assay.local.install_hint import install_hint
-from assay.local.model_files import model_problem
+from assay.local_stack.install_hint import install_hint
+from assay.local_stack.model_files import model_problem
 from assay.metrics.core.info import DEFAULT_MODEL
 from assay_cli.commands import Group
-from assay_cli.options import debug_option, json_option, print_document, run_async
+from assay_cli.options.shared import debug_option, json_option, print_document, run_async
 
 if TYPE_CHECKING:
     from assay_cli.embedder_bench.measurement import Figures

@@ -18,18 +18,18 @@ from assay_cli.commands.compare_variants import (
     variant_options,
     variant_specs,
 )
-from assay_cli.compare_options import CompareOptions, compare_options
-from assay_cli.options import debug_option, json_option, print_document, run_async, server_option
+from assay_cli.options.compare import CompareOptions, compare_options
+from assay_cli.options.shared import debug_option, json_option, print_document, run_async, server_option
 from assay_cli.output.report_files import print_failures, report_lines
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from contextlib import AbstractAsyncContextManager
 
-    from assay.client.comparing import RunSource
-    from assay.reports.comparison.comparison_report import ComparisonReport
-    from assay.reports.report import Report
-    from assay.spec.model import Spec
+    from assay.client.comparison.join import RunSource
+    from assay.reports.comparison.document.comparison_report import ComparisonReport
+    from assay.reports.document.report import Report
+    from assay.specs.model import Spec
 
 _REPORTS = Path("assay-reports")
 
@@ -99,7 +99,7 @@ def compare(
     no server. Without runs, the variants of a spec are run, in turns, and then compared. The primary metric decides, by
     the test that pairs the runs case by case.
     """
-    from assay.client.comparing import check_packages, is_file, with_baseline_first
+    from assay.client.comparison.join import check_packages, is_file, with_baseline_first
     from assay.reports.atomic import check_folder
 
     check_packages()
@@ -133,7 +133,7 @@ def compare(
 
 def _specs(variants: VariantOptions, server: str | None, *, is_aa: bool) -> list[Spec]:
     """Return a checked spec per run; for A/A the same one twice, whose second run has verdicts of its own."""
-    from assay.local.stack import environment_for
+    from assay.local_stack.stack import environment_for
 
     environs = environment_for(server), environment_for(server, "judge")
     if not is_aa:
@@ -148,8 +148,8 @@ def _check_something_is_named(variants: VariantOptions) -> None:
     Raises:
         click.UsageError: Nothing is.
     """
-    from assay.spec.loader import SPEC_FILE
-    from assay.spec.variants import has_variants
+    from assay.specs.loader import SPEC_FILE
+    from assay.specs.variants import has_variants
 
     if not variants.is_given and not (Path(SPEC_FILE).is_file() and has_variants(Path())):
         raise click.UsageError(
@@ -159,7 +159,7 @@ def _check_something_is_named(variants: VariantOptions) -> None:
 
 
 def _reports_of(runs: Sequence[RunSource], server: str | None) -> AbstractAsyncContextManager[list[Report]]:
-    from assay.client.comparing import reports_of
+    from assay.client.comparison.join import reports_of
 
     return reports_of(runs, server)
 
@@ -207,10 +207,10 @@ async def _compare_stored(
     runs: Sequence[RunSource], options: CompareOptions, server: str | None
 ) -> ComparisonReport | None:
     """Return the comparison of stored runs by their orchestrator; None where a run is a file, or it cannot compare."""
-    from assay.client.comparing import compare_stored, is_file
+    from assay.client.comparison.join import compare_stored, is_file
     from assay.comparison.decision import decide
     from assay.comparison.facts import facts_of
-    from assay.reports.comparison.comparison_report import ComparisonReport
+    from assay.reports.comparison.document.comparison_report import ComparisonReport
 
     if any(map(is_file, runs)):
         return None
@@ -233,11 +233,11 @@ async def _compare(
     is_aa: bool,
 ) -> int:
     """Compare runs whose documents are at hand; `server` is None where one of them is a file."""
-    from assay.client.comparing import compare_reports
-    from assay.client.noise_floors import store_floor
+    from assay.client.comparison.join import compare_reports
+    from assay.client.comparison.noise_floors import store_floor
     from assay.comparison.decision import decide
-    from assay.local.home import Home
-    from assay.reports.comparison.comparison_report import report_of_runs
+    from assay.local_stack.home import Home
+    from assay.reports.comparison.document.comparison_report import report_of_runs
 
     async with reading as reports:
         comparison = compare_reports(reports, options.settings)
@@ -255,9 +255,9 @@ def _show(
     report: ComparisonReport, wanted: _Wanted, output_dir: Path | None, *, as_json: bool, decides: bool = True
 ) -> None:
     """Print a comparison, write its reports and, in the last line, say again what the comparison decides."""
-    from assay.reports.comparison.document import comparison_document
-    from assay.reports.comparison.short_text import short_lines
-    from assay.reports.comparison.text import comparison_lines
+    from assay.reports.comparison.formats.json_document import comparison_document
+    from assay.reports.comparison.formats.short_text import short_lines
+    from assay.reports.comparison.formats.text import comparison_lines
     from assay.reports.comparison.writing import write_comparison
 
     *lines, decision = (comparison_lines if wanted.verbose else short_lines)(report)

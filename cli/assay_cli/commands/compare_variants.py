@@ -17,19 +17,19 @@ import click
 
 from assay.errors import AssayError, InvalidInputError, Problem
 from assay.text.unsafe_text import clean
-from assay_cli.command_again import command_again
-from assay_cli.options import connect, say_what_is_left_out
+from assay_cli.options.shared import connect, say_what_is_left_out
 from assay_cli.output.streams import agent_stdout
+from assay_cli.resume_hint import command_again
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
-    from assay.agent_host.opening import UserCode
+    from assay.agent_host.user_code import UserCode
     from assay.comparison.model import ComparisonSettings
     from assay.datasets import Dataset
-    from assay.reports.report import Report
-    from assay.spec.model import Spec
-    from assay.spec.variants import Variant
+    from assay.reports.document.report import Report
+    from assay.specs.model import Spec
+    from assay.specs.variants import Variant
 
     Environs = tuple[Mapping[str, str] | None, Mapping[str, str] | None]
 
@@ -149,8 +149,8 @@ def variant_specs(options: VariantOptions, environs: Environs = (None, None)) ->
         click.UsageError: Options contradict each other, or something is missing.
         SpecError: A variant is wrong; holds every problem.
     """
-    from assay.spec.loader import SPEC_FILE
-    from assay.spec.variants import load_variants, variants_of_mapping
+    from assay.specs.loader import SPEC_FILE
+    from assay.specs.variants import load_variants, variants_of_mapping
 
     path = options.spec or (Path() if Path(SPEC_FILE).is_file() else None)
     base = path if path is not None and path.is_dir() else path.parent if path is not None else Path()
@@ -173,8 +173,8 @@ def same_twice(options: VariantOptions, environs: Environs = (None, None)) -> li
         click.UsageError: Options name variants, or there is no spec.
         SpecError: The spec is wrong; holds every problem.
     """
-    from assay.spec.loader import SPEC_FILE
-    from assay.spec.variants import Variant, load_variants
+    from assay.specs.loader import SPEC_FILE
+    from assay.specs.variants import Variant, load_variants
 
     if options.prompts or options.models or options.agents:
         raise click.UsageError("--aa runs one variant twice: leave out --prompts, --models and --agents")
@@ -211,7 +211,7 @@ def _variants(options: VariantOptions, base: Path) -> tuple[list[Variant], tuple
     Raises:
         click.UsageError: More than one option names variants.
     """
-    from assay.spec.variants import Variant
+    from assay.specs.variants import Variant
 
     values: dict[str, list[str]] = {}
     for override in options.overrides:
@@ -244,7 +244,7 @@ def _prompt_names(files: Sequence[str]) -> list[tuple[str, str]]:
 
 
 def _model(model: str) -> dict[str, Any]:
-    from assay.spec.prompt_options import PROVIDERS
+    from assay.specs.prompt_options import PROVIDERS
 
     provider, colon, name = model.partition(":")
     return (
@@ -268,7 +268,7 @@ def _agent(agent: str) -> dict[str, Any]:
 
 def _set_variant(override: str) -> Variant:
     from assay.parsing.yaml_nodes import YamlSyntaxError, parse_scalar
-    from assay.spec.variants import Variant
+    from assay.specs.variants import Variant
 
     key, _, text = override.partition("=")
     try:
@@ -309,7 +309,7 @@ async def reports_of_variants(
         resume_variants,
         start_variants,
     )
-    from assay.reports.report import report_of_run
+    from assay.reports.document.report import report_of_run
 
     cases = _open_cases(specs[0])
     info = check_variants(specs, cases)

@@ -19,7 +19,7 @@ from assay.model.run_settings import MetricSettings
 from assay.text.unsafe_text import clean, json_text, shorten, without_commands
 from assay_cli.commands import Group
 from assay_cli.exit_status import EXIT_USAGE
-from assay_cli.options import field_map, format_option, json_option, map_option
+from assay_cli.options.shared import field_map, format_option, json_option, map_option
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -17,17 +17,17 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from assay.errors import AssayError
-from assay.local.install_hint import DISTRIBUTION, install_hint
+from assay.local_stack.install_hint import DISTRIBUTION, install_hint
 from assay.model.frameworks import FRAMEWORKS
 from assay.text.unsafe_text import clean
 from assay.version import __version__
 from assay_cli.exit_status import EXIT_INFRASTRUCTURE
-from assay_cli.options import debug_option, json_option, print_document, run_async, server_option
+from assay_cli.options.shared import debug_option, json_option, print_document, run_async, server_option
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from assay.local.home import Home
+    from assay.local_stack.home import Home
 
 _LOCAL = {
     "orchestrator": ("sqlalchemy", "alembic", "numpy", "httpx2", "h11", "uvloop", "re2", "jsonschema"),
@@ -147,8 +147,8 @@ def _check_path() -> Finding:
 
 
 def _check_home() -> Iterator[Finding]:
-    from assay.local.home import Home
-    from assay.local.stack import running_services
+    from assay.local_stack.home import Home
+    from assay.local_stack.stack import running_services
 
     try:
         home = Home.open()
@@ -197,7 +197,7 @@ def _unreadable(path: Path, error: Exception) -> Finding:
 
 async def _check_server(server: str) -> Finding:
     from assay.client.client import Client
-    from assay_cli.options import reach
+    from assay_cli.options.shared import reach
 
     try:
         async with Client(server) as client:

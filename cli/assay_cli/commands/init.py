@@ -12,7 +12,7 @@ import click
 
 from assay.errors import InvalidInputError, Problem, SetupError
 from assay.parsing.names import unknown_name
-from assay.spec.presets import PRESETS
+from assay.specs.presets import PRESETS
 from assay.text.unsafe_text import clean
 
 if TYPE_CHECKING:

@@ -10,11 +10,11 @@ import click
 
 from assay.errors import InvalidInputError, Problem, SetupError
 from assay.text.unsafe_text import clean
-from assay_cli.options import debug_option, run_async, server_option
+from assay_cli.options.shared import debug_option, run_async, server_option
 
 if TYPE_CHECKING:
     from assay.client.admin import TokenInfo
-    from assay.local.credentials import Credentials
+    from assay.local_stack.credentials import Credentials
 
 _MAX_TOKEN_CHARS = 200
 
@@ -49,7 +49,7 @@ def login(server: str | None, tls_ca: Path | None, tls_cert: Path | None, tls_ke
     The token is kept in the keyring of the desktop where the package keyring finds one, else in a file that only you
     can read, below ASSAY_HOME. ASSAY_TOKEN replaces it where it is set.
     """
-    from assay.local.credentials import Credentials, keep_credentials
+    from assay.local_stack.credentials import Credentials, keep_credentials
 
     address = _required(server)
     token = _given_token()
@@ -70,7 +70,7 @@ def login(server: str | None, tls_ca: Path | None, tls_cert: Path | None, tls_ke
 @debug_option
 def logout(server: str | None) -> int:
     """Remove the stored token of a server; the token itself stays valid until it is revoked or expires."""
-    from assay.local.credentials import forget_credentials
+    from assay.local_stack.credentials import forget_credentials
 
     address = _required(server)
     if not forget_credentials(address):
@@ -110,7 +110,7 @@ def _given_token() -> str:
 async def _identity(address: str, given: Credentials) -> TokenInfo:
     from assay.client.admin import get_identity
     from assay.client.client import Client
-    from assay_cli.options import reach
+    from assay_cli.options.shared import reach
 
     async with Client(
         address, token=given.token, tls_ca=given.tls_ca, tls_cert=given.tls_cert, tls_key=given.tls_key

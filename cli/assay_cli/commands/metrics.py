@@ -14,7 +14,7 @@ import click
 from assay.metrics import METRICS, metric_kind
 from assay.text.unsafe_text import json_text
 from assay_cli.commands import Group
-from assay_cli.options import json_option
+from assay_cli.options.shared import json_option
 from assay_cli.output.terminal import table
 
 if TYPE_CHECKING:

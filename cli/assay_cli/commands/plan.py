@@ -10,14 +10,14 @@ import click
 
 from assay.errors import InvalidInputError, Problem
 from assay.text.unsafe_text import clean
-from assay_cli.options import debug_option, json_option, print_document, run_async, server_option
+from assay_cli.options.shared import debug_option, json_option, print_document, run_async, server_option
 from assay_cli.output.terminal import table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from assay.comparison.planning import Plan, RowCost, Variation
-    from assay.reports.report import Report
+    from assay.reports.document.report import Report
 
 _EFFORT = ("agent calls", "judge calls", "tokens", "cost", "time")
 
@@ -106,7 +106,7 @@ async def _learned(
     runs: list[str], metric: str, *, correlation: float, cluster: str, server: str | None
 ) -> tuple[Variation, RowCost]:
     """Return how a metric varies over earlier runs, and what a row of the first one took."""
-    from assay.client.comparing import reports_of
+    from assay.client.comparison.join import reports_of
     from assay.comparison.cases import is_shared
     from assay.comparison.facts import default_primary, facts_of
     from assay.comparison.model import PASS_RATE
@@ -137,7 +137,7 @@ def _clusters(report: Report, key: str) -> dict[str, str]:
 
 def _values(report: Report, metric: str) -> Iterator[tuple[str, float | None]]:
     from assay.comparison.model import PASS_RATE
-    from assay.reports.comparison.compared_run import values_of
+    from assay.reports.comparison.document.compared_run import values_of
 
     names = [metric]
     for row in report.rows():
@@ -150,7 +150,7 @@ def _values(report: Report, metric: str) -> Iterator[tuple[str, float | None]]:
 def _cost(report: Report) -> RowCost:
     from assay.comparison.planning import RowCost
     from assay.comparison.row_pace import Pace
-    from assay.reports.comparison.compared_run import values_of
+    from assay.reports.comparison.document.compared_run import values_of
 
     judging = report.head["summary"].get("judging") or {}
     tokens: list[float] = []

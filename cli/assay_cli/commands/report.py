@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING
 
 import click
 
-from assay_cli.ci_options import ci_options
-from assay_cli.options import connect, debug_option, run_async, server_option
+from assay_cli.options.cases import find_run
+from assay_cli.options.ci import ci_options
+from assay_cli.options.reports import chosen_reports, report_option
+from assay_cli.options.shared import connect, debug_option, run_async, server_option
 from assay_cli.output.report_files import print_failures, report_lines
-from assay_cli.report_options import chosen_reports, report_option
-from assay_cli.run_options import find_run
 
 if TYPE_CHECKING:
     from assay.model.report_settings import ReportSettings
     from assay.reports.ci_outputs import CiOutputs
+    from assay.reports.document.report import Report
     from assay.reports.failures import Attempts
     from assay.reports.folder import ReportFolder
-    from assay.reports.report import Report
 
 _REPORTS = Path("assay-reports")
 
@@ -63,8 +63,8 @@ def report(
 
 
 def _of_file(path: Path, wanted: tuple[ReportSettings, ...], folder: Path, ci: CiOutputs | None) -> ReportFolder:
+    from assay.reports.document.report import report_of_file
     from assay.reports.folder import ReportFolder
-    from assay.reports.report import report_of_file
     from assay.reports.writing import write_formats
 
     with report_of_file(path) as found:

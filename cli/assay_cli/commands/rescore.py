@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 import click
 
 from assay.text.unsafe_text import clean
-from assay_cli.ci_options import ci_options
-from assay_cli.compare_options import (
+from assay_cli.options.cases import Marks, find_run, marks_options
+from assay_cli.options.ci import ci_options
+from assay_cli.options.compare import (
     CompareOptions,
     against_option,
     against_options,
@@ -19,7 +20,8 @@ from assay_cli.compare_options import (
     clustered_as,
     with_cluster,
 )
-from assay_cli.options import (
+from assay_cli.options.reports import chosen_reports, report_option
+from assay_cli.options.shared import (
     connect,
     debug_option,
     json_option,
@@ -28,8 +30,6 @@ from assay_cli.options import (
     server_option,
     use_prices,
 )
-from assay_cli.report_options import chosen_reports, report_option
-from assay_cli.run_options import Marks, find_run, marks_options
 
 if TYPE_CHECKING:
     from assay.reports.ci_outputs import CiOutputs
@@ -101,16 +101,16 @@ def rescore(
     use_prices(prices, server)
     check_folder(output_dir or _REPORTS)
     if against:
-        from assay.client.comparing import check_packages
+        from assay.client.comparison.join import check_packages
 
         check_packages()
 
     async def main() -> int:
         from assay.client.rescoring import rescoring_spec
         from assay.client.run_driver import StartInterruptedError, created, pause_left_run
-        from assay.client.starting import start_services_of
-        from assay_cli.against import read_baseline
+        from assay.client.service_start import start_services_of
         from assay_cli.agent_process.user_agent import load_user_code
+        from assay_cli.baseline_comparison import read_baseline
         from assay_cli.commands.runs.follow import OutputOptions, follow_to_end, say_interrupted
 
         async with connect(server) as (client, stack):

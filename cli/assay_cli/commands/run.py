@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from assay.local.early_start import EarlyStart, early_start
+from assay.local_stack.early_start import EarlyStart, early_start
 from assay.text.unsafe_text import clean
-from assay_cli.ci_options import ci_options
-from assay_cli.command_again import command_again
 from assay_cli.command_traces import traced_command
-from assay_cli.compare_options import (
+from assay_cli.exit_status import EXIT_INTERRUPTED
+from assay_cli.options.cases import Marks, find_run, marks_options, selection_options
+from assay_cli.options.ci import ci_options
+from assay_cli.options.compare import (
     CompareOptions,
     against_option,
     against_options,
@@ -23,9 +24,9 @@ from assay_cli.compare_options import (
     clustered_as,
     with_cluster,
 )
-from assay_cli.exit_status import EXIT_INTERRUPTED
-from assay_cli.option_groups import GroupedCommand
-from assay_cli.options import (
+from assay_cli.options.groups import GroupedCommand
+from assay_cli.options.reports import chosen_reports, report_option
+from assay_cli.options.shared import (
     bad_case_option,
     connect,
     dataset_overrides,
@@ -39,21 +40,20 @@ from assay_cli.options import (
     server_option,
     use_prices,
 )
-from assay_cli.output.form import Form
-from assay_cli.report_options import chosen_reports, report_option
-from assay_cli.run_options import Marks, find_run, marks_options, selection_options
+from assay_cli.output.output_kind import Form
+from assay_cli.resume_hint import command_again
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from assay.agent_host.opening import UserCode
+    from assay.agent_host.user_code import UserCode
     from assay.client.client import Client
     from assay.client.dataset_upload import DatasetUpload
     from assay.datasets import Dataset, DatasetInfo
-    from assay.local.stack import LocalStack
+    from assay.local_stack.stack import LocalStack
     from assay.model.run import CaseResult, CaseSelection, Run
     from assay.reports.ci_outputs import CiOutputs
-    from assay.spec.model import Spec
+    from assay.specs.model import Spec
     from assay_cli.commands.runs.follow import OutputOptions, Recording
     from assay_cli.resumption import Resumption
 
@@ -245,7 +245,7 @@ class _Work:
 def _load_spec(
     spec: Path, overrides: tuple[str, ...], dataset: Path | None, metrics: str | None, start: EarlyStart
 ) -> Spec:
-    from assay.spec.loader import find_spec_file, load_spec
+    from assay.specs.loader import find_spec_file, load_spec
 
     return load_spec(
         find_spec_file(spec),
@@ -298,8 +298,8 @@ def _recording(
 ) -> Recording | None:
     """Return what writes the files that --record-verdicts and --record name; None where neither is given."""
     from assay.reports.atomic import check_folder
-    from assay_cli.answer_recording import answers_on_the_way, check_record_file
-    from assay_cli.verdict_recording import check_recording, recorded_on_the_way
+    from assay_cli.recording.answers import answers_on_the_way, check_record_file
+    from assay_cli.recording.verdicts import check_recording, recorded_on_the_way
 
     recordings: list[Recording] = []
     if verdicts is not None:
@@ -325,7 +325,7 @@ async def _run(work: _Work, options: OutputOptions) -> int:
 
     from assay.client.dataset_upload import DatasetUpload
     from assay.client.run_driver import StartInterruptedError, pause_left_run
-    from assay_cli.against import read_baseline
+    from assay_cli.baseline_comparison import read_baseline
     from assay_cli.commands.runs.follow import follow_to_end, prepare_to_follow, say_interrupted
 
     upload = DatasetUpload(work.spec, work.dataset, work.info)
@@ -365,7 +365,7 @@ async def _run(work: _Work, options: OutputOptions) -> int:
 def _check_packages(against: str) -> None:
     """Raise where a run is to be compared, and a package that this needs is missing."""
     if against:
-        from assay.client.comparing import check_packages
+        from assay.client.comparison.join import check_packages
 
         check_packages()
 

@@ -18,10 +18,10 @@ from assay.datasets.choices import ON_BAD_CASE
 from assay.errors import InvalidInputError, Problem
 from assay.metrics.core.explanations import score_message
 from assay.model.response_limits import MAX_ANSWER_BYTES
-from assay.reports.metric_text import number_text
+from assay.reports.words.metric_text import number_text
 from assay.text.unsafe_text import clean, json_text, shorten, without_commands
 from assay_cli.exit_status import EXIT_GATE, EXIT_INFRASTRUCTURE, EXIT_USAGE, with_status
-from assay_cli.options import bad_case_option, check_address, debug_option, json_option, say_what_is_left_out
+from assay_cli.options.shared import bad_case_option, check_address, debug_option, json_option, say_what_is_left_out
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NoReturn
 import click
 
 from assay.errors import SetupError
-from assay.local.install_hint import install_hint
+from assay.local_stack.install_hint import install_hint
 from assay.parsing.names import unknown_name
 from assay_cli.output.streams import pass_stdout_on
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from assay.metrics.core.info import DEFAULT_MODEL
-from assay_cli.options import debug_option, prices_option, run_async, use_prices
+from assay_cli.options.shared import debug_option, prices_option, run_async, use_prices
 from assay_cli.output.waiting import show_waiting
 
 if TYPE_CHECKING:
@@ -34,8 +34,8 @@ def up(no_embedder: bool, judge: bool, models: tuple[str, ...], prices: Path | N
     async def main() -> int:
         from assay.client.client import Client
         from assay.client.run_driver import STARTUP_TIMEOUT_S, wait_for_stack
-        from assay.local.home import Home
-        from assay.local.stack import LocalStack
+        from assay.local_stack.home import Home
+        from assay.local_stack.stack import LocalStack
         from assay.rpc.channel import open_channel, wait_for_ready
 
         home = Home.open()
@@ -62,8 +62,8 @@ def up(no_embedder: bool, judge: bool, models: tuple[str, ...], prices: Path | N
 @debug_option
 def down() -> int:
     """Stop the local stack; running runs are paused and can be resumed."""
-    from assay.local.home import Home
-    from assay.local.stack import running_services, stop_services
+    from assay.local_stack.home import Home
+    from assay.local_stack.stack import running_services, stop_services
 
     home = Home.open()
     stopped = stop_services(home)

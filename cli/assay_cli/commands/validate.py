@@ -14,10 +14,11 @@ from assay.datasets.choices import FORMAT_NAMES
 from assay.errors import AssayError, InvalidInputError, Problem, count_problems
 from assay.model.command_options import command_line
 from assay.model.run_settings import AgentSettings
-from assay.reports.metric_text import count_text
+from assay.reports.words.metric_text import count_text
 from assay.text.unsafe_text import clean, json_text, without_commands
 from assay_cli.exit_status import EXIT_INFRASTRUCTURE
-from assay_cli.options import (
+from assay_cli.options.cases import selection_options
+from assay_cli.options.shared import (
     bad_case_option,
     check_address,
     dataset_overrides,
@@ -30,14 +31,13 @@ from assay_cli.options import (
     use_prices,
 )
 from assay_cli.output.streams import agent_stdout
-from assay_cli.run_options import selection_options
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from assay.datasets import DatasetInfo
     from assay.model.run_settings import CaseSelection, MetricSettings, RunSettings
-    from assay.spec.model import Spec
+    from assay.specs.model import Spec
 
 
 @click.command()
@@ -86,10 +86,10 @@ def validate(
         assay validate assay.yaml --set repeats=3
     """
     from assay.client.variants import name_of
-    from assay.local.stack import environment_for
-    from assay.reports.judging_text import judge_line
-    from assay.spec.loader import find_spec_file, load_spec
-    from assay.spec.variants import has_variants, load_variants
+    from assay.local_stack.stack import environment_for
+    from assay.reports.words.judging_text import judge_line
+    from assay.specs.loader import find_spec_file, load_spec
+    from assay.specs.variants import has_variants, load_variants
 
     found = _Findings()
     use_prices(prices, server)
@@ -149,7 +149,7 @@ def _check_cases(found: _Findings, specs: Sequence[Spec], selection: CaseSelecti
     from assay.client.run_driver import check_inputs
     from assay.client.variants import check_variants
     from assay.datasets import open_dataset
-    from assay.local.model_files import model_problem
+    from assay.local_stack.model_files import model_problem
 
     checked = specs[0]
     assert checked.dataset is not None, "load_spec refuses a spec without a dataset"
@@ -210,7 +210,7 @@ class _Findings:
         settings: RunSettings | None = None,
     ) -> bool:
         """Take in what is wrong with the agent's code or program, for these variants; return whether nothing is."""
-        from assay.agent_host.opening import open_caller
+        from assay.agent_host.user_code import open_caller
         from assay.client.run_driver import check_questions
 
         def load() -> None:
@@ -245,8 +245,8 @@ class _Findings:
 def _find_more(found: _Findings, path: Path, overrides: tuple[str, ...], dataset: Path | None) -> None:
     """Take in what is wrong with the dataset and the agent's code of a spec that is wrong itself."""
     from assay.parsing.yaml_nodes import parse_yaml
-    from assay.spec.dataset_keys import lift_dataset_keys
-    from assay.spec.overrides import apply_override
+    from assay.specs.dataset_keys import lift_dataset_keys
+    from assay.specs.overrides import apply_override
 
     try:
         data, _ = parse_yaml(path.read_text(encoding="utf-8-sig"), file=str(path), problems=[])

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from assay.metrics.core.turn_scores import TURNS
 from assay.model.interrupts import interrupt_text
-from assay.reports.expected_text import expected_parts
-from assay.reports.judging_text import judge_reasons
-from assay.reports.metric_text import seconds_text
+from assay.reports.words.expected_text import expected_parts
+from assay.reports.words.judging_text import judge_reasons
+from assay.reports.words.metric_text import seconds_text
 from assay.text.unsafe_text import clean, json_text, shorten
 from assay_cli.output.row_blocks import score_rows, verdict_word
 from assay_cli.output.row_text import got_text, traceback_lines, turn_scores

@@ -6,12 +6,14 @@ import re
 import sys
 from typing import TYPE_CHECKING, Any
 
+from assay.gates.gates import compared_text
+from assay.gates.run_verdict import criteria_of, run_verdict
 from assay.metrics.latency import RANGES
 from assay.model.interrupts import interrupted_note
 from assay.model.run import GateOutcome
-from assay.reports.calibration_text import calibration_sentences
-from assay.reports.judging_text import canary_line, judging_line, jury_lines
-from assay.reports.metric_text import (
+from assay.reports.words.calibration_text import calibration_sentences
+from assay.reports.words.judging_text import canary_line, judging_line, jury_lines
+from assay.reports.words.metric_text import (
     Uncomputed,
     bound_text,
     count_text,
@@ -20,16 +22,14 @@ from assay.reports.metric_text import (
     units_of,
     value_text,
 )
-from assay.reports.recommendations import recommendations
-from assay.reports.row_notes import row_notes
-from assay.reports.run_description import selection_line
-from assay.reports.selected_cases import selected_cases
+from assay.reports.words.recommendations import recommendations
+from assay.reports.words.row_notes import row_notes
+from assay.reports.words.run_description import selection_line
+from assay.reports.words.selected_cases import selected_cases
 from assay.text.unsafe_text import clean, shorten, without_commands
-from assay.verdict.gates import compared_text
-from assay.verdict.run_verdict import criteria_of, run_verdict
-from assay_cli.command_again import pasted
 from assay_cli.output.failing_rows import FailingRows
 from assay_cli.output.terminal import cut_width, painter, table
+from assay_cli.resume_hint import pasted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from assay.reports.judging_text import judge_reasons
-from assay.reports.metric_text import count_text
+from assay.reports.words.judging_text import judge_reasons
+from assay.reports.words.metric_text import count_text
 from assay.text.unsafe_text import shorten
-from assay_cli.command_again import pasted
 from assay_cli.output.row_text import error_text, function_reasons, row_lines, row_name, traceback_lines
 from assay_cli.output.terminal import REASON_CHARS, WIDE, whole_text_hint
+from assay_cli.resume_hint import pasted
 
 if TYPE_CHECKING:
     from assay.model.run import CaseResult, Run

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from assay.reports.metric_text import count_text
+from assay.reports.words.metric_text import count_text
 from assay.text.unsafe_text import clean
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from assay.metrics.core.explanations import score_message
 from assay.metrics.latency import RATINGS, rating
 from assay.model.run import ScoreStatus
-from assay.reports.judging_text import judge_reasons
-from assay.reports.metric_text import reason_text, seconds_text, units_of, value_text
+from assay.reports.words.judging_text import judge_reasons
+from assay.reports.words.metric_text import reason_text, seconds_text, units_of, value_text
 from assay.text.unsafe_text import clean, shorten, without_commands
 from assay_cli.output.row_text import row_lines, row_name, traceback_lines
 from assay_cli.output.terminal import REASON_CHARS, cut_width, painter, table, whole_text_hint

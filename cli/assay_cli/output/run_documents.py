@@ -6,9 +6,15 @@ import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from assay.model.run import CaseResult, Run
-from assay.reports.document import dataset_document, judging_document, row_document, stopped_document, verdict_document
-from assay.reports.run_description import description_document
-from assay.reports.selected_cases import selected_document
+from assay.reports.document.document import (
+    dataset_document,
+    judging_document,
+    row_document,
+    stopped_document,
+    verdict_document,
+)
+from assay.reports.words.run_description import description_document
+from assay.reports.words.selected_cases import selected_document
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from assay.reports.run_commands import case_command
+from assay.reports.words.run_commands import case_command
 from assay.text.screen import LEAST_WIDTH, columns_of
 from assay.text.unsafe_text import CUT, clean, without_commands
-from assay_cli.command_again import pasted
+from assay_cli.resume_hint import pasted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from assay.client.progress import PlainProgress
+from assay.client.progress.run_progress import PlainProgress
 from assay.model.run import CaseResult
 from assay_cli.output.row_blocks import RowBlocks
 

@@ -11,12 +11,12 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from assay.agent_host.argument import receives_text
-from assay.agent_host.entry import Entry, entry_method
+from assay.agent_host.entry_point import Entry, entry_method
 from assay.agent_host.failures import Failures
-from assay.agent_host.pieces import Pieces, StreamedAnswer
+from assay.agent_host.plain_answers import AnswerMap, plain_value
 from assay.agent_host.progress import Progress
-from assay.agent_host.returned import AnswerMap, plain_value
 from assay.agent_host.sessions import AgentSessions
+from assay.agent_host.streamed_text import Pieces, StreamedAnswer
 from assay.agent_host.tasks import guarded_tasks, is_cancelled_from_outside
 from assay.agent_host.threads import MAX_HUNG, CallThreads
 from assay.agent_host.traces.process_tracing import spans_below

@@ -14,7 +14,7 @@ from assay.agent_host.tracebacks import user_traceback
 from assay.model.agent_response import AgentErrorKind, AgentResponse, MalformedAnswerError, clean_text, error_response
 from assay.model.response_limits import AnswerTooLargeError
 from assay.model.retrying import http_status_of, may_pass
-from assay.runtime.redaction import Redactor, secret_values
+from assay.process.redaction import Redactor, secret_values
 
 if TYPE_CHECKING:
     from collections.abc import Callable

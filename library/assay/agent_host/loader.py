@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from assay.agent_host.entry import callable_problem
+from assay.agent_host.entry_point import callable_problem
 from assay.agent_host.tracebacks import user_traceback
 from assay.errors import InvalidInputError, Problem
 from assay.parsing.names import nearest

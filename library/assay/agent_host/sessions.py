@@ -9,7 +9,7 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from assay.agent_host.entry import Entry, entry_method, is_asynchronous
+from assay.agent_host.entry_point import Entry, entry_method, is_asynchronous
 from assay.agent_host.failures import SessionLostError
 from assay.agent_host.tasks import guarded_tasks
 from assay.model.agent_response import AgentErrorKind, AgentStatus

@@ -6,7 +6,7 @@ import os
 from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from assay.agent_host.entry import callable_problem
+from assay.agent_host.entry_point import callable_problem
 from assay.agent_host.metric_arguments import bind
 from assay.datasets.python_values import is_table
 from assay.errors import InvalidInputError, Problem

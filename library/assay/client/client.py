@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 import grpc.aio
 
-from assay.agent_host.host import AgentHost
-from assay.client.comparison_calls import ComparisonCalls
+from assay.agent_host.serve_stream import AgentHost
 from assay.client.connection import PAGE_TIMEOUT_S
 from assay.client.dropped_settings import dropped_settings
 from assay.client.patience import Patience
+from assay.client.stored_comparisons import ComparisonCalls
 from assay.client.upload import upload_parts
 from assay.errors import NotFoundError, SetupError, UnavailableError, WatchBehindError, WrongStateError
 from assay.filters.found import CaseDetail, ResultPage, RunPage

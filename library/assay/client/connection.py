@@ -66,7 +66,7 @@ class Connection:
         await self._channel.close()
 
     def _options(self) -> ChannelOptions:
-        from assay.local.credentials import Credentials, credentials_for  # imported here: only once it connects
+        from assay.local_stack.credentials import Credentials, credentials_for  # imported here: only once it connects
 
         is_given = self._token is not None and self._tls_ca is not None and self._tls_pair != (None, None)
         kept = Credentials() if is_given else credentials_for(self.address)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from assay.datasets import Dataset, DatasetInfo
     from assay.model.case import Case
     from assay.model.run import DatasetRef
-    from assay.spec.model import Spec
+    from assay.specs.model import Spec
 
 
 class DatasetUpload:

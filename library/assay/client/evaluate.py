@@ -13,13 +13,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
-from assay.agent_host.opening import UserCode, open_user_code
+from assay.agent_host.user_code import UserCode, open_user_code
 from assay.client.arguments import check_arguments
 from assay.client.client import Client
 from assay.client.dataset_upload import DatasetUpload
 from assay.client.evaluation import Evaluation
 from assay.client.loop_thread import run_to_end
-from assay.client.progress import make_progress
+from assay.client.progress.run_progress import make_progress
 from assay.client.run_driver import (
     check_inputs,
     check_questions,
@@ -29,22 +29,22 @@ from assay.client.run_driver import (
     wait_for_stack,
 )
 from assay.client.run_references import failed_cases, find_run_id
-from assay.client.starting import telling_of_start, wait_for_downloads
+from assay.client.service_start import telling_of_start, wait_for_downloads
 from assay.client.watched_rows import WatchedRows
 from assay.datasets import Dataset, DatasetInfo, open_dataset, records_dataset
 from assay.datasets.warnings import warn_of_dataset
 from assay.errors import AssayError, InvalidInputError, Problem, SpecError
-from assay.local.early_start import early_start
-from assay.local.home import Home
-from assay.local.stack import LocalStack
+from assay.local_stack.early_start import early_start
+from assay.local_stack.home import Home
+from assay.local_stack.stack import LocalStack
 from assay.model.report_settings import ReportSettings
 from assay.model.run import CaseResult, CaseSelection, Run, StateChange
 from assay.parsing.names import unknown_name
 from assay.reports.atomic import check_folder
 from assay.reports.writing import check_formats, write_reports
-from assay.spec.loader import load_spec, spec_from_mapping
-from assay.spec.model import Spec
-from assay.spec.reports import read_reports
+from assay.specs.loader import load_spec, spec_from_mapping
+from assay.specs.model import Spec
+from assay.specs.reports import read_reports
 
 P = ParamSpec("P")
 T = TypeVar("T")

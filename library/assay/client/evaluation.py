@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from assay.client.frames import arrow_table, data_frame, metric_records, row_record
+from assay.gates.run_verdict import VerdictStatus, run_verdict
 from assay.model.by_metric import ByMetric
-from assay.reports.first_errors import first_errors
-from assay.reports.metric_text import units_of, value_text
-from assay.reports.selected_cases import SelectedCases, selected_cases
-from assay.verdict.run_verdict import VerdictStatus, run_verdict
+from assay.reports.document.first_errors import first_errors
+from assay.reports.words.metric_text import units_of, value_text
+from assay.reports.words.selected_cases import SelectedCases, selected_cases
 
 if TYPE_CHECKING:
     from assay.model.run import CaseResult, MetricSummary, Run, RunSummary
@@ -111,8 +111,8 @@ class Evaluation:
         return arrow_table([row_record(row) for row in self.rows])
 
     def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
-        from assay.reports.document import head_document
-        from assay.reports.notebook import run_html, run_markdown
+        from assay.reports.document.document import head_document
+        from assay.reports.formats.notebook import run_html, run_markdown
 
         head = head_document(self.run, None)
         html = run_html(head, first_errors(self.rows))

@@ -7,13 +7,13 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from assay.agent_host.opening import open_user_code
+from assay.agent_host.user_code import open_user_code
 from assay.client.arguments import check_arguments
 from assay.client.evaluate import Following, connected, named_reports
 from assay.client.loop_thread import run_to_end
 from assay.client.rescoring import rescoring_spec
 from assay.client.run_references import find_run_id
-from assay.client.starting import start_services_of, wait_for_downloads
+from assay.client.service_start import start_services_of, wait_for_downloads
 from assay.errors import InvalidInputError, Problem
 from assay.reports.atomic import check_folder
 from assay.reports.writing import check_formats

@@ -7,17 +7,17 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from assay.errors import InvalidInputError, Problem, SpecError
+from assay.gates.gates import parse_gate
 from assay.model.run_settings import AgentSettings
-from assay.spec.loader import load_spec, spec_from_mapping
-from assay.spec.model import checks_of
-from assay.verdict.gates import parse_gate
+from assay.specs.loader import load_spec, spec_from_mapping
+from assay.specs.model import checks_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
     from assay.model.run import Run
-    from assay.spec.model import Spec
+    from assay.specs.model import Spec
 
 _KEPT = ("max_agent_errors", "max_metric_errors", "turns", "note", "weight", "cluster")
 

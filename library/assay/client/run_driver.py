@@ -28,22 +28,22 @@ from assay.metrics.assertions import why_unmade
 from assay.metrics.checks.unmade_checks import NO_JUDGE_FOR_IT, not_made
 from assay.model.cluster_key import cluster_of, missing_cluster
 from assay.model.run import CaseResult, DatasetReading, DatasetRef, PauseCause, Run, RunState, StateChange
-from assay.runtime.failpoints import failpoint
-from assay.spec.approvals import why_unusable
-from assay.spec.doubtful_criteria import doubtful_criteria, missing_groups
+from assay.process.failpoints import failpoint
+from assay.specs.approvals import why_unusable
+from assay.specs.doubtful_criteria import doubtful_criteria, missing_groups
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 
-    from assay.agent_host.opening import UserCode
     from assay.agent_host.protocol import Caller
+    from assay.agent_host.user_code import UserCode
     from assay.client.client import Client
     from assay.client.dataset_upload import DatasetUpload
     from assay.datasets import Dataset, DatasetInfo
-    from assay.local.stack import LocalStack
+    from assay.local_stack.stack import LocalStack
     from assay.model.case import Case
     from assay.model.run_settings import RunSettings
-    from assay.spec.model import Spec
+    from assay.specs.model import Spec
 
 STARTUP_TIMEOUT_S = 120.0
 _SERVER_TIMEOUT_S = 5.0
@@ -194,8 +194,8 @@ def _check_prompts(spec: Spec, dataset: Dataset, info: DatasetInfo) -> None:
     agent = spec.settings.agent
     if not agent.fills_prompt:
         return
-    from assay.spec.prompt_options import PromptOptions
-    from assay.spec.prompt_template import case_problems
+    from assay.specs.prompt_options import PromptOptions
+    from assay.specs.prompt_template import case_problems
 
     templates = PromptOptions.from_options(agent.adapter, agent.options, []).templates
     problems = (

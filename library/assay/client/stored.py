@@ -11,7 +11,7 @@ from assay.client.loop_thread import run_to_end
 from assay.client.run_references import find_run_id
 from assay.errors import WrongStateError
 from assay.model.run import Run
-from assay.reports.metric_text import count_text
+from assay.reports.words.metric_text import count_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -48,7 +48,7 @@ class Runs(tuple[Run, ...]):
         return arrow_table([run_record(run) for run in self])
 
     def _repr_html_(self) -> str:
-        from assay.reports.notebook import runs_html
+        from assay.reports.formats.notebook import runs_html
 
         return runs_html([run_record(run) for run in self])
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from assay.metrics import build_metric
 from assay.metrics.rows.row_scores import in_dependency_order
-from assay.spec.judging import NO_JUDGE
+from assay.specs.judging import NO_JUDGE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from assay.errors import Problem
     from assay.metrics.core.score import Metric
     from assay.model.run_settings import MetricSettings
-    from assay.spec.model import Spec
+    from assay.specs.model import Spec
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,26 +8,26 @@ import secrets
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from assay.client.group_progress import GroupProgress
+from assay.client.progress.group_progress import GroupProgress
 from assay.client.run_driver import check_inputs, drive_run, guard_stack, start_runs
-from assay.client.starting import telling_of_start
+from assay.client.service_start import telling_of_start
 from assay.comparison.stopping_settings import planned_stopping
 from assay.errors import AssayError, InvalidInputError, NotFoundError, Problem, SpecError
 from assay.filters.run_filter import RunFilter
 from assay.model.labels import VARIANT_LABEL
-from assay.spec.variants import MAX_VARIANTS
+from assay.specs.variants import MAX_VARIANTS
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Mapping, Sequence
 
-    from assay.agent_host.opening import UserCode
+    from assay.agent_host.user_code import UserCode
     from assay.client.client import Client
     from assay.comparison.model import ComparisonSettings
     from assay.datasets import Dataset, DatasetInfo
-    from assay.local.stack import LocalStack
+    from assay.local_stack.stack import LocalStack
     from assay.model.run import Run
     from assay.model.stopping import StoppingSettings
-    from assay.spec.model import Spec
+    from assay.specs.model import Spec
 
 
 def new_group_id() -> str:

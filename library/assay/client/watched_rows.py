@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from assay.client.client import Client
-    from assay.reports.prepared_rows import PreparedRows
+    from assay.reports.document.prepared_rows import PreparedRows
 
 MOST_ROWS = 10_000
 """Runs of more rows are read again: memory must not grow with them."""

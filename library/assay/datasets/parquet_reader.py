@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from assay.datasets.python_values import plain_record
 from assay.datasets.records import MAX_RAW_CHARS, BadFileError, Record
-from assay.local.install_hint import install_hint
+from assay.local_stack.install_hint import install_hint
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -354,7 +354,7 @@ class RunSummary:
 
     Args:
         overall_status: "PASS", "FAIL", "INCOMPLETE", "NO_CRITERIA" or "NO_DATA": the verdict, which follows from the
-            rest (`assay.verdict.run_verdict`).
+            rest (`assay.gates.run_verdict`).
         failed_criteria: Metrics that miss their threshold.
         skipped_criteria: Metrics that could not be computed.
         pass_rate: Passed rows by decided rows; None when none was decided.

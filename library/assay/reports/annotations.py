@@ -7,16 +7,16 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from assay.reports.case_outcomes import Outcome, case_outcomes, gate_outcome, shown_exchange, worst_first
-from assay.reports.run_commands import case_command
-from assay.reports.selected_cases import selection_sentence
+from assay.gates.gates import compared_text
+from assay.reports.document.case_outcomes import Outcome, case_outcomes, gate_outcome, shown_exchange, worst_first
+from assay.reports.words.run_commands import case_command
+from assay.reports.words.selected_cases import selection_sentence
 from assay.text.unsafe_text import CUT, clean, shorten
-from assay.verdict.gates import compared_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from assay.reports.report import Report
+    from assay.reports.document.report import Report
 
 MOST_ANNOTATIONS = 10
 """GitHub shows ten errors of a step."""

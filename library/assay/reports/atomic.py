@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from assay.errors import SetupError
-from assay.runtime.failpoints import failpoint
+from assay.process.failpoints import failpoint
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

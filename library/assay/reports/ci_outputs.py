@@ -11,20 +11,20 @@ from assay.comparison.decision import FAILED, NO_REGRESSION
 from assay.errors import InvalidInputError, Problem, SetupError
 from assay.reports.annotations import annotation_lines, comparison_line
 from assay.reports.atomic import atomic_writer, check_folder
-from assay.reports.case_outcomes import Outcome
-from assay.reports.comparison.headline import Naming, verdict_sentence
-from assay.reports.comparison.markdown import comparison_section
-from assay.reports.junit_document import ComparedWithBaseline, write_junit
-from assay.reports.markdown_document import markdown_document
+from assay.reports.comparison.formats.markdown import comparison_section
+from assay.reports.comparison.words.headline import Naming, verdict_sentence
+from assay.reports.document.case_outcomes import Outcome
+from assay.reports.formats.junit_document import ComparedWithBaseline, write_junit
+from assay.reports.formats.markdown_document import markdown_document
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
     from assay.comparison.decision import Decision
-    from assay.reports.comparison.comparison_report import ComparisonReport
+    from assay.reports.comparison.document.comparison_report import ComparisonReport
+    from assay.reports.document.report import Report
     from assay.reports.failures import Attempts
-    from assay.reports.report import Report
 
 MAX_SUMMARY_BYTES = 1_024_000
 """Of the summary of a GitHub step, all of which is dropped above 1,024 kB."""

@@ -9,12 +9,12 @@ from importlib.util import find_spec
 from typing import IO, TYPE_CHECKING, Any, Protocol
 
 from assay.errors import SetupError
-from assay.local.install_hint import install_hint
+from assay.local_stack.install_hint import install_hint
+from assay.reports.document.prepared_rows import PreparedRows
+from assay.reports.document.report import report_of_run
 from assay.reports.folder import ReportFolder
 from assay.reports.formats.json_report import write_document
-from assay.reports.prepared_rows import PreparedRows
-from assay.reports.recommendations import recommendations
-from assay.reports.report import report_of_run
+from assay.reports.words.recommendations import recommendations
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
     from assay.model.report_settings import ReportSettings
     from assay.model.run import CaseResult, Run
+    from assay.reports.document.report import Report
     from assay.reports.failures import Attempts
-    from assay.reports.report import Report
-    from assay.spec.model import Spec
+    from assay.specs.model import Spec
 
 
 class Writer(Protocol):

@@ -15,7 +15,7 @@ from assay.errors import InternalError, InvalidInputError, OverloadedError, Unav
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
-    from assay.local.stack import LocalStack
+    from assay.local_stack.stack import LocalStack
     from assay.metrics.core.embedding import EmbeddingSettings
     from assay.v1 import embedder_pb2
 
@@ -148,8 +148,8 @@ class ServiceVectors:
 
     def _open(self) -> None:
         if self._address is None:
-            from assay.local.home import Home
-            from assay.local.stack import LocalStack
+            from assay.local_stack.home import Home
+            from assay.local_stack.stack import LocalStack
 
             home = Home.open()
             stack = LocalStack(home)

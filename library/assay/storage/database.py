@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from assay.errors import SetupError
-from assay.local.install_hint import install_hint
+from assay.local_stack.install_hint import install_hint
 
 if TYPE_CHECKING:
     from collections.abc import Callable

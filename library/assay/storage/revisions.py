@@ -6,7 +6,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from assay.errors import StorageError
-from assay.runtime.failpoints import failpoint
+from assay.process.failpoints import failpoint
 
 if TYPE_CHECKING:
     import sqlalchemy as sa

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import sqlalchemy as sa
 
 from assay.errors import StorageError
-from assay.runtime.failpoints import failpoint
+from assay.process.failpoints import failpoint
 from assay.storage import revisions
 from assay.storage.failures import FailureLog, UnstorableValueError
 from assay.storage.sqlite_check import check_after_a_kill, log_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from assay.runtime.failpoints import clock_offset_s, failpoint
+from assay.process.failpoints import clock_offset_s, failpoint
 
 
 def now() -> str:

@@ -11,21 +11,21 @@ from weakref import WeakValueDictionary
 import numpy as np
 
 from assay.errors import InvalidInputError, OverloadedError, Problem
-from assay_embedder.batcher import Batcher
-from assay_embedder.jobs import Job, Timing
-from assay_embedder.observed_model import ObservedModel
-from assay_embedder.tokenizing import estimated_tokens
-from assay_embedder.windows import normalized
+from assay_embedder.queues.batcher import Batcher
+from assay_embedder.queues.jobs import Job, Timing
+from assay_embedder.queues.observed_model import ObservedModel
+from assay_embedder.queues.tokenizing import estimated_tokens
+from assay_embedder.queues.windows import normalized
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from numpy.typing import NDArray
 
-    from assay_embedder.batcher import BatchReport, Limits, Statistics, Worker
-    from assay_embedder.jobs import Computed, Phase
-    from assay_embedder.models import Description
-    from assay_embedder.vector_cache import ModelCache
+    from assay_embedder.caches.vector_cache import ModelCache
+    from assay_embedder.models.loading import Description
+    from assay_embedder.queues.batcher import BatchReport, Limits, Statistics, Worker
+    from assay_embedder.queues.jobs import Computed, Phase
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,23 +15,23 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 import numpy as np
 
 from assay.errors import AssayError, InvalidInputError, Problem, SetupError, UnavailableError
-from assay_embedder import models
-from assay_embedder.admission import Load
-from assay_embedder.batcher import Limits
-from assay_embedder.devices import choose_device, devices_of, free_device_memory, is_gpu
+from assay_embedder.caches.vector_cache import KeyMaker, ModelCache, VectorCache
 from assay_embedder.embeddings import Embeddings, EmbedOptions
-from assay_embedder.encoder import Encoder
 from assay_embedder.instruments import MODELS
-from assay_embedder.model_folders import explained, not_loaded
-from assay_embedder.vector_cache import KeyMaker, ModelCache, VectorCache
-from assay_embedder.workers import batch_tokens, workers_of
+from assay_embedder.models import loading
+from assay_embedder.models.devices import choose_device, devices_of, free_device_memory, is_gpu
+from assay_embedder.models.encoder import Encoder
+from assay_embedder.models.folders import explained, not_loaded
+from assay_embedder.queues.admission import Load
+from assay_embedder.queues.batcher import Limits
+from assay_embedder.queues.workers import batch_tokens, workers_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
-    from assay_embedder.batcher import BatchReport, Statistics
-    from assay_embedder.disk_cache import DiskCache
+    from assay_embedder.caches.disk_cache import DiskCache
     from assay_embedder.embeddings import Embedded
+    from assay_embedder.queues.batcher import BatchReport, Statistics
     from assay_embedder.settings import Settings
 
 T = TypeVar("T")
@@ -45,7 +45,7 @@ class LoadedModel(Encoder, Protocol):
     """An encoder that says what it is."""
 
     @property
-    def description(self) -> models.Description:
+    def description(self) -> loading.Description:
         """What it is."""
 
 
@@ -59,7 +59,7 @@ class Served:
         users: Requests that have it now.
     """
 
-    description: models.Description
+    description: loading.Description
     embeddings: Embeddings
     users: int = 0
 
@@ -90,8 +90,8 @@ class Registry:
         self,
         settings: Settings,
         *,
-        load: Callable[..., LoadedModel] = models.load,
-        find: Callable[[str], models.Found] = models.find,
+        load: Callable[..., LoadedModel] = loading.load,
+        find: Callable[[str], loading.Found] = loading.find,
         on_batch: Callable[[BatchReport], None] | None = None,
     ) -> None:
         self._settings = settings
@@ -157,7 +157,7 @@ class Registry:
         except AssayError as error:
             raise _wrong_model(error.message, "MODEL_NOT_FOUND") from error
 
-    def listed(self) -> list[tuple[str, models.Description | None]]:
+    def listed(self) -> list[tuple[str, loading.Description | None]]:
         """Return the names of all models that are listed or loaded, the default first, with what is known."""
         names = dict.fromkeys([*self._settings.models, *self._served])
         return [(name, self._served[name].description if name in self._served else None) for name in names]
@@ -353,7 +353,7 @@ def _identity(name: str, model: LoadedModel) -> tuple[str, ...]:
 def _disk_cache(settings: Settings) -> DiskCache | None:
     if settings.cache_dir is None:
         return None
-    from assay_embedder.disk_cache import DiskCache  # most embedders have none, and no need of SQLite
+    from assay_embedder.caches.disk_cache import DiskCache  # most embedders have none, and no need of SQLite
 
     return DiskCache(settings.cache_dir, settings.cache_disk_mib * _MIB)
 

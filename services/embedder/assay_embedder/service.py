@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
-    from assay_embedder.jobs import Computed, Timing
-    from assay_embedder.models import Description
+    from assay_embedder.models.loading import Description
+    from assay_embedder.queues.jobs import Computed, Timing
     from assay_embedder.registry import Registry
 
 SERVICE_NAME = "assay.v1.EmbedderService"

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from assay.errors import Problem
-from assay.local.model_files import is_folder
-from assay.runtime.settings import ServiceSettings, path, setting
+from assay.local_stack.model_files import is_folder
+from assay.process.settings import ServiceSettings, path, setting
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,12 +9,12 @@ import sys
 from typing import TYPE_CHECKING
 
 from assay.errors import InvalidInputError, SetupError, StorageError
-from assay.local.lease import watch_lease
+from assay.local_stack.lease import watch_lease
+from assay.process.early_stop import exit_on_early_sigterm
+from assay.process.logs import configure_logging, redacted
+from assay.process.telemetry import observed
 from assay.rpc.options import ServerOptions
 from assay.rpc.server import RpcServer, exit_now, serve_until_signal
-from assay.runtime.early_stop import exit_on_early_sigterm
-from assay.runtime.logs import configure_logging, redacted
-from assay.runtime.telemetry import observed
 from assay.v1 import judge_pb2_grpc
 from assay_judge.resources import open_service
 from assay_judge.service import SERVICE_NAME

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from assay.errors import InvalidInputError, Problem
 from assay.judging.rubric_file import read_rubric
-from assay.runtime.secret_stores import open_secrets
+from assay.process.secret_stores import open_secrets
 from assay_judge.batches.batch_gauges import batch_gauges
 from assay_judge.batches.dispatcher import BatchDispatcher
 from assay_judge.batches.store import BatchStore

@@ -8,8 +8,8 @@ from urllib.parse import urlsplit
 
 from assay.errors import Problem
 from assay.http.egress import Egress, IPNetwork, own_networks, read_networks, read_proxy
-from assay.runtime.secret_stores import folder_problem, read_secret_variables
-from assay.runtime.settings import ServiceSettings, flag_of, number, path, setting
+from assay.process.secret_stores import folder_problem, read_secret_variables
+from assay.process.settings import ServiceSettings, flag_of, number, path, setting
 from assay_judge.batches.dispatcher import BatchRules
 from assay_judge.calls.retry_policy import RetryPolicy
 from assay_judge.judges import DEFAULT_MAX_TOKENS, DEFAULT_TEMPERATURE, JudgeChoice, Permissions, origin_of

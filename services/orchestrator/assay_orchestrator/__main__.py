@@ -13,10 +13,10 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from assay.errors import AssayError, InvalidInputError
-from assay.local.install_hint import install_hint
-from assay.runtime.deferred_imports import defer_imports
-from assay.runtime.early_stop import exit_on_early_sigterm
-from assay.runtime.logs import configure_logging
+from assay.local_stack.install_hint import install_hint
+from assay.process.deferred_imports import defer_imports
+from assay.process.early_stop import exit_on_early_sigterm
+from assay.process.logs import configure_logging
 from assay_orchestrator.settings import Settings
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ async def serve(settings: Settings) -> None:
     if not (settings.metrics_listen or settings.traces):
         await _serve_calls(settings)
         return
-    from assay.runtime.telemetry import observed  # imported here: a laptop's start does without it
+    from assay.process.telemetry import observed  # imported here: a laptop's start does without it
 
     async with observed(settings, role=settings.role, names_teams=settings.metrics_teams):
         await _serve_calls(settings)
@@ -110,7 +110,7 @@ def _new_server(
 
 
 async def _serve(server: RpcServer | None, settings: Settings) -> None:
-    from assay.local.lease import watch_lease
+    from assay.local_stack.lease import watch_lease
     from assay.model.scope import LOCAL
     from assay.rpc.channel import open_channel
     from assay.rpc.options import ChannelOptions

@@ -27,7 +27,7 @@ from assay.model.baseline import MAX_NAME_CHARS
 from assay.model.case_limits import MAX_BYTES_PER_CHAR, MAX_CASE_BYTES
 from assay.model.run import DatasetRef
 from assay.parsing.names import name_problem
-from assay.runtime.failpoints import failpoint
+from assay.process.failpoints import failpoint
 from assay.v1 import orchestrator_pb2 as pb
 from assay.v1 import orchestrator_pb2_grpc
 from assay.wire.case import case_from_wire
@@ -46,8 +46,10 @@ from assay_orchestrator.identity.scopes import call_scope
 from assay_orchestrator.queries.row_pages import PageRequest, RowPages
 from assay_orchestrator.runs.admission import check_settings, check_source
 from assay_orchestrator.runs.run_lists import RunPosition, RunQuery
-from assay_orchestrator.store import audit, baselines, calibrations, datasets, history, quotas, runs, tokens
+from assay_orchestrator.store import history
 from assay_orchestrator.store.page_tokens import PageTokens
+from assay_orchestrator.store.runs import datasets, runs
+from assay_orchestrator.store.teams import audit, baselines, calibrations, quotas, tokens
 from assay_orchestrator.watch.message_cache import WatchMessageCache
 from assay_orchestrator.watch.watches import Watches
 
@@ -61,7 +63,7 @@ if TYPE_CHECKING:
     from assay.model.run import Run
     from assay.model.scope import Scope
     from assay.storage.database import Database
-    from assay_orchestrator.comparison_calls import ComparisonCalls
+    from assay_orchestrator.comparison_handlers import ComparisonCalls
     from assay_orchestrator.runs.manager import RunManager
     from assay_orchestrator.settings import Settings
 
@@ -429,7 +431,7 @@ class RunService(orchestrator_pb2_grpc.RunServiceServicer):
     @functools.cached_property
     def _comparisons(self) -> ComparisonCalls:
         # Imported with the first comparison: a run needs none of what compares runs.
-        from assay_orchestrator.comparison_calls import ComparisonCalls
+        from assay_orchestrator.comparison_handlers import ComparisonCalls
 
         return ComparisonCalls(self._database, self._tokens, self._manager)
 

@@ -21,7 +21,7 @@ from assay.model.agent_response import (
 from assay.model.approvals import read_approvals
 from assay.model.case import Case, Turn
 from assay.model.run import AgentSettings
-from assay.spec.agents import check_agent
+from assay.specs.agents import check_agent
 from assay_orchestrator.agents.a2a import A2aAgent
 from assay_orchestrator.agents.access import AgentAccess
 

@@ -13,7 +13,7 @@ from assay.model.approvals import read_approvals
 from assay.model.case import Case, Turn
 from assay.model.interrupts import Interrupt, InterruptKind
 from assay.model.run import AgentSettings
-from assay.spec.agents import check_agent
+from assay.specs.agents import check_agent
 from assay_orchestrator.agents.access import AgentAccess
 from assay_orchestrator.agents.adk_server import AdkServerAgent
 

@@ -17,7 +17,7 @@ from google.rpc import error_details_pb2, status_pb2
 from grpc_health.v1 import health_pb2
 from tests.certificates import certificate_for
 
-from assay.agent_host.server import agent_server
+from assay.agent_host.agent_server import agent_server
 from assay.errors import InvalidInputError
 from assay.model.agent_response import (
     AgentErrorKind,

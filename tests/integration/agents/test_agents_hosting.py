@@ -15,7 +15,7 @@ import pytest
 from tests.waiting import until
 
 from assay.agent_host.caller import AgentCaller
-from assay.agent_host.host import AgentHost
+from assay.agent_host.serve_stream import AgentHost
 from assay.client.client import Client
 from assay.errors import UnavailableError
 from assay.model.agent_response import AgentErrorKind, AgentRequest, AgentResponse
@@ -495,7 +495,7 @@ async def test_a_client_that_breaks_the_contract_harms_its_own_answer(
 _HOST = """
 import asyncio, sys
 from assay.agent_host.caller import AgentCaller
-from assay.agent_host.host import AgentHost
+from assay.agent_host.serve_stream import AgentHost
 from assay.rpc.channel import open_channel
 
 def answer(request):

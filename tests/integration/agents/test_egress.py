@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.certificates import certificate_for
 
-from assay.agent_host.server import agent_server
+from assay.agent_host.agent_server import agent_server
 from assay.errors import InvalidInputError
 from assay.http.egress import EVERYWHERE, Egress, own_networks, read_networks, read_proxy
 from assay.model.agent_response import AgentErrorKind, AgentRequest, AgentResponse

@@ -14,7 +14,7 @@ import pytest
 from assay.rpc.channel import open_channel
 from assay.rpc.server import RpcServer
 from assay.v1 import embedder_pb2_grpc
-from assay_embedder import models
+from assay_embedder.models import loading
 from assay_embedder.registry import Registry
 from assay_embedder.service import SERVICE_NAME, EmbedderService
 from assay_embedder.settings import DEFAULT_MODEL, Settings
@@ -38,11 +38,11 @@ def _state_directory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]
 
 
 @pytest.fixture(scope="session")
-def default_model() -> models.Model:
+def default_model() -> loading.Model:
     import torch  # heavy: only when a test needs the model
 
     torch.set_num_threads(2)
-    return models.load(DEFAULT_MODEL, device="cpu")
+    return loading.load(DEFAULT_MODEL, device="cpu")
 
 
 @pytest.fixture(scope="session")
@@ -126,7 +126,7 @@ async def start(tmp_path: Path) -> AsyncIterator[Callable[..., Any]]:
 
 
 @pytest.fixture
-async def embedder(start: Callable[..., Any], default_model: models.Model) -> Embedder:
+async def embedder(start: Callable[..., Any], default_model: loading.Model) -> Embedder:
     """A ready service with the default model."""
     started: Embedder = await start(Settings(device="cpu"), load=lambda name, **options: default_model)
     return started

@@ -16,8 +16,8 @@ from sentence_transformers import SentenceTransformer
 from tests.embedding_models import save_model
 
 from assay.errors import SetupError
-from assay_embedder import models, verification
-from assay_embedder.model_folders import find_folder, hash_weights
+from assay_embedder.models import loading, verification
+from assay_embedder.models.folders import find_folder, hash_weights
 from assay_embedder.registry import Registry
 from assay_embedder.settings import Settings
 
@@ -41,7 +41,7 @@ def configure(folder: Path, name: str = "config.json", **changed: Any) -> None:
 def refused(name: Path | str) -> SetupError:
     """Return the error of loading a model."""
     with pytest.raises(SetupError) as caught:
-        models.load(str(name), device="cpu")
+        loading.load(str(name), device="cpu")
     return caught.value
 
 
@@ -194,7 +194,7 @@ def test_a_word_piece_of_the_tokenizer_alone_fails_its_text(tmp_path: Path, part
     flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
     tokenizer["added_tokens"].append({**added, **flags})
     file.write_text(json.dumps(tokenizer), encoding="utf-8")
-    model = models.load(str(folder), device="cpu")
+    model = loading.load(str(folder), device="cpu")
     assert np.isfinite(model.encode(model.tokenize(["abc"]))).all()
     with pytest.raises(IndexError, match="the weights have no word piece"):
         model.encode(model.tokenize(["abc", "a <think> b"]))
@@ -213,7 +213,7 @@ def test_a_dimension_that_the_model_names_cuts_no_vector(tmp_path: Path) -> None
     for parts, full in (((), 48), (("dense",), 24)):
         folder = save_model(tmp_path / f"cut{full}", parts=parts)
         configure(folder, "config_sentence_transformers.json", truncate_dim=12)
-        model = models.load(str(folder), device="cpu")
+        model = loading.load(str(folder), device="cpu")
         about = model.description
         assert (about.dimension, about.dimensions) == (full, (full, 12))
         assert model.encode(model.tokenize(["a b"])).shape == (1, full)
@@ -225,7 +225,7 @@ def test_the_prompt_of_a_model_is_before_every_text(tmp_path: Path) -> None:
     folder = save_model(tmp_path / "prompted")
     prompts = {"query": "find: ", "document": "text: "}
     configure(folder, "config_sentence_transformers.json", prompts=prompts, default_prompt_name="document")
-    model = models.load(str(folder), device="cpu")
+    model = loading.load(str(folder), device="cpu")
     assert model.description.prefix == "text: "
     expected = SentenceTransformer(str(folder), device="cpu").encode(["abc"], show_progress_bar=False)
     assert np.allclose(model.encode(model.tokenize(["abc"])), expected, atol=1e-5)
@@ -238,7 +238,7 @@ def test_a_file_that_is_overwritten_changes_no_loaded_model(tmp_path: Path, part
     """`cp` writes into the file that is there; the model in memory stays what its revision says, whatever runs it."""
     folder = save_model(tmp_path / "served", parts=parts)
     file = folder / "model.safetensors"
-    model = models.load(str(folder), device="cpu")
+    model = loading.load(str(folder), device="cpu")
     assert model.packed == (not parts)
     tokens = model.tokenize(["red blue"])
     before = model.encode(tokens)
@@ -259,11 +259,11 @@ def test_sixteen_bits_that_are_too_few_are_not_used(tmp_path: Path) -> None:
                 tensor *= 6
 
     change(folder / "model.safetensors", sharpened)
-    source = models._Source(str(folder), folder, hash_weights(folder), "cpu", "fast", "")
-    network, precision = models._network(source, verification.Memory(tmp_path / "verified.json"))
+    source = loading._Source(str(folder), folder, hash_weights(folder), "cpu", "fast", "")
+    network, precision = loading._network(source, verification.Memory(tmp_path / "verified.json"))
     assert (network.engine_name, precision) == ("sentence-transformers float32", "exact")
-    found = models._probed(network, "")
-    assert not verification.disagreement(found, models._expected(source), "exact")
+    found = loading._probed(network, "")
+    assert not verification.disagreement(found, loading._expected(source), "exact")
 
 
 @pytest.fixture
@@ -282,18 +282,18 @@ def test_a_model_of_the_hub_is_read_from_its_cache(cache: Path, tiny: Path) -> N
     refs.mkdir()
     (refs / "main").write_text("0" * 40, encoding="utf-8")
     assert find_folder("org/tiny") == snapshot
-    model = models.load("org/tiny", device="cpu")
+    model = loading.load("org/tiny", device="cpu")
     assert model.packed
-    assert model.description.revision == models.load(str(tiny), device="cpu").description.revision
+    assert model.description.revision == loading.load(str(tiny), device="cpu").description.revision
 
 
 def test_an_unknown_model_without_a_network_is_refused_at_once(cache: Path) -> None:
     """The sentence says that the hub does not answer; no library that runs models is imported for it."""
     code = (
         "import sys\n"
-        "from assay_embedder import models\n"
+        "from assay_embedder.models import loading\n"
         "try:\n"
-        "    models.load('org/mistyped', device='cpu')\n"
+        "    loading.load('org/mistyped', device='cpu')\n"
         "except Exception as error:\n"
         "    print(error.message)\n"
         "print([name for name in ('torch', 'transformers', 'sentence_transformers') if name in sys.modules])\n"
@@ -309,8 +309,8 @@ def test_a_default_model_needs_no_sentence_transformers(tmp_path: Path) -> None:
     """The first start of a new installation is as light as later ones."""
     code = (
         "import sys\n"
-        "from assay_embedder import models\n"
-        "assert models.load('all-MiniLM-L6-v2', device='cpu').packed\n"
+        "from assay_embedder.models import loading\n"
+        "assert loading.load('all-MiniLM-L6-v2', device='cpu').packed\n"
         "heavy = ('transformers', 'sentence_transformers', 'huggingface_hub', 'scipy', 'sklearn')\n"
         "print([name for name in heavy if name in sys.modules])\n"
     )

@@ -15,15 +15,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.embedding_models import save_model, texts_in_ten_scripts
 
-from assay_embedder import models, workers
-from assay_embedder.architecture import UnknownArchitectureError, read_architecture
-from assay_embedder.devices import choose_device
 from assay_embedder.embeddings import EmbedOptions
-from assay_embedder.encoder import Tokens
-from assay_embedder.packed import gpu, gpu_attention
-from assay_embedder.packed.attention import Layout, attend_by_length
-from assay_embedder.packed.linear import PlainLinear
-from assay_embedder.packed.network import Engine
+from assay_embedder.models import loading
+from assay_embedder.models.architecture import UnknownArchitectureError, read_architecture
+from assay_embedder.models.devices import choose_device
+from assay_embedder.models.encoder import Tokens
+from assay_embedder.models.packed import gpu, gpu_attention
+from assay_embedder.models.packed.attention import Layout, attend_by_length
+from assay_embedder.models.packed.linear import PlainLinear
+from assay_embedder.models.packed.network import Engine
+from assay_embedder.queues import workers
 from assay_embedder.registry import Registry
 from assay_embedder.settings import DEFAULT_MODEL, Settings
 
@@ -42,7 +43,7 @@ def storable(texts: Sequence[str]) -> list[str]:
     return [text.encode("utf-8", "replace").decode() for text in texts]
 
 
-def vectors_of(model: models.Model, texts: Sequence[str], size: int = 500) -> NDArray[np.float32]:
+def vectors_of(model: loading.Model, texts: Sequence[str], size: int = 500) -> NDArray[np.float32]:
     tokens = model.tokenize(texts)
     return np.concatenate([model.encode(tokens[at : at + size]) for at in range(0, len(tokens), size)])
 
@@ -77,7 +78,7 @@ def expected(reference: Any) -> NDArray[np.float32]:
 def test_batches_as_a_gpu_reads_them_give_the_same_vectors(tmp_path: Path, options: dict[str, Any]) -> None:
     """Texts in any order, one look-up of places, pooling by bounds: the vectors of the path on a processor."""
     folder = save_model(tmp_path / "small", **options)
-    on_cpu = models.load(str(folder), device="cpu")
+    on_cpu = loading.load(str(folder), device="cpu")
     network = gpu.GpuNetwork(read_architecture(folder), ON_CPU)
     batch = on_cpu.tokenize(TEXTS[:200])
     with torch.inference_mode():
@@ -88,7 +89,7 @@ def test_batches_as_a_gpu_reads_them_give_the_same_vectors(tmp_path: Path, optio
 def test_types_are_read(tmp_path: Path) -> None:
     """A tokenizer that marks word pieces with a type has the embedding of that type added, on both paths."""
     folder = save_model(tmp_path / "small")
-    on_cpu = models.load(str(folder), device="cpu")
+    on_cpu = loading.load(str(folder), device="cpu")
     network = gpu.GpuNetwork(read_architecture(folder), ON_CPU)
     ids = [[5, 6, 7], [8, 9], [5, 6, 7]]
     batch = [Tokens(each, [at] * len(each) if at < 2 else (), False) for at, each in enumerate(ids)]
@@ -152,7 +153,7 @@ def test_gpu_without_attention_is_left_to_sentence_transformers(
 
 
 @pytest.mark.parametrize(("packed", "per_gpu"), [(True, 2), (False, 1)])
-def test_each_gpu_has_its_workers(default_model: models.Model, packed: bool, per_gpu: int) -> None:
+def test_each_gpu_has_its_workers(default_model: loading.Model, packed: bool, per_gpu: int) -> None:
     """Every GPU of a list has its own copy of the model; two threads keep a card busy, where the model packs."""
 
     class Copy:
@@ -170,18 +171,18 @@ def test_each_gpu_has_its_workers(default_model: models.Model, packed: bool, per
 
 
 @pytest.fixture(scope="module")
-def exact_model() -> models.Model:
-    return models.load(DEFAULT_MODEL, device=choose_device("cuda"))
+def exact_model() -> loading.Model:
+    return loading.load(DEFAULT_MODEL, device=choose_device("cuda"))
 
 
 @pytest.fixture(scope="module")
-def fast_model() -> models.Model:
-    return models.load(DEFAULT_MODEL, device=choose_device("cuda"), precision="fast")
+def fast_model() -> loading.Model:
+    return loading.load(DEFAULT_MODEL, device=choose_device("cuda"), precision="fast")
 
 
 @pytest.mark.gpu
 @needs_gpu
-def test_exact_vectors_on_a_gpu(exact_model: models.Model, expected: NDArray[np.float32]) -> None:
+def test_exact_vectors_on_a_gpu(exact_model: loading.Model, expected: NDArray[np.float32]) -> None:
     """2,000 texts in ten scripts: cosines with sentence-transformers' vectors and of pairs within 1e-5."""
     found = vectors_of(exact_model, TEXTS)
     assert exact_model.description.engine == "packed CUDA float32"
@@ -191,7 +192,7 @@ def test_exact_vectors_on_a_gpu(exact_model: models.Model, expected: NDArray[np.
 
 @pytest.mark.gpu
 @needs_gpu
-def test_fast_vectors_on_a_gpu(fast_model: models.Model, expected: NDArray[np.float32]) -> None:
+def test_fast_vectors_on_a_gpu(fast_model: loading.Model, expected: NDArray[np.float32]) -> None:
     """Cosines of pairs of 2,000 texts in ten scripts move by at most 4e-3, and by 1e-3 on average."""
     found = vectors_of(fast_model, TEXTS)
     assert fast_model.description.engine == "packed CUDA float16"
@@ -216,7 +217,7 @@ def test_graphs_compute_what_their_kernels_do(request: pytest.FixtureRequest, ch
 
 @pytest.mark.gpu
 @needs_gpu
-def test_threads_share_graphs(fast_model: models.Model) -> None:
+def test_threads_share_graphs(fast_model: loading.Model) -> None:
     """Threads with batches of different sizes, and so with graphs that compute in the same memory, get their own."""
     tokens = fast_model.tokenize(TEXTS[:400])
     whole = fast_model.encode(tokens)
@@ -244,7 +245,7 @@ def test_threads_share_graphs(fast_model: models.Model) -> None:
 def test_small_models_on_a_gpu(tmp_path: Path, options: dict[str, Any]) -> None:
     """Both families and all poolings, verified at load; the vectors of a processor."""
     folder = str(save_model(tmp_path / "small", **options))
-    on_gpu, on_cpu = (models.load(folder, device=device) for device in (choose_device("cuda"), "cpu"))
+    on_gpu, on_cpu = (loading.load(folder, device=device) for device in (choose_device("cuda"), "cpu"))
     assert on_gpu.packed
     assert np.abs(vectors_of(on_gpu, TEXTS[:200]) - vectors_of(on_cpu, TEXTS[:200])).max() < 1e-4
 
@@ -264,7 +265,7 @@ def little_memory(mib: int) -> Iterator[None]:
 
 @pytest.mark.gpu
 @needs_gpu
-def test_a_batch_beyond_the_memory_is_halved(fast_model: models.Model, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_batch_beyond_the_memory_is_halved(fast_model: loading.Model, monkeypatch: pytest.MonkeyPatch) -> None:
     """A batch far too large for the card is computed in halves that fit, and the next batch as ever."""
     tokens = fast_model.tokenize([f"{text} " * 40 for text in TEXTS[20:2_000]])
     whole = fast_model.encode(tokens)
@@ -289,7 +290,7 @@ def test_a_batch_beyond_the_memory_is_halved(fast_model: models.Model, monkeypat
 @needs_gpu
 @pytest.mark.parametrize("devices", [["cuda"], ["cuda:0", "cuda:0", "cuda:0"]])
 async def test_callers_share_a_gpu(
-    devices: list[str], monkeypatch: pytest.MonkeyPatch, fast_model: models.Model
+    devices: list[str], monkeypatch: pytest.MonkeyPatch, fast_model: loading.Model
 ) -> None:
     """Threads with streams of their own, on one copy of the model or on several: each caller gets its own vectors."""
     monkeypatch.setattr("assay_embedder.registry.devices_of", lambda device: devices)
@@ -317,12 +318,12 @@ async def test_callers_share_a_gpu(
 @pytest.mark.gpu
 @needs_gpu
 def test_a_gpu_whose_graphs_fail_computes_without(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, fast_model: models.Model
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, fast_model: loading.Model
 ) -> None:
     """Graphs are a matter of speed alone: where they cannot be recorded, or compute something else, none is used."""
     caplog.set_level(logging.WARNING)
     monkeypatch.setattr(gpu.GpuNetwork, "_agrees", lambda network, graph: False)
-    without = models.load(DEFAULT_MODEL, device=choose_device("cuda"), precision="fast")
+    without = loading.load(DEFAULT_MODEL, device=choose_device("cuda"), precision="fast")
     assert "are computed without graphs" in caplog.text
     assert vars(without._network)["_graphs"] == []
     assert moved(vectors_of(without, TEXTS[:50], 5), vectors_of(fast_model, TEXTS[:50], 50)).max() < 4e-3

@@ -8,7 +8,7 @@ import pytest
 from huggingface_hub import constants
 
 from assay.testing.providers import ScriptedProvider
-from assay_embedder.hub import hub_answers
+from assay_embedder.models.hub import hub_answers
 
 
 @pytest.fixture(autouse=True)

@@ -16,11 +16,11 @@ from tests.embedding_models import save_model, texts_in_ten_scripts
 from torch.nn import functional
 
 from assay.errors import SetupError
-from assay_embedder import models, precision
-from assay_embedder.encoder import Tokens
-from assay_embedder.packed import attention, linear
+from assay_embedder.models import loading, precision
+from assay_embedder.models.encoder import Tokens
+from assay_embedder.models.packed import attention, linear
+from assay_embedder.models.verification import Memory
 from assay_embedder.settings import DEFAULT_MODEL
-from assay_embedder.verification import Memory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -32,16 +32,16 @@ TEXTS = texts_in_ten_scripts(2_000)
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _one_thread(default_model: models.Model) -> Iterator[None]:
+def _one_thread(default_model: loading.Model) -> Iterator[None]:
     """Threads of one operation wait for each other without sleeping: on a busy machine that takes ten times as long."""
     with threads(1):
         yield
 
 
 @pytest.fixture(scope="module")
-def fast_model() -> models.Model:
+def fast_model() -> loading.Model:
     try:
-        return models.load(DEFAULT_MODEL, device="cpu", precision="fast")
+        return loading.load(DEFAULT_MODEL, device="cpu", precision="fast")
     except SetupError as error:
         pytest.skip(f"this processor has no bfloat16 instructions: {error.message}")
 
@@ -68,7 +68,7 @@ def _storable(texts: Sequence[str]) -> list[str]:
     return [text.encode("utf-8", "replace").decode() for text in texts]
 
 
-def vectors_of(model: models.Model, texts: Sequence[str]) -> NDArray[np.float32]:
+def vectors_of(model: loading.Model, texts: Sequence[str]) -> NDArray[np.float32]:
     """Return the vectors of texts, some at a time."""
     tokens = model.tokenize(texts)
     return np.concatenate([model.encode(tokens[at : at + 50]) for at in range(0, len(tokens), 50)])
@@ -81,7 +81,7 @@ def cosines(found: NDArray[Any], expected: NDArray[Any]) -> NDArray[np.float64]:
 
 
 def test_exact_vectors_are_those_of_sentence_transformers(
-    default_model: models.Model, expected: NDArray[np.float32]
+    default_model: loading.Model, expected: NDArray[np.float32]
 ) -> None:
     """2,000 texts in ten scripts, empty, of 10,000 tokens, with emoji and control characters: cosines within 1e-5."""
     found = vectors_of(default_model, TEXTS)
@@ -91,7 +91,7 @@ def test_exact_vectors_are_those_of_sentence_transformers(
 
 
 def test_fast_cosines_are_near_those_of_sentence_transformers(
-    fast_model: models.Model, expected: NDArray[np.float32]
+    fast_model: loading.Model, expected: NDArray[np.float32]
 ) -> None:
     """Cosines of pairs of 2,000 texts in ten scripts move by at most 4e-3, and by 1e-3 on average."""
     found = vectors_of(fast_model, TEXTS)
@@ -145,7 +145,7 @@ def test_a_layer_in_blocks_is_the_layer(count: int, monkeypatch: pytest.MonkeyPa
     assert torch.allclose(found.float(), functional.linear(rows, weight, bias).float(), atol=0.2, rtol=0.02)
 
 
-def test_threads_share_a_model(default_model: models.Model) -> None:
+def test_threads_share_a_model(default_model: loading.Model) -> None:
     """Several threads that tokenize and encode at once get the bits that one thread alone gets."""
     shares = [TEXTS[start : start + 20] for start in range(100, 180, 20)]
     expected = [vectors_of(default_model, share) for share in shares]
@@ -186,7 +186,7 @@ def test_small_models_agree(
     from sentence_transformers import SentenceTransformer
 
     folder = save(name, **options)
-    model = models.load(str(folder), device="cpu")
+    model = loading.load(str(folder), device="cpu")
     assert model.packed, caplog.text
     prefix = "query: " if "e5" in name else ""
     assert model.description.prefix == prefix
@@ -213,10 +213,10 @@ def test_other_modules_are_left_to_sentence_transformers(
     from sentence_transformers import SentenceTransformer
 
     folder = save("other", **options)
-    model = models.load(str(folder), device="cpu")
+    model = loading.load(str(folder), device="cpu")
     assert not model.packed
     assert model.description.engine == "sentence-transformers float32"
-    (message,) = [record.getMessage() for record in caplog.records if record.name == "assay_embedder.models"]
+    (message,) = [record.getMessage() for record in caplog.records if record.name == "assay_embedder.models.loading"]
     assert message.endswith(reason)
     expected = SentenceTransformer(str(folder), device="cpu").encode(_storable(TEXTS[:30]), show_progress_bar=False)
     assert cosines(vectors_of(model, TEXTS[:30]), expected).min() > 1 - 1e-5
@@ -230,7 +230,7 @@ def test_a_network_that_computes_something_else_is_not_used(
     memory = Memory(tmp_path / "verified.json")
     folder = str(save("broken"))
     for _ in range(2):
-        assert not models.load(folder, device="cpu", memory=memory).packed
+        assert not loading.load(folder, device="cpu", memory=memory).packed
     assert caplog.text.count("cosines are off by") == 2
     assert "broken" in caplog.text
 
@@ -242,44 +242,44 @@ def test_a_model_is_compared_once(
     caplog.set_level(logging.INFO)
     memory = Memory(tmp_path / "state" / "verified.json")
     folder = save("once")
-    models.load(str(folder), device="cpu", memory=memory)
+    loading.load(str(folder), device="cpu", memory=memory)
     assert "comparing with sentence-transformers" in caplog.text
-    monkeypatch.setattr(models, "load_transformer", lambda *args, **options: pytest.fail("compared again"))
-    assert models.load(str(folder), device="cpu", memory=memory).packed
+    monkeypatch.setattr(loading, "load_transformer", lambda *args, **options: pytest.fail("compared again"))
+    assert loading.load(str(folder), device="cpu", memory=memory).packed
     config = folder / "1_Pooling" / "config.json"
     config.write_text(config.read_text().replace("mean", "cls"))
     with pytest.raises(pytest.fail.Exception):
-        models.load(str(folder), device="cpu", memory=memory)
+        loading.load(str(folder), device="cpu", memory=memory)
 
 
 def test_fast_is_refused_where_the_processor_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without bfloat16 instructions `fast` would be slow, so that it ends the start, and `auto` is exact."""
     monkeypatch.setattr(precision, "_has_native_bfloat16", lambda: False)
     with pytest.raises(SetupError, match="use --precision exact") as caught:
-        models.load(DEFAULT_MODEL, device="cpu", precision="fast")
+        loading.load(DEFAULT_MODEL, device="cpu", precision="fast")
     assert caught.value.reason == "PRECISION_UNAVAILABLE"
-    assert models.load(DEFAULT_MODEL, device="cpu", precision="auto").description.precision == "exact"
+    assert loading.load(DEFAULT_MODEL, device="cpu", precision="auto").description.precision == "exact"
     assert precision.choose_precision("fast", "cuda:1") == "fast"
 
 
-def test_auto_is_fast_on_this_processor(fast_model: models.Model) -> None:
+def test_auto_is_fast_on_this_processor(fast_model: loading.Model) -> None:
     """Where bfloat16 is native, `auto` takes it."""
     assert precision.choose_precision("auto", "cpu") == fast_model.description.precision
 
 
 def test_kernels_that_are_missing_are_replaced(
-    default_model: models.Model, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    default_model: loading.Model, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A torch without oneDNN's linear layer computes the same in its own, and the log says so."""
-    monkeypatch.setattr("assay_embedder.packed.network.onednn_works", lambda dtype: False)
-    plain = models.load(DEFAULT_MODEL, device="cpu")
+    monkeypatch.setattr("assay_embedder.models.packed.network.onednn_works", lambda dtype: False)
+    plain = loading.load(DEFAULT_MODEL, device="cpu")
     assert plain.description.engine == "packed torch float32"
     assert "oneDNN" in caplog.text
     texts = TEXTS[:50]
     assert np.abs(vectors_of(plain, texts) - vectors_of(default_model, texts)).max() < 1e-5
 
 
-def test_a_batch_that_does_not_fit_is_halved(default_model: models.Model, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_batch_that_does_not_fit_is_halved(default_model: loading.Model, monkeypatch: pytest.MonkeyPatch) -> None:
     """When the device's memory ends, halves are computed, and every vector is the one of the whole batch."""
     tokens = default_model.tokenize(TEXTS[20:27])
     whole = default_model.encode(tokens)

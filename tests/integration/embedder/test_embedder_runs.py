@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from assay.client.client import Client
     from assay.model.run import Run
-    from assay_embedder.models import Model
+    from assay_embedder.models.loading import Model
 
 CASES = 42
 REPEATS = 25  # 1,050 rows, two shards

@@ -18,9 +18,9 @@ from assay.rpc.channel import open_channel, read_stream, wait_for_ready
 from assay.rpc.status import translated
 from assay.v1 import embedder_pb2 as pb
 from assay.v1 import embedder_pb2_grpc
-from assay_embedder import models
-from assay_embedder.batcher import BatchReport
-from assay_embedder.encoder import Tokens
+from assay_embedder.models import loading
+from assay_embedder.models.encoder import Tokens
+from assay_embedder.queues.batcher import BatchReport
 from assay_embedder.settings import DEFAULT_MODEL, Settings
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def gate() -> Iterator[Gate]:
 
 
 @pytest.fixture
-async def gated(start: Callable[..., Any], default_model: models.Model, gate: Gate) -> Any:
+async def gated(start: Callable[..., Any], default_model: loading.Model, gate: Gate) -> Any:
     settings = Settings(queue_limit=512, threads=1)  # one worker, which the gate can hold
     return await start(settings, load=lambda name, **options: default_model, on_batch=gate)
 
@@ -204,7 +204,7 @@ async def test_allowed_model_is_loaded_on_request(
 class BlindModel:
     """A model whose vectors of single letters are zero."""
 
-    description = models.Description("blind", "0", 2, 8, "cpu", "exact", "", False)
+    description = loading.Description("blind", "0", 2, 8, "cpu", "exact", "", False)
     packed = True
 
     def tokenize(self, texts: Sequence[str]) -> list[Tokens]:
@@ -222,7 +222,7 @@ async def test_cosine_of_a_zero_vector_is_absent(start: Callable[..., Any]) -> N
     assert not result.HasField("cosine")
 
 
-async def test_not_serving_before_the_model_is_loaded(start: Callable[..., Any], default_model: models.Model) -> None:
+async def test_not_serving_before_the_model_is_loaded(start: Callable[..., Any], default_model: loading.Model) -> None:
     """While the model is loaded health says so, and a call is told to ask again."""
     embedder = await start(ready=False, load=lambda name, **options: default_model)
     health: Any = health_pb2_grpc.HealthStub(embedder.channel)

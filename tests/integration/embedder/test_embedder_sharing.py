@@ -25,7 +25,7 @@ from assay.rpc.channel import open_channel, read_stream, wait_for_ready
 from assay.rpc.status import translated
 from assay.v1 import embedder_pb2 as pb
 from assay.v1 import embedder_pb2_grpc
-from assay_embedder.models import Found
+from assay_embedder.models.loading import Found
 from assay_embedder.registry import Registry
 from assay_embedder.service import SERVICE_NAME
 from assay_embedder.settings import Settings
@@ -33,7 +33,7 @@ from assay_embedder.settings import Settings
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from assay_embedder.models import Model
+    from assay_embedder.models.loading import Model
 
 MIB = 1024 * 1024
 

@@ -11,9 +11,9 @@ import pytest
 
 from assay.errors import SetupError
 from assay.v1 import embedder_pb2 as pb
-from assay_embedder import models
-from assay_embedder.devices import choose_device
-from assay_embedder.model_folders import DEFAULT_SHA256, check_weights
+from assay_embedder.models import loading
+from assay_embedder.models.devices import choose_device
+from assay_embedder.models.folders import DEFAULT_SHA256, check_weights
 from assay_embedder.settings import Settings
 
 if TYPE_CHECKING:
@@ -151,7 +151,7 @@ async def test_local_e5_model_gets_its_prefix(
 )
 def test_prefix_goes_by_the_model_s_name(make_tiny_model: Callable[[str], Path], name: str, prefix: str) -> None:
     """A name that merely contains the two characters is no e5 model."""
-    model = models.load(str(make_tiny_model(name)), device="cpu")
+    model = loading.load(str(make_tiny_model(name)), device="cpu")
     assert model.description.prefix == prefix
 
 
@@ -172,7 +172,7 @@ def test_changed_weights_are_refused(default_folder: Path, tmp_path: Path) -> No
 def test_folder_without_a_model(tmp_path: Path) -> None:
     """A wrong folder is a sentence with what to give instead."""
     with pytest.raises(SetupError, match=r"could not be loaded: .* Give a folder saved by") as caught:
-        models.load(str(tmp_path), device="cpu")
+        loading.load(str(tmp_path), device="cpu")
     assert caught.value.reason == "MODEL_NOT_LOADED"
 
 

@@ -18,7 +18,7 @@ from tests.guides import blocks
 from tests.waiting import until, wait_until
 
 from assay.agent_host.command.launcher import MAX_FRUITLESS
-from assay.agent_host.opening import open_caller
+from assay.agent_host.user_code import open_caller
 from assay.model.agent_response import AgentErrorKind, AgentRequest, AgentResponse, AgentStatus, Interrupt, Message
 from assay.model.run import AgentSettings
 
@@ -449,7 +449,7 @@ def test_nothing_outlives_a_client_that_is_killed(tmp_path: Path) -> None:
     client.write_text(
         "import asyncio, sys\n"
         "from pathlib import Path\n"
-        "from assay.agent_host.opening import open_caller\n"
+        "from assay.agent_host.user_code import open_caller\n"
         "from assay.model.agent_request import AgentRequest\n"
         "from assay.model.run import AgentSettings\n"
         "folder = Path(sys.argv[1])\n"

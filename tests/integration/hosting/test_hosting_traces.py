@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 
-from assay.agent_host.opening import function_caller, open_caller
-from assay.agent_host.traces import opening
+from assay.agent_host.traces import span_sources
 from assay.agent_host.traces.receiver import MAX_BODY_BYTES, TraceReceiver, shared_receiver
 from assay.agent_host.traces.traced_caller import METADATA_KEY
+from assay.agent_host.user_code import function_caller, open_caller
 from assay.errors import InvalidInputError
 from assay.model.agent_response import AgentRequest, AgentResponse, AgentStatus, Usage
 from assay.model.run import AgentSettings
@@ -260,7 +260,7 @@ def test_a_missing_extra_is_refused_with_the_command_that_installs_it(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Before the agent's code is imported; a file needs no extra."""
-    monkeypatch.setattr(opening, "is_installed", lambda: False)
+    monkeypatch.setattr(span_sources, "is_installed", lambda: False)
     with pytest.raises(InvalidInputError) as caught:
         open_caller(AgentSettings("python", "no_such:f", options={"traces": "otlp"}), folder)
     (problem,) = caught.value.problems

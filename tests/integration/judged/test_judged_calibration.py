@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from assay.client.calibrations import set_calibration
 from assay.model.judge_calibration import JudgeCalibration
-from assay.reports.calibration_text import NO_CALIBRATION, calibration_sentences
-from assay.reports.document import judging_document
+from assay.reports.document.document import judging_document
+from assay.reports.words.calibration_text import NO_CALIBRATION, calibration_sentences
 from assay.testing.judges import says
 
 if TYPE_CHECKING:

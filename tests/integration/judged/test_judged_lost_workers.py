@@ -19,8 +19,9 @@ from assay.storage.times import now
 from assay.testing.judges import says
 from assay.v1 import judge_pb2_grpc
 from assay_orchestrator.runs.planner import Planner
-from assay_orchestrator.store import allotments, quotas, schema
-from assay_orchestrator.store.allotments import NOTHING
+from assay_orchestrator.store import schema
+from assay_orchestrator.store.teams import allotments, quotas
+from assay_orchestrator.store.teams.allotments import NOTHING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from assay.model.run import PauseCause, RunState
-from assay.reports.judging_text import judging_line
+from assay.reports.words.judging_text import judging_line
 from assay.testing.judges import says
 from assay.testing.providers import Reply, Tokens
 

@@ -15,7 +15,7 @@ from assay.model.run import PauseCause, RunState
 from assay.rpc.channel import open_channel
 from assay.v1 import judge_pb2_grpc
 from assay_orchestrator.runs.planner import Planner
-from assay_orchestrator.store import quotas
+from assay_orchestrator.store.teams import quotas
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable

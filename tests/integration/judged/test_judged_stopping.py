@@ -6,12 +6,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from assay.agent_host.caller import AgentCaller
-from assay.agent_host.opening import UserCode
+from assay.agent_host.user_code import UserCode
 from assay.client.variants import check_variants, drive_variants, plan_stopping, start_variants
 from assay.comparison.model import ComparisonSettings
 from assay.datasets import records_dataset
 from assay.model.run import RunState
-from assay.spec.model import Spec
+from assay.specs.model import Spec
 from assay.testing.judges import says
 
 if TYPE_CHECKING:

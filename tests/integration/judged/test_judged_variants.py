@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from assay.agent_host.caller import AgentCaller
-from assay.agent_host.opening import UserCode
+from assay.agent_host.user_code import UserCode
 from assay.client.variants import check_variants, drive_variants, resume_variants, start_variants
 from assay.datasets import records_dataset
 from assay.errors import NotFoundError, SpecError
 from assay.model.run import RunState
-from assay.spec.model import Spec
+from assay.specs.model import Spec
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -23,7 +23,7 @@ from assay.rpc.server import RpcServer
 from assay.testing.judges import says
 from assay.testing.providers import ScriptedProvider
 from assay.v1 import embedder_pb2_grpc, judge_pb2_grpc, orchestrator_pb2_grpc
-from assay_embedder import models
+from assay_embedder.models import loading
 from assay_embedder.registry import Registry
 from assay_embedder.service import EmbedderService
 from assay_embedder.settings import DEFAULT_MODEL
@@ -121,7 +121,7 @@ class Installation:
 @pytest.fixture(scope="session")
 def default_model() -> Any:
     """Return the real model, loaded once."""
-    return models.load(DEFAULT_MODEL, device="cpu")
+    return loading.load(DEFAULT_MODEL, device="cpu")
 
 
 @pytest.fixture

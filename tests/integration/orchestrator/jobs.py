@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from assay_orchestrator.engine.dispatcher import Dispatcher
-    from assay_orchestrator.store.shards import ShardJob
+    from assay_orchestrator.store.shards.shards import ShardJob
 
 
 def queue_engine(url: str) -> sa.Engine:

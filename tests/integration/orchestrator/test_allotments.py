@@ -26,9 +26,10 @@ from assay_orchestrator.agents.prompt import PromptAgent
 from assay_orchestrator.budgets.budget_store import BudgetExhaustedError
 from assay_orchestrator.budgets.run_budget import RunBudget
 from assay_orchestrator.runs.budget_watch import BudgetWatch
-from assay_orchestrator.store import allotments, quotas, schema
-from assay_orchestrator.store.allotments import NOTHING, UNLIMITED, Amount, Holder, JudgingNeed, Shortage
-from assay_orchestrator.store.shards import FencedError
+from assay_orchestrator.store import schema
+from assay_orchestrator.store.shards.shards import FencedError
+from assay_orchestrator.store.teams import allotments, quotas
+from assay_orchestrator.store.teams.allotments import NOTHING, UNLIMITED, Amount, Holder, JudgingNeed, Shortage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

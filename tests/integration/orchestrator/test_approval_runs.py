@@ -13,7 +13,7 @@ from assay.model.agent_response import AgentStatus, Interrupt, InterruptKind
 from assay.model.approvals import ScriptedApprovals, UnusedApproval, approvals_to_json, read_approvals
 from assay.model.case import Case, Turn
 from assay.model.run import DatasetReading, Run, RunState
-from assay.reports.row_notes import row_notes
+from assay.reports.words.row_notes import row_notes
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -29,8 +29,9 @@ from assay.v1 import admin_pb2 as pb
 from assay.v1 import admin_pb2_grpc, orchestrator_pb2, orchestrator_pb2_grpc
 from assay.wire.run import SETTINGS
 from assay_orchestrator.identity.audit_log import MOST_KINDS, WINDOW_S
-from assay_orchestrator.store import audit, schema
-from assay_orchestrator.store.audit import AuditQuery
+from assay_orchestrator.store import schema
+from assay_orchestrator.store.teams import audit
+from assay_orchestrator.store.teams.audit import AuditQuery
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from assay.client.baselines import delete_baseline, find_baseline, list_baselines, set_baseline
-from assay.client.comparing import read_reports
+from assay.client.comparison.join import read_reports
 from assay.client.run_references import find_run_id
 from assay.errors import InvalidInputError, NotFoundError, WrongStateError
 from assay.model.agent_response import AgentResponse

@@ -14,7 +14,7 @@ from assay.errors import InvalidInputError, NotFoundError, PermissionDeniedError
 from assay.identity.rights import Role
 from assay.model.judge_calibration import JudgeCalibration
 from assay.model.scope import Scope
-from assay_orchestrator.store import calibrations
+from assay_orchestrator.store.teams import calibrations
 
 if TYPE_CHECKING:
     from collections.abc import Callable

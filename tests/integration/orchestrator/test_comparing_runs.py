@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from assay.client.comparing import compare_reports, reports_of
+from assay.client.comparison.join import compare_reports, reports_of
 from assay.comparison.case_list import CaseChange, CaseOrder, CaseQuery, ComparedCase
 from assay.comparison.model import Adjustment, Change, Comparison, ComparisonSettings
 from assay.errors import InvalidInputError, NotFoundError, OverloadedError, ResumeExpiredError
@@ -17,8 +17,8 @@ from assay.model.agent_response import AgentError, AgentErrorKind, AgentResponse
 from assay.model.case import Case, Turn
 from assay.model.run import RunCounts
 from assay.model.scope import LOCAL
+from assay.reports.document.report import report_of_run
 from assay.reports.formats.json_report import write_document
-from assay.reports.report import report_of_run
 from assay.v1 import orchestrator_pb2 as pb
 from assay.wire.comparison import _values_from_wire, _values_to_wire
 from assay_orchestrator.queries.comparison import Comparisons, check_rows

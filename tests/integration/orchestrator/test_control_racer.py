@@ -17,7 +17,10 @@ from assay.errors import NotFoundError, WrongStateError
 from assay.model.agent_response import AgentErrorKind, AgentResponse, error_response
 from assay.model.case import Case, Turn
 from assay.model.run import Run, RunState
-from assay_orchestrator.store import results, runs, schema, shards
+from assay_orchestrator.store import schema
+from assay_orchestrator.store.rows import results
+from assay_orchestrator.store.runs import runs
+from assay_orchestrator.store.shards import shards
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -26,11 +26,14 @@ from assay_orchestrator.engine.dispatcher_factory import open_dispatcher
 from assay_orchestrator.runs.manager import RunManager
 from assay_orchestrator.runs.planner import Planner
 from assay_orchestrator.settings import Settings
-from assay_orchestrator.store import datasets, lifecycle, results, runs, schema, shards
+from assay_orchestrator.store import schema
 from assay_orchestrator.store.database import open_database
-from assay_orchestrator.store.results import AnswerRecord
-from assay_orchestrator.store.runs import RunRecord
-from assay_orchestrator.store.settings_json import settings_to_json
+from assay_orchestrator.store.rows import results
+from assay_orchestrator.store.rows.results import AnswerRecord
+from assay_orchestrator.store.runs import lifecycle, runs
+from assay_orchestrator.store.runs.runs import RunRecord, datasets
+from assay_orchestrator.store.runs.settings_json import settings_to_json
+from assay_orchestrator.store.shards import shards
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator

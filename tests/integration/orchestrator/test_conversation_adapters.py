@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from assay.agent_host.agent_server import agent_server
 from assay.agent_host.caller import AgentCaller
-from assay.agent_host.opening import open_caller
-from assay.agent_host.server import agent_server
+from assay.agent_host.user_code import open_caller
 from assay.model.case import Case, Turn
 from assay.testing.providers import ProviderRequest, Reply, ScriptedProvider
 

@@ -15,8 +15,9 @@ from assay.model.agent_response import AgentStatus
 from assay.model.run import CaseResult, DatasetRef, RunState, Score, ScoreStatus
 from assay.model.scope import LOCAL
 from assay_orchestrator.settings import Settings
-from assay_orchestrator.store import datasets, results, runs
-from assay_orchestrator.store.runs import RunRecord
+from assay_orchestrator.store.rows import results
+from assay_orchestrator.store.runs import runs
+from assay_orchestrator.store.runs.runs import RunRecord, datasets
 
 if TYPE_CHECKING:
     from collections.abc import Callable

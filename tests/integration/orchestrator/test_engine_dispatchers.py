@@ -28,7 +28,7 @@ from assay.errors import StorageError
 from assay_orchestrator.engine.dispatcher import TryAgainError
 from assay_orchestrator.engine.embedded import EmbeddedDispatcher
 from assay_orchestrator.engine.queue import QueueDispatcher, queue_of
-from assay_orchestrator.store.shards import ShardJob
+from assay_orchestrator.store.shards.shards import ShardJob
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -18,10 +18,14 @@ from assay.model.run import CaseResult, DatasetRef, RunState
 from assay.model.scope import LOCAL
 from assay_orchestrator.pipeline.session import Session
 from assay_orchestrator.pipeline.storage_pauses import StoragePauses
-from assay_orchestrator.store import control, datasets, deletions, fairness, lifecycle, results, runs, schema, shards
-from assay_orchestrator.store.fairness import FairShares
-from assay_orchestrator.store.runs import RunRecord
-from assay_orchestrator.store.shards import FencedError, RunStoppedError, Shard
+from assay_orchestrator.store import control, schema
+from assay_orchestrator.store.removal import deletions
+from assay_orchestrator.store.rows import results
+from assay_orchestrator.store.runs import lifecycle, runs
+from assay_orchestrator.store.runs.runs import RunRecord, datasets
+from assay_orchestrator.store.shards import fairness, shards
+from assay_orchestrator.store.shards.fairness import FairShares
+from assay_orchestrator.store.shards.shards import FencedError, RunStoppedError, Shard
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable

@@ -30,9 +30,10 @@ from assay.rpc.status import translated
 from assay.storage.time_limits import time_limit
 from assay.v1 import orchestrator_pb2 as pb
 from assay.v1 import orchestrator_pb2_grpc
-from assay_orchestrator.store import datasets, found_rows, results, runs
-from assay_orchestrator.store.found_rows import RowQuery
-from assay_orchestrator.store.runs import RunRecord
+from assay_orchestrator.store.rows import found_rows, results
+from assay_orchestrator.store.rows.found_rows import RowQuery
+from assay_orchestrator.store.runs import runs
+from assay_orchestrator.store.runs.runs import RunRecord, datasets
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -16,10 +16,12 @@ from assay.model.scope import LOCAL
 from assay.storage.failures import UnstorableValueError
 from assay_orchestrator.pipeline.flusher import Flusher
 from assay_orchestrator.pipeline.storage_pauses import Backoff, StoragePauses
-from assay_orchestrator.store import attempts, datasets, fairness, results, runs, shards
-from assay_orchestrator.store.fairness import FairShares
-from assay_orchestrator.store.results import AnswerRecord
-from assay_orchestrator.store.runs import RunRecord
+from assay_orchestrator.store.rows import attempts, results
+from assay_orchestrator.store.rows.results import AnswerRecord
+from assay_orchestrator.store.runs import runs
+from assay_orchestrator.store.runs.runs import RunRecord, datasets
+from assay_orchestrator.store.shards import fairness, shards
+from assay_orchestrator.store.shards.fairness import FairShares
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
     import sqlalchemy as sa
 
     from assay.storage.database import Database
-    from assay_orchestrator.store.shards import Shard
+    from assay_orchestrator.store.shards.shards import Shard
 
 _CASES = 3
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from assay.agent_host.agent_server import agent_server
 from assay.agent_host.caller import AgentCaller
-from assay.agent_host.server import agent_server
 from assay.errors import SpecError
 from assay.metrics import complete_parameters
 from assay.model.case import Case, ExpectedTool, Turn

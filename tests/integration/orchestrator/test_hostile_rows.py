@@ -109,7 +109,7 @@ def wait_for_scorer() -> None:
     def look() -> bool:
         for child in psutil.Process().children():
             with contextlib.suppress(psutil.Error):
-                if "assay_orchestrator.scoring.worker" in child.cmdline():
+                if "assay_orchestrator.scorers.worker" in child.cmdline():
                     return True
         return False
 

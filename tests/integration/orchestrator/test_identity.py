@@ -36,7 +36,8 @@ from assay.v1 import orchestrator_pb2_grpc
 from assay_orchestrator.identity.bootstrap import make_operator_token
 from assay_orchestrator.identity.verifier import KEEP_S
 from assay_orchestrator.settings import Settings
-from assay_orchestrator.store import schema, tokens
+from assay_orchestrator.store import schema
+from assay_orchestrator.store.teams import tokens
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,7 +11,7 @@ from assay.filters.row_filter import DATASET_ORDER, EVERY_ROW, RowOutcome
 from assay.model.agent_response import AgentResponse, AgentStatus, Interrupt, InterruptKind
 from assay.model.case import Case, Turn
 from assay.model.run import Run, RunState
-from assay_orchestrator.store import attempts
+from assay_orchestrator.store.rows import attempts
 
 if TYPE_CHECKING:
     from collections.abc import Callable

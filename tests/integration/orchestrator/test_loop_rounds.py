@@ -18,10 +18,10 @@ from assay_orchestrator.pipeline.flusher import Flusher
 from assay_orchestrator.pipeline.session import Session
 from assay_orchestrator.pipeline.storage_pauses import StoragePauses
 from assay_orchestrator.pipeline.turns import Turns
-from assay_orchestrator.scoring import row_scorer
-from assay_orchestrator.store import datasets
-from assay_orchestrator.store.results import AnswerRecord, Stored
-from assay_orchestrator.store.shards import Shard
+from assay_orchestrator.scorers import row_scorer
+from assay_orchestrator.store.rows.results import AnswerRecord, Stored
+from assay_orchestrator.store.runs import datasets
+from assay_orchestrator.store.shards.shards import Shard
 
 if TYPE_CHECKING:
     from collections.abc import Callable

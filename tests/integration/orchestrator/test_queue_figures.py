@@ -11,7 +11,7 @@ from tests.waiting import until
 from assay.model.case import Case, Turn
 from assay.telemetry.exporter import exporting
 from assay_orchestrator.queries.queue_gauges import queue_gauges
-from assay_orchestrator.store.queue_figures import QueueFigures, RunFigures, read_queue_figures
+from assay_orchestrator.store.shards.queue_figures import QueueFigures, RunFigures, read_queue_figures
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -24,7 +24,7 @@ from tests.waiting import until
 
 from assay_orchestrator.engine.dispatcher import TryAgainError
 from assay_orchestrator.engine.queue import QueueDispatcher
-from assay_orchestrator.store.shards import ShardJob
+from assay_orchestrator.store.shards.shards import ShardJob
 
 if TYPE_CHECKING:
     import sqlalchemy as sa

@@ -25,7 +25,7 @@ from assay.rpc.channel import open_channel
 from assay.rpc.options import ChannelOptions
 from assay_orchestrator.identity.team_requests import KEEP_S, TeamRequests
 from assay_orchestrator.runs.budget_watch import BudgetWatch
-from assay_orchestrator.store import quotas
+from assay_orchestrator.store.teams import quotas
 
 if TYPE_CHECKING:
     from collections.abc import Callable

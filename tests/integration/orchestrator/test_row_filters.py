@@ -29,10 +29,12 @@ from assay.model.case import Case, Turn
 from assay.model.run import CaseResult, DatasetRef, Score, ScoreStatus
 from assay.model.scope import LOCAL
 from assay.wire.run import result_from_wire
-from assay_orchestrator.store import datasets, found_rows, history, results, runs, schema
-from assay_orchestrator.store.found_rows import Position, RowQuery
-from assay_orchestrator.store.results import AnswerRecord
-from assay_orchestrator.store.runs import RunRecord
+from assay_orchestrator.store import history, schema
+from assay_orchestrator.store.rows import found_rows, results
+from assay_orchestrator.store.rows.found_rows import Position, RowQuery
+from assay_orchestrator.store.rows.results import AnswerRecord
+from assay_orchestrator.store.runs import runs
+from assay_orchestrator.store.runs.runs import RunRecord, datasets
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from assay.gates.run_verdict import run_verdict
 from assay.metrics import complete_parameters
 from assay.model.agent_response import AgentResponse
 from assay.model.case import Assertion, Case, Turn
 from assay.model.run import MetricSettings, RunState
-from assay.verdict.run_verdict import run_verdict
 
 if TYPE_CHECKING:
     from collections.abc import Callable

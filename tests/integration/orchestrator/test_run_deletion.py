@@ -15,8 +15,10 @@ from assay.model.case import Case, Turn
 from assay.model.run import Run, RunState
 from assay.model.scope import LOCAL
 from assay_orchestrator.runs.deletion import Deleter
-from assay_orchestrator.store import datasets, deletions, history, schema
-from assay_orchestrator.store.found_rows import RowQuery
+from assay_orchestrator.store import history, schema
+from assay_orchestrator.store.removal import deletions
+from assay_orchestrator.store.rows.found_rows import RowQuery
+from assay_orchestrator.store.runs import datasets
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
     from assay.client.client import Client
     from assay.model.run import DatasetRef, RunSettings
     from assay.storage.database import Database
-    from assay_orchestrator.store.deletions import PendingDeletion
+    from assay_orchestrator.store.removal.deletions import PendingDeletion
 
     Serve = Callable[..., AbstractAsyncContextManager[Client]]
     SettingsOf = Callable[..., RunSettings]

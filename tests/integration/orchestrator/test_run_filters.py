@@ -15,8 +15,8 @@ from assay.model.case import Case, Turn
 from assay.model.run import CaseSelection, DatasetRef, RunSettings, RunState
 from assay.model.scope import LOCAL
 from assay_orchestrator.runs.run_lists import RunLists, RunQuery
-from assay_orchestrator.store import datasets, runs
-from assay_orchestrator.store.runs import RunRecord
+from assay_orchestrator.store.runs import runs
+from assay_orchestrator.store.runs.runs import RunRecord, datasets
 
 if TYPE_CHECKING:
     from collections.abc import Callable

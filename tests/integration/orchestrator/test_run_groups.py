@@ -13,15 +13,18 @@ from assay.model.agent_response import AgentStatus
 from assay.model.case import Case, Turn
 from assay.model.run import CaseResult, DatasetRef
 from assay.model.scope import LOCAL, Scope
-from assay_orchestrator.store import datasets, fairness, lifecycle, results, runs, schema, shards
-from assay_orchestrator.store.fairness import FairShares
-from assay_orchestrator.store.runs import RunRecord
+from assay_orchestrator.store import schema
+from assay_orchestrator.store.rows import results
+from assay_orchestrator.store.runs import lifecycle, runs
+from assay_orchestrator.store.runs.runs import RunRecord, datasets
+from assay_orchestrator.store.shards import fairness, shards
+from assay_orchestrator.store.shards.fairness import FairShares
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
     from assay.storage.database import Database
-    from assay_orchestrator.store.shards import Shard, ShardJob
+    from assay_orchestrator.store.shards.shards import Shard, ShardJob
 
 CASES = 600
 ROWS = shards.GROUP_SHARD_ROWS

@@ -12,8 +12,9 @@ from assay.agent_host.caller import AgentCaller
 from assay.model.agent_response import AgentResponse
 from assay.model.case import Case, Turn
 from assay.model.run import CaseResult, PauseCause, Run, RunState, StateChange
-from assay_orchestrator.store import control, runs, schema
-from assay_orchestrator.store.lifecycle import ACTIVE_STATES
+from assay_orchestrator.store import control, schema
+from assay_orchestrator.store.runs import runs
+from assay_orchestrator.store.runs.lifecycle import ACTIVE_STATES
 
 if TYPE_CHECKING:
     from collections.abc import Callable

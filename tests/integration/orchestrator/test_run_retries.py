@@ -14,8 +14,10 @@ from assay.errors import NotFoundError, WrongStateError
 from assay.model.agent_response import AgentErrorKind, AgentStatus
 from assay.model.case import Case, Turn
 from assay.model.run import AttemptOutcome, CaseResult, PauseCause, Run, RunState, Score, ScoreStatus, StateChange
-from assay_orchestrator.store import attempts, results, runs, schema
-from assay_orchestrator.store.results import AnswerRecord
+from assay_orchestrator.store import schema
+from assay_orchestrator.store.rows import attempts, results
+from assay_orchestrator.store.rows.results import AnswerRecord
+from assay_orchestrator.store.runs import runs
 
 if TYPE_CHECKING:
     from collections.abc import Callable

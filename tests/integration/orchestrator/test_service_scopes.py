@@ -16,10 +16,10 @@ from assay.model.scope import Scope
 from assay.rpc.server import RpcServer
 from assay.v1 import embedder_pb2_grpc, judge_pb2_grpc
 from assay_embedder import service as embedder_service
-from assay_embedder.jobs import Computed
+from assay_embedder.caches.vector_cache import KeyMaker
+from assay_embedder.queues.jobs import Computed
 from assay_embedder.registry import Registry
 from assay_embedder.settings import Settings as EmbedderSettings
-from assay_embedder.vector_cache import KeyMaker
 from assay_judge import service as judge_service
 from assay_judge.resources import open_service
 from assay_judge.settings import Settings as JudgeSettings

@@ -26,10 +26,13 @@ from assay_orchestrator.agents.retrying import RetryingAgent
 from assay_orchestrator.pipeline.session import Session
 from assay_orchestrator.pipeline.shard_runner import ShardRunner
 from assay_orchestrator.pipeline.storage_pauses import StoragePauses
-from assay_orchestrator.store import datasets, results, runs, schema, shards, stops
-from assay_orchestrator.store.runs import RunRecord
-from assay_orchestrator.store.settings_json import settings_to_json
-from assay_orchestrator.store.stops import StopLook
+from assay_orchestrator.store import schema
+from assay_orchestrator.store.rows import results, stops
+from assay_orchestrator.store.rows.stops import StopLook
+from assay_orchestrator.store.runs import runs
+from assay_orchestrator.store.runs.runs import RunRecord, datasets
+from assay_orchestrator.store.runs.settings_json import settings_to_json
+from assay_orchestrator.store.shards import shards
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from assay.agent_host.caller import AgentCaller
-from assay.agent_host.opening import UserCode
+from assay.agent_host.user_code import UserCode
 from assay.client.variants import check_variants, drive_variants, plan_stopping, resume_variants, start_variants
 from assay.comparison.model import ComparisonSettings, Verdict
 from assay.comparison.stopping import first_stop, shuffled
@@ -18,8 +18,8 @@ from assay.comparison.stopping_settings import plan_of
 from assay.datasets import records_dataset
 from assay.errors import InvalidInputError, SpecError
 from assay.model.run import RunState
-from assay.reports.report import report_of_run
-from assay.spec.model import Spec
+from assay.reports.document.report import report_of_run
+from assay.specs.model import Spec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -17,29 +17,21 @@ from assay.model.agent_response import AgentResponse, AgentStatus
 from assay.model.case import Case, Turn
 from assay.model.run import CaseResult, DatasetRef, RunState, Score, ScoreStatus
 from assay.model.scope import LOCAL
-from assay_orchestrator.store import (
-    attempts,
-    control,
-    datasets,
-    fairness,
-    history,
-    lifecycle,
-    results,
-    runs,
-    schema,
-    shards,
-)
-from assay_orchestrator.store.attempts import RowAttempts
+from assay_orchestrator.store import control, history, schema
 from assay_orchestrator.store.control import Resumption
-from assay_orchestrator.store.fairness import FairShares
-from assay_orchestrator.store.results import AnswerRecord
-from assay_orchestrator.store.runs import RunRecord
+from assay_orchestrator.store.rows import attempts, results
+from assay_orchestrator.store.rows.attempts import RowAttempts
+from assay_orchestrator.store.rows.results import AnswerRecord
+from assay_orchestrator.store.runs import lifecycle, runs
+from assay_orchestrator.store.runs.runs import RunRecord, datasets
+from assay_orchestrator.store.shards import fairness, shards
+from assay_orchestrator.store.shards.fairness import FairShares
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
     from assay.storage.database import Database
-    from assay_orchestrator.store.shards import Shard
+    from assay_orchestrator.store.shards.shards import Shard
 
 DATASET = DatasetRef("d", "names", "plain/json", 3)
 

@@ -22,10 +22,10 @@ from assay.storage import revisions
 from assay.storage.postgres import UPGRADE_LOCK, PostgresDatabase
 from assay.storage.postgres_errors import sentence
 from assay_orchestrator.settings import Settings
-from assay_orchestrator.store import datasets, runs
 from assay_orchestrator.store.database import open_database
 from assay_orchestrator.store.revisions import HEAD_REVISION, TABLES
-from assay_orchestrator.store.runs import RunRecord
+from assay_orchestrator.store.runs import runs
+from assay_orchestrator.store.runs.runs import RunRecord, datasets
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

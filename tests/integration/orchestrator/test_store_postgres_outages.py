@@ -18,8 +18,8 @@ from tests.waiting import wait_until
 from assay.errors import StorageError
 from assay.model.scope import LOCAL
 from assay.storage.postgres import PostgresDatabase
-from assay_orchestrator.store import datasets, runs
 from assay_orchestrator.store.revisions import TABLES
+from assay_orchestrator.store.runs import datasets, runs
 
 if TYPE_CHECKING:
     from types import TracebackType

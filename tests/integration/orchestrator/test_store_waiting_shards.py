@@ -9,9 +9,11 @@ import pytest_asyncio
 from assay.model.agent_response import AgentStatus
 from assay.model.run import CaseResult, DatasetRef, PauseCause, RunState
 from assay.model.scope import LOCAL
-from assay_orchestrator.store import datasets, fairness, lifecycle, results, runs, shards, unjudged
-from assay_orchestrator.store.fairness import FairShares
-from assay_orchestrator.store.runs import RunRecord
+from assay_orchestrator.store.rows import results
+from assay_orchestrator.store.runs import lifecycle, runs
+from assay_orchestrator.store.runs.runs import RunRecord, datasets
+from assay_orchestrator.store.shards import fairness, shards, unjudged
+from assay_orchestrator.store.shards.fairness import FairShares
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
     import sqlalchemy as sa
 
     from assay.storage.database import Database
-    from assay_orchestrator.store.shards import Shard
+    from assay_orchestrator.store.shards.shards import Shard
 
 TROUBLE = "the judge cannot be reached"
 

@@ -25,9 +25,9 @@ from assay_orchestrator.runs.judge_keys import judge_key_problems, with_team
 from assay_orchestrator.runs.target_watch import TargetWatch
 from assay_orchestrator.runs.team_access import TeamAccess
 from assay_orchestrator.settings import Settings
-from assay_orchestrator.store import targets
 from assay_orchestrator.store.database import open_database
-from assay_orchestrator.store.targets import TargetRecord
+from assay_orchestrator.store.teams import targets
+from assay_orchestrator.store.teams.targets import TargetRecord
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable

@@ -34,8 +34,11 @@ from assay.model.judge_calibration import JudgeCalibration
 from assay.model.run import RunState
 from assay_orchestrator.identity.bootstrap import make_operator_token
 from assay_orchestrator.settings import Settings
-from assay_orchestrator.store import audit, datasets, erasure, schema
-from assay_orchestrator.store.audit import AuditQuery
+from assay_orchestrator.store import schema
+from assay_orchestrator.store.removal import erasure
+from assay_orchestrator.store.runs import datasets
+from assay_orchestrator.store.teams import audit
+from assay_orchestrator.store.teams.audit import AuditQuery
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -26,22 +26,15 @@ from assay_orchestrator.runs.manager import RunManager
 from assay_orchestrator.runs.planner import Planner
 from assay_orchestrator.service import RunService
 from assay_orchestrator.settings import Settings
-from assay_orchestrator.store import (
-    attendance,
-    control,
-    datasets,
-    deletions,
-    found_rows,
-    history,
-    results,
-    runs,
-    schema,
-    shards,
-)
+from assay_orchestrator.store import control, history, schema
 from assay_orchestrator.store.control import Resumption
 from assay_orchestrator.store.database import open_database
-from assay_orchestrator.store.found_rows import RowQuery
-from assay_orchestrator.store.runs import RunRecord
+from assay_orchestrator.store.removal import deletions
+from assay_orchestrator.store.rows import found_rows, results
+from assay_orchestrator.store.rows.found_rows import RowQuery
+from assay_orchestrator.store.runs import attendance, runs
+from assay_orchestrator.store.runs.runs import RunRecord, datasets
+from assay_orchestrator.store.shards import shards
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable

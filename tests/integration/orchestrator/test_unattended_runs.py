@@ -13,7 +13,8 @@ from assay.errors import OverloadedError
 from assay.model.case import Case, Turn
 from assay.model.run import PauseCause, Run, RunState, StateChange
 from assay.model.scope import LOCAL
-from assay_orchestrator.store import attendance, schema
+from assay_orchestrator.store import schema
+from assay_orchestrator.store.runs import attendance
 
 if TYPE_CHECKING:
     from collections.abc import Callable

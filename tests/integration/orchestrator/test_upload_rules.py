@@ -22,7 +22,8 @@ from assay.model.run import MetricSettings, RunState
 from assay.v1 import agent_pb2
 from assay.v1 import orchestrator_pb2 as pb
 from assay_orchestrator import service
-from assay_orchestrator.store import datasets, schema
+from assay_orchestrator.store import schema
+from assay_orchestrator.store.runs import datasets
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from assay.errors import InvalidInputError, SpecError
-from assay.local.install_hint import install_hint
+from assay.local_stack.install_hint import install_hint
 from assay.model.agent_response import AgentResponse, response_to_json
 from assay.model.run import AgentSettings, MetricSettings, RunSettings
 from assay.testing.providers import ProviderRequest, Reply, ScriptedProvider

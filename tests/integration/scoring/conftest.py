@@ -13,8 +13,8 @@ from assay.metrics.core.score import Row
 from assay.model.agent_response import AgentResponse
 from assay.model.case import Case, Turn
 from assay.model.run import MetricSettings
-from assay_orchestrator.scoring.pool import ScorerPool
-from assay_orchestrator.scoring.row_scorer import RowScorer
+from assay_orchestrator.scorers.pool import ScorerPool
+from assay_orchestrator.scorers.row_scorer import RowScorer
 from assay_orchestrator.settings import ScoringLimits
 
 

@@ -17,16 +17,16 @@ from assay.model.agent_response import Source, ToolCall
 from assay.model.case import Assertion, ExpectedTool
 from assay.model.response_fields import UnmappedReplyError
 from assay.model.run import ScoreStatus
-from assay_orchestrator.scoring import row_scorer
-from assay_orchestrator.scoring.jobs import ReplyEvents
-from assay_orchestrator.scoring.reply_reader import ReplyReader
+from assay_orchestrator.scorers import row_scorer
+from assay_orchestrator.scorers.jobs import ReplyEvents
+from assay_orchestrator.scorers.reply_reader import ReplyReader
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from assay.metrics.core.score import Row
-    from assay_orchestrator.scoring.pool import ScorerPool
-    from assay_orchestrator.scoring.row_scorer import RowScorer
+    from assay_orchestrator.scorers.pool import ScorerPool
+    from assay_orchestrator.scorers.row_scorer import RowScorer
 
 METRICS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("semantic_similarity", {}),

@@ -18,15 +18,15 @@ from tests.waiting import wait_until
 
 from assay.metrics import complete_parameters
 from assay.model.run import MetricSettings
-from assay_orchestrator.scoring.jobs import MapReply, ScoreRow
-from assay_orchestrator.scoring.pool import ScoringFailedError
+from assay_orchestrator.scorers.jobs import MapReply, ScoreRow
+from assay_orchestrator.scorers.pool import ScoringFailedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
     from assay.metrics.core.score import Row
-    from assay_orchestrator.scoring.pool import ScorerPool
+    from assay_orchestrator.scorers.pool import ScorerPool
 
 ENDLESS = "all(True for _ in iter(int, 1))"
 """Takes processor time for ever, and no memory."""
@@ -221,7 +221,7 @@ def test_scorers_die_with_a_parent_that_is_killed(tmp_path: Path) -> None:
     script = f"""
         import asyncio
         from assay_orchestrator.settings import ScoringLimits
-        from assay_orchestrator.scoring.pool import ScorerPool
+        from assay_orchestrator.scorers.pool import ScorerPool
 
         class Sleep:
             def __reduce__(self):
@@ -241,7 +241,7 @@ def test_scorers_import_neither_grpc_nor_the_store() -> None:
     """A scorer is light: it has what arithmetic needs and nothing that talks to anybody."""
     script = """
         import json, sys
-        from assay_orchestrator.scoring import worker
+        from assay_orchestrator.scorers import worker
         worker._import_all()
         print(json.dumps(sorted({name.partition(".")[0] for name in sys.modules})))
     """

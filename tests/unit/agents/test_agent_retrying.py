@@ -10,7 +10,7 @@ from assay.model.agent_response import AgentErrorKind, AgentRequest, AgentRespon
 from assay.model.case import Case, Turn
 from assay_orchestrator.agents.protocol import NotAskedError
 from assay_orchestrator.agents.retrying import RetryingAgent
-from assay_orchestrator.store.shards import FencedError
+from assay_orchestrator.store.shards.shards import FencedError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence

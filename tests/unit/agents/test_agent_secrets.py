@@ -10,7 +10,7 @@ from assay.errors import InvalidInputError, Problem
 from assay.http.addresses import NOWHERE
 from assay.model.agent_response import AgentResponse, Source, Usage
 from assay.model.run import AgentSettings
-from assay.spec.agents import check_agent
+from assay.specs.agents import check_agent
 from assay_orchestrator.agents.access import AgentAccess
 from assay_orchestrator.agents.http import HttpAgent
 from assay_orchestrator.agents.http_hosts import check_http_target

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from assay.agent_host.frameworks.opening import require_framework
+from assay.agent_host.frameworks.targets import require_framework
 from assay.agent_host.loader import load_object
-from assay.agent_host.opening import open_caller
+from assay.agent_host.user_code import open_caller
 from assay.errors import InvalidInputError
-from assay.local.install_hint import install_hint
+from assay.local_stack.install_hint import install_hint
 from assay.model.frameworks import FRAMEWORKS, Framework, OptionKind
 from assay.model.run import AgentSettings
-from assay.spec.agents import check_agent
+from assay.specs.agents import check_agent
 
 YAML = Framework(
     "PyYAML", "yaml", {"pyyaml": ("6", "7"), "pytest": ("1", "100")}, "yaml", "a loader", {"depth": OptionKind.COUNT}

@@ -19,14 +19,14 @@ from assay.agent_host import lifespan as lifespans
 from assay.agent_host.caller import AgentCaller
 from assay.agent_host.event_loop import run_event_loop
 from assay.agent_host.lifespan import Lifespan, Resource, entered, provided
-from assay.agent_host.opening import open_caller
+from assay.agent_host.user_code import open_caller
 from assay.errors import InvalidInputError
 from assay.model.agent_request import AgentRequest
 from assay.model.agent_response import AgentErrorKind
 from assay.model.lifespan_settings import LIFESPAN_KEYS
 from assay.model.run import AgentSettings
-from assay.spec.agents import check_agent
-from assay.spec.loader import load_spec
+from assay.specs.agents import check_agent
+from assay.specs.loader import load_spec
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator

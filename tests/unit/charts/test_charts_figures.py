@@ -12,7 +12,7 @@ from tests.report_documents import agent_error, failed, gate, metric, row
 
 from assay.reports.charts.row_figures import BIN_COUNT, row_figures
 from assay.reports.charts.scales import Numbers, Scale, axis_end, round_up, ticks
-from assay.reports.report import report_of_file
+from assay.reports.document.report import report_of_file
 
 if TYPE_CHECKING:
     from pathlib import Path

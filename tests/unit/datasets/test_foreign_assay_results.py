@@ -11,7 +11,7 @@ import pytest
 from assay.datasets import open_dataset
 from assay.model.agent_response import AgentErrorKind, AgentResponse, Source, Usage, error_response
 from assay.model.run import CaseResult, Score, ScoreStatus, TurnResult
-from assay.reports.document import row_document
+from assay.reports.document.document import row_document
 
 GOOD = AgentResponse(text="yes", latency_ms=12.5, usage=Usage(input_tokens=3, cost_usd=0.1), sources=(Source(id="s"),))
 FAILED = error_response(AgentErrorKind.RAISED, "ValueError: no", type="ValueError", traceback="here")

@@ -16,7 +16,7 @@ from assay.datasets import FORMAT_NAMES, open_dataset, records_dataset
 from assay.datasets.counts import count_cases
 from assay.datasets.foreign import FORMATS
 from assay.model.case import Case
-from assay.spec.loader import spec_from_mapping
+from assay.specs.loader import spec_from_mapping
 
 Write = Callable[..., str]
 Read = Callable[..., list[Case]]

@@ -9,7 +9,7 @@ import pytest
 
 from assay.client.run_driver import check_inputs
 from assay.datasets import open_dataset, records_dataset
-from assay.spec.loader import spec_from_mapping
+from assay.specs.loader import spec_from_mapping
 
 Write = Callable[..., str]
 

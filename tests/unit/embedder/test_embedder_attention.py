@@ -9,7 +9,7 @@ import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from assay_embedder.packed.attention import Layout, attend_by_length
+from assay_embedder.models.packed.attention import Layout, attend_by_length
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,14 +12,14 @@ from tests.waiting import until
 from tests.word_counter import WordCounter, embeddings_of
 
 from assay.errors import InvalidInputError, OverloadedError, UnavailableError
-from assay_embedder.admission import Load
-from assay_embedder.batcher import BatchReport
 from assay_embedder.embeddings import EmbedOptions
-from assay_embedder.encoder import Tokens
-from assay_embedder.jobs import Job
-from assay_embedder.models import halving
-from assay_embedder.ready_queue import Piece
-from assay_embedder.windows import MAX_WINDOWS
+from assay_embedder.models.encoder import Tokens
+from assay_embedder.models.loading import halving
+from assay_embedder.queues.admission import Load
+from assay_embedder.queues.batcher import BatchReport
+from assay_embedder.queues.jobs import Job
+from assay_embedder.queues.ready_queue import Piece
+from assay_embedder.queues.windows import MAX_WINDOWS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence

@@ -16,10 +16,10 @@ from tests.waiting import until, wait_until
 from tests.word_counter import WordCounter, embeddings_of
 
 from assay.errors import SetupError
-from assay_embedder.disk_cache import DiskCache
+from assay_embedder.caches.disk_cache import DiskCache
+from assay_embedder.caches.vector_cache import KeyMaker, VectorCache
 from assay_embedder.embeddings import EmbedOptions
-from assay_embedder.jobs import Computed
-from assay_embedder.vector_cache import KeyMaker, VectorCache
+from assay_embedder.queues.jobs import Computed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -199,7 +199,7 @@ def test_a_file_that_cannot_be_written_is_still_read(tmp_path: Path) -> None:
 def test_processes_that_begin_a_file_together_all_use_it(tmp_path: Path) -> None:
     """SQLite waits for no lock while a new file gets its log: opening is tried again."""
     code = (
-        "import sys; from pathlib import Path; from assay_embedder.disk_cache import DiskCache\n"
+        "import sys; from pathlib import Path; from assay_embedder.caches.disk_cache import DiskCache\n"
         "input()\n"
         "cache = DiskCache(Path(sys.argv[1]), 2**20); print(cache._connection is not None); cache.close()\n"
     )
@@ -310,8 +310,8 @@ from pathlib import Path
 
 import numpy as np
 
-from assay_embedder.disk_cache import DiskCache
-from assay_embedder.jobs import Computed
+from assay_embedder.caches.disk_cache import DiskCache
+from assay_embedder.queues.jobs import Computed
 
 cache, number = DiskCache(Path(sys.argv[1]), 2 * 1024 * 1024), int(sys.argv[2])
 while True:  # over the limit, so that old entries are deleted, too

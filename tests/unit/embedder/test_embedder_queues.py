@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay_embedder.admission import LEAST_SHARE, Admission, Load
-from assay_embedder.encoder import Tokens
-from assay_embedder.fair_queue import FairQueue
-from assay_embedder.jobs import Job
-from assay_embedder.ready_queue import Piece, ReadyQueue
+from assay_embedder.models.encoder import Tokens
+from assay_embedder.queues.admission import LEAST_SHARE, Admission, Load
+from assay_embedder.queues.fair_queue import FairQueue
+from assay_embedder.queues.jobs import Job
+from assay_embedder.queues.ready_queue import Piece, ReadyQueue
 
 SIZES = st.lists(st.integers(min_value=1, max_value=50), min_size=1, max_size=40)
 

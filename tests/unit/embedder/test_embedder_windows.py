@@ -8,9 +8,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.word_counter import WordCounter
 
-from assay_embedder.encoder import Tokens
-from assay_embedder.tokenizing import tokens_of
-from assay_embedder.windows import averaged, spans, windows_of
+from assay_embedder.models.encoder import Tokens
+from assay_embedder.queues.tokenizing import tokens_of
+from assay_embedder.queues.windows import averaged, spans, windows_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -17,8 +17,8 @@ import yaml
 from assay.datasets import open_dataset
 from assay.model.agent_response import AgentRequest
 from assay.model.case import Case, Turn
-from assay.spec.loader import spec_from_mapping
-from assay.spec.prompt_template import case_problems, fill, variables_of
+from assay.specs.loader import spec_from_mapping
+from assay.specs.prompt_template import case_problems, fill, variables_of
 from assay.testing.providers import ScriptedProvider
 from assay_orchestrator.agents.access import AgentAccess
 from assay_orchestrator.agents.prompt import PromptAgent

@@ -25,7 +25,7 @@ from assay.model.agent_response import (
 )
 from assay.model.case import Assertion, Case, Turn
 from assay.model.run import ScoreStatus
-from assay.reports.metric_text import reason_text
+from assay.reports.words.metric_text import reason_text
 from assay.text.edit_distance import edit_distance
 
 if TYPE_CHECKING:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from assay.errors import Problem
+from assay.gates.gates import parse_gate
 from assay.metrics import METRICS, complete_parameters
 from assay.metrics.checks.answer_checks import CHECKS
 from assay.metrics.checks.judged_checks import JUDGED_CHECKS
@@ -21,8 +22,7 @@ from assay.metrics.formula import FIELDS
 from assay.model.agent_response import AgentResponse, ToolCall
 from assay.model.case import Case, Turn
 from assay.parsing.yaml_nodes import parse_yaml
-from assay.spec.loader import spec_from_mapping
-from assay.verdict.gates import parse_gate
+from assay.specs.loader import spec_from_mapping
 
 DOCS = Path(__file__).parents[3] / "docs"
 METRICS_GUIDE = (DOCS / "metrics.md").read_text("utf-8")

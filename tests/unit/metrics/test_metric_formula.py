@@ -31,7 +31,7 @@ from assay.model.agent_response import (
 )
 from assay.model.case import Case, Turn
 from assay.model.run import Score, ScoreStatus
-from assay.spec.loader import spec_from_mapping
+from assay.specs.loader import spec_from_mapping
 
 CASE = Case("case", (Turn("question", references=("right",)),))
 FAILED = AgentResponse(

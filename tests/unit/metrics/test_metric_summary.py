@@ -17,7 +17,7 @@ from assay.metrics.core.score import Metric, Row
 from assay.model.agent_response import AgentStatus
 from assay.model.run import CaseResult, GateOutcome, RunSummary
 from assay.statistics.exact_sum import ExactSum, exact_mean
-from assay_orchestrator.store.settings_json import summary_to_json
+from assay_orchestrator.store.runs.settings_json import summary_to_json
 from assay_orchestrator.summary.run_summary import summarise
 
 NAMES = ("semantic_similarity", "exact_match", "coverage", "satisfaction", "latency")

@@ -11,8 +11,8 @@ from assay.agent_host.caller import AgentCaller
 from assay.client.run_driver import check_inputs, check_questions
 from assay.datasets import open_dataset, records_dataset
 from assay.errors import DatasetError
-from assay.spec.loader import load_spec, spec_from_mapping
-from assay.spec.presets import PRESETS
+from assay.specs.loader import load_spec, spec_from_mapping
+from assay.specs.presets import PRESETS
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -17,15 +17,15 @@ from assay.model.agent_request import AgentRequest
 from assay.model.approvals import Approval, Decision
 from assay.model.interrupts import DecisionKind
 from assay.model.settings_differences import differing_settings
-from assay.spec.approvals import check_approvals
-from assay.spec.http_options import render
-from assay.spec.loader import spec_from_mapping
+from assay.specs.approvals import check_approvals
+from assay.specs.http_options import render
+from assay.specs.loader import spec_from_mapping
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from assay.model.case import Case
-    from assay.spec.model import Spec
+    from assay.specs.model import Spec
 
 REFUND = {"tool": "refund", "approve": True}
 LANGGRAPH = {"adapter": "langgraph", "target": "agent:graph"}

@@ -9,8 +9,8 @@ import pytest
 from assay.agent_host.command.launcher import find_command
 from assay.errors import InvalidInputError, SpecError
 from assay.model.run import AgentSettings
-from assay.spec.agents import check_agent
-from assay.spec.loader import spec_from_mapping
+from assay.specs.agents import check_agent
+from assay.specs.loader import spec_from_mapping
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,7 +8,7 @@ import pytest
 
 from assay.errors import SpecError
 from assay.model.run import AgentSettings, MetricSettings, RunSettings
-from assay.spec.loader import spec_from_mapping
+from assay.specs.loader import spec_from_mapping
 
 
 def settings_of(*metrics: Any, **more: Any) -> RunSettings:

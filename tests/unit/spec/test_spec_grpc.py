@@ -10,9 +10,9 @@ from tests.certificates import certificate_for
 
 from assay.errors import SpecError
 from assay.model.run import AgentSettings, MetricSettings, RunSettings
-from assay.spec.agents import check_agent
-from assay.spec.loader import load_spec, spec_from_mapping
-from assay.spec.variables import missing_variables
+from assay.specs.agents import check_agent
+from assay.specs.loader import load_spec, spec_from_mapping
+from assay.specs.variables import missing_variables
 from assay_orchestrator.agents.access import AgentAccess
 from assay_orchestrator.agents.http_hosts import check_host
 from assay_orchestrator.runs.admission import check_settings

@@ -12,14 +12,14 @@ from assay.errors import Problem, SpecError
 from assay.judging.prices import price_problems
 from assay.model.model_price import ModelPrice
 from assay.model.run import JudgeSettings
-from assay.spec.judging import check_judge, key_variable_of
-from assay.spec.loader import load_spec, spec_from_mapping
+from assay.specs.judging import check_judge, key_variable_of
+from assay.specs.loader import load_spec, spec_from_mapping
 from assay.wire.judging import JUDGE
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from assay.spec.model import Spec
+    from assay.specs.model import Spec
 
 RUBRIC = """\
 name: tone

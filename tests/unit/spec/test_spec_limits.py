@@ -14,9 +14,9 @@ from assay.model.agent_response import MalformedAnswerError, response_from_json
 from assay.model.case import Assertion, Case, ExpectedTool, Turn
 from assay.model.response_expressions import expression_problem, growth_of
 from assay.model.run import AgentSettings, MetricSettings, RunSettings
-from assay.spec.http_options import render
-from assay.spec.loader import spec_from_mapping
-from assay.spec.prompt_template import FilledTooLargeError, fill, template_problem
+from assay.specs.http_options import render
+from assay.specs.loader import spec_from_mapping
+from assay.specs.prompt_template import FilledTooLargeError, fill, template_problem
 from assay_orchestrator.runs.admission import check_settings
 from assay_orchestrator.settings import Settings
 

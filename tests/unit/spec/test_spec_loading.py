@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from assay.errors import Problem, SpecError
+from assay.gates.gates import decide, parse_gate
 from assay.model.run import GateOutcome
 from assay.parsing.yaml_nodes import parse_yaml
-from assay.spec.loader import load_spec, spec_from_mapping
-from assay.verdict.gates import decide, parse_gate
+from assay.specs.loader import load_spec, spec_from_mapping
 
 GOOD: dict[str, Any] = {
     "name": "n",

@@ -12,9 +12,9 @@ import yaml
 
 from assay.errors import SpecError
 from assay.model.run import AgentSettings
-from assay.spec.agents import ADAPTERS, check_agent
-from assay.spec.loader import load_spec, spec_from_mapping
-from assay.spec.prompt_options import PROMPT_KEYS, PROVIDERS
+from assay.specs.agents import ADAPTERS, check_agent
+from assay.specs.loader import load_spec, spec_from_mapping
+from assay.specs.prompt_options import PROMPT_KEYS, PROVIDERS
 
 
 def read(tmp_path: Path, adapter: str = "openai", **options: Any) -> AgentSettings:

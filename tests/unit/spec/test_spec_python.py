@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from assay.errors import SpecError
-from assay.spec.loader import spec_from_mapping
+from assay.specs.loader import spec_from_mapping
 
 
 def agent_of(value: object) -> Any:

@@ -9,8 +9,8 @@ import pytest
 from assay.errors import SpecError
 from assay.model.run import AgentSettings
 from assay.model.trace_settings import TraceSettings, without_traces
-from assay.spec.agents import check_agent
-from assay.spec.loader import spec_from_mapping
+from assay.specs.agents import check_agent
+from assay.specs.loader import spec_from_mapping
 
 PYTHON = {"adapter": "python", "target": "agent:answer"}
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from assay.errors import SpecError
-from assay.local.stack import environment_for
-from assay.spec.loader import load_spec, spec_from_mapping
+from assay.local_stack.stack import environment_for
+from assay.specs.loader import load_spec, spec_from_mapping
 
 HTTP = {"adapter": "http", "target": "http://127.0.0.1/${TENANT}"}
 

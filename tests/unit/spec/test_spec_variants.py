@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from assay.errors import SpecError
-from assay.spec.loader import load_spec
-from assay.spec.variants import Variant, load_variants, variants_of_mapping
+from assay.specs.loader import load_spec
+from assay.specs.variants import Variant, load_variants, variants_of_mapping
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,8 +8,8 @@ import pytest
 
 from assay.errors import SpecError
 from assay.model.run_settings import RunSettings
-from assay.spec.loader import spec_from_mapping
-from assay.spec.presets import PRESETS
+from assay.specs.loader import spec_from_mapping
+from assay.specs.presets import PRESETS
 
 JUDGE = {"provider": "replay"}
 

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from assay.errors import AssayError, InvalidInputError, Problem, SetupError
-from assay.local.install_hint import install_hint
-from assay_cli.options import check_address
+from assay.local_stack.install_hint import install_hint
+from assay_cli.options.shared import check_address
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -182,8 +182,8 @@ def judge_access(jury: tuple[str, ...] = (), **given: Any) -> JudgeAccess:
 
 def _judge_of_spec(path: Path, problems: list[Problem]) -> JudgeSettings | None:
     """Return the judge of a spec; None where it has none, which is added to `problems` as all that is wrong with it."""
-    from assay.spec.judging import JudgeReader
-    from assay.spec.loader import read_spec_file
+    from assay.specs.judging import JudgeReader
+    from assay.specs.loader import read_spec_file
 
     file = read_spec_file(path)
     found: list[Problem] = list(file.problems)
@@ -233,7 +233,7 @@ async def open_judge(access: JudgeAccess) -> AsyncIterator[Any]:
         SetupError: It is not installed, or cannot be started.
         UnavailableError: Nothing answers at the address.
     """
-    from assay.local.home import Home
+    from assay.local_stack.home import Home
     from assay.rpc.channel import open_channel, wait_for_ready
     from assay.v1.judge_pb2_grpc import JudgeServiceStub
 
@@ -262,8 +262,8 @@ async def open_judge(access: JudgeAccess) -> AsyncIterator[Any]:
 
 
 def _started(access: JudgeAccess, folder: Path, address: str) -> tuple[subprocess.Popen[bytes], Any]:
-    from assay.local.home import Home
-    from assay.local.lease import Lease
+    from assay.local_stack.home import Home
+    from assay.local_stack.lease import Lease
 
     if find_spec("assay_judge") is None or find_spec("openai") is None:
         raise SetupError(f"the judge is not installed: {install_hint('judge')}", reason="NOT_INSTALLED")

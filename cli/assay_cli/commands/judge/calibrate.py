@@ -11,7 +11,7 @@ from assay.errors import AssayError, InvalidInputError, Problem
 from assay.text.unsafe_text import clean, json_text
 from assay_cli.commands.judge.access import judge_access, judge_options
 from assay_cli.exit_status import EXIT_GATE, EXIT_INFRASTRUCTURE, with_status
-from assay_cli.options import check_address, connect, debug_option, json_option, run_async
+from assay_cli.options.shared import check_address, connect, debug_option, json_option, run_async
 
 if TYPE_CHECKING:
     from assay_cli.commands.judge.outcome import Outcome

@@ -9,7 +9,7 @@ import click
 
 from assay.text.unsafe_text import clean
 from assay_cli.commands import Group
-from assay_cli.options import connect, debug_option, json_option, print_document, run_async, server_option
+from assay_cli.options.shared import connect, debug_option, json_option, print_document, run_async, server_option
 from assay_cli.output.terminal import table
 
 if TYPE_CHECKING:

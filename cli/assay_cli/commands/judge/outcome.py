@@ -9,7 +9,7 @@ from assay.errors import InvalidInputError, Problem
 from assay.metrics.jury.jury import jury_label, jury_score
 from assay.model.judge_calibration import JudgeCalibration
 from assay.parsing.names import unknown_name
-from assay.reports.calibration_text import agreement_text, corrected_text, why_withheld
+from assay.reports.words.calibration_text import agreement_text, corrected_text, why_withheld
 from assay.statistics.calibration import (
     calibrate_labels,
     calibrate_pairs,

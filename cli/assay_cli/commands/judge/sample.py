@@ -13,8 +13,8 @@ import click
 from assay.errors import InvalidInputError, NotFoundError, Problem
 from assay.text.csv_text import csv_text
 from assay.text.unsafe_text import clean, json_text
-from assay_cli.options import connect, debug_option, run_async, server_option
-from assay_cli.run_options import find_run
+from assay_cli.options.cases import find_run
+from assay_cli.options.shared import connect, debug_option, run_async, server_option
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

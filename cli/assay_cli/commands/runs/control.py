@@ -10,7 +10,9 @@ import click
 from assay.model.report_settings import DEFAULT_REPORTS
 from assay_cli.commands.runs.follow import OutputOptions, code_of, conclude, follow_to_end, say_state
 from assay_cli.exit_status import EXIT_INFRASTRUCTURE
-from assay_cli.options import (
+from assay_cli.options.cases import find_run
+from assay_cli.options.reports import chosen_reports, report_option
+from assay_cli.options.shared import (
     connect,
     debug_option,
     json_option,
@@ -20,14 +22,12 @@ from assay_cli.options import (
     server_option,
     use_prices,
 )
-from assay_cli.output.form import Form
+from assay_cli.output.output_kind import Form
 from assay_cli.output.run_documents import full
-from assay_cli.report_options import chosen_reports, report_option
-from assay_cli.run_options import find_run
 
 if TYPE_CHECKING:
     from assay.client.client import Client
-    from assay.local.stack import LocalStack
+    from assay.local_stack.stack import LocalStack
     from assay.model.run import Run, SpendCap
 
 _output_dir_option = click.option(
@@ -229,7 +229,7 @@ def _spend_cap(text: str | None) -> SpendCap | None:
 
 def _start_services(stack: LocalStack, run: Run) -> None:
     """Start the embedder and the judge of the local stack where the run's metrics need them."""
-    from assay.client.starting import start_services_of
-    from assay.spec.model import Spec
+    from assay.client.service_start import start_services_of
+    from assay.specs.model import Spec
 
     start_services_of(stack, Spec(run.settings))

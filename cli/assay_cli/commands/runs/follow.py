@@ -17,33 +17,33 @@ import click
 from assay.errors import AssayError, SetupError
 from assay.model.report_settings import DEFAULT_REPORTS, ReportSettings
 from assay.model.run import RunState
-from assay.reports.metric_text import count_text
-from assay.reports.run_commands import resume_command
+from assay.reports.words.metric_text import count_text
+from assay.reports.words.run_commands import resume_command
 from assay.text.unsafe_text import clean, shorten, without_commands
-from assay_cli.command_again import pasted
 from assay_cli.exit_status import EXIT_INFRASTRUCTURE, EXIT_INTERRUPTED, with_status
-from assay_cli.options import print_document, print_line
-from assay_cli.output.form import Form
+from assay_cli.options.shared import print_document, print_line
+from assay_cli.output.output_kind import Form
 from assay_cli.output.report_files import print_failures
 from assay_cli.output.run_documents import event_document, full
 from assay_cli.output.streams import agent_stdout
 from assay_cli.output.summary_rows import read_summary_rows
+from assay_cli.resume_hint import pasted
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
 
-    from assay.agent_host.opening import UserCode
+    from assay.agent_host.user_code import UserCode
     from assay.client.client import Client
     from assay.client.watched_rows import WatchedRows
-    from assay.local.stack import LocalStack
+    from assay.local_stack.stack import LocalStack
     from assay.model.run import CaseResult, Run, StateChange
     from assay.reports.ci_outputs import CiOutputs
+    from assay.reports.document.prepared_rows import PreparedRows
+    from assay.reports.document.report import Report
     from assay.reports.failures import Attempts
     from assay.reports.folder import ReportFolder
-    from assay.reports.prepared_rows import PreparedRows
-    from assay.reports.report import Report
-    from assay.spec.model import Spec
-    from assay_cli.against import Against
+    from assay.specs.model import Spec
+    from assay_cli.baseline_comparison import Against
     from assay_cli.output.console import ConsoleSummary
 
     Recording = Callable[[AsyncIterator[CaseResult], Run], AsyncIterator[CaseResult]]
@@ -173,10 +173,10 @@ async def _drive(
     is_own: bool,
     is_watching: bool,
 ) -> tuple[Run, WatchedRows]:
-    from assay.agent_host.opening import UserCode
-    from assay.client.progress import make_progress
+    from assay.agent_host.user_code import UserCode
+    from assay.client.progress.run_progress import make_progress
     from assay.client.run_driver import drive_run
-    from assay.client.starting import telling_of_start
+    from assay.client.service_start import telling_of_start
     from assay.client.watched_rows import WatchedRows
     from assay_cli.output.verbose_progress import VerboseProgress
 
@@ -318,7 +318,7 @@ def _print_end(
         reports: What was written; None where no report was wanted.
         is_reported: False where reports were wanted and could not be written.
     """
-    from assay.verdict.run_verdict import run_verdict
+    from assay.gates.run_verdict import run_verdict
     from assay_cli.output.report_files import report_lines
     from assay_cli.output.terminal import painter
 
@@ -393,7 +393,7 @@ def code_of(run: Run, spec: Path | None, target: str | None) -> UserCode | None:
             f"the agent of run {run.run_id} is code on your side ({wanted}): name the spec that started the run with "
             "--spec, or the code with --agent MODULE:FUNCTION or --agent COMMAND"
         )
-    from assay.spec.loader import load_spec
+    from assay.specs.loader import load_spec
 
     loaded = load_spec(spec)
     if target is None and loaded.settings.agent.target != wanted:

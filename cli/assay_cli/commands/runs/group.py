@@ -11,10 +11,10 @@ from assay.text.unsafe_text import shorten, without_commands
 from assay_cli.commands import Group
 from assay_cli.commands.runs import control, removal
 from assay_cli.commands.runs.follow import say_state
-from assay_cli.options import connect, debug_option, json_option, print_document, run_async, server_option
+from assay_cli.options.cases import find_run, labels_of
+from assay_cli.options.shared import connect, debug_option, json_option, print_document, run_async, server_option
 from assay_cli.output.run_documents import attempts_document, brief, full
 from assay_cli.output.terminal import cut_width, table
-from assay_cli.run_options import find_run, labels_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -123,7 +123,7 @@ def list_runs(
             click.echo("no runs yet: start one with `assay run SPEC`")
         else:
             rows = [("run", "state", "done", "passed", "failed", *figures, "created", "about")]
-            from assay.reports.run_description import short
+            from assay.reports.words.run_description import short
 
             rows += [
                 (
@@ -243,8 +243,8 @@ async def _show_run(client: Client, run_id: str, *, as_json: bool) -> None:
 
 def _standing(run: Run) -> str:
     """Return where a run stands, what it is, and who judges it."""
-    from assay.reports.judging_text import judge_line
-    from assay.reports.run_description import description_lines, selection_line
+    from assay.reports.words.judging_text import judge_line
+    from assay.reports.words.run_description import description_lines, selection_line
 
     judged_by = [judge_line(run.settings.judge)] if run.settings.judge is not None else []
     # A summary begins with the cases.

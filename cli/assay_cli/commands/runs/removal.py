@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from assay.reports.metric_text import count_text
+from assay.reports.words.metric_text import count_text
 from assay.text.unsafe_text import clean
 from assay_cli.exit_status import EXIT_INTERRUPTED, EXIT_USAGE
-from assay_cli.options import connect, debug_option, json_option, run_async, server_option
+from assay_cli.options.cases import find_run
+from assay_cli.options.shared import connect, debug_option, json_option, run_async, server_option
 from assay_cli.output.terminal import table
-from assay_cli.run_options import find_run
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Iterator, Sequence

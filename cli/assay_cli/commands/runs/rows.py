@@ -11,11 +11,11 @@ import click
 from assay.errors import InvalidInputError
 from assay.filters.row_filter import DATASET_ORDER, EVERY_ROW, RowKey, unknown_metrics
 from assay.model.run import AttemptOutcome
-from assay.reports.document import row_document
+from assay.reports.document.document import row_document
 from assay.reports.formats.json_report import write_rows
-from assay.reports.metric_text import count_text
+from assay.reports.words.metric_text import count_text
 from assay.text.unsafe_text import shorten, without_commands
-from assay_cli.options import print_document
+from assay_cli.options.shared import print_document
 from assay_cli.output.case_view import case_view
 from assay_cli.output.failing_rows import ErrorGroups, FailingCounts, failing_entry, is_error
 from assay_cli.output.row_table import row_table

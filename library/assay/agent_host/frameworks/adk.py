@@ -31,7 +31,7 @@ from assay.agent_host.frameworks.adk_events import EventReader
 from assay.agent_host.frameworks.adk_trace import Trace
 from assay.agent_host.frameworks.answers import interrupted, traced
 from assay.agent_host.frameworks.approvals import run_to_end
-from assay.agent_host.frameworks.opening import made_by_factory, wrong_object
+from assay.agent_host.frameworks.targets import made_by_factory, wrong_object
 from assay.errors import InvalidInputError, Problem
 from assay.model.adk_events import next_message
 from assay.model.approvals import ScriptedApprovals

@@ -35,7 +35,7 @@ from assay.agent_host.frameworks.langchain_trace import TraceCallbacks
 from assay.agent_host.frameworks.langgraph_graphs import Graphs, graph_of, is_remote
 from assay.agent_host.frameworks.langgraph_run import GraphRun, new_thread
 from assay.agent_host.frameworks.langgraph_stops import INTERRUPT
-from assay.agent_host.frameworks.opening import wrong_object
+from assay.agent_host.frameworks.targets import wrong_object
 from assay.errors import InvalidInputError, Problem
 from assay.model.approvals import ScriptedApprovals
 from assay.parsing.names import unknown_name

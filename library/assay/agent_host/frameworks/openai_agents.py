@@ -18,7 +18,7 @@ from assay.agent_host.frameworks.answers import answer_with, check_provided, int
 from assay.agent_host.frameworks.approvals import run_to_end
 from assay.agent_host.frameworks.conversations import Conversations, earlier_messages, question_of
 from assay.agent_host.frameworks.openai_agents_runs import CopiedSession, Watch, call_id_of, watch_runs, watch_server
-from assay.agent_host.frameworks.opening import wrong_object
+from assay.agent_host.frameworks.targets import wrong_object
 from assay.agent_host.lifespan import Resource, provided
 from assay.errors import InvalidInputError, Problem
 from assay.model.agent_response import MalformedAnswerError

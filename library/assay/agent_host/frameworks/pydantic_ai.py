@@ -14,7 +14,6 @@ from assay.agent_host.executor import AgentExecutor
 from assay.agent_host.frameworks.answers import answer_with, check_provided, interrupted, refused, traced
 from assay.agent_host.frameworks.approvals import run_to_end
 from assay.agent_host.frameworks.conversations import Conversations, earlier_messages, question_of
-from assay.agent_host.frameworks.opening import wrong_object
 from assay.agent_host.frameworks.pydantic_ai_runs import (
     WaitsForPersonError,
     Watch,
@@ -22,6 +21,7 @@ from assay.agent_host.frameworks.pydantic_ai_runs import (
     results_of,
     watch_nested_runs,
 )
+from assay.agent_host.frameworks.targets import wrong_object
 from assay.agent_host.lifespan import Resource, provided
 from assay.errors import InvalidInputError, Problem
 from assay.model.approvals import ScriptedApprovals

@@ -6,7 +6,7 @@ from functools import lru_cache
 from typing import Any
 
 from assay.errors import SetupError
-from assay.local.install_hint import install_hint
+from assay.local_stack.install_hint import install_hint
 
 MAX_TEXT_CHARS = 1_000_000
 """Texts are searched up to this length."""

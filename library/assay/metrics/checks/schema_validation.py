@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from assay.errors import SetupError
-from assay.local.install_hint import install_hint
+from assay.local_stack.install_hint import install_hint
 from assay.metrics.checks.patterns import compile_pattern, pattern_problem, pattern_size, search_work
 from assay.metrics.checks.schema_limits import count_values, expanded_parts, expansion_problem, size_problem
-from assay.runtime.deferred_imports import imported_when_called
+from assay.process.deferred_imports import imported_when_called
 from assay.text.equality import composed_json
 
 if TYPE_CHECKING:

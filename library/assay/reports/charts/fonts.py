@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from matplotlib.font_manager import findSystemFonts, fontManager
 from matplotlib.ft2font import FaceFlags, FT2Font
 
-from assay.reports.metric_text import count_text
+from assay.reports.words.metric_text import count_text
 from assay.text.unsafe_text import clean
 
 if TYPE_CHECKING:

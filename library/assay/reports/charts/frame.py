@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from assay.reports.charts.palette import BLUE, GRID, INK, MUTED, VERMILION, Fill
 from assay.reports.charts.sheet import LARGE, NORMAL, SMALL, TITLE, WIDTH, Area
-from assay.reports.metric_text import count_text, partial_text
-from assay.reports.selected_cases import selection_sentence
+from assay.reports.words.metric_text import count_text, partial_text
+from assay.reports.words.selected_cases import selection_sentence
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -9,7 +9,7 @@ from assay.reports.charts.palette import BLUE, GRID, INK, MUTED, SKY, VERMILION,
 from assay.reports.charts.row_figures import BIN_COUNT
 from assay.reports.charts.scales import Numbers, Scale, axis_end, ticks, time_text
 from assay.reports.charts.sheet import Area
-from assay.reports.metric_text import count_text
+from assay.reports.words.metric_text import count_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -10,7 +10,7 @@ from assay.reports.charts.frame import CONTENT, draw_frame, draw_message
 from assay.reports.charts.palette import BAD, GOOD, GRID, INK, MUTED, PLAIN, TRACK, VERMILION, Fill
 from assay.reports.charts.scales import Numbers, Scale, axis_end
 from assay.reports.charts.sheet import Area
-from assay.reports.metric_text import count_text
+from assay.reports.words.metric_text import count_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

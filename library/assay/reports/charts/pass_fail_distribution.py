@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from assay.gates.gates import actual_text
 from assay.reports.charts.frame import CONTENT, draw_frame, draw_heading, draw_message
 from assay.reports.charts.outcomes import FILLS, outcome_counts
 from assay.reports.charts.palette import BAD, GRID, INK, MUTED, TRACK, VERMILION, Fill
 from assay.reports.charts.scales import Scale
 from assay.reports.charts.sheet import LARGE, Area
-from assay.reports.metric_text import count_text
-from assay.verdict.gates import actual_text
+from assay.reports.words.metric_text import count_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 from assay.model.agent_response import FAILED_STATUSES
 from assay.reports.charts.outcomes import AGENT_ERROR, FAILED, NAMES, NO_VERDICT, PASSED
 from assay.reports.charts.scales import axis_end
-from assay.reports.row_outcome import outcome_of
+from assay.reports.document.row_outcome import outcome_of
 from assay.text.unsafe_text import shorten
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from assay.reports.report import Report
+    from assay.reports.document.report import Report
 
 BIN_COUNT = 30
 _MOST_DOTS = 1000

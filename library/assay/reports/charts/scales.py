@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from assay.reports.metric_text import seconds_text, value_text
+from assay.reports.words.metric_text import seconds_text, value_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

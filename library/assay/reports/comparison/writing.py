@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Protocol
 from assay.errors import InvalidInputError, Problem
 from assay.model.report_settings import ReportSettings
 from assay.parsing.names import unknown_name
-from assay.reports.comparison.cases_csv import write_cases
-from assay.reports.comparison.document import comparison_document, evaluation_name
-from assay.reports.comparison.markdown import comparison_markdown
+from assay.reports.comparison.formats.cases_csv import write_cases
+from assay.reports.comparison.formats.json_document import comparison_document, evaluation_name
+from assay.reports.comparison.formats.markdown import comparison_markdown
 from assay.reports.folder import ReportFolder
 from assay.reports.formats.json_report import write_document
 from assay.reports.writing import check_formats
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from assay.reports.comparison.comparison_report import ComparisonReport
+    from assay.reports.comparison.document.comparison_report import ComparisonReport
 
 FORMATS: Mapping[str, str] = {
     "json": "comparison_results.json and evaluation_1.json, …: everything, for programs",
@@ -71,7 +71,7 @@ def write_comparison(
             if writer is not None:
                 writer(report, found)
             else:
-                module: _Writer = importlib.import_module(f"assay.reports.comparison.{_MODULES[name]}")
+                module: _Writer = importlib.import_module(f"assay.reports.comparison.formats.{_MODULES[name]}")
                 module.write(report, found, plot_format)
     found.attempts.raise_if_all_failed()
     return found

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from assay.reports.charts.row_figures import RowFigures
+    from assay.reports.document.report import Report
     from assay.reports.folder import ReportFolder
-    from assay.reports.report import Report
 
 
 def write(report: Report, folder: ReportFolder, options: Mapping[str, Any]) -> None:

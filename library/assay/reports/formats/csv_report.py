@@ -7,16 +7,16 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from assay.errors import InvalidInputError
-from assay.reports.csv_columns import row_columns
-from assay.reports.csv_summary import summary_lines
+from assay.reports.formats.csv_columns import row_columns
+from assay.reports.formats.csv_summary import summary_lines
 from assay.text.csv_text import csv_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from typing import IO
 
+    from assay.reports.document.report import Report
     from assay.reports.folder import ReportFolder
-    from assay.reports.report import Report
 
 _LINE_END = "\r\n"  # RFC 4180's
 

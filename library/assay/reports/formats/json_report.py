@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import IO, TYPE_CHECKING, Any
 
-from assay.reports.document import row_document
+from assay.reports.document.document import row_document
 from assay.text.unsafe_text import json_text
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
     from assay.model.run import CaseResult
+    from assay.reports.document.report import Report
     from assay.reports.folder import ReportFolder
-    from assay.reports.report import Report
 
 
 def write(report: Report, folder: ReportFolder, options: Mapping[str, Any]) -> None:

@@ -9,8 +9,8 @@ from assay.text.unsafe_text import json_text
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from assay.reports.document.report import Report
     from assay.reports.folder import ReportFolder
-    from assay.reports.report import Report
 
 
 def write(report: Report, folder: ReportFolder, options: Mapping[str, Any]) -> None:

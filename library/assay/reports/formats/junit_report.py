@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from assay.reports.junit_document import write_junit
+from assay.reports.formats.junit_document import write_junit
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from assay.reports.document.report import Report
     from assay.reports.folder import ReportFolder
-    from assay.reports.report import Report
 
 
 def write(report: Report, folder: ReportFolder, options: Mapping[str, Any]) -> None:

@@ -10,8 +10,8 @@ from typing import IO, TYPE_CHECKING, Any, overload
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
+    from assay.reports.document.report import Report
     from assay.reports.folder import ReportFolder
-    from assay.reports.report import Report
 
     Row = Mapping[str, Any]
     Record = dict[str, Any]

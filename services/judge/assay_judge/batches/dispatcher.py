@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from assay.errors import AssayError, OverloadedError, StorageError
 from assay.model.scope import Scope
-from assay.runtime.failpoints import failpoint
+from assay.process.failpoints import failpoint
 from assay_judge.batches.lifecycle import BatchLifecycle
 from assay_judge.batches.orders import Order, OrderName, new_id, outcome_from_text, outcome_text
 from assay_judge.batches.settlements import Settlement, Settlements, run_to_end

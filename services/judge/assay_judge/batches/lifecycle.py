@@ -8,9 +8,9 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING
 
 from assay.errors import AssayError
+from assay.process.failpoints import failpoint
 from assay.providers.errors import MalformedReplyError, ProviderStatusError, UnreachableError
 from assay.providers.retry_after import retry_after_s
-from assay.runtime.failpoints import failpoint
 from assay_judge.batches.orders import judge_from_client_key
 from assay_judge.batches.results import failed_step, step_from_result
 from assay_judge.batches.store import LeaseLostError

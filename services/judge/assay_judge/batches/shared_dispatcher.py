@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from assay.errors import StorageError
 from assay.model.agent_response import clean_text
-from assay.runtime.failpoints import failpoint
+from assay.process.failpoints import failpoint
 from assay_judge.batches.dispatcher import MOST_CHARS, BatchDispatcher, Ordered
 from assay_judge.batches.orders import OrderName
 from assay_judge.batches.settlements import Settlement

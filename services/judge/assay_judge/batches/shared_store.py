@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql
 
-from assay.runtime.failpoints import failpoint
+from assay.process.failpoints import failpoint
 from assay_judge.batches.batch_gauges import PendingBatches
 from assay_judge.batches.orders import Order, OrderName, outcome_for_row
 from assay_judge.batches.store import OUTCOMES_KEPT_S, BatchRecord, LeaseLostError

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from assay.runtime.failpoints import failpoint
+from assay.process.failpoints import failpoint
 from assay_judge.batches.batch_gauges import PendingBatches
 from assay_judge.batches.orders import Order, outcome_for_row
 

@@ -7,13 +7,13 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from assay.errors import InvalidInputError, OverloadedError, Problem, SetupError
-from assay.local.install_hint import install_hint
+from assay.local_stack.install_hint import install_hint
 from assay.parsing.model_tables import matches, read_table
 from assay.parsing.secret_references import SCHEME, parse_path
+from assay.process.logs import keep_out_of_logs
+from assay.process.redaction import Redactor
+from assay.process.secret_stores import REREAD_S, value_problem
 from assay.providers.client import missing_package
-from assay.runtime.logs import keep_out_of_logs
-from assay.runtime.redaction import Redactor
-from assay.runtime.secret_stores import REREAD_S, value_problem
 from assay_judge.calls.provider_client import ProviderClient
 from assay_judge.calls.rate_limiter import Limits
 from assay_judge.providers.provider import ConnectedProvider
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from assay.http.egress import Egress
-    from assay.runtime.secret_stores import SecretStore
+    from assay.process.secret_stores import SecretStore
     from assay_judge.calls.prices import PriceTable
     from assay_judge.calls.retry_policy import RetryPolicy
     from assay_judge.judges import JudgeChoice

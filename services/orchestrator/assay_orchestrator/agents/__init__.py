@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from assay_orchestrator.agents.hosted import HostedAgent
     from assay_orchestrator.agents.protocol import Agent
     from assay_orchestrator.budgets.run_budget import RunBudget
-    from assay_orchestrator.scoring.pool import ScorerPool
+    from assay_orchestrator.scorers.pool import ScorerPool
 
 __all__ = ["NotAskedError", "RetryingAgent", "agent_problems", "build_agent"]
 

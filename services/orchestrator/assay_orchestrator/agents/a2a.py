@@ -23,7 +23,7 @@ from assay.model.approvals import ScriptedApprovals
 from assay.model.interrupts import InterruptKind
 from assay.model.response_limits import AnswerTooLargeError
 from assay.parsing.names import kind_of
-from assay.spec.server_options import A2aOptions
+from assay.specs.server_options import A2aOptions
 from assay_orchestrator.agents.a2a_card import CardRefusedError, Interface, card_url, interface_of
 from assay_orchestrator.agents.a2a_reply import (
     ENDED_STATES,

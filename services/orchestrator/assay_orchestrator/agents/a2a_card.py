@@ -7,7 +7,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from assay.model.response_fields import shown
-from assay.spec.server_options import check_url
+from assay.specs.server_options import check_url
 from assay_orchestrator.agents.http_connection import url_problems
 
 CARD_PATH = "/.well-known/agent-card.json"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from assay.http.egress import EVERYWHERE, Egress
 from assay.model.scope import LOCAL
-from assay.runtime.secret_stores import value_problem
+from assay.process.secret_stores import value_problem
 from assay_orchestrator.agents.targets import covering
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from assay.http.addresses import Address
     from assay.parsing.secret_references import SecretReference
-    from assay.runtime.secret_stores import SecretStore
+    from assay.process.secret_stores import SecretStore
     from assay_orchestrator.agents.targets import Target
     from assay_orchestrator.settings import Settings
 

@@ -18,7 +18,7 @@ from assay.model.adk_events import next_message
 from assay.model.agent_response import AgentErrorKind, AgentResponse, MalformedAnswerError, error_response
 from assay.model.approvals import ScriptedApprovals
 from assay.model.response_limits import AnswerTooLargeError
-from assay.spec.server_options import AdkServerOptions
+from assay.specs.server_options import AdkServerOptions
 from assay_orchestrator.agents.adk_events import response_from_events, stops_of, trace_of, whole_events
 from assay_orchestrator.agents.http_connection import FailedRequestError, HttpConnection
 from assay_orchestrator.agents.retrying import is_retry

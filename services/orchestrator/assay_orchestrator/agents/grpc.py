@@ -24,7 +24,7 @@ from assay.model.agent_response import (
 from assay.model.response_limits import MAX_ANSWER_BYTES, AnswerTooLargeError, check_bounds
 from assay.rpc.channel import read_stream
 from assay.rpc.options import MIB, ChannelOptions
-from assay.spec.grpc_options import GrpcOptions, target_problem
+from assay.specs.grpc_options import GrpcOptions, target_problem
 from assay.v1 import agent_pb2
 from assay.wire.agent import request_to_wire, response_from_wire
 from assay_orchestrator.agents.grpc_channel import AgentChannel

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 import httpx2
 
 from assay.model.agent_response import clean_text
-from assay.spec.http_options import HttpOptions, render
+from assay.specs.http_options import HttpOptions, render
 from assay_orchestrator.agents.http_body import read_body
 from assay_orchestrator.agents.http_connection import HttpConnection, json_bytes
 from assay_orchestrator.agents.http_stream import read_events
-from assay_orchestrator.scoring.reply_reader import ReplyReader
+from assay_orchestrator.scorers.reply_reader import ReplyReader
 
 if TYPE_CHECKING:
     from assay.errors import Problem
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from assay.model.case import Case
     from assay.model.run import AgentSettings
     from assay_orchestrator.agents.access import AgentAccess
-    from assay_orchestrator.scoring.jobs import ReplyEvents
-    from assay_orchestrator.scoring.pool import ScorerPool
+    from assay_orchestrator.scorers.jobs import ReplyEvents
+    from assay_orchestrator.scorers.pool import ScorerPool
 
 _ACCEPT = {"": "application/json", "sse": "text/event-stream", "jsonl": "application/x-ndjson, application/jsonl"}
 

@@ -22,7 +22,7 @@ from assay.model.response_fields import UnmappedReplyError, excerpt
 from assay.model.response_limits import AnswerTooLargeError
 from assay.parsing.strict_json import REPLY_DECODER, DuplicateKeyError
 from assay.providers.retry_after import retry_after_s
-from assay.spec.prompt_template import FilledTooLargeError
+from assay.specs.prompt_template import FilledTooLargeError
 from assay.telemetry.tracing import TRACEPARENT, traceparent
 from assay_orchestrator.agents.dry_run import MAPPING
 from assay_orchestrator.agents.http_body import read_beginning, read_body

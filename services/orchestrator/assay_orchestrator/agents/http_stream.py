@@ -10,7 +10,7 @@ from assay.model.response_fields import excerpt
 from assay.model.response_limits import AnswerTooLargeError
 from assay_orchestrator.agents.http_body import MAX_BODY_BYTES, content_encoding
 from assay_orchestrator.agents.http_connection import FailedRequestError, ms_since
-from assay_orchestrator.scoring.jobs import ReplyEvents
+from assay_orchestrator.scorers.jobs import ReplyEvents
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from assay.errors import InvalidInputError, Problem
-from assay.local.install_hint import install_hint
+from assay.local_stack.install_hint import install_hint
 from assay.model.agent_response import AgentErrorKind, AgentResponse, MalformedAnswerError, error_response
 from assay.model.response_limits import AnswerTooLargeError
 from assay.providers.client import Service, connect, missing_package
@@ -17,8 +17,8 @@ from assay.providers.errors import MalformedReplyError, ProviderStatusError, Rep
 from assay.providers.messages import Request
 from assay.providers.own_services import KEY_VARIABLES, OWN_URLS
 from assay.providers.parameters import LearnedParameters, Parameters, refuses, token_field_of
-from assay.spec.prompt_options import PromptOptions
-from assay.spec.variables import NAMED
+from assay.specs.prompt_options import PromptOptions
+from assay.specs.variables import NAMED
 from assay_orchestrator.agents.http_hosts import check_host
 from assay_orchestrator.agents.prompt_cost import cost_of_reply, most_of
 from assay_orchestrator.agents.prompt_response import refused_status, response_from_reply
@@ -28,7 +28,7 @@ from assay_orchestrator.agents.secrets import SECRET_MISSING, Secrets
 from assay_orchestrator.agents.targets import agent_address
 from assay_orchestrator.budgets.budget_store import BudgetExhaustedError
 from assay_orchestrator.budgets.run_budget import RunBudget
-from assay_orchestrator.store.allotments import NOTHING
+from assay_orchestrator.store.teams.allotments import NOTHING
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping

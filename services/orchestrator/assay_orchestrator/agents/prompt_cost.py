@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 from assay.identity.quotas import NANO, nano_from_usd
 from assay.providers.prices import cost_of
-from assay_orchestrator.store.allotments import Amount
+from assay_orchestrator.store.teams.allotments import Amount
 
 if TYPE_CHECKING:
     from assay.model.model_price import ModelPrice
     from assay.providers.messages import Reply
-    from assay.spec.prompt_options import PromptOptions
+    from assay.specs.prompt_options import PromptOptions
     from assay_orchestrator.agents.prompt_template import Conversation
 
 _FRAME_TOKENS = 2_000

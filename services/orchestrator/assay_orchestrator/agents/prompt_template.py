@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from assay.model.agent_response import Message, clean_text
-from assay.spec.prompt_template import FilledTooLargeError, case_values, fill, missing_variables
+from assay.specs.prompt_template import FilledTooLargeError, case_values, fill, missing_variables
 
 if TYPE_CHECKING:
     from assay.model.agent_response import AgentRequest
     from assay.model.case import Case
-    from assay.spec.prompt_options import PromptOptions
+    from assay.specs.prompt_options import PromptOptions
 
 _ROLES = ("system", "user", "assistant")
 

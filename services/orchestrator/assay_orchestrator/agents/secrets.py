@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from assay.errors import InvalidInputError, Problem
 from assay.parsing.secret_references import REFERENCE, SecretReference, form_problem, parse_path
-from assay.runtime.logs import keep_out_of_logs
-from assay.runtime.redaction import REDACTED, Redactor, is_secret_name
-from assay.runtime.secret_stores import REREAD_S
-from assay.spec.variables import NAMED, VARIABLE, named_texts
+from assay.process.logs import keep_out_of_logs
+from assay.process.redaction import REDACTED, Redactor, is_secret_name
+from assay.process.secret_stores import REREAD_S
+from assay.specs.variables import NAMED, VARIABLE, named_texts
 from assay_orchestrator.agents.targets import agent_address
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from assay.http.addresses import Address, covers, url_address
 from assay.providers.own_services import OWN_URLS
-from assay.spec.grpc_options import target_host
+from assay.specs.grpc_options import target_host
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 from assay.agent_host.suspension import boot_time
 from assay.errors import StorageError
 from assay_orchestrator.budgets.budget_store import BudgetExhaustedError
-from assay_orchestrator.store import allotments
-from assay_orchestrator.store.allotments import LEASE_S, Holder, JudgingNeed, Shortage
+from assay_orchestrator.store.teams import allotments
+from assay_orchestrator.store.teams.allotments import LEASE_S, Holder, JudgingNeed, Shortage
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

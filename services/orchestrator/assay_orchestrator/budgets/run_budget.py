@@ -15,8 +15,8 @@ from assay.agent_host.suspension import boot_time
 from assay.errors import StorageError
 from assay_orchestrator.budgets.budget_store import BudgetExhaustedError
 from assay_orchestrator.budgets.judge_budget import JudgeBudget
-from assay_orchestrator.store import allotments, spending
-from assay_orchestrator.store.allotments import LEASE_S, NOTHING, UNLIMITED, Amount, Holder, Shortage
+from assay_orchestrator.store.teams import allotments, spending
+from assay_orchestrator.store.teams.allotments import LEASE_S, NOTHING, UNLIMITED, Amount, Holder, Shortage
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     import sqlalchemy as sa
 
-    from assay_orchestrator.store.shards import ShardJob
+    from assay_orchestrator.store.shards.shards import ShardJob
 
     Work = Callable[[str, int, int], Awaitable[None]]
     """Takes a run's id, a shard's index and the job's ticket; when it returns, the job is over and is not run again."""

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import sqlalchemy as sa
 
     from assay_orchestrator.engine.dispatcher import Work
-    from assay_orchestrator.store.shards import ShardJob
+    from assay_orchestrator.store.shards.shards import ShardJob
 
 _RETRY_S = 1.0
 

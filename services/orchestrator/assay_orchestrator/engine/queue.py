@@ -25,13 +25,13 @@ from procrastinate import worker as queue_worker
 
 from assay.agent_host.suspension import boot_time
 from assay.errors import StorageError
-from assay.runtime.failpoints import failpoint
+from assay.process.failpoints import failpoint
 from assay.storage.postgres_errors import client_sentence, is_passing, sentence
 from assay_orchestrator.engine.dispatcher import TryAgainError, exit_at_once
 from assay_orchestrator.engine.liveness import GONE_BEATS, Liveness
 from assay_orchestrator.instruments import HEARTBEAT
 from assay_orchestrator.store.processes import ALIVE_CLASS
-from assay_orchestrator.store.shards import SUMMARY
+from assay_orchestrator.store.shards.shards import SUMMARY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     import sqlalchemy as sa
 
     from assay_orchestrator.engine.dispatcher import Work
-    from assay_orchestrator.store.shards import ShardJob
+    from assay_orchestrator.store.shards.shards import ShardJob
 
 _TASK = "assay.shard"
 _QUEUE = "shards"

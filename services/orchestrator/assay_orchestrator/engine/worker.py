@@ -10,7 +10,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Protocol
 
 from assay.errors import StorageError
-from assay.runtime.failpoints import failpoint
+from assay.process.failpoints import failpoint
 from assay.telemetry.context import added_fields
 from assay_orchestrator.engine.dispatcher import TryAgainError, exit_at_once
 from assay_orchestrator.engine.repoll_timers import RepollTimers
@@ -18,9 +18,12 @@ from assay_orchestrator.instruments import SHARDS_IN_WORK
 from assay_orchestrator.pipeline.session import Session, Sessions
 from assay_orchestrator.pipeline.shard_runner import ShardRunner
 from assay_orchestrator.pipeline.storage_pauses import STORAGE_BACKOFF, StoragePauses
-from assay_orchestrator.store import attempts, control, fairness, runs, shards, stops, unjudged
-from assay_orchestrator.store.lifecycle import Command
-from assay_orchestrator.store.shards import SUMMARY, FencedError, RunStoppedError, ShardJob
+from assay_orchestrator.store import control
+from assay_orchestrator.store.rows import attempts, stops
+from assay_orchestrator.store.runs import runs
+from assay_orchestrator.store.runs.lifecycle import Command
+from assay_orchestrator.store.shards import fairness, shards, unjudged
+from assay_orchestrator.store.shards.shards import SUMMARY, FencedError, RunStoppedError, ShardJob
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -31,8 +34,8 @@ if TYPE_CHECKING:
     from assay_orchestrator.engine.dispatcher import Dispatcher
     from assay_orchestrator.pipeline.run_context import RunContext
     from assay_orchestrator.pipeline.storage_pauses import Backoff, RunStore
-    from assay_orchestrator.store.fairness import FairShares
-    from assay_orchestrator.store.shards import Shard
+    from assay_orchestrator.store.shards.fairness import FairShares
+    from assay_orchestrator.store.shards.shards import Shard
 
 _STORAGE_RETRY_S = 1.0
 

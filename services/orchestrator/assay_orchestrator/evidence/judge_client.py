@@ -43,7 +43,7 @@ from assay_orchestrator.evidence.verdict_wire import (
     rubric_use,
 )
 from assay_orchestrator.instruments import count_verdict
-from assay_orchestrator.store.allotments import NOTHING, Amount
+from assay_orchestrator.store.teams.allotments import NOTHING, Amount
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

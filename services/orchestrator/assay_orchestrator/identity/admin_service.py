@@ -25,7 +25,8 @@ from assay.v1 import admin_pb2_grpc
 from assay_orchestrator.identity import quota_wire
 from assay_orchestrator.identity.audit_pages import AuditPages
 from assay_orchestrator.identity.scopes import check_team_name
-from assay_orchestrator.store import audit, erasure, quotas, retention, targets, tokens
+from assay_orchestrator.store.removal import erasure, retention
+from assay_orchestrator.store.teams import audit, quotas, targets, tokens
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,9 +36,9 @@ if TYPE_CHECKING:
 
     from assay.identity.quotas import Quota
     from assay.storage.database import Database
-    from assay_orchestrator.store.erasure import StoreCount
-    from assay_orchestrator.store.targets import TargetRecord
-    from assay_orchestrator.store.tokens import TeamRecord, TokenRecord
+    from assay_orchestrator.store.removal.erasure import StoreCount
+    from assay_orchestrator.store.teams.targets import TargetRecord
+    from assay_orchestrator.store.teams.tokens import TeamRecord, TokenRecord
 
 SERVICE_NAME = "assay.v1.AdminService"
 MAX_TOKEN_NAME_CHARS = 100

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from assay.errors import StorageError
-from assay_orchestrator.store import audit
+from assay_orchestrator.store.teams import audit
 
 if TYPE_CHECKING:
     from collections.abc import Callable

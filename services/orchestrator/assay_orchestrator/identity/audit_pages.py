@@ -11,9 +11,9 @@ from assay.identity.audit import AuditEntry
 from assay.identity.rights import Right
 from assay.model.scope import Scope
 from assay.v1 import admin_pb2 as pb
-from assay_orchestrator.store import audit
-from assay_orchestrator.store.audit import AuditPosition, AuditQuery
 from assay_orchestrator.store.page_tokens import PageTokens
+from assay_orchestrator.store.teams import audit
+from assay_orchestrator.store.teams.audit import AuditPosition, AuditQuery
 
 if TYPE_CHECKING:
     from assay.identity.audit import StoredEntry

@@ -16,8 +16,8 @@ from assay.identity.audit import OPERATORS, AuditEntry
 from assay.identity.rights import Role
 from assay.identity.tokens import Token, new_token
 from assay_orchestrator.settings import Settings
-from assay_orchestrator.store import audit, tokens
 from assay_orchestrator.store.database import open_database
+from assay_orchestrator.store.teams import audit, tokens
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

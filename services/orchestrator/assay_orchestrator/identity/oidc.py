@@ -13,7 +13,7 @@ from assay.errors import UnauthenticatedError
 from assay.identity.caller import Identity
 from assay.identity.rights import RIGHTS, Right, Role
 from assay_orchestrator.identity.key_sets import KeySet
-from assay_orchestrator.store import tokens
+from assay_orchestrator.store.teams import tokens
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from assay.errors import InvalidInputError, Problem
 from assay.identity.quotas import MAX_AMOUNT, Quota
 from assay.v1 import admin_pb2 as pb
-from assay_orchestrator.store import quotas
+from assay_orchestrator.store.teams import quotas
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

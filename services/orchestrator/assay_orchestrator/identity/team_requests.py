@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from assay.errors import StorageError
 from assay.identity.quotas import Quota
 from assay.rpc.team_admission import TeamRefusedError
-from assay_orchestrator.store import quotas
+from assay_orchestrator.store.teams import quotas
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

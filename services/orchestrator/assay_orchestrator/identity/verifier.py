@@ -15,14 +15,14 @@ from assay.identity.caller import Identity
 from assay.identity.rights import Role
 from assay.identity.tokens import PREFIX, parse_token
 from assay.storage.times import now
-from assay_orchestrator.store import tokens
+from assay_orchestrator.store.teams import tokens
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from assay.identity.authenticator import Authenticator
     from assay.storage.database import Database
-    from assay_orchestrator.store.tokens import TokenRecord
+    from assay_orchestrator.store.teams.tokens import TokenRecord
 
 KEEP_S = 25.0
 """How long an accepted token is not looked up again. An open stream asks every 30 s: a revoked token ends in 60 s."""

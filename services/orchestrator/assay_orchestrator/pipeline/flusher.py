@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from assay.errors import StorageError
 from assay.model.run import CaseResult
-from assay.runtime.failpoints import failpoint
+from assay.process.failpoints import failpoint
 from assay_orchestrator.budgets.run_budget import RunBudget
-from assay_orchestrator.store import attempts, results, spending
-from assay_orchestrator.store.allotments import NOTHING
-from assay_orchestrator.store.results import AnswerRecord
-from assay_orchestrator.store.spending import Spent
+from assay_orchestrator.store.rows import attempts, results
+from assay_orchestrator.store.rows.results import AnswerRecord
+from assay_orchestrator.store.teams import spending
+from assay_orchestrator.store.teams.allotments import NOTHING
+from assay_orchestrator.store.teams.spending import Spent
 from assay_orchestrator.summary.spent import spent_on
 
 if TYPE_CHECKING:
@@ -27,10 +28,10 @@ if TYPE_CHECKING:
     import sqlalchemy as sa
 
     from assay_orchestrator.pipeline.storage_pauses import RunStore
-    from assay_orchestrator.store.attempts import AttemptKey
-    from assay_orchestrator.store.results import RowKey, Stored
-    from assay_orchestrator.store.shards import Shard
-    from assay_orchestrator.store.stops import StopLook
+    from assay_orchestrator.store.rows.attempts import AttemptKey
+    from assay_orchestrator.store.rows.results import RowKey, Stored
+    from assay_orchestrator.store.rows.stops import StopLook
+    from assay_orchestrator.store.shards.shards import Shard
 
 _MAX_BATCH = 500
 _RELEASED_PER_ROUND = 32

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from assay.metrics.core.evidence import wanted_of_case
 from assay.metrics.core.score import EmbeddingEvidence
-from assay.runtime.failpoints import failpoint
+from assay.process.failpoints import failpoint
 
 if TYPE_CHECKING:
     from assay.metrics.core.embedding import EmbeddingSettings

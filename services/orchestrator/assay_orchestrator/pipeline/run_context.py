@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from assay_orchestrator.evidence.embedding_client import EmbeddingClient
     from assay_orchestrator.evidence.jury import RunJury
     from assay_orchestrator.pipeline.function_metrics import FunctionMetrics
-    from assay_orchestrator.scoring.row_scorer import RowScorer
-    from assay_orchestrator.store.stops import StopLook
+    from assay_orchestrator.scorers.row_scorer import RowScorer
+    from assay_orchestrator.store.rows.stops import StopLook
 
 
 @dataclass(frozen=True, slots=True)

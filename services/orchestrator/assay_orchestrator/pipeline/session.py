@@ -12,7 +12,8 @@ from weakref import WeakValueDictionary
 from assay_orchestrator.agents.protocol import NotAskedError
 from assay_orchestrator.pipeline.flusher import Flusher
 from assay_orchestrator.pipeline.slots import Slots
-from assay_orchestrator.store import shards, stops
+from assay_orchestrator.store.rows import stops
+from assay_orchestrator.store.shards import shards
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
     from assay.model.run import CaseResult
     from assay_orchestrator.pipeline.run_context import RunContext
     from assay_orchestrator.pipeline.storage_pauses import RunStore
-    from assay_orchestrator.store.shards import Shard
-    from assay_orchestrator.store.stops import StopLook
+    from assay_orchestrator.store.rows.stops import StopLook
+    from assay_orchestrator.store.shards.shards import Shard
 
 _SCORING_ROWS = 256
 """Rows beyond those that are asked: their answers are being scored and stored."""

@@ -16,8 +16,8 @@ from assay.model.approvals import remaining_approvals
 from assay.model.case_limits import MAX_BYTES_PER_CHAR
 from assay.model.response_limits import MAX_ANSWER_BYTES
 from assay.model.run import CaseResult
-from assay.runtime.failpoints import failpoint
-from assay.spec.judging import NO_JUDGE
+from assay.process.failpoints import failpoint
+from assay.specs.judging import NO_JUDGE
 from assay.storage.texts import json_text
 from assay.storage.times import now
 from assay.telemetry.context import added_fields
@@ -30,9 +30,10 @@ from assay_orchestrator.pipeline.canary_rows import CanaryRows
 from assay_orchestrator.pipeline.conversations import history_before, scored_row, scored_turns
 from assay_orchestrator.pipeline.rescored_cases import rescored_case
 from assay_orchestrator.pipeline.row_embeddings import gather_embeddings, prefetch
-from assay_orchestrator.store import attempts, datasets, results
-from assay_orchestrator.store.attempts import RowAttempts
-from assay_orchestrator.store.results import AnswerRecord
+from assay_orchestrator.store.rows import attempts, results
+from assay_orchestrator.store.rows.attempts import RowAttempts
+from assay_orchestrator.store.rows.results import AnswerRecord
+from assay_orchestrator.store.runs import datasets
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterator, Mapping, Sequence
@@ -44,8 +45,8 @@ if TYPE_CHECKING:
     from assay_orchestrator.pipeline.conversations import ScoredTurn
     from assay_orchestrator.pipeline.session import Session
     from assay_orchestrator.pipeline.storage_pauses import RunStore
-    from assay_orchestrator.store.results import RowKey
-    from assay_orchestrator.store.shards import Shard
+    from assay_orchestrator.store.rows.results import RowKey
+    from assay_orchestrator.store.shards.shards import Shard
 
 _CONCURRENT_POLLS = 16
 _MAX_PENDING_POLLS = 64

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 from assay.errors import StorageError
 from assay_orchestrator.instruments import STORAGE_PAUSED, STORAGE_PAUSES
-from assay_orchestrator.store import runs
-from assay_orchestrator.store.lifecycle import Command
+from assay_orchestrator.store.runs import runs
+from assay_orchestrator.store.runs.lifecycle import Command
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

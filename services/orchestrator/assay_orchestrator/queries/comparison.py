@@ -24,11 +24,11 @@ from assay.comparison.joined import label_of
 from assay.errors import InvalidInputError, OverloadedError
 from assay.filters.row_filter import DATASET_ORDER, unknown_metrics
 from assay.filters.row_text import parse_row_filter
-from assay.reports.comparison.compared_run import content_of, implied_values
-from assay.reports.document import head_document
+from assay.reports.comparison.document.compared_run import content_of, implied_values
+from assay.reports.document.document import head_document
 from assay.storage.time_limits import time_limit
 from assay.text.unsafe_text import json_text
-from assay_orchestrator.store import compared_rows
+from assay_orchestrator.store.rows import compared_rows
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Sequence

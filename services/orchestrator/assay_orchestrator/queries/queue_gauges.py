@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Protocol
 from assay.errors import AssayError
 from assay.telemetry.instruments import team_label
 from assay_orchestrator import instruments
-from assay_orchestrator.store.queue_figures import read_queue_figures
+from assay_orchestrator.store.shards.queue_figures import read_queue_figures
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
     import sqlalchemy as sa
 
-    from assay_orchestrator.store.queue_figures import QueueFigures
+    from assay_orchestrator.store.shards.queue_figures import QueueFigures
 
 READ_S = 15.0
 """Prometheus scrapes about as often; in between, nothing is read."""

@@ -12,8 +12,10 @@ from assay.filters.found import CaseDetail, RowFacets
 from assay.filters.row_filter import RowFilter, RowOrder, unknown_metrics
 from assay.filters.row_text import format_row_filter, format_row_order
 from assay.storage.time_limits import time_limit
-from assay_orchestrator.store import datasets, found_rows, history
-from assay_orchestrator.store.found_rows import Position, RowQuery
+from assay_orchestrator.store import history
+from assay_orchestrator.store.rows import found_rows
+from assay_orchestrator.store.rows.found_rows import Position, RowQuery
+from assay_orchestrator.store.runs import datasets
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

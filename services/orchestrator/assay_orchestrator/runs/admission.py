@@ -8,6 +8,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from assay.errors import InvalidInputError, Problem, SpecError, WrongStateError
+from assay.gates.gates import parse_gate
 from assay.metrics import METRICS, complete_parameters, count_problem
 from assay.metrics.rows.order import check_metrics
 from assay.model.case_limits import MAX_REPEATS
@@ -16,14 +17,13 @@ from assay.model.labels import VARIANT_LABEL, label_problems
 from assay.model.run_limits import MAX_GROUP_CHARS, MAX_RUN_WEIGHT, MAX_TEAM_CHARS, MIN_RUN_WEIGHT
 from assay.model.run_settings import TURN_SCORES
 from assay.parsing.names import metric_name_problem, name_problem
-from assay.spec.agents import check_agent
-from assay.spec.approvals import check_approvals
-from assay.spec.judging import check_judge
-from assay.spec.model import checks_of, wants_verdicts
-from assay.verdict.gates import parse_gate
+from assay.specs.agents import check_agent
+from assay.specs.approvals import check_approvals
+from assay.specs.judging import check_judge
+from assay.specs.model import checks_of, wants_verdicts
 from assay_orchestrator.agents.access import AgentAccess
 from assay_orchestrator.agents.http_hosts import check_host
-from assay_orchestrator.store.lifecycle import ACTIVE_STATES
+from assay_orchestrator.store.runs.lifecycle import ACTIVE_STATES
 
 if TYPE_CHECKING:
     from assay.model.run import CaseSelection, DatasetReading, MetricSettings, Run, RunSettings

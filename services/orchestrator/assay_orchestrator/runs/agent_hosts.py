@@ -8,8 +8,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from assay.errors import StorageError
-from assay_orchestrator.store import runs
-from assay_orchestrator.store.lifecycle import PHASES_AT_REST, Phase
+from assay_orchestrator.store.runs import runs
+from assay_orchestrator.store.runs.lifecycle import PHASES_AT_REST, Phase
 
 if TYPE_CHECKING:
     from assay.storage.database import Database

@@ -10,7 +10,9 @@ from assay.agent_host.suspension import boot_time
 from assay.model.run import RunState
 from assay_orchestrator.budgets.run_budget import RunBudget
 from assay_orchestrator.runs.periodic_check import PeriodicCheck
-from assay_orchestrator.store import allotments, control, quotas, runs
+from assay_orchestrator.store import control
+from assay_orchestrator.store.runs import runs
+from assay_orchestrator.store.teams import allotments, quotas
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 
 from assay.errors import NotFoundError, WrongStateError
 from assay.model.run import AgentSettings, Run, RunCounts, RunSettings
-from assay_orchestrator.store import datasets, deletions, results, runs
-from assay_orchestrator.store.settings_json import settings_from_json, settings_to_json, summary_from_json
+from assay_orchestrator.store.removal import deletions
+from assay_orchestrator.store.rows import results
+from assay_orchestrator.store.runs import datasets, runs
+from assay_orchestrator.store.runs.settings_json import settings_from_json, settings_to_json, summary_from_json
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
     from assay.model.run import DatasetRef, Deletion
     from assay.model.scope import Scope
     from assay.storage.database import Database
-    from assay_orchestrator.store.runs import RunRecord
+    from assay_orchestrator.store.runs.runs import RunRecord
 
 UNREADABLE = "unreadable"
 """The adapter of a run whose settings cannot be read."""

@@ -13,13 +13,16 @@ from typing import TYPE_CHECKING
 from assay.errors import ConflictError, OverloadedError, Problem, SpecError
 from assay.metrics import without_defaults
 from assay.model.cluster_key import missing_cluster
-from assay.runtime.failpoints import failpoint
+from assay.process.failpoints import failpoint
 from assay.storage.times import now
 from assay.telemetry.tracing import traceparent
 from assay.version import __version__
 from assay_orchestrator.runs.planner import agent_key
-from assay_orchestrator.store import audit, datasets, quotas, runs, shards, stops, tokens
-from assay_orchestrator.store.settings_json import settings_from_json, settings_to_json
+from assay_orchestrator.store.rows import stops
+from assay_orchestrator.store.runs import datasets, runs
+from assay_orchestrator.store.runs.settings_json import settings_from_json, settings_to_json
+from assay_orchestrator.store.shards import shards
+from assay_orchestrator.store.teams import audit, quotas, tokens
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
@@ -29,8 +32,8 @@ if TYPE_CHECKING:
     from assay.storage.database import Database
     from assay_orchestrator.engine.worker import ShardWorker
     from assay_orchestrator.settings import Settings
-    from assay_orchestrator.store.runs import RunRecord
-    from assay_orchestrator.store.shards import ShardJob
+    from assay_orchestrator.store.runs.runs import RunRecord
+    from assay_orchestrator.store.shards.shards import ShardJob
 
 _log = logging.getLogger(__name__)
 

@@ -7,12 +7,12 @@ import logging
 from typing import TYPE_CHECKING
 
 from assay.errors import StorageError
-from assay.runtime.failpoints import failpoint
-from assay_orchestrator.store import deletions
+from assay.process.failpoints import failpoint
+from assay_orchestrator.store.removal import deletions
 
 if TYPE_CHECKING:
     from assay.storage.database import Database
-    from assay_orchestrator.store.deletions import PendingDeletion
+    from assay_orchestrator.store.removal.deletions import PendingDeletion
 
 BATCH_ROWS = 2000
 

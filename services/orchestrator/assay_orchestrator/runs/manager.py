@@ -12,11 +12,11 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from assay.errors import AssayError, NotFoundError, SpecError, StorageError
+from assay.gates.stopping_text import stopped_sentence
 from assay.model.run import Run, RunSettings, RunState
 from assay.model.scope import Scope
-from assay.runtime.failpoints import failpoint
+from assay.process.failpoints import failpoint
 from assay.telemetry.tracing import is_tracing
-from assay.verdict.stopping_text import stopped_sentence
 from assay_orchestrator.engine.worker import ShardWorker
 from assay_orchestrator.identity.service_scopes import ServiceScopes
 from assay_orchestrator.pipeline.case_traces import CaseTraces
@@ -34,21 +34,12 @@ from assay_orchestrator.runs.spend_caps import check_spend_cap
 from assay_orchestrator.runs.target_watch import TargetWatch
 from assay_orchestrator.runs.team_access import TeamAccess
 from assay_orchestrator.runs.unattended_runs import UnattendedRuns
-from assay_orchestrator.store import (
-    attendance,
-    control,
-    datasets,
-    deletions,
-    lifecycle,
-    quotas,
-    runs,
-    shards,
-    stops,
-    tokens,
-)
+from assay_orchestrator.store import control
 from assay_orchestrator.store.control import Resumption
-from assay_orchestrator.store.fairness import FairShares
-from assay_orchestrator.store.lifecycle import (
+from assay_orchestrator.store.removal import deletions
+from assay_orchestrator.store.rows import stops
+from assay_orchestrator.store.runs import attendance, datasets, lifecycle, runs
+from assay_orchestrator.store.runs.lifecycle import (
     ACTIVE_STATES,
     PHASES_AT_REST,
     Command,
@@ -57,7 +48,10 @@ from assay_orchestrator.store.lifecycle import (
     phase_of,
     require_transition,
 )
-from assay_orchestrator.store.settings_json import summary_to_json
+from assay_orchestrator.store.runs.settings_json import summary_to_json
+from assay_orchestrator.store.shards import shards
+from assay_orchestrator.store.shards.fairness import FairShares
+from assay_orchestrator.store.teams import quotas, tokens
 from assay_orchestrator.summary.partial import PartialSummaries, fold_done
 from assay_orchestrator.watch.notifier import Notifier
 
@@ -76,9 +70,9 @@ if TYPE_CHECKING:
     from assay_orchestrator.runs.planner import Planner
     from assay_orchestrator.runs.run_lists import FoundRuns, RunPosition, RunQuery
     from assay_orchestrator.settings import Settings
-    from assay_orchestrator.store.runs import RunStatus
-    from assay_orchestrator.store.shards import ShardJob
-    from assay_orchestrator.store.stops import StopLook
+    from assay_orchestrator.store.rows.stops import StopLook
+    from assay_orchestrator.store.runs.runs import RunStatus
+    from assay_orchestrator.store.shards.shards import ShardJob
 
 _log = logging.getLogger(__name__)
 

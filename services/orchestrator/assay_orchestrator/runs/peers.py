@@ -7,7 +7,8 @@ import logging
 from typing import TYPE_CHECKING, Protocol
 
 from assay.errors import AssayError, StorageError
-from assay_orchestrator.store import runs, shards, unjudged
+from assay_orchestrator.store.runs import runs
+from assay_orchestrator.store.shards import shards, unjudged
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
@@ -15,8 +16,8 @@ if TYPE_CHECKING:
     from assay.storage.database import Database
     from assay_orchestrator.engine.dispatcher import Dispatcher
     from assay_orchestrator.engine.worker import ShardWorker
-    from assay_orchestrator.store.runs import RunStatus
-    from assay_orchestrator.store.shards import ActiveShard, ShardJob
+    from assay_orchestrator.store.runs.runs import RunStatus
+    from assay_orchestrator.store.shards.shards import ActiveShard, ShardJob
 
 _FOLLOW_S, _MOST_FOLLOW_S = 0.2, 0.5
 _FOLLOW_PER_WATCHER_S = 0.004

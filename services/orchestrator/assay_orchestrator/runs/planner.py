@@ -11,8 +11,8 @@ from weakref import WeakValueDictionary
 from assay.errors import InvalidInputError, SpecError, WrongStateError
 from assay.metrics import build_metric
 from assay.model.scope import LOCAL
-from assay.spec.grpc_options import target_host
-from assay.spec.model import checks_of, needed_embeddings, wants_verdicts
+from assay.specs.grpc_options import target_host
+from assay.specs.model import checks_of, needed_embeddings, wants_verdicts
 from assay_orchestrator.agents import agent_problems, build_agent
 from assay_orchestrator.agents.hosted import HostedAgent
 from assay_orchestrator.agents.http_hosts import check_host
@@ -22,9 +22,9 @@ from assay_orchestrator.pipeline.function_metrics import function_metrics
 from assay_orchestrator.pipeline.run_context import RunContext
 from assay_orchestrator.pipeline.turns import Turns
 from assay_orchestrator.runs.judge_keys import judge_key_problems, with_team
-from assay_orchestrator.scoring.pool import ScorerPool
-from assay_orchestrator.scoring.row_scorer import RowScorer
-from assay_orchestrator.store.stops import StopLook
+from assay_orchestrator.scorers.pool import ScorerPool
+from assay_orchestrator.scorers.row_scorer import RowScorer
+from assay_orchestrator.store.rows.stops import StopLook
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

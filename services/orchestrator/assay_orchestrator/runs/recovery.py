@@ -6,9 +6,11 @@ import logging
 from typing import TYPE_CHECKING
 
 from assay.model.scope import Scope
-from assay.runtime.failpoints import failpoint
-from assay_orchestrator.store import runs, shards, tokens
-from assay_orchestrator.store.lifecycle import Command, Phase
+from assay.process.failpoints import failpoint
+from assay_orchestrator.store.runs import runs
+from assay_orchestrator.store.runs.lifecycle import Command, Phase
+from assay_orchestrator.store.shards import shards
+from assay_orchestrator.store.teams import tokens
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
     import sqlalchemy as sa
 
     from assay.storage.database import Database
-    from assay_orchestrator.store.runs import RunRecord
+    from assay_orchestrator.store.runs.runs import RunRecord
 
 _INTERRUPTED = "the orchestrator stopped while the run was running; stored rows are kept"
 

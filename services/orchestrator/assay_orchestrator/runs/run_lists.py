@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 from assay.filters.run_filter import EVERY_RUN, NEWEST_FIRST, RunKey
 from assay.model.run import RunState
 from assay_orchestrator.runs.catalogue import readable_run
-from assay_orchestrator.store import datasets, results, run_heads, runs
-from assay_orchestrator.store.lifecycle import is_shown_waiting
+from assay_orchestrator.store.rows import results
+from assay_orchestrator.store.runs import datasets, run_heads, runs
+from assay_orchestrator.store.runs.lifecycle import is_shown_waiting
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -21,8 +22,8 @@ if TYPE_CHECKING:
     from assay.model.run import Run, RunSummary
     from assay.model.scope import Scope
     from assay.storage.database import Database
-    from assay_orchestrator.store.run_heads import RunHead
-    from assay_orchestrator.store.runs import RunRecord
+    from assay_orchestrator.store.runs.run_heads import RunHead
+    from assay_orchestrator.store.runs.runs import RunRecord
 
 _LISTED = ("metrics",)
 """What a list shows of the details of metrics: the means of labelled checks."""

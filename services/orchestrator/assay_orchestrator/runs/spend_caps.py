@@ -6,7 +6,7 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 from assay.errors import InvalidInputError, Problem
-from assay.spec.judging import check_judge
+from assay.specs.judging import check_judge
 
 if TYPE_CHECKING:
     from assay.model.run import Run, SpendCap

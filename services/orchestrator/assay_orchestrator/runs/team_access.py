@@ -6,10 +6,10 @@ import dataclasses
 import os
 from typing import TYPE_CHECKING
 
-from assay.runtime.secret_stores import open_secrets
+from assay.process.secret_stores import open_secrets
 from assay_orchestrator.agents.access import AgentAccess
 from assay_orchestrator.agents.targets import Target
-from assay_orchestrator.store import targets
+from assay_orchestrator.store.teams import targets
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from assay.storage.database import Database
     from assay_orchestrator.settings import Settings
-    from assay_orchestrator.store.targets import TargetRecord
+    from assay_orchestrator.store.teams.targets import TargetRecord
 
 
 class TeamAccess:

@@ -7,13 +7,14 @@ import contextlib
 from typing import TYPE_CHECKING
 
 from assay.errors import NotFoundError, WrongStateError
-from assay_orchestrator.store import erasure, runs
+from assay_orchestrator.store.removal import erasure
+from assay_orchestrator.store.runs import runs
 
 if TYPE_CHECKING:
     from assay.model.scope import Scope
     from assay.storage.database import Database
     from assay_orchestrator.runs.manager import RunManager
-    from assay_orchestrator.store.deletions import PendingDeletion
+    from assay_orchestrator.store.removal.deletions import PendingDeletion
 
 
 class TeamRuns:

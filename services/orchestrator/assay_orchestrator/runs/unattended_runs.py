@@ -6,7 +6,7 @@ import logging
 from typing import TYPE_CHECKING, Protocol
 
 from assay_orchestrator.runs.periodic_check import PeriodicCheck
-from assay_orchestrator.store import attendance
+from assay_orchestrator.store.runs import attendance
 
 if TYPE_CHECKING:
     from collections.abc import Collection

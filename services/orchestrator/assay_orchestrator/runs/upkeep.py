@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 from assay.errors import AssayError
 from assay.identity.audit import AuditEntry
 from assay.model.scope import Scope
-from assay.runtime.failpoints import failpoint
-from assay_orchestrator.store import audit, baselines, deletions, erasure, retention
+from assay.process.failpoints import failpoint
+from assay_orchestrator.store.removal import deletions, erasure, retention
+from assay_orchestrator.store.teams import audit, baselines
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Sequence
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from assay.storage.database import Database
     from assay_orchestrator.runs.team_runs import TeamRuns
     from assay_orchestrator.runs.team_services import TeamService
-    from assay_orchestrator.store.tokens import TeamRecord
+    from assay_orchestrator.store.teams.tokens import TeamRecord
 
 INTERVAL_S = 60.0
 SETTLE_S = 60.0

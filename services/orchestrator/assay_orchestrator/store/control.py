@@ -13,8 +13,18 @@ from typing import TYPE_CHECKING, Any
 
 from assay.errors import WrongStateError
 from assay.model.run import PauseCause, RunState
-from assay_orchestrator.store import attempts, audit, fairness, results, runs, shards, unjudged
-from assay_orchestrator.store.lifecycle import ACTIVE_STATES, TRANSITIONS, Command, Phase, refusal, require_transition
+from assay_orchestrator.store.rows import attempts, results
+from assay_orchestrator.store.runs import runs
+from assay_orchestrator.store.runs.lifecycle import (
+    ACTIVE_STATES,
+    TRANSITIONS,
+    Command,
+    Phase,
+    refusal,
+    require_transition,
+)
+from assay_orchestrator.store.shards import fairness, shards, unjudged
+from assay_orchestrator.store.teams import audit
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,8 +33,8 @@ if TYPE_CHECKING:
 
     from assay.model.run import SpendCap
     from assay.model.scope import Scope
-    from assay_orchestrator.store.runs import RunRecord
-    from assay_orchestrator.store.shards import ActiveShard
+    from assay_orchestrator.store.runs.runs import RunRecord
+    from assay_orchestrator.store.shards.shards import ActiveShard
 
 
 @dataclass(frozen=True, slots=True)

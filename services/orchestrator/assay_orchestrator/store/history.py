@@ -10,7 +10,8 @@ from assay.errors import NotFoundError
 from assay.model.run import TurnResult
 from assay.wire.pages import MAX_PAGE_BYTES, first_page
 from assay.wire.run import result_to_wire, turn_to_wire
-from assay_orchestrator.store import attempts, datasets, found_rows, results, runs
+from assay_orchestrator.store.rows import attempts, found_rows, results
+from assay_orchestrator.store.runs import datasets, runs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,8 +22,8 @@ if TYPE_CHECKING:
     from assay.model.run import CaseResult, RowAttempt, StateChange
     from assay.model.scope import Scope
     from assay.v1 import orchestrator_pb2 as pb
-    from assay_orchestrator.store.datasets import AskedTurn, Questions
-    from assay_orchestrator.store.found_rows import Position, RowQuery
+    from assay_orchestrator.store.rows.found_rows import Position, RowQuery
+    from assay_orchestrator.store.runs.datasets import AskedTurn, Questions
 
 _CUT_CHARS = 200
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from assay.model.cluster_key import cluster_of
 from assay.model.dependent_cases import COPIES, DependentCases
-from assay_orchestrator.store import datasets
+from assay_orchestrator.store.runs import datasets
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

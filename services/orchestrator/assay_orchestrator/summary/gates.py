@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from assay.model.run import GateOutcome, GateResult
-from assay.verdict.gates import LABEL, decide, meets_target, read_gate
-from assay.verdict.run_verdict import (
+from assay.gates.gates import LABEL, decide, meets_target, read_gate
+from assay.gates.run_verdict import (
     metric_error_gap,
     percent,
     survivors_gap,
@@ -15,13 +14,14 @@ from assay.verdict.run_verdict import (
     too_many,
     uncomputed_text,
 )
+from assay.model.run import GateOutcome, GateResult
 from assay_orchestrator.summary.groups import MAX_GROUPS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from assay.gates.gates import Gate
     from assay.model.run import GroupSummary, Interval, MetricSummary, RunSummary
-    from assay.verdict.gates import Gate
     from assay_orchestrator.summary.groups import GroupTally
     from assay_orchestrator.summary.intervals import RunIntervals
 

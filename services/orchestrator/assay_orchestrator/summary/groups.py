@@ -14,9 +14,9 @@ from assay_orchestrator.summary.intervals import MetricIntervals
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from assay.gates.gates import Gate
     from assay.metrics.core.score import Aggregate, Metric
     from assay.model.run import CaseResult, Interval, MetricSummary
-    from assay.verdict.gates import Gate
     from assay_orchestrator.summary.clusters import CaseClusters
 
 MAX_GROUPS = 1000

@@ -10,9 +10,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from assay.metrics import build_metric
-from assay_orchestrator.store import attempts, results, runs, shards
-from assay_orchestrator.store.lifecycle import ACTIVE_STATES
-from assay_orchestrator.store.unused_approvals import find_unused_approvals
+from assay_orchestrator.store.rows import attempts, results
+from assay_orchestrator.store.rows.unused_approvals import find_unused_approvals
+from assay_orchestrator.store.runs import runs
+from assay_orchestrator.store.runs.lifecycle import ACTIVE_STATES
+from assay_orchestrator.store.shards import shards
 from assay_orchestrator.summary.clusters import copies_of
 from assay_orchestrator.summary.run_summary import SummaryRules, summarise, with_verdict
 from assay_orchestrator.summary.stopped_early import stopped_early
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
 
     from assay.model.run import Run, RunSummary
     from assay.storage.database import Database
-    from assay_orchestrator.store.runs import RunRecord
+    from assay_orchestrator.store.runs.runs import RunRecord
 
 _MOST_RUNS = 200
 _LEAST_AGE_S = 1.0

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from assay.gates.gates import read_gate
+from assay.gates.run_verdict import run_verdict
 from assay.metrics import decides_rows
 from assay.metrics.core.repeats import RepeatsFold
 from assay.metrics.core.row_verdict import is_unanswered, timed_out
@@ -16,8 +18,6 @@ from assay.metrics.latency import LatencyFold
 from assay.model.agent_response import AgentStatus
 from assay.model.run import RunSummary
 from assay.model.run_settings import CANARY_LIMIT, MAX_ERRORS
-from assay.verdict.gates import read_gate
-from assay.verdict.run_verdict import run_verdict
 from assay_orchestrator.summary.clusters import CaseClusters
 from assay_orchestrator.summary.gates import Tally, judge_gates
 from assay_orchestrator.summary.groups import Groups, Weights

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 from assay.identity.quotas import nano_from_usd
 from assay.model.possible_usage import counted_tokens, possible_cost
-from assay_orchestrator.store.spending import Spent
+from assay_orchestrator.store.teams.spending import Spent
 from assay_orchestrator.summary.judging import JudgingFold
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from assay.model.run import CaseResult
-    from assay_orchestrator.store.results import AnswerRecord
+    from assay_orchestrator.store.rows.results import AnswerRecord
 
 
 def spent_on(

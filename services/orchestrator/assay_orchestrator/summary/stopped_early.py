@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from assay.model.stopping import StoppedEarly
-from assay_orchestrator.store import row_costs, stops
+from assay_orchestrator.store.rows import row_costs, stops
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -61,7 +61,7 @@ def stopped_early(connection: sa.Connection, run: Run, judging: JudgingSummary |
 
 def _used(usages: Iterable[Mapping[str, Any]], judging: JudgingSummary | None) -> tuple[float | None, float | None]:
     """Return the tokens and the money that the rows used; None for what is not known of any."""
-    from assay.reports.comparison.compared_run import implied_values
+    from assay.reports.comparison.document.compared_run import implied_values
 
     tokens: list[float] = []
     money: list[float] = []

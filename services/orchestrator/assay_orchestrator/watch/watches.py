@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from assay.errors import ResumeExpiredError, UnavailableError
 from assay.model.run import FINISHED_STATES, Run
-from assay.runtime.failpoints import failpoint
+from assay.process.failpoints import failpoint
 from assay.wire.pages import first_page
 from assay.wire.run import STATES, event_to_wire
 from assay_orchestrator.store import history
-from assay_orchestrator.store.lifecycle import ACTIVE_STATES, client_view
+from assay_orchestrator.store.runs.lifecycle import ACTIVE_STATES, client_view
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence

@@ -24,8 +24,8 @@ from assay.text.unsafe_text import UNSAFE, escaped, markup_without_commands
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from assay.reports.document.report import Report
     from assay.reports.folder import ReportFolder
-    from assay.reports.report import Report
 
 HERE = Path(__file__).parent
 STYLES = ("style.css",)

@@ -8,9 +8,9 @@ import unicodedata
 from typing import TYPE_CHECKING, Any
 
 from assay.filters.row_filter import RowOutcome
-from assay.reports.expected_text import expected_parts
+from assay.reports.document.row_outcome import outcome_of
 from assay.reports.formats.html.word_diff import differences
-from assay.reports.row_outcome import outcome_of
+from assay.reports.words.expected_text import expected_parts
 from assay.text.unsafe_text import escaped
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from assay.metrics.core.embedding import vectors_text
 from assay.model.agent_response import FAILED_STATUSES
+from assay.reports.document.row_outcome import outcome_of
 from assay.reports.formats.html.row_data import preview
 from assay.reports.formats.html.svg import nice_bin
-from assay.reports.row_outcome import outcome_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -6,15 +6,15 @@ import json
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from assay.gates.gates import compared_text
 from assay.metrics import METRICS
 from assay.model.agent_response import AgentStatus
 from assay.model.interrupts import interrupted_note
 from assay.reports.charts.scales import time_text
-from assay.reports.code_text import code_text
 from assay.reports.formats.html.svg import histogram, interval_bar, shares_bar
-from assay.reports.metric_text import bound_text, count_text, partial_text, seconds_text, value_text
-from assay.reports.selected_cases import selection_sentence
-from assay.verdict.gates import compared_text
+from assay.reports.words.code_text import code_text
+from assay.reports.words.metric_text import bound_text, count_text, partial_text, seconds_text, value_text
+from assay.reports.words.selected_cases import selection_sentence
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

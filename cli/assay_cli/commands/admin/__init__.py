@@ -1,0 +1,1 @@
+"""`assay admin`: teams, tokens, quotas, targets and the audit of a shared installation."""

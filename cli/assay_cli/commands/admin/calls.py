@@ -1,0 +1,35 @@
+"""Calls of `assay admin` to a server that teams share."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+
+import click
+
+from assay.errors import InvalidInputError, Problem
+from assay_cli.options.shared import connect, run_async
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from assay.client.client import Client
+
+T = TypeVar("T")
+
+team_option = click.option("--team", metavar="TEAM", default="", help="The team; default: that of your token.")
+
+
+def called(server: str | None, call: Callable[[Client], Awaitable[T]]) -> T:
+    """Return what a call to a named server returns.
+
+    Raises:
+        InvalidInputError: No server is named: the local stack has no teams.
+    """
+    if not server:
+        raise InvalidInputError([Problem("is missing: the local stack has no teams; name a server", "--server")])
+
+    async def main() -> T:
+        async with connect(server) as (client, _):
+            return await call(client)
+
+    return run_async(main())

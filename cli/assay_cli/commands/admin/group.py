@@ -1,0 +1,275 @@
+"""`assay admin`: teams, tokens, quotas and targets of a server that teams share."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+import click
+
+from assay.errors import InvalidInputError, Problem
+from assay.identity.rights import Role
+from assay.text.unsafe_text import clean
+from assay_cli.commands import Group
+from assay_cli.commands.admin.audit import audit
+from assay_cli.commands.admin.calls import called, team_option
+from assay_cli.commands.admin.quotas import quotas, status
+from assay_cli.commands.admin.targets import targets
+from assay_cli.commands.admin.team_data import delete_team, set_retention, shown
+from assay_cli.options.shared import debug_option, json_option, print_document, server_option
+from assay_cli.output.terminal import table
+
+if TYPE_CHECKING:
+    from assay.client.admin import Team, TokenInfo
+
+_LIFETIME = re.compile(r"([1-9]\d{0,4})([hdw])", re.ASCII)
+_UNIT_S = {"h": 3_600, "d": 86_400, "w": 7 * 86_400}
+
+_database_option = click.option(
+    "--database",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="SQLite file of the orchestrator, which must not run; default: $ASSAY_ORCHESTRATOR_DATABASE. It goes before "
+    "$ASSAY_DATABASE_URL.",
+)
+_database_url_option = click.option(
+    "--database-url",
+    metavar="URL",
+    help="PostgreSQL of the orchestrator; default: $ASSAY_DATABASE_URL, safer with a password.",
+)
+
+
+@click.group(cls=Group)
+def admin() -> None:
+    """Manage the teams, tokens, quotas and targets of a server that teams share, and its tables; read its audit."""
+
+
+admin.add_command(audit)
+admin.add_command(quotas)
+admin.add_command(status)
+admin.add_command(targets)
+
+
+@admin.command()
+@_database_option
+@_database_url_option
+@debug_option
+def bootstrap(database: Path | None, database_url: str | None) -> None:
+    """Make the first operator's token at the database, and print it this once.
+
+    It is also the way back in when every operator's token is lost.
+    """
+    _become("assay_orchestrator.identity.bootstrap", database, database_url)
+
+
+@admin.command()
+@_database_option
+@_database_url_option
+@click.option(
+    "--check", is_flag=True, help="Change nothing; exit with 1 where PostgreSQL lacks migrations of this version."
+)
+@debug_option
+def migrate(database: Path | None, database_url: str | None, check: bool) -> None:
+    """Bring the orchestrator's tables up to date; for orchestrators with `--migrations wait`.
+
+    It changes nothing while an orchestrator of an older version works with them, and names that process.
+    """
+    _become("assay_orchestrator.store.migrate", database, database_url, *(["--check"] if check else []))
+
+
+def _become(module: str, database: Path | None, database_url: str | None, *more: str) -> NoReturn:
+    from assay_cli.commands.serve import become_service
+
+    given = {"--database": database, "--database-url": database_url}
+    arguments = [part for flag, value in given.items() if value is not None for part in (flag, str(value))]
+    become_service("orchestrator", module, [*arguments, *more])
+
+
+@admin.group(cls=Group)
+def teams() -> None:
+    """Create, list, disable, enable and delete teams, and set how long their data stays; for operators."""
+
+
+teams.add_command(delete_team)
+teams.add_command(set_retention)
+
+
+@teams.command("create")
+@click.argument("team")
+@json_option
+@server_option
+@debug_option
+def create_team(team: str, as_json: bool, server: str | None) -> int:
+    """Add TEAM: 1 to 63 lower-case letters, digits and "-"."""
+    from assay.client import admin as calls
+
+    made = called(server, lambda client: calls.create_team(client, team))
+    if as_json:
+        print_document(dataclasses.asdict(made))
+    else:
+        click.echo(
+            f"created team {clean(made.team)}; `assay admin tokens create NAME --team {clean(made.team)}` makes a token"
+        )
+    return 0
+
+
+@teams.command("list")
+@json_option
+@server_option
+@debug_option
+def list_teams(as_json: bool, server: str | None) -> int:
+    """List all teams."""
+    from assay.client import admin as calls
+
+    found = called(server, calls.list_teams)
+    if as_json:
+        print_document([dataclasses.asdict(each) for each in found])
+    else:
+        rows = (
+            (clean(each.team), each.created_at, shown(each.keep_runs_days), shown(each.keep_audit_days), _state(each))
+            for each in found
+        )
+        click.echo(table([("team", "created", "keeps runs", "keeps audit", "state"), *rows]))
+    return 0
+
+
+def _state(team: Team) -> str:
+    if team.deleted_at:
+        return f"deleted {team.deleted_at}" + ("" if team.erased_at else ", its data is being deleted")
+    return f"disabled {team.disabled_at}" if team.disabled_at else "active"
+
+
+@teams.command("disable")
+@click.argument("team")
+@server_option
+@debug_option
+def disable_team(team: str, server: str | None) -> int:
+    """Refuse the tokens of TEAM within 60 s, and pause its active runs; nothing is deleted."""
+    from assay.client import admin as calls
+
+    changed, paused = called(server, lambda client: calls.disable_team(client, team))
+    click.echo(f"disabled team {clean(changed.team)}; {paused:,} active runs are paused")
+    return 0
+
+
+@teams.command("enable")
+@click.argument("team")
+@server_option
+@debug_option
+def enable_team(team: str, server: str | None) -> int:
+    """Take the tokens of TEAM again; its runs stay paused until they are resumed."""
+    from assay.client import admin as calls
+
+    changed = called(server, lambda client: calls.enable_team(client, team))
+    click.echo(f"enabled team {clean(changed.team)}")
+    return 0
+
+
+@admin.group(cls=Group)
+def tokens() -> None:
+    """Create, list and revoke tokens; for operators, and team admins in their team."""
+
+
+@tokens.command("create")
+@click.argument("name")
+@team_option
+@click.option(
+    "--role",
+    type=click.Choice([role.value for role in Role]),
+    default=Role.RUNNER.value,
+    show_default=True,
+    help="What its holder may do: read; run, pause and delete; manage the team's tokens; manage all teams.",
+)
+@click.option(
+    "--expires",
+    metavar="TIME",
+    default="90d",
+    show_default=True,
+    help="After which time it is refused: hours, days or weeks such as 12h, 90d, 52w, or never.",
+)
+@json_option
+@server_option
+@debug_option
+def create_token(name: str, team: str, role: str, expires: str, as_json: bool, server: str | None) -> int:
+    """Make a token for NAME, a person or a job, and print it on stdout this once."""
+    from assay.client import admin as calls
+
+    lifetime_s = _lifetime_s(expires)
+    made = called(server, lambda client: calls.create_token(client, role, name, team=team, lifetime_s=lifetime_s))
+    if as_json:
+        print_document({"text": made.text, **dataclasses.asdict(made.token)})
+        return 0
+    until = f", until {made.token.expires_at}" if made.token.expires_at else ""
+    role = f"role {made.token.role}{until}"
+    click.echo(f"token {made.token.token_id} of team {clean(made.token.team)}, {role}, shown this once:", err=True)
+    click.echo(made.text)
+    return 0
+
+
+@tokens.command("list")
+@team_option
+@json_option
+@server_option
+@debug_option
+def list_tokens(team: str, as_json: bool, server: str | None) -> int:
+    """List the tokens of a team, the oldest first, without their texts."""
+    from assay.client import admin as calls
+
+    found = called(server, lambda client: calls.list_tokens(client, team))
+    if as_json:
+        print_document([dataclasses.asdict(each) for each in found])
+    else:
+        head = ("token", "team", "role", "name", "created", "last used", "state")
+        click.echo(table([head, *map(_row, found)]))
+        if not team:
+            click.echo(
+                "these are the tokens of your own team; operators list those of another with --team TEAM", err=True
+            )
+    return 0
+
+
+@tokens.command("revoke")
+@click.argument("token_id")
+@json_option
+@server_option
+@debug_option
+def revoke_token(token_id: str, as_json: bool, server: str | None) -> int:
+    """Revoke the token whose public part is TOKEN_ID; within 60 s it is refused and its streams end."""
+    from assay.client import admin as calls
+
+    revoked = called(server, lambda client: calls.revoke_token(client, token_id))
+    if as_json:
+        print_document(dataclasses.asdict(revoked))
+    else:
+        click.echo(f"revoked token {clean(revoked.token_id)} ({clean(revoked.name)}) of team {clean(revoked.team)}")
+    return 0
+
+
+def _lifetime_s(text: str) -> int:
+    """Return a lifetime in seconds; 0 for never.
+
+    Raises:
+        InvalidInputError: It is none.
+    """
+    if text == "never":
+        return 0
+    found = _LIFETIME.fullmatch(text)
+    if found is None:
+        raise InvalidInputError(
+            [Problem(f"must be a time such as 12h, 90d, 52w, or never, not {text[:40]!r}", "--expires")]
+        )
+    return int(found[1]) * _UNIT_S[found[2]]
+
+
+def _row(token: TokenInfo) -> tuple[str, ...]:
+    state = f"expires {token.expires_at}" if token.expires_at else "valid"
+    if token.expires_at and datetime.fromisoformat(token.expires_at) <= datetime.now(UTC):
+        state = f"expired {token.expires_at}"
+    if token.revoked_at:
+        state = f"revoked {token.revoked_at}"
+    # Stored to the hour, which may begin before the token was made.
+    used = f"within the hour from {token.last_used_at}" if token.last_used_at else "never"
+    return (token.token_id, clean(token.team), token.role, clean(token.name), token.created_at, used, state)

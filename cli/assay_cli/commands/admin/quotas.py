@@ -1,0 +1,142 @@
+"""`assay admin quotas` and `assay admin status`: what teams may use of a server that they share, and what they use."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from assay.errors import InvalidInputError, Problem
+from assay.identity.quotas import Quota
+from assay.text.unsafe_text import clean
+from assay_cli.commands import Group
+from assay_cli.commands.admin.calls import called
+from assay_cli.options.shared import debug_option, json_option, print_document, server_option
+from assay_cli.output.terminal import table
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from assay.client.admin import QuotaUse, TeamStatus
+
+_HELP = {
+    Quota.ACTIVE_RUNS: ("N", "pending and running runs at once"),
+    Quota.CONCURRENT_QUESTIONS: ("N", "questions in flight to agents, over all runs"),
+    Quota.STORED_BYTES: ("SIZE", "bytes of datasets and rows, such as 500MB or 10GiB"),
+    Quota.REQUESTS_PER_MINUTE: ("N", "calls a minute"),
+    Quota.TOKENS_PER_DAY: ("N", "tokens of agents and judges a day (UTC)"),
+    Quota.MONEY_PER_MONTH: ("USD", "US dollars for agents and judges a month (UTC)"),
+}
+_NONE = "none"
+
+
+def _quota_options(command: Callable[..., int]) -> Callable[..., int]:
+    for quota, (metavar, what) in reversed(_HELP.items()):
+        name = quota.name.lower()
+        command = click.option(
+            f"--{quota.value}", name, metavar=metavar, help=f"Most {what}; none removes it; default: as it is."
+        )(command)
+    return command
+
+
+@click.group(cls=Group)
+def quotas() -> None:
+    """Set and show what teams may use; setting is for operators."""
+
+
+@quotas.command("set")
+@click.argument("team")
+@_quota_options
+@server_option
+@debug_option
+def set_quotas(team: str, server: str | None, **given: str | None) -> int:
+    """Set quotas of TEAM; those of "default" hold for every team without its own. Others stay as they are."""
+    from assay.client import admin as calls
+
+    amounts, cleared = _read(given)
+    called(server, lambda client: calls.set_quotas(client, amounts, cleared, team=team))
+    changed = [f"{quota.value} {quota.shown(amount)}" for quota, amount in amounts.items()]
+    changed += [f"{quota.value} none" for quota in cleared]
+    click.echo(f"set quotas of {clean(team)}: {', '.join(changed)}; they hold within 30 s")
+    return 0
+
+
+@quotas.command("show")
+@click.argument("team", default="")
+@json_option
+@server_option
+@debug_option
+def show_quotas(team: str, as_json: bool, server: str | None) -> int:
+    """Show the quotas that hold for TEAM, by default for your own."""
+    from assay.client import admin as calls
+
+    found = called(server, lambda client: calls.get_quotas(client, team))
+    if as_json:
+        print_document({each.quota.value: each.amount for each in found})
+    elif found:
+        rows = (
+            (each.quota.value, each.quota.shown(each.amount), "default" if each.is_default else "own") for each in found
+        )
+        click.echo(table([("quota", "amount", "set for"), *rows]))
+    else:
+        click.echo("no quotas")
+    return 0
+
+
+@click.command()
+@click.option("--team", default="", metavar="TEAM", help="Team; default: all for an operator, else your own.")
+@json_option
+@server_option
+@debug_option
+def status(team: str, as_json: bool, server: str | None) -> int:
+    """Show what teams use now, beside their quotas."""
+    from assay.client import admin as calls
+
+    found = called(server, lambda client: calls.get_status(client, team))
+    if as_json:
+        print_document([_document(each) for each in found])
+    else:
+        head = ("team", "queued rows", *(quota.value for quota in Quota))
+        click.echo(table([head, *map(_row, found)]))
+    return 0
+
+
+def _read(given: dict[str, str | None]) -> tuple[dict[Quota, int], list[Quota]]:
+    """Return the quotas that options set, and those that they remove.
+
+    Raises:
+        InvalidInputError: All that is wrong with them.
+    """
+    amounts: dict[Quota, int] = {}
+    cleared: list[Quota] = []
+    problems: list[Problem] = []
+    for quota in Quota:
+        text = given[quota.name.lower()]
+        if text == _NONE:
+            cleared.append(quota)
+        elif text is not None:
+            try:
+                amounts[quota] = quota.parse(text)
+            except ValueError as problem:
+                problems.append(Problem(str(problem), f"--{quota.value}"))
+    if not problems and not amounts and not cleared:
+        problems.append(Problem("is missing: name at least one quota, such as --active-runs 5", "a quota"))
+    if problems:
+        raise InvalidInputError(problems)
+    return amounts, cleared
+
+
+def _row(found: TeamStatus) -> tuple[str, ...]:
+    uses = {use.quota: use for use in found.uses}
+    shown = (_shown(uses[quota]) if quota in uses else "-" for quota in Quota)
+    return (clean(found.team), f"{found.queued_rows:,}", *shown)
+
+
+def _shown(use: QuotaUse) -> str:
+    used = use.quota.shown(use.used)
+    return used if use.limit is None else f"{used} of {use.quota.shown(use.limit)}"
+
+
+def _document(found: TeamStatus) -> dict[str, Any]:
+    uses = {use.quota.value: {"used": use.used, "limit": use.limit} for use in found.uses}
+    return {"team": found.team, "queued_rows": found.queued_rows, **uses}

@@ -1,0 +1,140 @@
+"""Options of `assay run` that say which cases to run, and what the run is found by."""
+
+from __future__ import annotations
+
+import functools
+import json
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from assay.errors import InvalidInputError, Problem
+from assay.model.run_settings import CaseSelection
+from assay.text.unsafe_text import clean
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from assay.client.client import Client
+    from assay.specs.model import Spec
+
+QUICK_CASES = 10
+
+F = TypeVar("F", bound="Callable[..., Any]")
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """What a run is found by: its name, its labels and its note, where the command gives them.
+
+    Args:
+        name: In place of the spec's name; None to keep that.
+        labels: Added to the spec's labels.
+        note: In place of the spec's note; None to keep that.
+    """
+
+    name: str | None
+    labels: Mapping[str, str]
+    note: str | None
+
+    @property
+    def overrides(self) -> tuple[str, ...]:
+        """The changes to a spec that name and note stand for."""
+        given = {"name": self.name, "note": self.note}
+        return tuple(f"{key}={json.dumps(value)}" for key, value in given.items() if value is not None)
+
+    def label(self, spec: Spec) -> Spec:
+        """Return the spec with the labels added.
+
+        Raises:
+            InvalidInputError: A label is wrong; holds every problem.
+        """
+        from assay.model.labels import label_problems
+
+        if not self.labels:
+            return spec
+        labels = {**spec.settings.labels, **self.labels}
+        if problems := label_problems(labels, ""):
+            raise InvalidInputError(problems)
+        return replace(spec, settings=replace(spec.settings, labels=labels))
+
+
+async def find_run(client: Client, given: str) -> str:
+    """Return the id of the run that the user means, and say it where the user has not written all of it.
+
+    Raises:
+        InvalidInputError: Several ids begin so.
+        NotFoundError: There is no run at all.
+    """
+    from assay.client.run_references import find_run_id
+
+    run_id = await find_run_id(client, given)
+    if run_id != given:
+        click.echo(f"{clean(given)} is run {clean(run_id)}", err=True)
+    return run_id
+
+
+def labels_of(given: Sequence[str]) -> dict[str, str]:
+    """Return what --label says.
+
+    Raises:
+        InvalidInputError: Some value is not KEY=VALUE.
+    """
+    pairs = [text.partition("=") for text in given]
+    wrong = [text for text, (key, equals, _) in zip(given, pairs, strict=True) if not equals or not key.strip()]
+    if wrong:
+        raise InvalidInputError(
+            [Problem(f"must be KEY=VALUE, such as branch=main, not {text!r}", "--label") for text in wrong]
+        )
+    return {key.strip(): value.strip() for key, _, value in pairs}
+
+
+def selection_options(command: F) -> F:
+    """Add the options that select cases of a dataset; the command gets them as `selection`."""
+
+    @click.option(
+        "--case", "cases", multiple=True, metavar="ID", help="Only this case, or cases like 'inv-*'; repeatable."
+    )
+    @click.option("--tag", "tags", multiple=True, metavar="TAG", help="Only cases with this tag; repeatable.")
+    @click.option(
+        "--category", "categories", multiple=True, metavar="NAME", help="Only cases of this category; repeatable."
+    )
+    @click.option("--quick", is_flag=True, help=f"Only the first {QUICK_CASES} of these cases: a smoke test.")
+    @click.option(
+        "--limit", type=click.IntRange(min=1), metavar="N", help="Only the first N of these cases; default: all."
+    )
+    @functools.wraps(command)
+    def selecting(
+        *args: Any,
+        cases: tuple[str, ...],
+        tags: tuple[str, ...],
+        categories: tuple[str, ...],
+        quick: bool,
+        limit: int | None,
+        **kwargs: Any,
+    ) -> Any:
+        if quick:
+            limit = min(limit or QUICK_CASES, QUICK_CASES)
+        return command(*args, selection=CaseSelection(cases, tags, categories, limit=limit), **kwargs)
+
+    return selecting  # type: ignore[return-value]  # click passes what the command gets
+
+
+def marks_options(command: F) -> F:
+    """Add the options that name and label a run; the command gets them as `marks`."""
+
+    @click.option("--name", metavar="NAME", help="Name of this run; default: the spec's.")
+    @click.option(
+        "--label",
+        "labels",
+        multiple=True,
+        metavar="KEY=VALUE",
+        help="Label to find the run by; adds to the spec's; repeatable.",
+    )
+    @click.option("--note", metavar="TEXT", help="Remark that is stored with the run; default: the spec's.")
+    @functools.wraps(command)
+    def marking(*args: Any, name: str | None, labels: tuple[str, ...], note: str | None, **kwargs: Any) -> Any:
+        return command(*args, marks=Marks(name, labels_of(labels), note), **kwargs)
+
+    return marking  # type: ignore[return-value]  # as above

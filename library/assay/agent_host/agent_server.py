@@ -1,0 +1,176 @@
+"""A server of AgentService for a Python agent: `assay.agent_server`."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import threading
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from assay.agent_host.agent_service import AgentService
+from assay.agent_host.caller import AgentCaller
+from assay.agent_host.entry_point import callable_problem
+from assay.agent_host.executor import AgentExecutor
+from assay.agent_host.loader import AgentImportError, load_agent
+from assay.errors import InvalidInputError, Problem
+from assay.rpc.options import ServerOptions
+from assay.rpc.server import RpcServer, serve_until_signal
+from assay.v1 import agent_pb2_grpc
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+    from types import TracebackType
+
+    import grpc
+
+SERVICE = "assay.v1.AgentService"
+"""What health and reflection call it."""
+
+_MAX_CONCURRENCY = 1000
+_LONGEST_CALL_S = 3700.0
+"""A little more than the longest `timeout` of a spec."""
+
+
+def agent_server(
+    agent: Callable[..., Any] | str,
+    *,
+    port: int = 0,
+    host: str = "127.0.0.1",
+    concurrency: int = 16,
+    credentials: grpc.ServerCredentials | None = None,
+    grace_s: float = 10.0,
+) -> AgentServer:
+    """Return a server that answers over gRPC with a Python agent, for `agent: {adapter: grpc, target: HOST:PORT}`.
+
+    `.serve()` serves until SIGINT or SIGTERM. As a context manager it serves in a thread, until the block ends.
+
+    Args:
+        agent: What the python adapter takes: a function of one question, or where to find one, as module:function or
+            file.py:function.
+        port: Where to listen; 0 takes a free port.
+        host: The address to listen at; 0.0.0.0 for all of this machine.
+        concurrency: Most calls of the agent at once, 1 to 1,000; further ones wait, within their deadlines.
+        credentials: The server's certificate and key, as `grpc.ssl_server_credentials` takes them; None without TLS.
+        grace_s: How long calls may take to end when the server stops, in seconds.
+
+    Raises:
+        AgentImportError: The agent's module raised.
+        InvalidInputError: An argument is wrong; holds every problem.
+    """
+    problems = []
+    if isinstance(agent, str):
+        try:
+            agent = load_agent(agent, Path.cwd())
+        except AgentImportError:
+            raise  # it has the agent's own traceback
+        except InvalidInputError as refusal:
+            problems += [Problem(each.message, "agent") for each in refusal.problems]
+    elif problem := callable_problem(agent):
+        problems.append(Problem(problem, "agent"))
+    if not 0 <= port <= 65_535:
+        problems.append(Problem(f"must be from 0 to 65535, not {port}", "port"))
+    if not 1 <= concurrency <= _MAX_CONCURRENCY:
+        problems.append(Problem(f"must be from 1 to {_MAX_CONCURRENCY}, not {concurrency}", "concurrency"))
+    if problems or isinstance(agent, str):
+        raise InvalidInputError(problems)
+    address = f"[{host}]:{port}" if ":" in host.strip("[]") and not host.startswith("[") else f"{host}:{port}"
+    return AgentServer(agent, address, concurrency=concurrency, credentials=credentials, grace_s=grace_s)
+
+
+class AgentServer:
+    """A server of one agent; make it with `assay.agent_server`.
+
+    Attributes:
+        address: Where clients reach it, "host:port"; with the port that was taken once it serves.
+    """
+
+    def __init__(
+        self,
+        agent: Callable[..., Any],
+        address: str,
+        *,
+        concurrency: int,
+        credentials: grpc.ServerCredentials | None,
+        grace_s: float,
+    ) -> None:
+        self.address = address
+        self._listen = address
+        self._agent = agent
+        self._concurrency = concurrency
+        self._grace_s = grace_s
+        self._options = ServerOptions(
+            credentials=credentials,
+            deadline_cap_s=_LONGEST_CALL_S,
+            # Its callers are few: one of them may have all slots.
+            streams_per_connection=_MAX_CONCURRENCY,
+            peer_ratio=float(_MAX_CONCURRENCY),
+        )
+        self._stack = ExitStack()
+        self._running: RpcServer | None = None
+
+    def serve(self) -> None:
+        """Serve until SIGINT or SIGTERM; a second one does not wait for running calls.
+
+        Raises:
+            SetupError: The address is taken, or is none of this machine.
+        """
+        asyncio.run(self._serve())
+
+    def __enter__(self) -> AgentServer:
+        """Serve in a thread of its own.
+
+        Raises:
+            SetupError: The address is taken, or is none of this machine.
+        """
+        with ExitStack() as stack:
+            loop = asyncio.new_event_loop()
+            loop.set_default_executor(AgentExecutor())
+            stack.callback(loop.close)
+            thread = threading.Thread(target=loop.run_forever, name="agent server", daemon=True)
+            thread.start()
+            stack.callback(thread.join)
+            stack.callback(loop.call_soon_threadsafe, loop.stop)
+
+            def run(work: Coroutine[Any, Any, None]) -> None:
+                asyncio.run_coroutine_threadsafe(work, loop).result()
+
+            caller = AgentCaller(self._agent)
+            # With its last server gRPC closes a socket that loops read, so the server has to outlive its loop.
+            self._running = server = self._new_server(caller)
+            run(self._start(server))
+            stack.callback(lambda: run(caller.aclose()))
+            stack.callback(lambda: run(server.stop(self._grace_s)))
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Stop: running calls may end within `grace_s`."""
+        self._stack.close()
+        self._running = None
+
+    async def _serve(self) -> None:
+        asyncio.get_running_loop().set_default_executor(AgentExecutor())
+        caller = AgentCaller(self._agent)
+
+        async def say_where(address: str) -> None:
+            self.address = address
+            sys.stderr.write(f"agent served at {address} ({SERVICE}); SIGINT or SIGTERM stops it\n")
+
+        try:
+            await serve_until_signal(self._new_server(caller), self._listen, on_ready=say_where, grace_s=self._grace_s)
+        finally:
+            await caller.aclose()
+
+    async def _start(self, server: RpcServer) -> None:
+        self.address = await server.start(self._listen)
+        server.set_serving(True)
+
+    def _new_server(self, caller: AgentCaller) -> RpcServer:
+        server = RpcServer(self._options)
+        service = AgentService(caller, self._concurrency)
+        server.add(SERVICE, lambda grpc: agent_pb2_grpc.add_AgentServiceServicer_to_server(service, grpc))
+        return server

@@ -1,0 +1,271 @@
+"""Holding a ServeAgent stream: the orchestrator asks, the user's code answers here, as agent and as metrics."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from assay.agent_host.answer_message import answer_to_wire
+from assay.agent_host.kept_answers import KeptAnswers
+from assay.agent_host.suspension import Suspensions
+from assay.errors import UnavailableError, WrongStateError
+from assay.model.agent_response import AgentErrorKind, error_response
+from assay.model.metric_call import MALFORMED, MetricOutcome
+from assay.process.failpoints import failpoint
+from assay.rpc.status import translated
+from assay.v1 import agent_pb2, orchestrator_pb2_grpc
+from assay.v1 import orchestrator_pb2 as pb
+from assay.wire.agent import request_from_wire, response_to_wire, split_by_size
+from assay.wire.metric_call import outcomes_to_wire
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Coroutine
+
+    import grpc
+
+    from assay.agent_host.kept_answers import Answer
+    from assay.agent_host.metric_functions import MetricFunctions
+    from assay.agent_host.protocol import Caller
+
+_LEAVING_S = 1.0
+_MAX_BATCH = 64
+_Request = TypeVar("_Request", agent_pb2.AgentRequest, pb.MetricRequest)
+
+_log = logging.getLogger(__name__)
+
+
+class AgentHost:
+    """Answers the questions of a run with the user's code, over one stream after the other.
+
+    A stream ends when the orchestrator is killed or cannot be reached. Calls continue meanwhile, and answers are kept
+    until they are stored: what the next orchestrator asks again of a question that was begun here is not paid twice.
+
+    Args:
+        run_id: The run; one that has finished asks nothing.
+        caller: The agent; None where the orchestrator asks it.
+        concurrency: Most questions at once.
+        metrics: The metrics of the run that are functions on this side; None where it has none.
+    """
+
+    def __init__(
+        self, run_id: str, caller: Caller | None, *, concurrency: int, metrics: MetricFunctions | None = None
+    ) -> None:
+        self._caller = caller
+        self._metrics = metrics
+        self._attach = pb.AttachAgent(run_id=run_id, concurrency=concurrency, computes_metrics=metrics is not None)
+        self._stream = _Stream()
+        self._calls: dict[str, asyncio.Task[None]] = {}
+        self._kept = KeptAnswers()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def serve(self, channel: grpc.aio.Channel, on_attached: Callable[[], None] = lambda: None) -> None:
+        """Answer the questions of one stream until the run asks no more.
+
+        A process that was suspended begins no question before the orchestrator has confirmed that it still waits for
+        it.
+
+        Args:
+            channel: To the orchestrator.
+            on_attached: Called once the orchestrator has taken the offer.
+
+        Raises:
+            UnavailableError: The connection was lost; serve again.
+            AssayError: The orchestrator refused.
+        """
+        self._stream = stream = _Stream()
+        call = orchestrator_pb2_grpc.RunServiceStub(channel).ServeAgent(stream.outgoing(self._attach))
+        watching = asyncio.create_task(stream.suspensions.watch())
+        try:
+            with translated():
+                async for message in call:
+                    if message.HasField("attached"):
+                        on_attached()
+                    if not self._take(stream, message):
+                        return
+            raise UnavailableError("the orchestrator ended the connection before the run was done")
+        except WrongStateError as problem:
+            if problem.reason != "RUN_FINISHED":
+                raise
+        finally:
+            call.cancel()
+            watching.cancel()
+            stream.close()
+            for request_id in stream.unbegun:
+                self._cancel(request_id)
+
+    async def aclose(self) -> None:
+        """Stop calling; an agent that does not let itself be cancelled is left behind."""
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=_LEAVING_S)
+        for code in (self._caller, self._metrics):
+            if code is not None:
+                await code.aclose()
+
+    def _take(self, stream: _Stream, message: pb.ServeAgentResponse) -> bool:
+        """Take a message of the orchestrator; False once it asks no more."""
+        match message.WhichOneof("message"):
+            case "requests":
+                for request in message.requests.requests:
+                    self._asked(stream, request.idempotency_key, request.request_id, self._answer, request)
+            case "metric_requests":
+                for wanted in message.metric_requests.requests:
+                    self._asked(stream, wanted.question.idempotency_key, wanted.request_id, self._compute, wanted)
+            case "cancelled":
+                for request_id in message.cancelled.request_ids:
+                    self._cancel(request_id)
+            case "stored":
+                self._kept.drop(message.stored.idempotency_keys)
+            case "reconciled":
+                stream.reconcile(message.reconciled.number)
+            case "detached":
+                return False
+        return True
+
+    def _asked(
+        self,
+        stream: _Stream,
+        key: str,
+        request_id: str,
+        work: Callable[[_Request], Coroutine[Any, Any, Answer]],
+        request: _Request,
+    ) -> None:
+        """Answer a request, unless it is answered already or its call is still running."""
+        stream.open.add(request_id)
+        kept = self._kept.find(key, request_id)
+        if kept is not None:
+            stream.send(kept)
+        elif request_id not in self._calls:
+            stream.unbegun.add(request_id)
+            task = asyncio.create_task(self._call(stream, key, request_id, work, request))
+            self._calls[request_id] = task
+            self._tasks.add(task)
+            task.add_done_callback(lambda _: self._ended(request_id, task))
+
+    def _ended(self, request_id: str, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if self._calls.get(request_id) is task:
+            del self._calls[request_id]
+
+    def _cancel(self, request_id: str) -> None:
+        # An agent may take its time to end: the same request is another call from now on.
+        if (task := self._calls.pop(request_id, None)) is not None:
+            task.cancel()
+
+    async def _call(
+        self,
+        stream: _Stream,
+        key: str,
+        request_id: str,
+        work: Callable[[_Request], Coroutine[Any, Any, Answer]],
+        request: _Request,
+    ) -> None:
+        failpoint("host.question_received")
+        await stream.until_reconciled()
+        failpoint("host.before_call")
+        stream.unbegun.discard(request_id)
+        answer = await work(request)
+        answer.request_id = request_id
+        failpoint("host.answer_ready")
+        self._kept.keep(key, answer)
+        self._stream.send(answer)
+
+    async def _answer(self, request: agent_pb2.AgentRequest) -> agent_pb2.AgentResponse:
+        try:
+            assert self._caller is not None, "the orchestrator asks a client only where the agent is on its side"
+            return answer_to_wire(await self._caller.call(request_from_wire(request)))
+        except Exception as problem:  # noqa: BLE001 - the boundary of a case: it alone fails
+            _log.exception("answering a question failed: request=%s", request.request_id)
+            return response_to_wire(error_response(AgentErrorKind.RAISED, f"internal error: {problem!r}"))
+
+    async def _compute(self, request: pb.MetricRequest) -> pb.MetricResponse:
+        assert self._metrics is not None, "the orchestrator sends requests for metrics only to clients that have some"
+        try:
+            return outcomes_to_wire(request.request_id, await self._metrics.compute(request))
+        except Exception as problem:  # noqa: BLE001 - the boundary of a case: it alone fails
+            _log.exception("computing metrics failed: request=%s", request.request_id)
+            failed = MetricOutcome(error=MALFORMED, message=f"internal error: {type(problem).__name__}")
+            return outcomes_to_wire(request.request_id, dict.fromkeys(request.metrics, failed))
+
+
+class _Stream:
+    """One ServeAgent stream: what was asked in it and what is to be sent.
+
+    Attributes:
+        suspensions: Those of this process since the stream began.
+        open: Ids of the requests that were asked in it and have no answer yet.
+        unbegun: Ids of those for which the user's code has not been called.
+    """
+
+    def __init__(self) -> None:
+        self.suspensions = Suspensions()
+        self.open: set[str] = set()
+        self.unbegun: set[str] = set()
+        self._reported = 0
+        self._sent = 0
+        self._reconciled = 0
+        self._reconciliation = asyncio.Event()
+        self._answers: list[agent_pb2.AgentResponse] = []
+        self._outcomes: list[pb.MetricResponse] = []
+        self._moved = asyncio.Event()
+        self._closed = False
+
+    def send(self, answer: Answer) -> None:
+        """Send the answer to a request of this stream; any other is kept for the stream that asks for it."""
+        if answer.request_id not in self.open:
+            return
+        self.open.discard(answer.request_id)
+        if isinstance(answer, pb.MetricResponse):
+            self._outcomes.append(answer)
+        else:
+            self._answers.append(answer)
+        self._moved.set()
+
+    def reconcile(self, number: int) -> None:
+        """Let requests begin that waited for the orchestrator to confirm a suspension."""
+        self._reconciled = number
+        self._reconciliation.set()
+
+    def close(self) -> None:
+        """Send nothing more."""
+        self._closed = True
+        self._moved.set()
+
+    async def outgoing(self, attach: pb.AttachAgent) -> AsyncIterator[pb.ServeAgentRequest]:
+        """Yield the messages to the orchestrator."""
+        yield pb.ServeAgentRequest(attach=attach)
+        while not self._closed:
+            await self._moved.wait()
+            self._moved.clear()
+            if self._reported > self._sent:
+                self._sent = self._reported
+                yield pb.ServeAgentRequest(suspended=pb.HostSuspended(number=self._sent))
+            await self._gathered()
+            ready, self._answers = self._answers, []
+            for batch in split_by_size(ready):
+                yield pb.ServeAgentRequest(responses=pb.AgentResponses(responses=batch))
+            computed, self._outcomes = self._outcomes, []
+            for outcomes in split_by_size(computed):
+                yield pb.ServeAgentRequest(metric_responses=pb.MetricResponses(responses=outcomes))
+
+    async def _gathered(self) -> None:
+        """Wait for the answers that follow in the next rounds of the event loop: they travel in the same message.
+
+        An answer to one question alone waits for one round.
+        """
+        seen = 0
+        while seen < (count := len(self._answers) + len(self._outcomes)) < _MAX_BATCH:
+            seen = count
+            await asyncio.sleep(0)
+
+    async def until_reconciled(self) -> None:
+        """Wait, where this process was suspended, until the questions that are over have been cancelled."""
+        while (count := self.suspensions.check()) > self._reconciled:
+            if count > self._reported:
+                _log.info("process was suspended, asking the orchestrator which questions are still open")
+                self._reported = count
+                self._moved.set()
+            self._reconciliation.clear()
+            await self._reconciliation.wait()

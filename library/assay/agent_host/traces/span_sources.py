@@ -1,0 +1,68 @@
+"""Where the spans of an agent come from, as its settings say; opened before the agent's code is imported."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from assay.agent_host.traces.protobuf_spans import is_installed
+from assay.agent_host.traces.receiver import shared_receiver
+from assay.agent_host.traces.span_file import SpanFile
+from assay.agent_host.traces.traced_caller import TracedCaller
+from assay.errors import InvalidInputError, Problem
+from assay.local_stack.install_hint import install_hint
+from assay.model.trace_settings import TraceSettings
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from assay.agent_host.protocol import Caller
+    from assay.agent_host.traces.trace import TraceBook
+
+
+@dataclass(frozen=True, slots=True)
+class TraceSource:
+    """Where spans come from.
+
+    Args:
+        spans: A file, or the traces of this process's receiver.
+        wait_s: How long an answer waits for them, in seconds.
+        environment: Variables with which the agent's exporter sends them there.
+    """
+
+    spans: SpanFile | TraceBook
+    wait_s: float
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+    def set_environment(self) -> None:
+        """Set the variables in this process, for an agent that it imports next."""
+        os.environ.update(self.environment)
+
+    def traced(self, caller: Caller, *, in_process: bool) -> Caller:
+        """Return a caller that adds what spans say to the answers of another one."""
+        return TracedCaller(caller, self.spans, wait_s=self.wait_s, in_process=in_process)
+
+
+def open_trace_source(option: object, folder: Path) -> TraceSource:
+    """Return where spans come from; a receiver listens from now on.
+
+    Args:
+        option: The checked option of a spec.
+        folder: The spec's folder.
+
+    Raises:
+        InvalidInputError: The extra `otel`, which the receiver needs, is not installed.
+    """
+    settings = TraceSettings.from_option(option, [])
+    if settings.file:
+        return TraceSource(SpanFile(folder / settings.file), settings.wait_s)
+    if not is_installed():
+        said = f"opentelemetry-proto is not installed here, which receiving traces needs: {install_hint('otel')}"
+        raise InvalidInputError([Problem(said, "agent.traces")], reason="FRAMEWORK_MISSING")
+    receiver = shared_receiver()
+    # What a user has set for all signals stays theirs: metrics and logs go where they went.
+    shared = {"OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_PROTOCOL", "OTEL_BSP_SCHEDULE_DELAY"} & set(os.environ)
+    wanted = {name: value for name, value in receiver.environment().items() if name not in shared}
+    return TraceSource(receiver.traces, settings.wait_s, wanted)

@@ -1,0 +1,317 @@
+"""The progress of a run: a live line on a terminal and in a notebook, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import TYPE_CHECKING, Any, Protocol
+
+from assay.client.progress.row_outcomes import RowOutcomes
+from assay.model.run import CaseResult, Run, RunState, StateChange
+from assay.reports.words.judging_text import judge_line, judging_cost
+from assay.reports.words.run_description import cases_over_dataset
+from assay.specs.model import checks_of, wants_verdicts
+from assay.text.screen import can_redraw, columns_of
+from assay.text.unsafe_text import clean, without_commands
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from types import TracebackType
+    from typing import Self
+
+_PLAIN_EVERY_S = 5.0
+_LIVE_EVERY_S = 0.1
+_BAR_WIDTH = 24
+_LEAST_SPAN_S = 0.5  # rows that arrive together give no rate
+
+
+class StartProgress(Protocol):
+    """Shows which services are still starting."""
+
+    def wait_for(self, services: Sequence[str]) -> None:
+        """Take the names of the services that are still starting; none once all of them take work."""
+
+    def show_wait(self) -> None:
+        """Show anew how long they have been starting."""
+
+
+class Progress(StartProgress, Protocol):
+    """Takes what happens in a run."""
+
+    judge_environ: Mapping[str, str] | None
+    """The environment of the run's judge service, to say what a spend cap allows; None where it is not known."""
+
+    def take(self, event: Run | StateChange | CaseResult) -> None:
+        """Take one snapshot or event."""
+
+    def __enter__(self) -> Self:
+        """Begin to show."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Show the end."""
+
+
+def make_progress(run: Run, *, hidden: bool, clock: Callable[[], float] = time.monotonic) -> Progress:
+    """Return what fits: nothing, a live line on a terminal or in a notebook, or plain lines.
+
+    Args:
+        hidden: Whether nothing is shown.
+        clock: Returns seconds.
+    """
+    if hidden:
+        return _Hidden(run, clock)
+    if (display := notebook_display()) is not None:
+        return _Notebook(run, clock, display)
+    return _Live(run, clock) if sys.stderr is not None and can_redraw(sys.stderr) else PlainProgress(run, clock)
+
+
+def starting_text(services: Sequence[str]) -> str:
+    """Return what is shown while services start; empty for none."""
+    said = ["loading the embedding model" if each == "embedder" else f"starting the {each}" for each in services]
+    return f"{' and '.join(said)} …" if said else ""
+
+
+class _Hidden:
+    """Counts and shows nothing."""
+
+    every_s = float("inf")
+
+    def __init__(self, run: Run, clock: Callable[[], float] = time.monotonic) -> None:
+        self.judge_environ: Mapping[str, str] | None = None
+        self._run = run
+        self._clock = clock
+        self._total = run.counts.total
+        self._rows = RowOutcomes(run.settings.repeats)
+        self._judging_usd: float | None = None
+        self._done_before = 0  # rows that were stored when this began to watch
+        self._begun_with = 0
+        self._begun_at = self._shown_at = clock()
+        self._is_stale = False  # whether a row was replaced since the line was shown
+        self._joined: Run | None = None  # as it was when this began to watch
+        self._unsaid = ""
+        self._starting = ""
+        self._starting_since: float | None = None
+        self._unit = "rows" if run.settings.repeats > 1 else "cases"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        pass
+
+    def take(self, event: Run | StateChange | CaseResult) -> None:
+        """Take one snapshot or event."""
+        if self._unsaid:
+            self.say(self._unsaid)
+            self._unsaid = ""
+        if isinstance(event, CaseResult):
+            is_new = self._rows.take(event)
+            self._is_stale = self._is_stale or not is_new
+            if is_new and self._done <= self._done_before + 1:
+                # Neither the time that services take to start nor rows of an earlier hour say how fast cases go.
+                self._begun_at = self._shown_at = self._clock()
+                self._begun_with = self._done
+            if (cost := judging_cost(event)) is not None:
+                self._judging_usd = (self._judging_usd or 0.0) + cost
+            if self._clock() - self._shown_at >= self.every_s or (is_new and self._done == self._total):
+                self._shown_at = self._clock()
+                self._is_stale = False
+                self.show()
+        elif isinstance(event, Run):
+            self._done_before = event.counts.finished
+            self._joined = self._joined or event
+        elif self._is_over(event):
+            return
+        elif event.state is RunState.RUNNING and event.reason:
+            self.say(event.reason)  # the run continues, and this may take hours
+        elif event.reason:
+            # Printed when the run continues; a run that stays paused ends with a sentence of its own.
+            self._unsaid = f"{event.state.value}: {event.reason}"
+
+    def _is_over(self, change: StateChange) -> bool:
+        """Whether a run left this state before this began to watch: a resumed one was paused then."""
+        seen = self._joined
+        return (
+            seen is not None
+            and change.sequence <= seen.last_sequence
+            and (change.state, change.reason) != (seen.state, seen.state_reason)
+        )
+
+    @property
+    def _done(self) -> int:
+        return self._rows.done
+
+    def wait_for(self, services: Sequence[str]) -> None:
+        """Take the names of the services that are still starting."""
+        self._starting = starting_text(services)
+        if self._starting_since is None:
+            self._starting_since = self._clock()
+        self.show_start()
+
+    def show_start(self) -> None:
+        """Show what the first rows wait for."""
+
+    def show_wait(self) -> None:
+        """Show anew how long services have been starting."""
+
+    def show(self) -> None:
+        """Show how far the run is."""
+
+    def say(self, text: str) -> None:
+        """Show a sentence."""
+
+    def line(self) -> str:
+        """Return how far the run is: cases, pass rate, rate, time left; or what its first rows wait for."""
+        if self._starting and self._done <= self._done_before:
+            seconds = self._clock() - (self._starting_since or 0.0)
+            return f"{self._done}/{self._total} {self._unit}  {self._starting} {_duration(seconds)}"
+        seconds = self._clock() - self._begun_at
+        rate = (self._done - self._begun_with) / seconds if seconds >= _LEAST_SPAN_S else 0.0
+        decided = self._rows.passed + self._rows.failed
+        passed = f"{self._rows.passed / decided:.1%} passed" if decided else "no row has a verdict"
+        speed = ""
+        if rate > 0:
+            speed = f"  {rate:.0f} {self._unit}/s" if rate >= 10 else f"  {rate:.1f} {self._unit}/s"
+        if rate > 0 and self._done < self._total:
+            speed += f"  {_duration((self._total - self._done) / rate)} left"
+        cost = f"  judging ${self._judging_usd:.4f}" if self._judging_usd is not None else ""
+        return f"{self._done}/{self._total} {self._unit}  {passed}{speed}{cost}"
+
+    def say_judge(self) -> None:
+        """Show who judges, where a metric needs that, and for how much at most."""
+        settings = self._run.settings
+        if settings.judge is not None and wants_verdicts(settings.metrics, checks_of(settings)):
+            self.say(judge_line(settings.judge, self.judge_environ))
+
+
+class PlainProgress(_Hidden):
+    """A line now and then, for logs."""
+
+    every_s = _PLAIN_EVERY_S
+
+    def __enter__(self) -> Self:
+        self.say(f"run {self._run.run_id}: {cases_over_dataset(self._run)}")
+        self.say_judge()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        # What was paid before the run ended early, and what became of rows that were replaced.
+        if self._is_stale or (self._judging_usd is not None and self._done < self._total):
+            self.show()
+
+    def show_start(self) -> None:
+        if self._starting:
+            self.say(self._starting)
+
+    def show(self) -> None:
+        self.say(self.line())
+
+    def say(self, text: str) -> None:
+        _write(f"{clean(text)}\n")
+
+
+class _Live(_Hidden):
+    """One line that is drawn again and again."""
+
+    every_s = _LIVE_EVERY_S
+
+    def __enter__(self) -> Self:
+        _write(f"run {clean(self._run.run_id)}: {clean(cases_over_dataset(self._run))}\n")
+        self.say_judge()
+        self.show()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.show()
+        _write("\n")
+
+    def show_start(self) -> None:
+        self.show()
+
+    def show_wait(self) -> None:
+        if self._starting:
+            self.show()
+
+    def show(self) -> None:
+        share = self._done / self._total if self._total else 1.0
+        filled = round(share * _BAR_WIDTH)
+        bar = "━" * filled + "╌" * (_BAR_WIDTH - filled) + " "
+        line, width = self.line(), columns_of(sys.stderr) - 1  # a line as wide as the terminal would wrap
+        text = bar + line if len(bar + line) <= width else line
+        _write(f"\r\x1b[2K{text[:width]}")
+
+    def say(self, text: str) -> None:
+        _write(f"\r\x1b[2K{clean(text)}\n")
+
+
+class _Notebook(_Hidden):
+    """One line of output below a cell, which is replaced again and again; sentences go to stderr."""
+
+    every_s = _PLAIN_EVERY_S / 10
+
+    def __init__(self, run: Run, clock: Callable[[], float], display: Callable[..., Any]) -> None:
+        super().__init__(run, clock)
+        self._display = display
+        self._handle: Any = None
+
+    def __enter__(self) -> Self:
+        self.say(f"run {self._run.run_id}: {cases_over_dataset(self._run)}")
+        self.say_judge()
+        self.show()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.show()
+
+    def show_start(self) -> None:
+        self.show()
+
+    def show_wait(self) -> None:
+        if self._starting:
+            self.show()
+
+    def show(self) -> None:
+        shown = {"text/plain": clean(self.line())}
+        if self._handle is None:
+            self._handle = self._display(shown, raw=True, display_id=True)
+        else:
+            self._handle.update(shown, raw=True)
+
+    def say(self, text: str) -> None:
+        _write(f"{clean(text)}\n")
+
+
+def notebook_display() -> Callable[..., Any] | None:
+    """Return what shows output below the cell of a notebook; None elsewhere. Imports nothing that is not there."""
+    shells = sys.modules.get("IPython.core.interactiveshell")
+    if shells is None or not shells.InteractiveShell.initialized():
+        return None
+    if not hasattr(shells.InteractiveShell.instance(), "kernel"):
+        return None  # IPython on a terminal
+    from IPython.display import display
+
+    found: Callable[..., Any] = display
+    return found
+
+
+def _write(text: str) -> None:
+    if sys.stderr is not None:  # a process without a console has none
+        sys.stderr.write(without_commands(text))
+        sys.stderr.flush()
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 60:
+        return f"{seconds:.0f} s"
+    minutes, seconds = divmod(round(seconds), 60)
+    return f"{minutes // 60} h {minutes % 60:02d} min" if minutes >= 60 else f"{minutes} min {seconds:02d} s"

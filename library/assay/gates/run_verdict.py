@@ -1,0 +1,340 @@
+"""The verdict of a run: the one function that joins gates, thresholds and errors, from the stored summary alone.
+
+    FAIL         a criterion was computed and does not hold
+    INCOMPLETE   a criterion could not be computed, too many calls failed, or something was left out
+    PASS         at least one criterion was computed, and all hold
+    NO_CRITERIA  something was computed, and nothing decides
+    NO_DATA      nothing was computed
+
+The criteria are the spec's gates; without gates, the thresholds of the metrics. A threshold that was computed on no
+row leaves the run incomplete, unless its metric is optional: what was asked for and never measured is no evidence.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from assay.gates.gates import actual_text
+from assay.gates.stopping_text import stopped_sentence
+from assay.metrics.checks.unmade_checks import not_made
+from assay.model.interrupts import interrupted_note
+from assay.model.run import GateOutcome, GateResult
+from assay.statistics.thresholds import TOLERANCE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from assay.model.interrupts import interrupted_note
+from assay.model.run import MetricSummary, RunSummary
+
+_SIGNS = {"at_least": ">=", "more_than": ">", "at_most": "<="}
+_MISSED_SIGNS = {"at_least": "<", "more_than": "<=", "at_most": ">"}
+_REASONS = {
+    "no_reference": "no references",
+    "judge_not_configured": "no judge",
+    "no_assertions": "no case has checks",
+    "no_verdict": "no judge verdict",
+    "invalid_verdict": "no valid judge verdict",
+    "agent_error": "the agent failed",
+}
+_NO_CRITERIA = "no gate and no threshold decides: add `gates` to the spec, e.g. gates: ['pass_rate >= 0.85']"
+
+
+class VerdictStatus(StrEnum):
+    """The verdict in one word."""
+
+    PASS = "PASS"  # noqa: S105 - a verdict, not a password
+    FAIL = "FAIL"
+    INCOMPLETE = "INCOMPLETE"
+    NO_CRITERIA = "NO_CRITERIA"
+    NO_DATA = "NO_DATA"
+
+    @property
+    def exit_status(self) -> int:
+        """The exit status of a command that ends with this verdict."""
+        return {VerdictStatus.PASS: 0, VerdictStatus.NO_CRITERIA: 0, VerdictStatus.FAIL: 1}.get(self, 3)
+
+
+@dataclass(frozen=True, slots=True)
+class RunVerdict:
+    """The verdict of a run.
+
+    Args:
+        status: In one word.
+        reasons: Why, as sentences; the most important first.
+        notes: What else a reader must know: on how many rows the agent failed, thresholds that gate nothing, what was
+            not computed.
+    """
+
+    status: VerdictStatus
+    reasons: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def run_verdict(summary: RunSummary) -> RunVerdict:
+    """Return the verdict that follows from a summary."""
+    criteria = criteria_of(summary)
+    failed = [
+        f"{one.expression} does not hold: {actual_text(one.expression, one.actual)}"
+        for one in criteria
+        if one.outcome == "fail"
+    ]
+    gaps = list(dict.fromkeys(_gaps(summary)))
+    gap = agent_error_gap(summary)
+    notes = tuple(note for note in dict.fromkeys(_notes(summary, criteria)) if not (gap and gap.startswith(note)))
+    if failed and not summary.partial:
+        failed += [gap] if gap else []
+        failed += _unmade(summary)
+        notes += tuple(_uncomputed(summary, criteria))
+        notes += tuple(gap for gap in gaps if not any(gap in said for said in (*failed, *notes)))
+        return RunVerdict(VerdictStatus.FAIL, tuple(failed), notes)
+    if gaps:
+        return RunVerdict(VerdictStatus.INCOMPLETE, tuple(gaps), tuple(note for note in notes if note not in gaps))
+    if all(metric.value is None for metric in summary.metrics):
+        return RunVerdict(VerdictStatus.NO_DATA, (_no_data(summary),), notes)
+    if unmeasured := _unmeasured(summary, criteria) or _undecided(summary):
+        return RunVerdict(VerdictStatus.INCOMPLETE, (unmeasured,), notes)
+    if criteria:
+        return RunVerdict(VerdictStatus.PASS, (_held(len(criteria), "gate" if summary.gates else "threshold"),), notes)
+    return RunVerdict(VerdictStatus.NO_CRITERIA, (_NO_CRITERIA,), notes)
+
+
+def criteria_of(summary: RunSummary) -> Sequence[GateResult]:
+    """Return what decides: the gates; without gates, the threshold of each metric that has one, as a gate.
+
+    The threshold of an optional metric decides only where it could be computed.
+    """
+    if summary.gates:
+        return summary.gates
+    found = [(metric, _of_threshold(metric, summary)) for metric in summary.metrics if _decides(metric)]
+    return [one for metric, one in found if not (metric.is_optional and one.outcome is GateOutcome.INCOMPLETE)]
+
+
+def missed_thresholds(summary: RunSummary) -> list[str]:
+    """Return the thresholds that are missed and decide nothing because the run has gates, e.g. "rouge 0.5 < 0.85"."""
+    if not summary.gates:
+        return []
+    return [
+        f"{metric.metric} {actual_text(threshold_expression(metric), metric.value)} "
+        f"{_MISSED_SIGNS[metric.rule]} {metric.threshold:g}"
+        for metric in summary.metrics
+        if metric.meets_threshold is False
+    ]
+
+
+def agent_errors_text(summary: RunSummary) -> str:
+    """Return on how many rows the agent failed; empty where on none or that is not known."""
+    if not summary.agent_errors:
+        return ""
+    rows = _counted(summary.row_count or 0, "row")
+    return f"the agent failed on {summary.agent_errors:,} of {rows}{interrupted_note(summary.interrupted)}"
+
+
+def agent_error_gap(summary: RunSummary) -> str:
+    """Return why a run with so many agent errors is incomplete, or the empty string."""
+    errors, rows = summary.agent_errors or 0, summary.row_count or 0
+    if too_many(errors, rows, summary.max_agent_errors):
+        return f"{agent_errors_text(summary)}, more than max_agent_errors ({percent(summary.max_agent_errors)})"
+    return agent_errors_text(summary) if errors and errors >= rows else ""
+
+
+def survivors_gap(metric: MetricSummary, summary: RunSummary) -> str:
+    """Return why an aggregate over the answers alone decides nothing after so many agent errors, or ""."""
+    if not metric.n_unanswered or not agent_error_gap(summary):
+        return ""
+    rows = metric.n_scored + metric.n_unanswered
+    where = f"on {metric.n_scored:,} of {rows:,} rows only" if metric.value is not None else "on no row"
+    return f"{metric.metric} was computed {where}: the agent failed on too many"
+
+
+def metric_error_gap(metric: MetricSummary, summary: RunSummary) -> str:
+    """Return why a metric that could not be computed on so many rows decides nothing, or the empty string."""
+    due, bound = metric.n_scored + metric.n_error, summary.max_metric_errors
+    if not too_many(metric.n_own_error, due, bound):
+        return ""
+    failed = f"{metric.metric} could not be computed on {metric.n_own_error:,} of {due:,} rows"
+    return f"{failed}, more than max_metric_errors ({percent(bound)})"
+
+
+def survivors_note(metric: MetricSummary, what: str = "mean") -> str:
+    """Return over which rows an aggregate is, where agent errors or failures of the metric are not in it."""
+    left_out = metric.n_unanswered + metric.n_own_error
+    if not left_out or metric.value is None:
+        return ""
+    rows = metric.n_scored + left_out
+    return f"{what} over {metric.n_scored:,} of {rows:,} rows"
+
+
+def too_many(count: int, rows: int, bound: float) -> bool:
+    """Return whether a count is more than a share of the rows."""
+    return count > bound * rows + TOLERANCE
+
+
+def percent(share: float) -> str:
+    """Return a share as people write it: 0.05 is 5%."""
+    return f"{share * 100:.6g}%"
+
+
+def _decides(metric: MetricSummary) -> bool:
+    """Return whether a metric has a threshold and a verdict; a pooled consistency has a threshold and none."""
+    return metric.threshold is not None and (metric.value is None) is (metric.meets_threshold is None)
+
+
+def threshold_expression(metric: MetricSummary) -> str:
+    """Return a metric's threshold as a gate."""
+    return f"{metric.metric} {_SIGNS[metric.rule]} {metric.threshold:g}"
+
+
+def _of_threshold(metric: MetricSummary, summary: RunSummary) -> GateResult:
+    expression = threshold_expression(metric)
+    gap = survivors_gap(metric, summary) or metric_error_gap(metric, summary)
+    if gap or metric.value is None:
+        reason = gap or uncomputed_text(metric)
+        return GateResult(expression, GateOutcome.INCOMPLETE, reason=reason)
+    outcome = GateOutcome.PASS if metric.meets_threshold else GateOutcome.FAIL
+    return GateResult(
+        expression,
+        outcome,
+        metric.value,
+        meets_target=metric.meets_target,
+        note=survivors_note(metric),
+        interval=metric.interval,
+    )
+
+
+def uncomputed_text(metric: MetricSummary) -> str:
+    """Return that a metric has no value, and why, e.g. "exact_match was computed on no row (no references)"."""
+    return f"{metric.metric} was computed on no row{_because(metric)}"
+
+
+def _because(metric: MetricSummary) -> str:
+    reason = _missing_reason(metric)
+    return f" ({reason})" if reason else ""
+
+
+def _missing_reason(metric: MetricSummary) -> str:
+    return _REASONS.get(metric.missing_reason, metric.missing_reason.replace("_", " "))
+
+
+def _no_data(summary: RunSummary) -> str:
+    """Return that nothing was computed, and why where the rows say it."""
+    return f"no metric was computed on any row: {_named(summary.metrics)}" if summary.metrics else "there is no metric"
+
+
+def _named(metrics: Sequence[MetricSummary]) -> str:
+    """Return metrics with why they have no value, those with the same reason together."""
+    by_reason: dict[str, list[str]] = {}
+    for metric in metrics:
+        by_reason.setdefault(_because(metric), []).append(metric.metric)
+    return ", ".join(f"{', '.join(names)}{because}" for because, names in by_reason.items())
+
+
+def _unmeasured(summary: RunSummary, criteria: Sequence[GateResult]) -> str:
+    """Return which thresholds decide and were computed on no row, or the empty string."""
+    if summary.gates:
+        return ""
+    missing = [
+        metric for metric in summary.metrics if _decides(metric) and metric.value is None and not metric.is_optional
+    ]
+    if not missing:
+        return ""
+    if len(criteria) == 1:
+        return f"the only threshold could not be computed: {_named(missing)}"
+    return f"{len(missing)} of {len(criteria)} thresholds could not be computed: {_named(missing)}"
+
+
+def _undecided(summary: RunSummary) -> str:
+    """Return that metrics which decide rows have decided none, or the empty string."""
+    deciding = [metric for metric in summary.metrics if metric.decides_rows and not metric.is_optional]
+    if not deciding or summary.decided or not summary.row_count:
+        return ""
+    lacking = [metric for metric in summary.metrics if metric.value is None or metric.n_own_error]
+    return f"no row was decided: {_named(lacking or deciding)}"
+
+
+def _gaps(summary: RunSummary) -> Iterator[str]:
+    """Yield what keeps a run from a verdict."""
+    if summary.partial:
+        yield "rows are missing: the run has not succeeded"
+    if gap := agent_error_gap(summary):
+        yield gap
+    for gate in summary.gates:
+        if gate.outcome is GateOutcome.INCOMPLETE:
+            yield f"{gate.expression} could not be computed: {gate.reason}"
+    said = [gate.reason for gate in summary.gates]
+    for metric in summary.metrics:
+        gap = "" if metric.is_optional else metric_error_gap(metric, summary)
+        if gap and gap not in said:
+            yield gap
+    if canaries := failed_canaries(summary):
+        yield canaries
+    if summary.left_out:
+        yield f"{_counted(summary.left_out, 'bad record')} of the dataset left out"
+    yield from _unmade(summary)
+
+
+def _unmade(summary: RunSummary) -> Iterator[str]:
+    """Yield how many checks of the cases were not made, and why; rows that were stored earlier do not say why.
+
+    Calls of tools that an answer does not report cannot be compared with the expected ones either.
+    """
+    for metric in summary.metrics:
+        if count := metric.detail.get("unreported"):
+            rows = f"the answers of {_counted(count, 'row')}"
+            yield f"{rows} do not report their tool calls (an agent that calls none returns an empty tool_calls)"
+        if count := metric.detail.get("not_made"):
+            total = count + metric.detail.get("checks", 0)
+            yield not_made(metric.detail.get("unmade", {}), total) or f"{count:,} of {total:,} checks are not made"
+
+
+def _uncomputed(summary: RunSummary, criteria: Sequence[GateResult]) -> Iterator[str]:
+    """Yield the thresholds that decide and could not be computed."""
+    for one in criteria:
+        if one.outcome is GateOutcome.INCOMPLETE and not summary.gates:
+            yield f"threshold not computed: {one.expression}: {one.reason}"
+
+
+def failed_canaries(summary: RunSummary) -> str:
+    """Return that the judge failed on answers whose worth is known, unless the spec accepts that, or ""."""
+    canaries = summary.judging.canaries if summary.judging is not None else None
+    if canaries is None or canaries.is_accepted or not canaries.is_untrusted:
+        return ""
+    return canaries.sentence
+
+
+def _notes(summary: RunSummary, criteria: Sequence[GateResult]) -> Iterator[str]:
+    if summary.stopped_early is not None:
+        yield stopped_sentence(summary.stopped_early)
+    if failed := agent_errors_text(summary):
+        yield failed
+    for one in criteria:
+        if one.note:
+            yield f"{one.expression}: {one.note}"
+    for metric in summary.metrics:
+        if metric.value is None and (metric.is_optional or _is_passed_over(metric, summary)):
+            reason = _missing_reason(metric)
+            yield f"{metric.metric} not computed{f': {reason}' if reason else ''}"
+        elif metric.is_optional and (gap := metric_error_gap(metric, summary)):
+            yield f"{gap} (optional)"
+    if summary.judging is not None and summary.judging.canaries is not None and summary.judging.canaries.warning:
+        yield summary.judging.canaries.warning
+    if missed := missed_thresholds(summary):
+        words = ("threshold", "it") if len(missed) == 1 else ("thresholds", "them")
+        yield f"{words[0]} missed, but no gate asks for {words[1]}: {', '.join(missed)}"
+
+
+def _is_passed_over(metric: MetricSummary, summary: RunSummary) -> bool:
+    """Return whether a threshold was computed on no row and nothing else says so, because gates alone decide."""
+    if not summary.gates or metric.threshold is None or metric_error_gap(metric, summary) or agent_error_gap(summary):
+        return False
+    return all(uncomputed_text(metric) not in gate.reason for gate in summary.gates)
+
+
+def _held(count: int, what: str) -> str:
+    return f"the {what} holds" if count == 1 else f"all {count} {what}s hold"
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"

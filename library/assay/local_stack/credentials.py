@@ -1,0 +1,120 @@
+"""What `assay login` keeps for each server: tokens in the keyring, or in a file that its owner alone reads."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from assay.errors import SetupError
+from assay.local_stack.home import Home
+from assay.local_stack.keyrings import forget_token, keep_token, kept_token
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+TOKEN_VARIABLE, CA_VARIABLE = "ASSAY_TOKEN", "ASSAY_TLS_CA"
+CERT_VARIABLE, KEY_VARIABLE = "ASSAY_TLS_CERT", "ASSAY_TLS_KEY"
+_FILE = "credentials.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """What a client proves its identity with, and how it recognises the server.
+
+    Args:
+        token: An API token; empty for none.
+        tls_ca: A file with the server's authorities, PEM; empty for those that gRPC brings along.
+        tls_cert: A file with the client's own certificate, PEM; empty where the server asks for none.
+        tls_key: A file with its private key, PEM.
+    """
+
+    token: str = field(default="", repr=False)
+    tls_ca: str = ""
+    tls_cert: str = ""
+    tls_key: str = ""
+
+
+def credentials_for(address: str, environment: Mapping[str, str] = os.environ) -> Credentials:
+    """Return the credentials for a server: the variables ASSAY_TOKEN and ASSAY_TLS_…, else those of `assay login`.
+
+    A unix socket, such as that of the local stack, is used without TLS, whatever ASSAY_TLS_… say.
+
+    Raises:
+        SetupError: What `assay login` has stored cannot be used, or others can read it.
+    """
+    token = environment.get(TOKEN_VARIABLE, "")
+    names = () if address.startswith("unix:") else (CA_VARIABLE, CERT_VARIABLE, KEY_VARIABLE)
+    ca, cert, key = (environment.get(name, "") for name in names) if names else ("", "", "")
+    if token and ca and cert:
+        return Credentials(token, ca, cert, key)
+    kept = _read(_path()).get(address, {})
+    if not token:
+        token = kept_token(address) if kept.get("keyring") else str(kept.get("token", ""))
+    if not cert:
+        cert, key = str(kept.get("tls_cert", "")), str(kept.get("tls_key", ""))
+    return Credentials(token, ca or str(kept.get("tls_ca", "")), cert, key)
+
+
+def keep_credentials(address: str, credentials: Credentials) -> str:
+    """Store the credentials for a server, replacing those of before; return where its token is."""
+    path = _path()
+    kept = _read(path)
+    in_keyring = keep_token(address, credentials.token)
+    token = {"keyring": True} if in_keyring else {"token": credentials.token}
+    files = {name: getattr(credentials, name) for name in ("tls_ca", "tls_cert", "tls_key")}
+    kept[address] = {**token, **files}
+    _write(path, kept)
+    return "the keyring" if in_keyring else str(path)
+
+
+def forget_credentials(address: str) -> bool:
+    """Remove the credentials for a server; return whether there were any."""
+    path = _path()
+    kept = _read(path)
+    found = kept.pop(address, None)
+    if found is None:
+        return False
+    if found.get("keyring"):
+        forget_token(address)
+    _write(path, kept)
+    return True
+
+
+def _path() -> Path:
+    return Home.find().path / _FILE
+
+
+def _read(path: Path) -> dict[str, dict[str, Any]]:
+    try:
+        with path.open(encoding="utf-8") as file:
+            mode = os.fstat(file.fileno()).st_mode
+            if stat.S_IMODE(mode) & 0o077:
+                raise SetupError(f"others can read the tokens in {path}: run `chmod 600 {path}`", reason="NOT_PRIVATE")
+            servers: dict[str, dict[str, Any]] = json.load(file)["servers"]
+    except FileNotFoundError:
+        return {}
+    except OSError as problem:
+        raise SetupError(f"{path} cannot be read ({problem.strerror}): check its permissions") from None
+    except (ValueError, KeyError, TypeError):
+        raise SetupError(f"{path} is damaged: remove it, and use `assay login` again") from None
+    return servers
+
+
+def _write(path: Path, servers: dict[str, dict[str, Any]]) -> None:
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        descriptor, name = tempfile.mkstemp(prefix=".credentials-", dir=path.parent)  # made with mode 0600
+        try:
+            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+                json.dump({"servers": servers}, file, indent=1)
+            Path(name).replace(path)
+        except BaseException:
+            Path(name).unlink(missing_ok=True)
+            raise
+    except OSError as problem:
+        raise SetupError(f"{path} cannot be written ({problem.strerror}): set ASSAY_TOKEN instead") from None

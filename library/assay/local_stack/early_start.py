@@ -1,0 +1,70 @@
+"""Services of the local stack, started while a run's input is still read and checked.
+
+Nothing that takes long may be imported here: a test lists it.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from assay.errors import SetupError
+from assay.local_stack.home import Home
+from assay.local_stack.model_files import is_on_disk
+from assay.local_stack.stack import LocalStack, environment_for, running_services
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+
+@dataclass(frozen=True, slots=True)
+class EarlyStart:
+    """What was started early, and what was true before.
+
+    Args:
+        stack: The local stack, of which the orchestrator starts; None where `connect` has to start it: for the first
+            command of a state directory, so that one whose input is wrong makes none, where starting it fails, which
+            `connect` reports after what is wrong with the input, and for a server.
+        agent_environment: The environment in which agents are called, as `environment_for` returns it.
+        judge_environment: That of the judge.
+    """
+
+    stack: LocalStack | None
+    agent_environment: Mapping[str, str] | None
+    judge_environment: Mapping[str, str] | None
+
+    def start_embedder(self, models: Collection[str]) -> None:
+        """Start the embedder as well, unless one runs; models that must be downloaded first are left to `connect`.
+
+        Args:
+            models: Those that the metrics of the spec need.
+        """
+        if self.stack is None or not models or not all(is_on_disk(model, os.environ) for model in models):
+            return
+        if "embedder" not in running_services(Home.find()):
+            with suppress(SetupError):  # `connect` reports it after what is wrong with the input
+                self.stack.start(models=tuple(models))
+
+    def abandon(self) -> None:
+        """End what was started, unless `connect` has taken it over."""
+        if self.stack is not None:
+            self.stack.abandon()
+
+
+def early_start(server: str | None, *, starts: bool = True) -> EarlyStart:
+    """Start the local orchestrator, which needs longer to be ready than a command to read and check its input.
+
+    Args:
+        server: The address of another orchestrator, for which nothing is started; None for the local stack.
+        starts: Whether to start it.
+    """
+    # Before the start: those of services that run already.
+    agent, judge = environment_for(server), environment_for(server, "judge")
+    stack = None
+    if starts and server is None and Home.find().sockets.is_dir():
+        with suppress(SetupError):
+            stack = LocalStack(Home.open())
+            stack.start()
+    return EarlyStart(stack, agent, judge)

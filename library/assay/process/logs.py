@@ -1,0 +1,163 @@
+"""What the services log: one record a line, as text or as JSON, whatever its values hold.
+
+Messages have the form "ended run: run=%s state=%s". As text they are shown like that; as JSON, what is written as
+name=%s is also a field of the record, and so is what the process works on: run, case, team and trace_id, where known.
+Secrets that the process has used are taken out of every line.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from assay.telemetry.context import fields as context_fields
+from assay.telemetry.tracing import trace_id
+from assay.text.unsafe_text import escaped
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from types import TracebackType
+
+    from assay.process.redaction import Redactor
+
+LEVELS = ("debug", "info", "warning", "error")
+FORMATS = ("text", "json")
+
+_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+_VALUE = re.compile(r"(?:\b([a-z_]+)=)?%(?:\(([a-z_]+)\))?[-#0 +]*\d*(?:\.\d+)?([a-zA-Z%])")
+_OWN_FIELDS = ("time", "level", "logger", "message", "exception")
+
+
+@dataclass(frozen=True, slots=True)
+class LogSettings:
+    """What a process logs, and how.
+
+    Args:
+        level: The least severe of LEVELS that is logged.
+        format: One of FORMATS.
+    """
+
+    level: str = "info"
+    format: str = "text"
+
+
+class TextFormatter(logging.Formatter):
+    """A record is one line, whatever its values hold; the lines of a traceback are indented."""
+
+    def __init__(self) -> None:
+        super().__init__(_FORMAT)
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the lines of a record, without secrets."""
+        return redacted(super().format(record))
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's name
+        """Return the line of a record."""
+        return escaped(super().formatMessage(record))
+
+    def formatException(  # noqa: N802 - logging's name
+        self,
+        ei: tuple[type[BaseException], BaseException, TracebackType | None] | tuple[None, None, None],
+    ) -> str:
+        """Return a traceback, of which an exception's text cannot begin a line."""
+        return _indented(super().formatException(ei))
+
+    def formatStack(self, stack_info: str) -> str:  # noqa: N802 - logging's name
+        """Return a stack in the same way."""
+        return _indented(super().formatStack(stack_info))
+
+
+class JsonFormatter(logging.Formatter):
+    """A record is one object on one line, in ASCII: time (UTC), level, logger, message, and its values by name."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line of a record."""
+        time = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+        document: dict[str, Any] = {
+            "time": time.replace("+00:00", "Z"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+            **context_fields(),
+            **({"trace_id": found} if (found := trace_id()) else {}),
+            **_fields(record),
+        }
+        if record.exc_info:
+            document["exception"] = self.formatException(record.exc_info)
+        return redacted(json.dumps(document))
+
+
+def configure_logging(settings: LogSettings | None = None) -> None:
+    """Log to stderr.
+
+    Args:
+        settings: None for the defaults, until the settings are read.
+    """
+    global _settings  # noqa: PLW0603 - logging itself is one for a process
+    _settings = settings or LogSettings()
+    handler = logging.StreamHandler()
+    handler.setFormatter(JsonFormatter() if _settings.format == "json" else TextFormatter())
+    logging.basicConfig(level=_settings.level.upper(), handlers=[handler], force=True)
+
+
+def log_settings() -> LogSettings:
+    """Return what this process logs, for processes that it starts."""
+    return _settings
+
+
+def keep_out_of_logs(values: Iterable[str], secrets: Iterable[str] = ()) -> None:
+    """Take values out of what this process logs from now on, and of errors that it shows to callers.
+
+    Those of fewer than 8 characters stay: they are ordinary words as well.
+
+    Args:
+        values: Of variables, which may be a URL as well as a key.
+        secrets: What is nothing but secret: the beginning of one is taken out, too.
+    """
+    global _kept_out, _redactor
+    found = (_kept_out[0].union(values), _kept_out[1].union(secrets))
+    if found != _kept_out:
+        from assay.process.redaction import Redactor  # imported here: a start has no secret yet
+
+        _kept_out, _redactor = found, Redactor(*found)
+
+
+def redacted(text: str) -> str:
+    """Return a text without what is kept out of logs."""
+    return text if _redactor is None else _redactor.redact_line(text)
+
+
+_settings = LogSettings()
+_kept_out: tuple[frozenset[str], frozenset[str]] = (frozenset(), frozenset())
+_redactor: Redactor | None = None
+
+
+def _fields(record: logging.LogRecord) -> dict[str, Any]:
+    """Return the values of a record that its message names."""
+    if not isinstance(record.msg, str) or not record.args:
+        return {}
+    by_key = record.args if isinstance(record.args, dict) else {}
+    by_place = iter(() if by_key else record.args)
+    fields: dict[str, Any] = {}
+    for name, key, kind in _VALUE.findall(record.msg):
+        if kind != "%":
+            value = by_key.get(key) if key else next(by_place, None)
+            if name and name not in _OWN_FIELDS:
+                fields[name] = _plain(value)
+    return fields
+
+
+def _plain(value: object) -> object:
+    if value is None or isinstance(value, bool | int) or (isinstance(value, float) and math.isfinite(value)):
+        return value
+    return str(value)
+
+
+def _indented(text: str) -> str:
+    # Split at line feeds alone: every other line end is escaped.
+    return "\n".join(f"  {escaped(line)}" for line in text.split("\n"))

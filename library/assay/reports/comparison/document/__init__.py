@@ -1,0 +1,1 @@
+"""A comparison with everything that its reports show."""

@@ -1,0 +1,163 @@
+"""The cases of compared runs side by side: their values, and the texts of those that are wanted."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from assay.comparison.matching import matched
+from assay.comparison.model import PASS_RATE
+from assay.reports.comparison.document.compared_run import compared_run
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping, Sequence
+
+    from assay.comparison.cases import CaseScores
+    from assay.comparison.model import ComparisonSettings
+    from assay.reports.document.report import Report
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedCase:
+    """One case in all compared runs; every sequence has one entry a run, in their order.
+
+    Args:
+        case_id: Its id.
+        category: Its category; empty where it has none.
+        values: Its value by metric, the share of passed rows under `PASS_RATE`; a metric without a value is left out.
+            None for a run that does not have the case.
+        contents: Digest of question and references, equal for equal ones; empty where it is not known.
+        meets_filter: Whether it meets the filter of the comparison in this run.
+    """
+
+    case_id: str
+    category: str
+    values: tuple[Mapping[str, float] | None, ...]
+    contents: tuple[bytes, ...]
+    meets_filter: tuple[bool, ...]
+
+    def is_compared(self, a: int, b: int) -> bool:
+        """Whether two runs are compared by this case: both have it, with equal contents, and it meets the filter."""
+        if self.values[a] is None or self.values[b] is None:
+            return False
+        one, other = self.contents[a], self.contents[b]
+        return (not one or not other or one == other) and (self.meets_filter[a] or self.meets_filter[b])
+
+    def difference(self, metric: str, a: int, b: int) -> float | None:
+        """Return the value of run b less that of run a; None where they are not compared or one has no value."""
+        if not self.is_compared(a, b):
+            return None
+        one, other = (self.values[a] or {}).get(metric), (self.values[b] or {}).get(metric)
+        return None if one is None or other is None else other - one
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerTexts:
+    """What one run made of a case: of several repeats the first that did not pass, else the first.
+
+    Args:
+        answer: The answer; None where the agent gave none.
+        reason: Why the row failed; empty where it did not.
+        repeat: Which repeat it is, from 0.
+    """
+
+    answer: str | None
+    reason: str
+    repeat: int
+
+
+@dataclass(frozen=True, slots=True)
+class CaseTexts:
+    """The texts of one case.
+
+    Args:
+        question: What was asked.
+        references: What was expected.
+        answers: One a run, in their order; None for a run that does not have the case.
+    """
+
+    question: str
+    references: tuple[str, ...]
+    answers: tuple[AnswerTexts | None, ...]
+
+
+class ComparedCases(Protocol):
+    """Where a report takes the cases of compared runs from: their documents, or a server."""
+
+    def cases(self) -> Iterator[ComparedCase]:
+        """Yield every case once, those of the first run in its order, then those that only later runs have."""
+
+    def texts(self, case_ids: Collection[str]) -> Mapping[str, CaseTexts]:
+        """Return the texts of some cases by id; a case that no run has is left out."""
+
+
+class ReportedCases:
+    """The cases of runs whose documents are at hand: values are held, texts are read when they are wanted.
+
+    Args:
+        reports: The runs, in order.
+        settings: How they were compared.
+    """
+
+    def __init__(self, reports: Sequence[Report], settings: ComparisonSettings) -> None:
+        self._reports = reports
+        self._scores: Sequence[CaseScores] = matched([compared_run(report, settings).cases for report in reports])
+
+    def cases(self) -> Iterator[ComparedCase]:
+        """Yield every case once, those of the first run in its order, then those that only later runs have."""
+        columns = [{name: scores.values(name).tolist() for name in scores.metrics} for scores in self._scores]
+        for index, scores in enumerate(self._scores):
+            earlier = self._scores[:index]
+            for place, case_id in enumerate(scores.case_ids):
+                if all(one.place(case_id) is None for one in earlier):
+                    yield self._case(case_id, scores.categories[place], columns)
+
+    def _case(self, case_id: str, category: str, columns: Sequence[Mapping[str, Sequence[float]]]) -> ComparedCase:
+        places = [scores.place(case_id) for scores in self._scores]
+        values = tuple(
+            None if place is None else {name: known for name, of in column.items() if math.isfinite(known := of[place])}
+            for place, column in zip(places, columns, strict=True)
+        )
+        found = list(zip(places, self._scores, strict=True))
+        return ComparedCase(
+            case_id=case_id,
+            category=category,
+            values=values,
+            contents=tuple(b"" if place is None else scores.contents[place] for place, scores in found),
+            meets_filter=tuple(place is not None and scores.meets_filter(place) for place, scores in found),
+        )
+
+    def texts(self, case_ids: Collection[str]) -> Mapping[str, CaseTexts]:
+        """Return the texts of some cases by id; a case that no run has is left out."""
+        wanted = frozenset(case_ids)
+        rows: list[dict[str, Mapping[str, Any]]] = [{} for _ in self._reports]
+        for found, scores, report in zip(rows, self._scores, self._reports, strict=True):
+            ids = dict(zip(scores.own_ids, scores.case_ids, strict=True))
+            for row in report.rows() if wanted else ():
+                case_id = ids[row["case_id"]]
+                known = found.get(case_id)
+                if case_id in wanted and (known is None or (known["passed"] and not row["passed"])):
+                    found[case_id] = row
+        return {case_id: _texts([found.get(case_id) for found in rows]) for case_id in case_ids if _any(case_id, rows)}
+
+
+def _any(case_id: str, rows: Sequence[Mapping[str, Any]]) -> bool:
+    return any(case_id in found for found in rows)
+
+
+def _texts(rows: Sequence[Mapping[str, Any] | None]) -> CaseTexts:
+    first = next(row for row in rows if row is not None)
+    return CaseTexts(
+        question=first["question"] or "",
+        references=tuple(first["references"]),
+        answers=tuple(
+            None if row is None else AnswerTexts(row["answer"], row["reason"] or "", row["repeat"]) for row in rows
+        ),
+    )
+
+
+def has_passed(values: Mapping[str, float] | None) -> bool | None:
+    """Return whether a case passed in a run: in every repeat; None where it has no verdict."""
+    rate = None if values is None else values.get(PASS_RATE)
+    return None if rate is None else rate == 1

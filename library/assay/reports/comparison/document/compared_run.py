@@ -1,0 +1,94 @@
+"""A run's document as a comparison takes it: its facts and the scores of its cases, without texts."""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any
+
+from assay.comparison.cases import CaseScores
+from assay.comparison.compare import ComparedRun
+from assay.comparison.facts import facts_of
+from assay.model.agent_response import FAILED_STATUSES, AgentStatus
+from assay.model.possible_usage import possible_cost, possible_tokens
+from assay.model.run import ScoreStatus
+from assay.reports.document.row_matching import row_predicate
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from assay.comparison.model import ComparisonSettings
+    from assay.reports.document.report import Report
+
+_DIGEST_BYTES = 12
+
+
+def compared_run(report: Report, settings: ComparisonSettings) -> ComparedRun:
+    """Return a run as it is compared.
+
+    Raises:
+        InvalidInputError: The filter of the settings cannot be read.
+    """
+    facts = facts_of(report.head)
+    names = tuple(facts.metrics)
+    cases = CaseScores(names, settings.cluster or facts.cluster, facts.max_agent_errors)
+    meets = row_predicate(settings.where)
+    for row in report.rows():
+        values = values_of(row, names)
+        cases.take(
+            row["case_id"],
+            values,
+            passed=row["passed"],
+            status=AgentStatus(row["status"]),
+            errors=_errors_of(row, values),
+            repeat=row["repeat"],
+            category=row["category"] or "",
+            tags=row["tags"],
+            content=content_of(row["question"], row["references"]),
+            meets_filter=meets(row),
+        )
+    return ComparedRun(facts, cases)
+
+
+def content_of(question: str | None, references: object) -> bytes:
+    """Return a digest of what a case asks and expects."""
+    return blake2b(repr((question or "", references)).encode("utf-8", "replace"), digest_size=_DIGEST_BYTES).digest()
+
+
+def values_of(row: Mapping[str, Any], names: Iterable[str]) -> dict[str, float | None]:
+    """Return the values of a row's metrics; latency, tokens and cost also where no metric of the run has that name."""
+    scores, implied = row["scores"], None
+    found: dict[str, float | None] = {}
+    for name in names:
+        if name in scores:
+            found[name] = scores[name]["value"]
+        else:
+            implied = implied_values(row) if implied is None else implied
+            found[name] = implied.get(name)
+    return found
+
+
+def _errors_of(row: Mapping[str, Any], values: Mapping[str, float | None]) -> list[str]:
+    """Return the metrics of a row that have no value because of an error: not those that skip the row."""
+    scores, is_error = row["scores"], row["status"] in FAILED_STATUSES
+    return [
+        name
+        for name, value in values.items()
+        if value is None and (scores[name]["status"] == ScoreStatus.ERROR.value if name in scores else is_error)
+    ]
+
+
+def implied_values(row: Mapping[str, Any]) -> dict[str, float | None]:
+    """Return latency, tokens and cost of a row, by status, latency and the usage of its response.
+
+    What no answer can have used is absent, as where the metric of that name is an error.
+    """
+    usage = (row.get("response") or {}).get("usage") or {}
+    tokens = usage.get("total_tokens")
+    if tokens is None and usage.get("input_tokens") is not None and usage.get("output_tokens") is not None:
+        tokens = usage["input_tokens"] + usage["output_tokens"]
+    latency_ms = row["latency_ms"] if row["status"] not in FAILED_STATUSES else None
+    return {
+        "latency": None if latency_ms is None or latency_ms < 0 else latency_ms / 1_000,
+        "tokens": possible_tokens(tokens) or None,
+        "cost": possible_cost(usage.get("cost_usd")),
+    }

@@ -1,0 +1,135 @@
+"""A comparison with all that its reports are made from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import cached_property
+from hashlib import blake2b
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Any
+
+from assay.comparison.facts import facts_of
+from assay.comparison.model import PASS_RATE
+from assay.comparison.run_names import run_names
+from assay.reports.comparison.document.compared_cases import ReportedCases
+from assay.text.unsafe_text import json_text
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from assay.comparison.decision import Decision
+    from assay.comparison.facts import RunFacts
+    from assay.comparison.model import Comparison, MetricComparison, PairComparison, Variant
+    from assay.reports.comparison.document.compared_cases import ComparedCases
+    from assay.reports.document.report import Report
+
+_DIGEST_BYTES = 4
+
+
+@dataclass(frozen=True)
+class ComparisonReport:
+    """What every report of a comparison is made from; `docs/comparison-report.md` describes them.
+
+    Args:
+        comparison: The figures.
+        decision: What they mean for a pipeline.
+        facts: The runs as a whole, in order.
+        heads: The documents of the runs without their rows, in order.
+        cases: Their cases; None where only the figures are known.
+        runs: The documents of the runs with their rows, in order; empty where a server compared them.
+        timestamp: When they were compared, ISO 8601, UTC.
+        of_run: Whether this is the comparison of a run with its baseline, made when the run ends.
+        server: The server that stores the runs, as the user named it; empty for the local stack, and None where
+            they are files.
+    """
+
+    comparison: Comparison
+    decision: Decision
+    facts: Sequence[RunFacts]
+    heads: Sequence[Mapping[str, Any]]
+    cases: ComparedCases | None = None
+    runs: Sequence[Report] = ()
+    timestamp: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="milliseconds"))
+    of_run: bool = False
+    server: str | None = None
+
+    @cached_property
+    def comparison_id(self) -> str:
+        """Names the runs and the settings: one comparison, made twice, has one id."""
+        settings = repr((self.comparison.settings, [one.run_id for one in self.comparison.variants]))
+        return f"comparison-{blake2b(settings.encode('utf-8', 'replace'), digest_size=_DIGEST_BYTES).hexdigest()}"
+
+    @cached_property
+    def units(self) -> Mapping[str, str]:
+        """The unit of each metric by name; of the pass rate and of metrics that are not known, the empty text."""
+        return {name: metric.unit for facts in reversed(self.facts) for name, metric in facts.metrics.items()}
+
+    @cached_property
+    def implied(self) -> frozenset[str]:
+        """Metrics that are compared without a run having been asked to measure them."""
+        return frozenset(name for facts in self.facts for name, one in facts.metrics.items() if one.is_implied)
+
+    @cached_property
+    def names(self) -> Mapping[str, str]:
+        """What each run is called by its label, no two of them alike."""
+        return run_names(self.comparison.variants, of_run=self.of_run)
+
+    @property
+    def baseline_pairs(self) -> Sequence[PairComparison]:
+        """Every run against the first."""
+        return [pair for pair in self.comparison.pairs if pair.a == self.comparison.variants[0].label]
+
+    def shown(self, pair: PairComparison) -> Sequence[MetricComparison]:
+        """Return the metrics of two runs, without those that no run was asked to measure and that none has."""
+        variants = self.comparison.variants
+        return [
+            one
+            for one in pair.metrics
+            if one.metric not in self.implied or any(each.metrics[one.metric].n for each in variants)
+        ]
+
+    def distinct(self, pair: PairComparison) -> Sequence[MetricComparison]:
+        """Return the metrics of two runs that are shown, without a pass rate that only repeats another metric."""
+        variants, shown = self.comparison.variants, self.shown(pair)
+        estimates = {one.metric: [each.metrics[one.metric] for each in variants] for one in shown}
+        rate = estimates.pop(PASS_RATE, None)
+        is_repeated = rate in estimates.values() and self.comparison.primary != PASS_RATE
+        return [one for one in shown if one.metric != PASS_RATE or not is_repeated]
+
+    def place(self, label: str) -> int:
+        """Return which run a label stands for, from 0."""
+        return [one.label for one in self.comparison.variants].index(label)
+
+    def title(self, variant: Variant) -> str:
+        """Return what a heading calls a run: the file of its prompt without folders, else its name."""
+        file = PurePath(variant.prompt_path).name
+        is_shared = sum(PurePath(one.prompt_path).name == file for one in self.comparison.variants) > 1
+        return self.names[variant.label] if self.of_run or is_shared or not file else file
+
+
+def report_of_runs(
+    comparison: Comparison, decision: Decision, runs: Sequence[Report], *, of_run: bool = False
+) -> ComparisonReport:
+    """Return the report of a comparison of runs whose documents are at hand, in the order of the comparison.
+
+    Args:
+        comparison: The figures.
+        decision: What they mean for a pipeline.
+        runs: The documents.
+        of_run: As in `ComparisonReport`.
+    """
+    return ComparisonReport(
+        comparison=comparison,
+        decision=decision,
+        facts=[facts_of(run.head) for run in runs],
+        heads=[run.head for run in runs],
+        cases=ReportedCases(runs, comparison.settings),
+        runs=runs,
+        of_run=of_run,
+    )
+
+
+def setting_text(value: object) -> str:
+    """Return a setting of a run in one line, untrusted; a dash where a run has none."""
+    return "–" if value is None or value == "" else value if isinstance(value, str) else json_text(value)

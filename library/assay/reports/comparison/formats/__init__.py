@@ -1,0 +1,1 @@
+"""Writers of comparison reports, one format a module."""

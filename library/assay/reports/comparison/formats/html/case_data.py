@@ -1,0 +1,145 @@
+"""What the page holds of the cases: an entry of each for lists, and the texts of the worst."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from assay.comparison.model import PASS_RATE
+from assay.reports.formats.html.row_data import MAX_TEXT_CHARS, MIN_TEXT_CHARS, cut_text, preview
+from assay.reports.formats.html.word_diff import differences
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from assay.reports.comparison.document.compared_cases import CaseTexts, ComparedCase
+    from assay.reports.comparison.document.comparison_report import ComparisonReport
+    from assay.reports.formats.html.row_data import Text
+
+MAX_CASES = 20_000
+"""Most cases in the list; comparison_cases.csv has all."""
+_MAX_TEXT_CASES = 300
+_MIN_TEXT_CASES = 40
+_MAX_CASE_BYTES = 200_000
+
+
+@dataclass(frozen=True, slots=True)
+class PageCases:
+    """The cases of a page.
+
+    Args:
+        entries: Of each case: id, category, its share of passed rows and its value of the primary metric in every run
+            (null for none), and for every run after the first whether it is compared with it.
+        texts: The worst cases of every run against the first, by id.
+        total: How many cases the runs have.
+    """
+
+    entries: Sequence[list[Any]]
+    texts: Mapping[str, dict[str, Any]]
+    total: int
+
+
+def page_cases(report: ComparisonReport) -> PageCases:
+    """Return the cases of a page, the worst first where there are more than it takes."""
+    if report.cases is None:
+        return PageCases((), {}, 0)
+    wanted = _worst(report)
+    texts = report.cases.texts(wanted)
+    kept: dict[str, list[Any]] = {}
+    values: dict[str, ComparedCase] = {}
+    total = 0
+    for case in report.cases.cases():
+        total += 1
+        if case.case_id in texts:
+            values[case.case_id] = case
+        if len(kept) < MAX_CASES or case.case_id in texts:
+            kept[case.case_id] = _entry(report, case)
+    for case_id in [one for one in kept if one not in texts][: max(len(kept) - MAX_CASES, 0)]:
+        del kept[case_id]
+    return PageCases(
+        list(kept.values()),
+        {case_id: _details(report, values[case_id], found) for case_id, found in texts.items()},
+        total,
+    )
+
+
+def _entry(report: ComparisonReport, case: ComparedCase) -> list[Any]:
+    def column(name: str) -> list[float | None]:
+        return [None if values is None else values.get(name) for values in case.values]
+
+    return [
+        case.case_id,
+        case.category,
+        column(PASS_RATE),
+        column(report.comparison.primary),
+        [case.is_compared(0, index) for index in range(1, len(case.values))],
+    ]
+
+
+def _worst(report: ComparisonReport) -> list[str]:
+    """Return the ids of the cases whose texts the page has: of every run in turn the worst against the first run."""
+    assert report.cases is not None, "only called with cases"
+    runs = len(report.comparison.variants)
+    primary = report.comparison.pairs[0].metric(report.comparison.primary)
+    sign = 1 if primary.higher_is_better else -1
+    order: list[list[tuple[float, float, str]]] = [[] for _ in range(runs - 1)]
+    for case in report.cases.cases():
+        for index in range(1, runs):
+            if case.is_compared(0, index):
+                verdicts = case.difference(PASS_RATE, 0, index) or 0.0
+                depth = sign * (case.difference(primary.metric, 0, index) or 0.0)
+                # Cases that came out alike come after those in which the run is better.
+                order[index - 1].append((verdicts or (2.0 if not depth else 0.0), depth, case.case_id))
+    room = max(_MAX_TEXT_CASES // (runs - 1), _MIN_TEXT_CASES)
+    return list(dict.fromkeys(case_id for one in order for *_, case_id in sorted(one)[:room]))
+
+
+def _details(report: ComparisonReport, case: ComparedCase, texts: CaseTexts) -> dict[str, Any]:
+    """Return all that is shown of a case; its texts are cut until they have no more bytes than a case may have."""
+    limit = MAX_TEXT_CHARS
+    found = _texts(report, case, texts, limit)
+    while (
+        limit > MIN_TEXT_CHARS
+        and len(json.dumps(found, ensure_ascii=False).encode("utf-8", "replace")) > _MAX_CASE_BYTES
+    ):
+        limit = max(limit // 2, MIN_TEXT_CHARS)
+        found = _texts(report, case, texts, limit)
+    first = texts.answers[0]
+    base = None if first is None or first.answer is None else cut_text(first.answer, limit)[0]
+    for answer in found["answers"][1:]:
+        # Of the texts as the page has them.
+        if answer is not None and answer["answer"] is not None and base is not None:
+            whole = answer["answer"]
+            answer["differences"] = differences(base, whole if isinstance(whole, str) else whole[0])
+    return found
+
+
+def _size(found: object) -> int:
+    return len(json.dumps(found, ensure_ascii=False).encode("utf-8", "replace"))
+
+
+def _texts(report: ComparisonReport, case: ComparedCase, texts: CaseTexts, limit: int) -> dict[str, Any]:
+    names = [one.metric for one in report.shown(report.comparison.pairs[0])]
+    return {
+        "preview": preview(texts.question),
+        "question": _text(texts.question, limit),
+        "references": [_text(one, limit) for one in texts.references],
+        "answers": [
+            None
+            if one is None
+            else {"answer": _text(one.answer, limit), "reason": _text(one.reason or None, limit), "repeat": one.repeat}
+            for one in texts.answers
+        ],
+        "values": [[None if values is None else values.get(name) for name in names] for values in case.values],
+    }
+
+
+def _text(text: str | None, limit: int) -> Text | None:
+    return text if text is None or len(text) <= limit else cut_text(text, limit)
+
+
+def blocks(items: Sequence[Any], size: int) -> Iterator[str]:
+    """Yield JSON lists of at most `size` items each."""
+    for start in range(0, len(items), size):
+        yield json.dumps(items[start : start + size], ensure_ascii=False, separators=(",", ":"))

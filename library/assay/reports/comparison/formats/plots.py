@@ -1,0 +1,313 @@
+"""comparison_plots.png or .svg: values with intervals, a radar and differences with intervals on one sheet."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from assay.reports.charts.fonts import Fonts
+from assay.reports.charts.frame import CONTENT, LEFT, RIGHT, draw_heading
+from assay.reports.charts.palette import BAD, GOOD, GRID, INK, MUTED, PLAIN, SERIES, TRACK, VERMILION, Fill
+from assay.reports.charts.scales import Scale, axis_end
+from assay.reports.charts.sheet import LARGE, NORMAL, SMALL, TITLE, Area, Sheet
+from assay.reports.comparison.words.figures import (
+    figures_of,
+    level_text,
+    metric_text,
+    p_phrase,
+    run_value,
+    tested_text,
+    verdict_text,
+)
+from assay.reports.comparison.words.headline import Naming, verdict_sentence
+from assay.reports.comparison.words.sentences import banners
+from assay.reports.words.metric_text import count_text
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from assay.comparison.model import Estimate, MetricComparison, PairComparison
+    from assay.reports.comparison.document.comparison_report import ComparisonReport
+    from assay.reports.folder import ReportFolder
+
+_MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
+_LINE = 20.0
+"""From one line of text to the next."""
+_MOST_METRICS = 5
+_LEAST_AXES, _MOST_AXES = 3, 8
+_VALUE_ROOM = 270.0
+"""Of a value with its interval, such as 0.02156 [0.02126, 0.02187]."""
+_MOST_DIFFERENCES = 10
+_MIDDLE = 600.0
+_SPLIT = 360.0
+
+
+def write(report: ComparisonReport, folder: ReportFolder, plot_format: str) -> None:
+    """Write comparison_plots.png or .svg."""
+    fonts = Fonts(drawn_text(report))
+    sheet = draw(report, fonts)
+    with folder.binary(f"comparison_plots.{plot_format}") as file:
+        if plot_format == "svg":
+            sheet.write_svg(file, f"comparison of {' and '.join(one.run_id for one in report.comparison.variants)}")
+        else:
+            sheet.write_png(file)
+    if fonts.missing is not None:
+        folder.notes.append(fonts.missing)
+
+
+def drawn_text(report: ComparisonReport) -> str:
+    """Return a text with every character that the sheet may draw."""
+    comparison = report.comparison
+    words = ["≥≤·–…±", verdict_sentence(report), *banners(report)]
+    words += [report.title(one) for one in comparison.variants]
+    words += [one.metric for one in comparison.pairs[0].metrics]
+    return " ".join(words)
+
+
+def draw(report: ComparisonReport, fonts: Fonts) -> Sheet:
+    """Return the sheet.
+
+    Args:
+        report: The comparison.
+        fonts: Those of all its texts.
+    """
+    sheet = Sheet(fonts)
+    notes = [*_frame(sheet, report)]
+    axes = _axes(report)
+    heading = f"Value and {level_text(report.comparison.settings.alpha)} interval over all cases of each run"
+    notes += _bars(sheet, draw_heading(sheet, Area(LEFT, CONTENT.top, _MIDDLE - 40, CONTENT.bottom), heading), report)
+    if len(axes) >= _LEAST_AXES:
+        notes += _radar(sheet, Area(_MIDDLE, CONTENT.top, 960, _SPLIT), report, axes)
+        notes += _legend(sheet, Area(1000, CONTENT.top + 10, RIGHT, _SPLIT), report)
+        below = _SPLIT + 30
+    else:  # the differences take the place of the radar
+        notes += _legend(sheet, Area(_MIDDLE, CONTENT.top - 18, RIGHT, _SPLIT), report)
+        below = CONTENT.top + 30 + _LINE * len(report.comparison.variants[: len(SERIES)])
+    notes += _differences(sheet, Area(_MIDDLE, below, RIGHT, CONTENT.bottom), report)
+    if notes:
+        sheet.text((LEFT, 664), f"not shown: {'; '.join(notes)}", size=SMALL, colour=MUTED, width=RIGHT - LEFT)
+    return sheet
+
+
+def _frame(sheet: Sheet, report: ComparisonReport) -> Sequence[str]:
+    comparison = report.comparison
+    width = sheet.text((LEFT, 34), "Comparison", size=TITLE, bold=True)
+    said = banners(report)
+    if said:
+        sheet.text(
+            (LEFT + width + 16, 34), said[0], size=NORMAL, bold=True, colour=VERMILION, width=RIGHT - LEFT - width - 16
+        )
+    sheet.text((LEFT, 66), verdict_sentence(report, Naming.LETTER), size=LARGE, width=RIGHT - LEFT)
+    sheet.line([LEFT, RIGHT], [682, 682], GRID)
+    facts = f"{report.timestamp[:10]} · Assay {comparison.assay_version} · seed {comparison.settings.seed}"
+    sheet.text((RIGHT, 700), facts, colour=MUTED, align="right", width=500)
+    cases = count_text(comparison.pairs[0].metric(comparison.primary).n_pairs, "paired case")
+    sheet.text((LEFT, 700), f"{cases} of A and B · primary metric: {comparison.primary}", colour=MUTED, width=640)
+    return [f"{len(said) - 1} more warnings"] if len(said) > 1 else []
+
+
+def _bars(sheet: Sheet, area: Area, report: ComparisonReport) -> list[str]:
+    """Draw the values of each metric, a bar a run, with thresholds as lines; return what has no room."""
+    variants = report.comparison.variants
+    names = [one.metric for one in report.distinct(report.comparison.pairs[0])]
+    fits = max(int(area.height / (_LINE * (len(variants) + 1.4))), 1)
+    shown = names[: min(fits, _MOST_METRICS)]
+    top = area.top
+    for name in shown:
+        estimates = [one.metrics[name] for one in variants]
+        _metric_bars(sheet, Area(area.left, top, area.right, area.bottom), report, name, estimates)
+        top += _LINE * (len(variants) + 1.4)
+    more = len(names) - len(shown)
+    return [count_text(more, "metric")] if more else []
+
+
+def _metric_bars(sheet: Sheet, area: Area, report: ComparisonReport, name: str, estimates: Sequence[Estimate]) -> None:
+    figures, threshold = figures_of(report, name), _threshold(report, name)
+    low, high = _range(report, name, estimates, threshold)
+    scale = Scale(low, high, area.left + 28, area.right - _VALUE_ROOM - 10)
+    title = metric_text(report, name) + (" *" if name == report.comparison.primary else "")
+    ends = f"{figures.value(low)} to {figures.value(high)}"
+    taken = sheet.text((area.right - _VALUE_ROOM - 10, area.top), ends, colour=MUTED, align="right", width=200)
+    sheet.text((area.left, area.top), title, bold=True, width=area.width - _VALUE_ROOM - 20 - taken)
+    if threshold is not None:
+        said = f"| threshold {figures.value(threshold)}"
+        sheet.text((area.right - _VALUE_ROOM, area.top), said, colour=MUTED, width=_VALUE_ROOM)
+    for index, (variant, one) in enumerate(zip(report.comparison.variants, estimates, strict=True)):
+        middle = area.top + _LINE * (index + 1)
+        sheet.text((area.left, middle), variant.label, bold=True, width=24)
+        _bar(sheet, scale, middle, one, SERIES[index % len(SERIES)])
+        sheet.text((area.right - _VALUE_ROOM, middle), run_value(report, name, one), width=_VALUE_ROOM)
+    if threshold is not None:
+        place = scale.at(threshold)
+        bottom = area.top + _LINE * (len(estimates) + 0.4)
+        sheet.line([place, place], [area.top + _LINE * 0.6, bottom], INK, width=1.8)
+
+
+def _bar(sheet: Sheet, scale: Scale, middle: float, one: Estimate, colour: str) -> None:
+    top, bottom = middle - 6, middle + 6
+    sheet.rectangle(Area(scale.start, top, scale.end, bottom), Fill(TRACK))
+    if one.value is None:
+        return
+    left, right = sorted((scale.at(max(scale.low, 0.0) if scale.low >= 0 else 0.0), scale.at(one.value)))
+    sheet.rectangle(Area(left, top, right, bottom), Fill(colour))
+    _whisker(sheet, scale, middle, one.interval)
+
+
+def _whisker(sheet: Sheet, scale: Scale, middle: float, interval: tuple[float, float] | None) -> None:
+    if interval is None:
+        return
+    left, right = scale.at(interval[0]), scale.at(interval[1])
+    sheet.line([left, right], [middle, middle], "white", width=3.5)
+    sheet.line([left, right], [middle, middle], INK, width=1.4)
+    for end in (left, right):
+        sheet.line([end, end], [middle - 4, middle + 4], INK, width=1.4)
+
+
+def _threshold(report: ComparisonReport, name: str) -> float | None:
+    """Return the threshold of a metric where all runs have the same one."""
+    found = {head["results"].get(name, {}).get("threshold") for head in report.heads}
+    return found.pop() if len(found) == 1 else None
+
+
+def _range(
+    report: ComparisonReport, name: str, estimates: Sequence[Estimate], threshold: float | None
+) -> tuple[float, float]:
+    """Return the ends of a metric's axis: its own where it is bounded, else from 0 to a little above what is shown."""
+    if (bounds := _bounds(report, name)) is not None:
+        return bounds
+    shown = [threshold, *(one.value for one in estimates), *(end for one in estimates for end in one.interval or ())]
+    known = [value for value in shown if value is not None]
+    low, high = min(known, default=0.0), max(known, default=1.0)
+    return (-axis_end(-low) if low < 0 else 0.0), (axis_end(high) if high > 0 else 1.0)
+
+
+def _bounds(report: ComparisonReport, name: str) -> tuple[float, float] | None:
+    """Return the least and the greatest value that a metric can have, where it has such."""
+    facts = report.facts[0].metrics.get(name)
+    if facts is None or facts.unit == "%":
+        return 0.0, 1.0
+    if facts.scale is None:
+        return None
+    return (0.0 if facts.scale[0] == -1 else facts.scale[0]), facts.scale[1]
+
+
+def _axes(report: ComparisonReport) -> list[str]:
+    """Return the bounded metrics that every run has."""
+    variants = report.comparison.variants[: len(SERIES)]
+    bounded = [
+        one.metric for one in report.distinct(report.comparison.pairs[0]) if _bounds(report, one.metric) is not None
+    ]
+    # Without a value in one of the runs, a metric has no point there: 0 would be one.
+    return [name for name in bounded if all(variant.metrics[name].value is not None for variant in variants)]
+
+
+def _radar(sheet: Sheet, area: Area, report: ComparisonReport, names: Sequence[str]) -> list[str]:
+    """Draw metrics as axes, each from its least to its greatest value.
+
+    Returns:
+        What has no room.
+    """
+    variants = report.comparison.variants[: len(SERIES)]
+    shown = names[:_MOST_AXES]
+    inner = draw_heading(sheet, area, "Metrics with a bounded scale")
+    across, down = (inner.left + inner.right) / 2, (inner.top + inner.bottom) / 2 + 6
+    radius = min(inner.width / 2 - 60, inner.height / 2 - 26)
+    angles = [2 * math.pi * index / len(shown) for index in range(len(shown))]
+
+    def place(angle: float, share: float) -> tuple[float, float]:
+        return across + radius * share * math.sin(angle), down - radius * share * math.cos(angle)
+
+    for share in (0.5, 1.0):
+        xs, ys = zip(*(place(angle, share) for angle in [*angles, 0.0]), strict=True)
+        sheet.line(xs, ys, GRID)
+    for angle, name in zip(angles, shown, strict=True):
+        x, y = place(angle, 1.0)
+        sheet.line([across, x], [down, y], GRID)
+        side = "center" if abs(math.sin(angle)) < 0.3 else "left" if x > across else "right"
+        room = 200.0 if side == "center" else (area.right + 34 - x if side == "left" else x - area.left)
+        lower = y + (-11 if y < down else 12 if side == "center" else 0)
+        sheet.text((x + {"left": 6, "right": -6, "center": 0}[side], lower), name, align=side, colour=MUTED, width=room)  # type: ignore[arg-type]
+    for index, variant in enumerate(variants):
+        points = []
+        for angle, name in zip(angles, shown, strict=True):
+            low, high = _bounds(report, name) or (0.0, 1.0)
+            value = variant.metrics[name].value
+            assert value is not None, "metrics without a value have no axis"
+            points.append(place(angle, min(max((value - low) / (high - low), 0.0), 1.0)))
+        xs, ys = zip(*[*points, points[0]], strict=True)
+        sheet.line(xs, ys, SERIES[index], width=1.6)
+        sheet.dots(xs[:-1], ys[:-1], SERIES[index], size=5, marker=_MARKERS[index])
+    return [f"{len(names) - len(shown)} axes"] if len(names) > len(shown) else []
+
+
+def _legend(sheet: Sheet, area: Area, report: ComparisonReport) -> list[str]:
+    """Draw the sign, the letter and the name of each run; return what has no room."""
+    variants = report.comparison.variants
+    for index, variant in enumerate(variants[: len(SERIES)]):
+        middle = area.top + 28 + _LINE * index
+        sheet.dots([area.left + 6], [middle], SERIES[index], size=6, marker=_MARKERS[index])
+        sheet.text((area.left + 20, middle), variant.label, bold=True, width=24)
+        sheet.text((area.left + 44, middle), report.title(variant), width=area.width - 44)
+    more = len(variants) - len(SERIES)
+    return [f"{count_text(more, 'run')} in the radar"] if more > 0 else []
+
+
+def _differences(sheet: Sheet, area: Area, report: ComparisonReport) -> list[str]:
+    """Draw differences: of two runs each metric on a scale of its own, of more the primary one from the first run."""
+    pairs, primary = report.baseline_pairs, report.comparison.primary
+    if len(pairs) == 1:
+        rows = [(metric_text(report, one.metric), pairs[0], one) for one in report.distinct(pairs[0])]
+        said = "Differences B - A, each on its own scale"
+        ranges = [_reach([one]) for _, _, one in rows]
+    else:
+        rows = [(f"{pair.b} - {pair.a}", pair, pair.metric(primary)) for pair in pairs]
+        said = f"Differences of {primary} from A"
+        ranges = [_reach([one for *_, one in rows])] * len(rows)
+    inner = draw_heading(sheet, area, said)
+    shown = rows[:_MOST_DIFFERENCES]
+    for index, (name, pair, one) in enumerate(shown):
+        middle = inner.top + 6 + _LINE * index
+        _difference(sheet, inner, middle, report, name, pair, one, ranges[index])
+    more = len(rows) - len(shown)
+    return [count_text(more, "difference")] if more > 0 else []
+
+
+def _reach(ones: Sequence[MetricComparison]) -> float:
+    """Return how far an axis reaches to both sides of 0."""
+    shown = [one.worst_case or one for one in ones]
+    ends = [abs(end) for one in shown for end in (*(one.interval or ()), one.difference or 0.0)]
+    return axis_end(max(ends)) if any(ends) else 1.0
+
+
+def _difference(
+    sheet: Sheet,
+    area: Area,
+    middle: float,
+    report: ComparisonReport,
+    name: str,
+    pair: PairComparison,
+    one: MetricComparison,
+    reach: float,
+) -> None:
+    figures, start, shown = figures_of(report, one.metric), area.left + 140, one.worst_case or one
+    scale = Scale(-reach, reach, start, start + 100)
+    name = name if one.worst_case is None else f"{name}, worst"
+    sheet.text((area.left, middle), name, bold=one.is_primary, width=132)
+    sheet.rectangle(Area(scale.start, middle - 7, scale.end, middle + 7), Fill(TRACK))
+    margin = report.comparison.settings.margin
+    if margin is not None and one.is_primary:
+        sheet.rectangle(Area(scale.at(-margin), middle - 7, scale.at(margin), middle + 7), Fill(GRID))
+    sheet.line([scale.at(0.0)] * 2, [middle - 9, middle + 9], MUTED)
+    if shown.difference is None:
+        sheet.text((scale.end + 10, middle), "no data", colour=MUTED, width=area.right - scale.end - 10)
+        return
+    _whisker(sheet, scale, middle, shown.interval)
+    sheet.dots([scale.at(shown.difference)], [middle], _fill(one).colour, size=7, marker="D")
+    alpha = report.comparison.settings.alpha
+    tested = p_phrase(one.worst_case.p) if one.worst_case is not None else tested_text(one, alpha)
+    said = f"{figures.change(shown)}, {verdict_text(one, pair.a, pair.b)}, {tested}"
+    sheet.text((scale.end + 10, middle), said, width=area.right - scale.end - 10)
+
+
+def _fill(one: MetricComparison) -> Fill:
+    return {"b_better": GOOD, "a_better": BAD}.get(one.verdict.value, PLAIN)

@@ -1,0 +1,1 @@
+"""Sentences, figures and tables that the formats of a comparison share."""

@@ -1,0 +1,227 @@
+"""The first line of a comparison: the verdict on the primary metric with its figures and its reason.
+
+Names are untrusted.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from assay.comparison.decision import short_reason
+from assay.comparison.model import Reason, Verdict
+from assay.comparison.stopped import ALWAYS_VALID, STAGEWISE
+from assay.reports.comparison.words.figures import figures_of, level_text, p_phrase, p_text, tested_text
+from assay.reports.words.metric_text import count_text
+from assay.statistics.sequential import LOOK_BOUNDS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from assay.comparison.model import ErrorComparison, MetricComparison, PairComparison
+    from assay.comparison.stopping_outcome import StoppingOutcome
+    from assay.reports.comparison.document.comparison_report import ComparisonReport
+
+_MOST_LISTED = 8
+_NONE = (Verdict.WITHHELD, Verdict.NO_DATA)
+_WORDS = {
+    Verdict.B_BETTER: "better",
+    Verdict.A_BETTER: "worse",
+    Verdict.EQUIVALENT: "equivalent",
+    Verdict.INCONCLUSIVE: "inconclusive",
+    Verdict.WITHHELD: "without a verdict",
+    Verdict.NO_DATA: "without a verdict",
+}
+
+
+class Naming(Enum):
+    """How sentences call a run."""
+
+    BOTH = "B (candidate)"
+    LETTER = "B"
+    NAME = "candidate"
+
+
+def named(report: ComparisonReport, label: str, naming: Naming = Naming.BOTH) -> str:
+    """Return a run as sentences call it."""
+    name = report.names[label]
+    if naming is Naming.NAME:
+        return name
+    return label if naming is Naming.LETTER or name == label else f"{label} ({name})"
+
+
+def verdict_sentence(report: ComparisonReport, naming: Naming = Naming.BOTH) -> str:
+    """Return what the comparison comes to by its primary metric, in a line."""
+    comparison = report.comparison
+    if len(comparison.variants) == 2:
+        return pair_sentence(report, comparison.pairs[0], naming)
+    primaries = [pair.metric(comparison.primary) for pair in report.baseline_pairs]
+    messages = {one.message if one.verdict in _NONE else "" for one in primaries}
+    if len(messages) == 1 and (message := messages.pop()):
+        return f"No verdict on {comparison.primary}: {message}."
+    return _leader_sentence(report, naming) if comparison.settings.all_pairs else _against_first(report, naming)
+
+
+def _against_first(report: ComparisonReport, naming: Naming) -> str:
+    """Return what each run comes to against the first, those with one verdict and reason together.
+
+    The reasons are short: the line of each pair has them as a sentence.
+    """
+    metric = report.comparison.primary
+    groups: dict[tuple[Verdict, str], list[str]] = {}
+    for pair in report.baseline_pairs:
+        one = pair.metric(metric)
+        groups.setdefault((one.verdict, short_reason(one, report.comparison.settings.alpha)), []).append(pair.b)
+    parts = [
+        f"{_listed(report, labels, naming)} {'is' if len(labels) == 1 else 'are'} {_WORDS[verdict]}"
+        + (f" ({reason})" if reason else "")
+        for (verdict, reason), labels in sorted(groups.items(), key=lambda item: list(_WORDS).index(item[0][0]))
+    ]
+    first = named(report, report.comparison.variants[0].label, naming)
+    return " ".join([f"{metric} against {first}: {'; '.join(parts)}.", *_errors_of_runs(report, naming)])
+
+
+def _errors_of_runs(report: ComparisonReport, naming: Naming) -> list[str]:
+    said = (errors_sentence(report, pair, naming) for pair in report.baseline_pairs)
+    return [sentence for sentence in said if sentence][:_MOST_LISTED]
+
+
+def _leader_sentence(report: ComparisonReport, naming: Naming) -> str:
+    """Return the run with the best value, and the runs that all pairs do not separate from it."""
+    comparison = report.comparison
+    best = leader(report)
+    if best is None:
+        return f"No verdict on {comparison.primary}: no run has a value."
+    first = _listed(report, [best], naming)
+    others = [one for one in comparison.not_worse_than_best if one != best]
+    worse = [one.label for one in comparison.variants if one.label not in comparison.not_worse_than_best]
+    if not others:
+        return f"{first} is better than all other runs on {comparison.primary}."
+    said = f"{first} has the best {comparison.primary}; not significantly worse: {_listed(report, others, naming)}"
+    said = f"{said}; significantly worse: {_listed(report, worse, naming)}" if worse else said
+    return " ".join([f"{said}.", *_errors_of_runs(report, naming)])
+
+
+def _listed(report: ComparisonReport, labels: Sequence[str], naming: Naming) -> str:
+    *shown, last = [named(report, label, naming) for label in labels[:_MOST_LISTED]]
+    if (more := len(labels) - _MOST_LISTED) > 0:
+        return f"{', '.join([*shown, last])} and {more} more"
+    return f"{', '.join(shown)} and {last}" if shown else last
+
+
+def leader(report: ComparisonReport) -> str | None:
+    """Return the label of the run with the best value of the primary metric; None where none has a value."""
+    comparison = report.comparison
+    better = comparison.pairs[0].metric(comparison.primary).higher_is_better
+    known = [
+        (value if better else -value, one.label)
+        for one in comparison.variants
+        if (value := one.metrics[comparison.primary].value) is not None
+    ]
+    return max(known, key=lambda each: each[0])[1] if known else None
+
+
+def pair_sentence(report: ComparisonReport, pair: PairComparison, naming: Naming = Naming.BOTH) -> str:
+    """Return what the primary metric says of two runs, which one errs more, and which cases are missing."""
+    verdict, one = _verdict_of_pair(report, pair, naming), pair.metric(report.comparison.primary)
+    is_said = one.reason == Reason.AGENT_ERRORS and one.errors == pair.errors
+    errors = "" if is_said else errors_sentence(report, pair, naming)
+    return " ".join(filter(None, [verdict, errors, _alone_sentence(report, pair, naming)]))
+
+
+def _alone_sentence(report: ComparisonReport, pair: PairComparison, naming: Naming) -> str:
+    """Return how many cases are in one run alone; empty for none, and where a rule has stopped the runs."""
+    if report.comparison.stopping is not None:
+        return ""
+    counts = [(pair.n_only_a, pair.a), (pair.n_only_b, pair.b)]
+    parts = [f"{count:,} only in {named(report, label, naming)}" for count, label in counts if count]
+    return (
+        f"Not compared: {count_text(sum(count for count, _ in counts), 'case')}, {', '.join(parts)}." if parts else ""
+    )
+
+
+def _verdict_of_pair(report: ComparisonReport, pair: PairComparison, naming: Naming) -> str:
+    one = pair.metric(report.comparison.primary)
+    a, b = (named(report, label, naming) for label in (pair.a, pair.b))
+    match one.verdict:
+        case Verdict.B_BETTER:
+            return f"{b} is better than {a} on {one.metric}: {_seen(report, one, a, b)}."
+        case Verdict.A_BETTER:
+            return f"{b} is worse than {a} on {one.metric}: {_seen(report, one, a, b)}."
+        case Verdict.EQUIVALENT:
+            margin = report.comparison.settings.margin
+            level = level_text(2 * report.comparison.settings.alpha)
+            inner = figures_of(report, one.metric).interval(one.equivalence_interval, signed=True)
+            return (
+                f"{a} and {b} are equivalent on {one.metric}: the {level} interval {inner} of the difference lies "
+                f"within the margin of ±{margin:g}, over {_cases(one, a, b)}."
+            )
+        case Verdict.INCONCLUSIVE:
+            return f"Inconclusive: {one.message}; {one.metric} of {b} against {a}: {_seen(report, one, a, b)}."
+    if one.reason == Reason.AGENT_ERRORS:
+        seen = _seen(report, one, a, b)
+        return f"No verdict on {one.metric}: {one.message}. {seen[:1].upper()}{seen[1:]}."
+    return f"No verdict on {one.metric}: {one.message}."
+
+
+def _seen(report: ComparisonReport, one: MetricComparison, a: str, b: str) -> str:
+    """Return the figures of a metric: those with the worst values for missing ones first, then the complete cases."""
+    figures = figures_of(report, one.metric)
+    complete = f"{figures.change(one)} over {_cases(one, a, b)}, {tested_text(one, report.comparison.settings.alpha)}"
+    if (stopping := report.comparison.stopping) is not None:
+        complete = f"{_after_looking(report, one, stopping)} over {_cases(one, a, b)}{_decided_by(stopping)}"
+    if (worst := one.worst_case) is None:
+        return complete
+    return f"worst case {figures.change(worst)}, {p_phrase(worst.p)}; complete cases {complete}"
+
+
+def _after_looking(report: ComparisonReport, one: MetricComparison, stopping: StoppingOutcome) -> str:
+    """Return the estimate and the interval that allow for looking early, and the plain difference."""
+    figures, level = figures_of(report, one.metric), level_text(report.comparison.settings.alpha)
+    plain = f"plain difference {figures.difference(one.difference)}"
+    if stopping.has_decided:
+        plain += " (too large on average where a rule stopped)"
+    interval = figures.interval(one.interval, signed=True)
+    if one.interval_method == ALWAYS_VALID:
+        return f"always-valid {level} interval of the difference {interval}, {plain}"
+    if one.interval_method == STAGEWISE:
+        estimate = figures.difference(one.median_unbiased)
+        return f"{estimate} {interval} (median-unbiased estimate, {level} interval of the looks), {plain}"
+    return f"{plain} {interval}".rstrip()
+
+
+def _cases(one: MetricComparison, a: str, b: str) -> str:
+    """Return over how many cases a metric is compared, and out of how many where some have no value."""
+    if not one.n_dropped:
+        return count_text(one.n_pairs, "case")
+    of = f"{one.n_pairs:,} of {count_text(one.n_pairs + one.n_dropped, 'case')}"
+    if (errors := one.errors) is None or one.reason == Reason.AGENT_ERRORS:  # whose message has the counts
+        return of
+    return f"{of} (errors: {a} {errors.a_cases:,}, {b} {errors.b_cases:,})"
+
+
+def errors_sentence(report: ComparisonReport, pair: PairComparison, naming: Naming) -> str:
+    """Return that one run has agent errors in significantly more cases; empty where neither has."""
+    errors = pair.errors
+    if errors is None or not errors.worse:
+        return ""
+    more, fewer = _cases_with_errors(errors, pair)
+    of = count_text(pair.n_common - pair.n_changed, "case")
+    counts = f"{more:,} against {fewer:,} of {of}, {p_phrase(errors.p)}"
+    return f"{named(report, errors.worse, naming)} has agent errors in significantly more cases: {counts}."
+
+
+def _cases_with_errors(errors: ErrorComparison, pair: PairComparison) -> tuple[int, int]:
+    both = errors.a_cases, errors.b_cases
+    return both if errors.worse == pair.a else both[::-1]
+
+
+def _decided_by(stopping: StoppingOutcome) -> str:
+    """Return when a rule that stops early decided, and by what; empty where it decided nothing."""
+    if not stopping.has_decided:
+        return ""
+    of = f"after {stopping.cases:,} of {count_text(stopping.planned, 'case')}"
+    if stopping.look is not None and stopping.z is not None and stopping.bound is not None:
+        said = f"at look {stopping.look} of {len(LOOK_BOUNDS)}, {of}, where |z| {abs(stopping.z):.4f}"
+        return f"; {stopping.rule} decided {said} reached {stopping.bound:.4f}"
+    return f"; {stopping.rule} decided {of}, where its p-value was {p_text(stopping.p)}"

@@ -1,0 +1,160 @@
+"""The tables that the console text and the Markdown of a comparison share, as cells; names are untrusted."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from assay.comparison.model import PASS_RATE
+from assay.comparison.what_changed import CODE
+from assay.reports.comparison.document.comparison_report import setting_text
+from assay.reports.comparison.words.figures import (
+    figures_of,
+    level_text,
+    metric_text,
+    p_text,
+    raw_p_text,
+    run_value,
+    tested_text,
+    verdict_text,
+)
+from assay.reports.words.code_text import code_change
+from assay.text.unsafe_text import shorten
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from assay.comparison.model import FlippedCase, MetricComparison, PairComparison
+    from assay.reports.comparison.document.comparison_report import ComparisonReport
+
+    Row = tuple[str, ...]
+
+_MOST_PATHS = 4
+
+
+def metrics_of_pair(report: ComparisonReport, pair: PairComparison) -> list[Row]:
+    """Return the metrics of two runs, heading first, then the primary metric, with raw and adjusted p-values.
+
+    Where missing values decide, the figures with the worst of them have a line above those of the complete cases.
+    """
+    alpha = report.comparison.settings.alpha
+    heading = ("metric", pair.a, pair.b, f"{pair.b} - {pair.a} [{level_text(alpha)}]", "p", "p adjusted", "verdict")
+    rows: list[Row] = [heading]
+    for one in report.shown(pair):
+        figures, name, verdict = figures_of(report, one.metric), metric_text(report, one.metric), _verdict(one, pair)
+        values = figures.estimate(one.a), figures.estimate(one.b), figures.change(one)
+        if (worst := one.worst_case) is not None:
+            rows.append((f"{name}, worst case", "", "", figures.change(worst), p_text(worst.p), "", verdict))
+            name, verdict = f"{name}, complete cases", ""
+        rows.append((name, *values, raw_p_text(one, alpha), p_text(one.p_adjusted), verdict))
+    return rows
+
+
+def _verdict(one: MetricComparison, pair: PairComparison) -> str:
+    return verdict_text(one, pair.a, pair.b)
+
+
+def metrics_of_runs(report: ComparisonReport) -> list[Row]:
+    """Return the metrics of every run over all its cases, heading first; the primary metric is the third column."""
+    comparison = report.comparison
+    names = [one.metric for one in report.shown(comparison.pairs[0])]
+    rows: list[Row] = [("", "cases", *(metric_text(report, name) for name in names))]
+    for one in comparison.variants:
+        values = (run_value(report, name, one.metrics[name]) for name in names)
+        rows.append((one.label, f"{one.cases:,}", *values))
+    return rows
+
+
+def matrix(report: ComparisonReport) -> list[Row]:
+    """Return the differences of the primary metric between all runs, column - row, with raw and adjusted p-values.
+
+    Pairs that decide nothing have a raw p-value alone.
+    """
+    comparison = report.comparison
+    labels = [one.label for one in comparison.variants]
+    found = {(pair.a, pair.b): pair.metric(comparison.primary) for pair in comparison.pairs}
+    figures = figures_of(report, comparison.primary)
+
+    def cell(row: str, column: str) -> str:
+        one = found.get((row, column))
+        if one is None:
+            return ""
+        tested = tested_text(one, comparison.settings.alpha)
+        return f"{figures.difference(one.difference)} ({tested if one.decides else f'raw {tested}'})"
+
+    return [("", *labels[1:]), *((row, *(cell(row, column) for column in labels[1:])) for row in labels[:-1])]
+
+
+def table_metric(report: ComparisonReport, pair: PairComparison) -> MetricComparison | None:
+    """Return the metric whose 2 x 2 table is shown: the primary one, else the verdicts of rows; None without any."""
+    wanted = (report.comparison.primary, PASS_RATE)
+    return next((one for name in wanted if (one := pair.metric(name)).table is not None), None)
+
+
+def two_by_two(one: MetricComparison, a: str, b: str) -> list[Row]:
+    """Return the 2 x 2 table of a metric, heading first."""
+    assert one.table is not None, "only metrics of 0 and 1 have a table"
+    table = one.table
+    return [
+        (one.metric, f"{b} right", f"{b} wrong"),
+        (f"{a} right", f"{table.both:,}", f"{table.a_only:,}"),
+        (f"{a} wrong", f"{table.b_only:,}", f"{table.neither:,}"),
+    ]
+
+
+def flipped_row(report: ComparisonReport, pair: PairComparison, case: FlippedCase) -> Row:
+    """Return case, category, what differs, and both values."""
+    figures = figures_of(report, case.metric)
+    return case.case_id, case.category, case.metric, figures.value(case.a), figures.value(case.b)
+
+
+def changed_rows(report: ComparisonReport) -> list[Row]:
+    """Return the settings in which the runs differ, heading first: a setting a line."""
+    heading = ("setting", *(one.label for one in report.comparison.variants))
+    return [heading, *((one.path, *map(setting_text, one.values)) for one in report.comparison.changes)]
+
+
+def changes_sentence(report: ComparisonReport) -> str:
+    """Return what differs between the runs in a few words; empty where nothing is known to differ."""
+    paths = [one.path for one in report.comparison.changes if not one.path.startswith(f"{CODE}.")]
+    code = code_change(_codes(report))
+    more = f" and {len(paths) - _MOST_PATHS} more" if len(paths) > _MOST_PATHS else ""
+    return "; ".join(filter(None, [code, f"{', '.join(paths[:_MOST_PATHS])}{more}"]))
+
+
+def code_sentence(report: ComparisonReport) -> str:
+    """Return how the agent's code differs, or that nothing does; empty where settings alone are known to differ."""
+    if report.comparison.changes:
+        return code_change(_codes(report))
+    is_known = all(code.get("agent_sha256") for code in _codes(report))
+    return "no setting, and not the agent's code" if is_known else "no setting; the agent's code is not known"
+
+
+def _codes(report: ComparisonReport) -> list[Mapping[str, Any]]:
+    return [facts.code for facts in report.facts]
+
+
+def columns(rows: Sequence[Row], width: int) -> list[str]:
+    """Return rows as columns of clean text that begin at one place.
+
+    Args:
+        rows: Their cells, of which leading blanks are kept.
+        width: Most characters of a cell.
+    """
+    cells = [[f"{cell[: len(cell) - len(cell.lstrip())]}{shorten(cell, width)}" for cell in row] for row in rows]
+    widths = [max(len(row[column]) for row in cells) for column in range(len(cells[0]) if cells else 0)]
+    return ["   ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells]
+
+
+def differing_count(report: ComparisonReport, pair: PairComparison) -> int:
+    """Return how many cases came out differently in two runs."""
+    return report.comparison.flipped_count.get(pair_key(pair), 0)
+
+
+def flipped_cases(report: ComparisonReport, pair: PairComparison) -> Sequence[FlippedCase]:
+    """Return the cases that came out differently in two runs, the worst for the second first."""
+    return report.comparison.flipped.get(pair_key(pair), ())
+
+
+def pair_key(pair: PairComparison) -> str:
+    """Return what mappings of a comparison call two runs."""
+    return f"{pair.a}_vs_{pair.b}"

@@ -1,0 +1,1 @@
+"""The document of a run, from which every report is made."""

@@ -1,0 +1,299 @@
+"""The document of a run that every report is made from: its head, and one row per case and repeat.
+
+`docs/report.md` describes it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from assay.gates.run_verdict import criteria_of, run_verdict
+from assay.gates.stopping_text import stopped_sentence
+from assay.metrics.combined_score import tokens_used
+from assay.metrics.core.explanations import score_message
+from assay.metrics.core.score import score_from_json
+from assay.metrics.core.turn_scores import TURNS
+from assay.model.agent_response import response_to_json
+from assay.model.approvals import approvals_to_json
+from assay.parsing.names import writable
+from assay.reports.words.calibration_text import calibration_documents, calibration_sentences
+from assay.reports.words.metric_text import units_of
+from assay.reports.words.recommendations import recommendations
+from assay.reports.words.row_notes import row_notes
+from assay.reports.words.selected_cases import selected_document, selection_document
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from assay.model.run import CaseResult, GroupSummary, MetricSummary, Run, RunSummary, Score
+    from assay.model.stopping import StoppedEarly
+    from assay.specs.model import Spec
+
+SCHEMA = "assay/results/1"
+
+
+def head_document(
+    run: Run,
+    spec: Spec | None,
+    ratings: Mapping[str, Any] = MappingProxyType({}),
+) -> dict[str, Any]:
+    """Return the report of a run without its rows.
+
+    Args:
+        run: With its summary.
+        spec: Where it came from; None where only the run is known.
+        ratings: By metric, further entries of its results that are known from the rows.
+    """
+    assert run.summary is not None, "only runs with a summary are reported"
+    summary = run.summary
+    source = "gate" if summary.gates else "threshold"
+    units, kinds = units_of(run.settings), {metric.name: metric.kind for metric in run.settings.metrics}
+    return {
+        "schema": SCHEMA,
+        "timestamp": run.created_at,
+        "prompt_path": run.settings.agent.options.get("prompt_file"),
+        "test_cases_path": writable(spec.dataset) if spec and spec.dataset else run.dataset.name,
+        "test_cases_count": run.dataset.case_count,
+        "config": _settings(run),
+        "run": _provenance(run, spec),
+        "results": {
+            metric.metric: {
+                "metric": kinds.get(metric.metric, metric.metric),
+                "version": metric.version or None,
+                "unit": units.get(metric.metric, ""),
+                **_result(metric),
+                "interval": metric.interval,
+                "n_effective": metric.n_effective,
+                "pass_rate_interval": metric.pass_rate_interval,
+                **ratings.get(metric.metric, {}),
+            }
+            for metric in summary.metrics
+        },
+        "summary": {
+            **verdict_document(run),
+            "selection": selected_document(run),
+            "failed_criteria": list(summary.failed_criteria),
+            "skipped_criteria": list(summary.skipped_criteria),
+            "recommendations": recommendations(run, spec.source if spec is not None else None),
+            "partial": summary.partial,
+            "total": run.counts.total,
+            "finished": run.counts.finished,
+            "passed": summary.passed,
+            "decided": summary.decided,
+            "pass_rate": summary.pass_rate,
+            "pass_rate_interval": summary.pass_rate_interval,
+            "dependent": dataclasses.asdict(summary.dependent) if summary.dependent is not None else None,
+            "agent_errors": run.counts.agent_errors,
+            "interrupted": run.counts.interrupted,
+            "asked_again": summary.asked_again,
+            "scored_again": summary.scored_again,
+            "latency": dataclasses.asdict(summary.latency),
+            "gates": [
+                {**dataclasses.asdict(gate), "outcome": gate.outcome.value, "source": source}
+                for gate in criteria_of(summary)
+            ],
+            "categories": [_group(group) for group in summary.categories],
+            "tags": [_group(group) for group in summary.tags],
+            "repeats": dict(summary.repeats),
+            "weighted": dict(summary.weighted),
+            "judging": judging_document(run),
+            "stopped_early": stopped_document(summary.stopped_early),
+            **_flat(summary),
+        },
+    }
+
+
+def _provenance(run: Run, spec: Spec | None) -> dict[str, Any]:
+    return {
+        "run_id": run.run_id,
+        "name": run.settings.name,
+        "spec_name": run.settings.spec_name or run.settings.name,
+        "source_run_id": run.settings.source_run_id or None,
+        "labels": dict(run.settings.labels),
+        "note": run.settings.note or None,
+        "group_id": run.settings.group_id or None,
+        "stopping": dataclasses.asdict(run.settings.stopping) if run.settings.stopping is not None else None,
+        "state": run.state.value,
+        "state_reason": run.state_reason or None,
+        "created_at": run.created_at,
+        "started_at": run.started_at,
+        "ended_at": run.ended_at,
+        "assay_version": run.assay_version,
+        "spec_path": writable(spec.source) if spec and spec.source else None,
+        "dataset": dataset_document(run),
+        "selection": selection_document(run.settings.selection),
+        "code": dataclasses.asdict(run.settings.code) if run.settings.code is not None else None,
+    }
+
+
+def verdict_document(run: Run) -> dict[str, Any]:
+    """Return the verdict of a run with a summary: in one word, as an exit status, why, and what else to know."""
+    assert run.summary is not None, "only a summary has a verdict"
+    verdict = run_verdict(run.summary)
+    return {
+        "overall_status": verdict.status.value,
+        "exit_status": verdict.status.exit_status,
+        "reasons": list(verdict.reasons),
+        "notes": [*verdict.notes, *row_notes(run)],
+    }
+
+
+def dataset_document(run: Run) -> dict[str, Any]:
+    """Return a run's dataset, with what its file was recognised as; null where its cases came from no file."""
+    reading = run.settings.dataset
+    return {
+        **dataclasses.asdict(run.dataset),
+        # An equal dataset that was stored before, under another name and format, is kept in its place.
+        **({"name": reading.file, "format": reading.format} if reading else {}),
+        "sha256": (reading.sha256 or None) if reading else None,
+        "mapping": dict(reading.mapping) if reading else None,
+        "skipped_count": reading.skipped_count if reading else None,
+        "left_out_count": reading.left_out_count if reading else None,
+        "copy_count": reading.copy_count if reading else None,
+        "warnings": list(reading.warnings) if reading else None,
+    }
+
+
+def row_document(row: CaseResult) -> dict[str, Any]:
+    """Return one row as the report holds it."""
+    response = response_to_json(row.response) if row.response is not None else {}
+    return {
+        "case_id": row.case_id,
+        "repeat": row.repeat_index,
+        "category": row.category or None,
+        "tags": list(row.tags),
+        "weight": row.weight,
+        "status": row.status.value,
+        "passed": row.passed,
+        "reason": row.reason or None,
+        "question": row.input,
+        "answer": row.response.text if row.response is not None else None,
+        "references": list(row.references),
+        "expected": dict(row.expected),
+        "latency_ms": row.latency_ms,
+        "started_at": row.started_at or None,
+        "duration_ms": row.duration_ms,
+        **_flat_of_row(row),
+        "scores": {score.metric: score_document(score) for score in row.scores},
+        "response": {key: value for key, value in response.items() if key not in ("text", "status", "latency_ms")},
+        **({"turns": [_turn(row, index) for index in range(len(row.turns))]} if row.turns else {}),
+    }
+
+
+def score_document(score: Score) -> dict[str, Any]:
+    """Return a score; `reason` is a stable word, `message` a sentence."""
+    return {
+        "value": score.value,
+        "status": score.status.value,
+        "passed": score.passed,
+        "reason": score.reason or None,
+        "message": score_message(score) or None,
+        "detail": {key: value for key, value in score.detail.items() if key not in (TURNS, "message")},
+    }
+
+
+def _turn(row: CaseResult, index: int) -> dict[str, Any]:
+    """Return one turn of a conversation; the scores of those that were scored by themselves."""
+    turn = row.turns[index]
+    response = response_to_json(turn.response) if turn.response is not None else {}
+    return {
+        "turn_index": index,
+        "question": turn.input,
+        "answer": turn.response.text if turn.response is not None else None,
+        "references": list(turn.references),
+        **({"expected": dict(turn.expected)} if turn.expected else {}),
+        "status": turn.response.status.value if turn.response is not None else None,
+        "latency_ms": turn.response.latency_ms if turn.response is not None else None,
+        **({"left_out": True} if turn.left_out else {}),
+        "scores": {
+            score.metric: score_document(score_from_json({**found, "metric": score.metric}))
+            for score in row.scores
+            for found in score.detail.get(TURNS, ())
+            if found["turn_index"] == index
+        },
+        "response": {key: value for key, value in response.items() if key not in ("text", "status", "latency_ms")},
+    }
+
+
+def _settings(run: Run) -> dict[str, Any]:
+    settings = dataclasses.asdict(run.settings)
+    in_run = ("dataset", "selection", "labels", "note", "group_id", "stopping", "spec_name", "source_run_id", "code")
+    for name in in_run:
+        del settings[name]  # stands in `run`
+    settings["approvals"] = approvals_to_json(run.settings.approvals)
+    options = settings["agent"]["options"]
+    for sent in ("headers", "metadata"):
+        if options.get(sent):
+            # Whatever was written there in place of ${NAME} may be a secret.
+            options[sent] = {name: value if "${" in value else "[redacted]" for name, value in options[sent].items()}
+    return settings
+
+
+def _result(metric: MetricSummary) -> dict[str, Any]:
+    return {
+        "value": metric.value,
+        "n_scored": metric.n_scored,
+        "n_skipped": metric.n_skipped,
+        "n_error": metric.n_error,
+        "n_unanswered": metric.n_unanswered,
+        "passed": metric.passed,
+        "failed": metric.failed,
+        "threshold": metric.threshold,
+        "meets_threshold": metric.meets_threshold,
+        "target": metric.target,
+        "meets_target": metric.meets_target,
+        "rule": metric.rule,
+        "optional": metric.is_optional,
+        **metric.detail,
+    }
+
+
+def judging_document(run: Run) -> dict[str, Any] | None:
+    """Return what judging came to; null where no row has a verdict."""
+    judging = run.summary.judging if run.summary is not None else None
+    if judging is None:
+        return None
+    canaries = None if judging.canaries is None else judging.canaries.document()
+    return {
+        **dataclasses.asdict(judging),
+        "hit_rate": judging.hit_rate,
+        "canaries": canaries,
+        "calibrations": calibration_documents(run),
+        "calibration_messages": calibration_sentences(run),
+    }
+
+
+def stopped_document(stopped: StoppedEarly | None) -> dict[str, Any] | None:
+    """Return when and why a run stopped early; null where it asked all cases."""
+    return None if stopped is None else {**dataclasses.asdict(stopped), "sentence": stopped_sentence(stopped)}
+
+
+def _group(group: GroupSummary) -> dict[str, Any]:
+    return {**dataclasses.asdict(group), "metrics": dict(group.metrics)}
+
+
+_FLAT = ("avg_hit_rate", "avg_mrr", "avg_judge_score", "avg_combined_score", "best_combined_score",
+         "combined_of_averages", "avg_num_tokens", "total_tokens")  # fmt: skip
+"""Aggregates that the summary of an agent with sources holds beside its metrics."""
+
+
+_FLAT_OF_ROW = ("hit_rate", "mrr", "judge_score", "combined_score")
+"""Scores that a row of an agent with sources holds beside the map of all of them."""
+
+
+def _flat_of_row(row: CaseResult) -> dict[str, Any]:
+    found = {score.metric: score.value for score in row.scores if score.metric in _FLAT_OF_ROW}
+    usage = row.response.usage if row.response is not None else None
+    return {**found, "num_tokens": tokens_used(usage)} if found else {}
+
+
+def _flat(summary: RunSummary) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    # A composite repeats the means of its parts over the rows that it scored: the parts' own come first.
+    for metric in sorted(summary.metrics, key=lambda metric: "combined_of_averages" in metric.detail):
+        for name in _FLAT:
+            if name in metric.detail:
+                found.setdefault(name, metric.detail[name])
+    return found

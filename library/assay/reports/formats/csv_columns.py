@@ -1,0 +1,154 @@
+"""The columns of the CSV report: the common ones with one per metric, or those of the preset sql-agent."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from assay.reports.words.expected_text import expected_parts
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    Row = Mapping[str, Any]
+    Cell = str | int | float | None
+
+SQL_METRICS = ("retrieval_accuracy", "generation_fidelity")
+"""Kinds of metrics that have a column of their own in the preset sql-agent."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column.
+
+    Args:
+        name: As the heading has it, untrusted.
+        cell: Returns the value of a row; an untrusted text, a number, or None for an empty cell.
+    """
+
+    name: str
+    cell: Callable[[Row], Cell]
+
+
+def row_columns(head: Mapping[str, Any]) -> Sequence[Column]:
+    """Return the columns of a run.
+
+    Numbers of queries are counted while rows are read, so the columns serve one reading.
+
+    Args:
+        head: Of the document.
+    """
+    kinds = metric_kinds(head)
+    is_sql = head["config"].get("preset") == "sql-agent"
+    repeated = [Column("Repeat", lambda row: row["repeat"] + 1)] if head["config"]["repeats"] > 1 else []
+    own = ("latency", *(SQL_METRICS if is_sql else ()))
+    others = [_metric_column(name, _own_name(name)) for name, kind in kinds.items() if kind not in own]
+    others += _label_columns(head, kinds)
+    if is_sql:
+        sql = [_metric_column(_name_of(kind, kinds), kind.replace("_", " ").title()) for kind in SQL_METRICS]
+        return [*_start(), *_QUESTION, *_SQL, *sql, *_END, *others, *repeated, *_WHY]
+    start = _start()
+    return [*start, _CASE, *repeated, *_QUESTION, *_PLAIN, *others, *_END, *_WHY]
+
+
+def metric_kinds(head: Mapping[str, Any]) -> dict[str, str]:
+    """Return the kind of each metric of a run by its name."""
+    return {name: result["metric"] for name, result in head["results"].items()}
+
+
+def _name_of(kind: str, kinds: Mapping[str, str]) -> str:
+    """Return the name of the first metric of a kind."""
+    return next((name for name, each in kinds.items() if each == kind), kind)
+
+
+def _own_name(metric: str) -> str:
+    """Return the column of a metric: one with the name of a common column gets a prefix, as in data frames."""
+    return f"score.{metric}" if metric in _TAKEN else metric
+
+
+def _metric_column(metric: str, name: str = "") -> Column:
+    return Column(name or metric, lambda row: _plain(row["scores"].get(metric, {}).get("value")))
+
+
+def _label_columns(head: Mapping[str, Any], kinds: Mapping[str, str]) -> list[Column]:
+    """Return a column for each label of checks: the mean of the row's checks that have it."""
+    names = [name for name, kind in kinds.items() if kind == "assertions"]
+    labels = [(name, label) for name in names for label in head["results"][name].get("metrics") or ()]
+    taken = _TAKEN | kinds.keys()
+    return [
+        Column(f"label.{label}" if label in taken else label, partial(_label_mean, name, label))
+        for name, label in labels
+    ]
+
+
+def _label_mean(metric: str, label: str, row: Row) -> Cell:
+    checks = (row["scores"].get(metric, {}).get("detail") or {}).get("checks") or ()
+    scores = [check["score"] for check in checks if check.get("label") == label and check.get("score") is not None]
+    return _plain(math.fsum(scores) / len(scores)) if scores else None
+
+
+def _start() -> list[Column]:
+    return [Column("Query #", _query_number()), Column("Timestamp", lambda row: row.get("started_at"))]
+
+
+def _query_number() -> Callable[[Row], int]:
+    """Return what counts queries from 1: repeats of a case are one query."""
+    numbers, last, number = itertools.count(1), object(), 0
+
+    def count(row: Row) -> int:
+        nonlocal last, number
+        if row["case_id"] != last:
+            last, number = row["case_id"], next(numbers)
+        return number
+
+    return count
+
+
+def _plain(value: float | None) -> float | int | None:
+    """Return a number without a needless ".0"."""
+    return int(value) if value is not None and value == int(value) and abs(value) < 1 << 53 else value
+
+
+def _seconds(row: Row) -> str | None:
+    """Return the row's latency to the nanosecond, without needless zeros and without an exponent."""
+    if row["latency_ms"] is None:
+        return None
+    return f"{row['latency_ms'] / 1000:.9f}".rstrip("0").rstrip(".")
+
+
+def _passed(row: Row) -> str | None:
+    return None if row["passed"] is None else str(row["passed"])
+
+
+def _expected_table(row: Row) -> str:
+    found = [(score.get("detail") or {}).get("expected_tables") for score in row["scores"].values()]
+    tables = [str(table) for each in found if isinstance(each, list) for table in each]
+    return ", ".join(dict.fromkeys(tables))
+
+
+_CASE = Column("Case", lambda row: row["case_id"])
+_STATUS = Column("Status", lambda row: row["status"])
+_QUESTION = (Column("Question", lambda row: row["question"]), Column("Category", lambda row: row["category"]))
+_SQL = (
+    Column("Expected Table", _expected_table),
+    _STATUS,
+    Column("SQL Generated", lambda row: row["response"].get("sql")),
+    Column("Data Rows", lambda row: row["response"].get("data_rows")),
+    Column("Insights", lambda row: row["answer"]),
+)
+_PLAIN = (
+    _STATUS,
+    Column("Answer", lambda row: row["answer"]),
+    Column("Reference", lambda row: "\n".join(row["references"])),
+)
+_END = (Column("Latency (s)", _seconds), Column("Overall Passed", _passed))
+_WHY = (
+    Column(
+        "Expected", lambda row: "\n".join(f"{name}: {text}" for name, text in expected_parts(row.get("expected") or {}))
+    ),
+    Column("Reason", lambda row: row.get("reason")),
+)
+_TAKEN = {column.name for column in (*_start(), _CASE, *_QUESTION, *_SQL, *_PLAIN, *_END, *_WHY)} | {"Repeat"}

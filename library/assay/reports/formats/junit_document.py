@@ -1,0 +1,290 @@
+"""A run as a JUnit file: a test case for each case of the run, and a suite for its gates.
+
+The format has no standard. This follows what its readers have in common: CI servers know a test again by class and
+name, count the first of two with one name, and refuse large files.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import IO, TYPE_CHECKING, Any
+
+from assay.gates.gates import compared_text
+from assay.model.agent_response import AgentStatus
+from assay.reports.document.case_outcomes import CaseOutcome, Outcome, case_outcomes, gate_outcome, shown_exchange
+from assay.reports.document.run_times import run_time_s
+from assay.reports.words.expected_text import expected_parts
+from assay.reports.words.metric_text import count_text, partial_text
+from assay.reports.words.selected_cases import selection_sentence
+from assay.text.xml_text import legal_xml, xml_attribute, xml_text
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from assay.reports.document.report import Report
+
+    Head = Mapping[str, Any]
+
+MAX_BYTES = 25_000_000
+"""Of a file; GitLab reads up to 30 MB."""
+_HEAD_BYTES = 1 << 20  # kept free for the suites themselves
+_TEXT_CHARS = 2_000
+_MESSAGE_CHARS = 1_000
+_NAME_CHARS = 1_000
+_ELEMENTS = {Outcome.FAILED: "failure", Outcome.ERROR: "error", Outcome.NO_VERDICT: "skipped"}
+
+
+class Detail(IntEnum):
+    """How much a file holds of each case, from all to little."""
+
+    ALL = 0
+    PASSED_WITHOUT_TEXT = 1
+    WITHOUT_TEXT = 2
+    WITHOUT_PASSED = 3
+
+
+_LEFT_OUT = {
+    Detail.PASSED_WITHOUT_TEXT: "texts of cases that passed",
+    Detail.WITHOUT_TEXT: "texts of all cases",
+    Detail.WITHOUT_PASSED: "texts of all cases, and cases that passed",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedWithBaseline:
+    """What a run's comparison with its baseline comes to, as a test case.
+
+    Args:
+        name: The baseline.
+        outcome: Whether it passes.
+        message: The verdict as a sentence.
+    """
+
+    name: str
+    outcome: Outcome
+    message: str
+
+
+def write_junit(
+    report: Report, file: IO[str], compared: ComparedWithBaseline | None = None, *, max_bytes: int = MAX_BYTES
+) -> None:
+    """Write a report as JUnit XML.
+
+    Args:
+        report: The report.
+        file: Takes the text.
+        compared: The run's comparison with its baseline; None without one.
+        max_bytes: Of the file at most: passing cases lose their texts first, and the file says so.
+    """
+    plan = _plan(report, max_bytes - min(_HEAD_BYTES, max_bytes // 4))
+    head = report.head
+    gates = _gate_cases(head)
+    suites = [("gates", gates), ("comparison", _comparison_cases(head, compared))]
+    found = plan.counts + Counter(outcome for _, cases in suites for outcome, _ in cases)
+    time = f"{_run_time_s(head, plan):.3f}"
+    file.write('<?xml version="1.0" encoding="UTF-8"?>\n')
+    file.write(f'<testsuites name="assay" {_counts(found, with_skipped=False)} time="{time}">\n')
+    file.write(f' <testsuite name={_name(head["run"]["name"])} {_counts(plan.counts)} time="{time}"{_stamp(head)}>\n')
+    file.write(_properties(report, plan))
+    for case in plan.written(case_outcomes(report.rows())):
+        file.write(_case(head, case, plan.detail))
+    if selection := selection_sentence(head):
+        # Many readers show the output of a suite and not its properties.
+        file.write(f"  <system-out>{xml_text(selection)}</system-out>\n")
+    file.write(" </testsuite>\n")
+    for suite, cases in suites:
+        if cases:
+            counts = _counts(Counter(outcome for outcome, _ in cases))
+            file.write(f' <testsuite name={_name(_class(head, suite))} {counts} time="0.000"{_stamp(head)}>\n')
+            file.writelines(text for _, text in cases)
+            file.write(" </testsuite>\n")
+    file.write("</testsuites>\n")
+
+
+def _comparison_cases(head: Head, compared: ComparedWithBaseline | None) -> list[tuple[Outcome, str]]:
+    if compared is None:
+        return []
+    if compared.outcome is Outcome.PASSED:
+        inside = f"   <system-out>{xml_text(compared.message)}</system-out>\n"
+    else:
+        inside = _complaint(compared.outcome, compared.message, compared.message)
+    return [(compared.outcome, _testcase(_class(head, "comparison"), f"against {compared.name}", "", 0.0, inside))]
+
+
+@dataclass(slots=True)
+class _Plan:
+    """What goes into the file.
+
+    Args:
+        detail: How much of each case.
+        counts: Written cases by outcome.
+        time_s: Of the agent in all of them.
+        left_out: How many cases are not written.
+    """
+
+    detail: Detail = Detail.ALL
+    counts: Counter[Outcome] = field(default_factory=Counter)
+    time_s: float = 0.0
+    left_out: int = 0
+
+    def written(self, cases: Iterator[CaseOutcome]) -> Iterator[CaseOutcome]:
+        """Yield the cases that are written."""
+        room = self.counts.total()
+        for case in cases:
+            if self.detail is Detail.WITHOUT_PASSED and case.outcome is Outcome.PASSED:
+                continue
+            if room == 0:
+                return
+            room -= 1
+            yield case
+
+
+def _plan(report: Report, room: int) -> _Plan:
+    """Return how much of the cases has room in a file, from one reading of the rows."""
+    sizes, counts, time_s = Counter[Detail](), Counter[Outcome](), 0.0
+    few, few_size, is_full = Counter[Outcome](), 0, False
+    for case in case_outcomes(report.rows()):
+        counts[case.outcome] += 1
+        time_s += case.time_s
+        whole, lean = (len(_case(report.head, case, detail).encode()) for detail in (Detail.ALL, Detail.WITHOUT_TEXT))
+        has_passed = case.outcome is Outcome.PASSED
+        sizes += Counter(
+            {
+                Detail.ALL: whole,
+                Detail.PASSED_WITHOUT_TEXT: lean if has_passed else whole,
+                Detail.WITHOUT_TEXT: lean,
+            }
+        )
+        if not has_passed and not is_full:
+            few_size += lean
+            is_full = few_size > room
+            few[case.outcome] += not is_full
+    for detail in (Detail.ALL, Detail.PASSED_WITHOUT_TEXT, Detail.WITHOUT_TEXT):
+        if sizes[detail] <= room:
+            return _Plan(detail, counts, time_s)
+    return _Plan(Detail.WITHOUT_PASSED, few, time_s, counts.total() - few.total())
+
+
+def _case(head: Head, case: CaseOutcome, detail: Detail) -> str:
+    """Return the element of a case."""
+    texts = "" if detail >= Detail.WITHOUT_TEXT else _texts(case)
+    if case.outcome is Outcome.PASSED:
+        shown = texts if detail is Detail.ALL else ""
+        inside = f"   <system-out>{xml_text(shown)}</system-out>\n" if shown else ""
+    else:
+        waits = case.outcome is Outcome.ERROR and case.row["status"] == AgentStatus.INTERRUPTED
+        inside = _complaint(case.outcome, case.reason, texts, kind=AgentStatus.INTERRUPTED if waits else case.outcome)
+    place = f" file={xml_attribute(head['test_cases_path'])}" if head["test_cases_path"] else ""
+    name = _class(head, str(case.row.get("category") or ""))
+    return _testcase(name, case.row["case_id"], place, case.time_s, inside)
+
+
+def _testcase(class_name: str, name: str, place: str, time_s: float, inside: str) -> str:
+    start = f'  <testcase classname={xml_attribute(class_name)} name={_name(name)}{place} time="{time_s:.3f}"'
+    return f"{start}>\n{inside}  </testcase>\n" if inside else f"{start}/>\n"
+
+
+def _complaint(outcome: Outcome, message: str, text: str, *, kind: str = "") -> str:
+    element = _ELEMENTS[outcome]
+    said = xml_attribute(_cut(message, _MESSAGE_CHARS))
+    of_type = "" if element == "skipped" else f" type={xml_attribute(str(kind or outcome))}"
+    # Some readers show the text alone.
+    whole = "\n".join(filter(None, (_cut(message, _MESSAGE_CHARS), text)))
+    return f"   <{element} message={said}{of_type}>{xml_text(whole)}</{element}>\n"
+
+
+def _texts(case: CaseOutcome) -> str:
+    shown = shown_exchange(case.row)
+    parts = (
+        ("question", shown["question"]),
+        ("answer", shown["answer"] or ""),
+        ("reference", "\n".join(shown["references"])),
+        *expected_parts(shown.get("expected") or {}),
+    )
+    found = "\n".join(f"{name}: {_cut(text, _TEXT_CHARS)}" for name, text in parts if text)
+    return found.replace("[[", "[\u200b[")  # GitLab takes [[ATTACHMENT|path]] for a file of the job
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[:most]}… ({len(text):,} characters)"
+
+
+def _gate_cases(head: Head) -> Sequence[tuple[Outcome, str]]:
+    found = []
+    place = f" file={xml_attribute(head['run']['spec_path'])}" if head["run"].get("spec_path") else ""
+    named = Counter[str]()
+    for gate in head["summary"]["gates"]:
+        outcome, expression = gate_outcome(gate), gate["expression"]
+        named[expression] += 1
+        name = expression if named[expression] == 1 else f"{expression} ({named[expression]})"
+        compared = compared_text(expression, gate["actual"], gate.get("interval"))
+        actual = "not computed" if gate["actual"] is None else f"actual {compared}"
+        said = (f"{expression}: {actual}", gate["reason"], gate.get("note"), selection_sentence(head))
+        message = "; ".join(filter(None, said))
+        inside = "" if outcome is Outcome.PASSED else _complaint(outcome, message, "")
+        found.append((outcome, _testcase(_class(head, "gates"), name, place, 0.0, inside)))
+    if all(outcome is Outcome.PASSED for outcome, _ in found):
+        found += _undecided_run(head, place)
+    return found
+
+
+def _undecided_run(head: Head, place: str) -> list[tuple[Outcome, str]]:
+    """Return an error where a run has no verdict although no gate fails, as after failed canaries."""
+    summary = head["summary"]
+    if not summary["exit_status"]:
+        return []
+    message = f"{summary['overall_status']}: {'; '.join(summary['reasons'])}"
+    inside = _complaint(Outcome.ERROR, message, "")
+    return [(Outcome.ERROR, _testcase(_class(head, "gates"), "verdict", place, 0.0, inside))]
+
+
+def _properties(report: Report, plan: _Plan) -> str:
+    head = report.head
+    run, summary = head["run"], head["summary"]
+    properties = {
+        "run_id": run["run_id"],
+        "dataset_id": run["dataset"]["dataset_id"],
+        "assay_version": run["assay_version"],
+        "verdict": summary["overall_status"],
+    }
+    if selection := selection_sentence(head):
+        properties["selection"] = selection
+    if summary.get("partial"):
+        properties["partial"] = partial_text(report.row_count, summary["total"])
+    if plan.detail is not Detail.ALL:
+        number = f" ({count_text(plan.left_out, 'case')})" if plan.left_out else ""
+        properties["left_out"] = f"{_LEFT_OUT[plan.detail]}{number}: the file would be too large"
+    lines = (f'   <property name="{name}" value={xml_attribute(value)}/>\n' for name, value in properties.items())
+    return f"  <properties>\n{''.join(lines)}  </properties>\n"
+
+
+def _counts(found: Counter[Outcome], *, with_skipped: bool = True) -> str:
+    skipped = f' skipped="{found[Outcome.NO_VERDICT]}"' if with_skipped else ""
+    return f'tests="{found.total()}" failures="{found[Outcome.FAILED]}" errors="{found[Outcome.ERROR]}"{skipped}'
+
+
+def _class(head: Head, part: str) -> str:
+    """Return the name of a class; dots separate its parts, and so are in none of them."""
+    parts = (str(head["run"]["name"]), part)
+    return ".".join(["assay", *(each.replace(".", "_") for each in parts if each)])
+
+
+def _name(name: str) -> str:
+    """Return a name as an attribute; one that had to be changed gets a mark of its own, so that none is twice."""
+    shown = legal_xml(name)[:_NAME_CHARS]
+    mark = f" ({hashlib.sha256(name.encode('utf-8', 'replace')).hexdigest()[:8]})" if shown != name else ""
+    return xml_attribute(shown + mark)
+
+
+def _stamp(head: Head) -> str:
+    """Return when the run was accepted: readers know times without fractions and zones."""
+    return f" timestamp={xml_attribute(str(head['timestamp'])[:19])}"
+
+
+def _run_time_s(head: Head, plan: _Plan) -> float:
+    took = run_time_s(head)
+    return plan.time_s if took is None else took

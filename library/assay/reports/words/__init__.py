@@ -1,0 +1,1 @@
+"""Sentences that reports and the command share."""

@@ -1,0 +1,74 @@
+"""What to know of a run's rows before believing its figures: rows that were repeated, cases that are copies."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from assay.model.dependent_cases import COPIES
+from assay.reports.words.metric_text import count_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from assay.model.run import Run
+
+_FEW_CLUSTERS = 10  # of equal size; with fewer, one cluster may carry the result
+
+
+def row_notes(run: Run) -> list[str]:
+    """Return a sentence each on rows asked or scored again, repeats, copies, clusters and approvals of no use."""
+    return [*_again(run), *_repeats(run), *_copies(run), *_dependent(run), *_unused_approvals(run)]
+
+
+def _again(run: Run) -> Iterator[str]:
+    if run.summary is not None and run.summary.asked_again:
+        yield f"{count_text(run.summary.asked_again, 'row')} asked again after errors"
+    if run.summary is not None and run.summary.scored_again:
+        yield f"{count_text(run.summary.scored_again, 'row')} scored again after errors"
+
+
+def _repeats(run: Run) -> Iterator[str]:
+    if (times := run.settings.repeats) > 1:
+        yield (
+            f"each of {count_text(run.dataset.case_count, 'case')} was run {times:,} times: intervals count cases, not "
+            "rows"
+        )
+
+
+def _copies(run: Run) -> Iterator[str]:
+    reading = run.settings.dataset
+    if reading is not None and reading.copy_count:
+        copies = f"{reading.copy_count:,} of {count_text(run.dataset.case_count, 'case')}"
+        verb = "repeats" if reading.copy_count == 1 else "repeat"
+        counted = f"clusters by {run.settings.cluster}" if run.settings.cluster else "copies of a case once"
+        yield f"{reading.first_copy}; {copies} {verb} an earlier one: intervals count {counted}"
+
+
+def _dependent(run: Run) -> Iterator[str]:
+    """Yield how many independent cases a run is worth, and the share of the largest cluster where few count."""
+    dependent = run.summary.dependent if run.summary is not None else None
+    if dependent is None:
+        return
+    cases = count_text(dependent.cases, "case")
+    shared = "" if dependent.key == COPIES else f" in {count_text(dependent.clusters, 'cluster')} by {dependent.key}"
+    worth = dependent.effective_cases
+    said = "" if worth is None else f", worth about {_whole(worth)} independent {'one' if worth < 1.5 else 'ones'}"
+    largest = ""
+    if dependent.effective_clusters < _FEW_CLUSTERS:
+        what = "most copied case" if dependent.key == COPIES else "largest cluster"
+        largest = f"; the {what} has {dependent.largest_share:.0%} of them"
+    yield f"{cases}{shared}{said}{largest}"
+
+
+def _unused_approvals(run: Run) -> Iterator[str]:
+    for unused in run.summary.unused_approvals if run.summary is not None else ():
+        why = "the name is misspelled, or the agent did not call the tool"
+        if unused.cases:
+            more = f" and {unused.cases - 1:,} more" if unused.cases > 1 else ""
+            yield f"approvals of case {unused.first_case}{more} name {unused.tool}, at which it did not stop: {why}"
+        else:
+            yield f"approvals name {unused.tool}, at which no row stopped: {why}"
+
+
+def _whole(count: float) -> str:
+    return f"{max(1, round(count)):,}"

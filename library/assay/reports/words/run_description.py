@@ -1,0 +1,99 @@
+"""What a run is, in words: its cases, its agent, its prompt, and what its user wrote about it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from assay.reports.words.metric_text import count_text
+from assay.reports.words.selected_cases import selected_cases, selection_document
+from assay.text.unsafe_text import shorten
+
+if TYPE_CHECKING:
+    from assay.model.run import Run
+
+_VALUE_CHARS = 60
+_LINE_CHARS = 200
+_SHORT_CHARS = 100
+
+
+def cases_over_dataset(run: Run) -> str:
+    """Return how many cases of which dataset a run is over, and how they were selected."""
+    reading, selected = run.settings.dataset, selected_cases(run)
+    # The orchestrator names a dataset as the client did that uploaded it first.
+    name = reading.file if reading is not None else run.dataset.name
+    repeats = f", {run.settings.repeats} times each" if run.settings.repeats > 1 else ""
+    return f"{_cases(run)} over {name}{repeats}{f': {selected.why}' if selected is not None else ''}"
+
+
+def selection_line(run: Run) -> str:
+    """Return which cases of a dataset a run is over; the empty text where it is over all of them."""
+    selected = selected_cases(run)
+    return shorten(selected.sentence, _LINE_CHARS) if selected is not None else ""
+
+
+def description_lines(run: Run) -> list[str]:
+    """Return a line for the agent, prompt, labels and note of a run each, as far as it has them."""
+    settings = run.settings
+    file, first_line = _prompt(run)
+    lines = [
+        ("agent", _agent(run)),
+        ("prompt", ": ".join(filter(None, (file, first_line)))),
+        ("labels", _labels(run)),
+        ("note", settings.note),
+    ]
+    return [f"{heading}  {shorten(text, _LINE_CHARS)}" for heading, text in lines if text]
+
+
+def short(run: Run) -> str:
+    """Return what distinguishes a run from others, in a few words of one line."""
+    file, first_line = _prompt(run)
+    parts = [
+        run.settings.name,
+        run.settings.agent.target or _agent(run),
+        file or first_line[:_VALUE_CHARS],
+        _labels(run),
+        _cases(run) if run.settings.selection is not None else "",
+        run.settings.note,
+    ]
+    return shorten("; ".join(filter(None, parts)), _SHORT_CHARS)
+
+
+def description_document(run: Run) -> dict[str, Any]:
+    """Return the same for programs."""
+    agent = run.settings.agent
+    file, first_line = _prompt(run)
+    return {
+        "labels": dict(run.settings.labels),
+        "note": run.settings.note or None,
+        "agent": {"adapter": agent.adapter, "target": agent.target},
+        "source_run_id": run.settings.source_run_id or None,
+        "model": agent.target if agent.fills_prompt else None,
+        "prompt_file": file or None,
+        "prompt": first_line or None,
+        "selection": selection_document(run.settings.selection),
+    }
+
+
+def _cases(run: Run) -> str:
+    selected = selected_cases(run)
+    if selected is None or selected.total is None:
+        return count_text(run.dataset.case_count, "case")
+    return f"{selected.selected:,} of {count_text(selected.total, 'case')}"
+
+
+def _agent(run: Run) -> str:
+    if run.settings.source_run_id:
+        return f"answers of {run.settings.source_run_id}"
+    return f"{run.settings.agent.adapter} {run.settings.agent.target}".strip()
+
+
+def _labels(run: Run) -> str:
+    return " ".join(f"{key}={value}" for key, value in run.settings.labels.items())
+
+
+def _prompt(run: Run) -> tuple[str, str]:
+    """Return the file of a run's prompt and the first line of its text, each empty where there is none."""
+    options = run.settings.agent.options
+    text = options.get("prompt")
+    lines = text.strip().splitlines() if isinstance(text, str) else []
+    return str(options.get("prompt_file") or ""), lines[0] if lines else ""

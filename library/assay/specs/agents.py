@@ -1,0 +1,199 @@
+"""Rules for the `agent` part of a spec, the same for the client and the orchestrator."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from assay.errors import Problem
+from assay.model.command_options import CommandOptions, target_problem
+from assay.model.frameworks import FRAMEWORKS, OBJECT_TARGET
+from assay.model.lifespan_settings import LIFESPAN_KEYS, without_lifespan
+from assay.model.trace_settings import TRACES_KEY, TraceSettings, without_traces
+from assay.parsing.names import unknown_name
+from assay.specs.headers import read_texts
+from assay.specs.server_options import A2aOptions, AdkServerOptions, check_base_url, check_url
+from assay.specs.variables import reference_problems
+
+if TYPE_CHECKING:
+    from collections.abc import Container
+
+    from assay.model.lifespan_settings import LifespanSettings
+    from assay.model.run import AgentSettings
+
+ADAPTERS = ("python", "command", "http", "grpc", "openai", "anthropic", "adk", "langgraph", "pydantic_ai",
+            "openai_agents", "a2a", "replay")  # fmt: skip
+"""Adapters of this version."""
+
+_NO_TRACES = (
+    "traces are read of agents that run on the user's side (python, command and frameworks), and the {} adapter "
+    "reaches one elsewhere or none: remove it"
+)
+
+_NO_LIFESPAN = (
+    "opens what an agent in this process needs (python and frameworks), and the {} adapter reaches one elsewhere or "
+    "none: remove it"
+)
+
+_PYTHON_KEYS = ("map",)
+IN_PROCESS_KEYS = {
+    name: (*options, *LIFESPAN_KEYS)
+    for name, options in {"python": _PYTHON_KEYS, **{name: each.options for name, each in FRAMEWORKS.items()}}.items()
+}
+"""The options of the adapters whose agents run in the process of the client, by adapter."""
+
+_MAX_GROWTH = 1_000_000
+"""How many times larger than an object what an expression makes of it may be: it runs in the client's process."""
+
+
+def check_agent(agent: AgentSettings) -> list[Problem]:
+    """Return everything that is wrong with how an agent is to be reached."""
+    problems = [
+        Problem(message, f"agent.{field}")
+        for field, message in (
+            ("timeout", "" if 0.001 <= agent.timeout_s <= 3600 else "must be from 1ms to 1h"),
+            ("concurrency", "" if 1 <= agent.concurrency <= 1000 else "must be from 1 to 1000"),
+            ("retries", "" if 0 <= agent.retries <= 10 else "must be from 0 to 10"),
+        )
+        if message
+    ]
+    agent, traces = without_traces(agent)
+    if traces is not None and not agent.is_hosted and agent.adapter in ADAPTERS:
+        problems.append(Problem(_NO_TRACES.format(agent.adapter), f"agent.{TRACES_KEY}"))
+    elif traces is not None:
+        TraceSettings.from_option(traces, problems)
+    agent, lifespan = without_lifespan(agent)
+    problems += _check_lifespan(agent, lifespan)
+    match agent.adapter:
+        case "python":
+            problems += _check_python(agent)
+        case "command":
+            problems += _check_command(agent)
+        case "http":
+            problems += _check_http(agent)
+        case "grpc":
+            problems += _check_grpc(agent)
+        case "openai" | "anthropic":
+            problems += _check_prompt(agent)
+        case "a2a":
+            problems += _check_a2a(agent)
+        case "adk" if not agent.is_hosted:
+            problems += _check_adk_server(agent)
+        case _ if agent.adapter in FRAMEWORKS:
+            problems += _check_framework(agent)
+        case "replay":
+            problems += _refuse(agent, target="replay takes its answers from the dataset: leave the target out")
+        case _:
+            problems.append(Problem(_unknown_adapter(agent.adapter), "agent.adapter"))
+    return problems + reference_problems(agent)
+
+
+def _check_lifespan(agent: AgentSettings, lifespan: LifespanSettings | None) -> list[Problem]:
+    if lifespan is None or agent.adapter not in ADAPTERS:
+        return []
+    if not agent.is_hosted or agent.adapter == "command":
+        return [Problem(_NO_LIFESPAN.format(agent.adapter), "agent.lifespan")]
+    return lifespan.problems()
+
+
+def _check_python(agent: AgentSettings) -> list[Problem]:
+    problems = _refuse(agent, known=_PYTHON_KEYS)
+    if "map" in agent.options:
+        problems += _map_problems(agent.options["map"])
+    if not OBJECT_TARGET.fullmatch(agent.target):
+        problems.append(
+            Problem(
+                f"must be MODULE:FUNCTION or FILE.py:FUNCTION, e.g. 'agent:answer', not {agent.target!r}",
+                "agent.target",
+            )
+        )
+    return problems
+
+
+def _map_problems(value: object) -> list[Problem]:
+    from assay.model.response_expressions import expression_problems, growth_of  # imported here: it brings jmespath
+
+    problems: list[Problem] = []
+    expressions = read_texts(value, "agent.map", problems)
+    problems = problems or expression_problems(expressions, "agent.map")
+    return problems or [
+        Problem(f"{text[:80]!r} makes too much of what it finds: nest fewer lists and functions", f"agent.map.{name}")
+        for name, text in expressions.items()
+        if max(growth_of(text)) > _MAX_GROWTH
+    ]
+
+
+def _check_framework(agent: AgentSettings) -> list[Problem]:
+    framework = FRAMEWORKS[agent.adapter]
+    problems = framework.option_problems(agent.options)
+    if not OBJECT_TARGET.fullmatch(agent.target):
+        said = (
+            f"must be MODULE:OBJECT or FILE.py:OBJECT of {framework.accepts}, e.g. 'agent:agent', not {agent.target!r}"
+        )
+        problems.append(Problem(said, "agent.target"))
+    return problems
+
+
+def _check_command(agent: AgentSettings) -> list[Problem]:
+    problems: list[Problem] = []
+    if problem := target_problem(agent.target):
+        problems.append(Problem(problem, "agent.target"))
+    CommandOptions.from_options(agent.options, problems)
+    return problems
+
+
+def _check_http(agent: AgentSettings) -> list[Problem]:
+    from assay.specs.http_options import HttpOptions  # imported here: it brings jmespath
+
+    problems = check_url(agent.target)
+    HttpOptions.from_options(agent.options, problems)
+    return problems
+
+
+def _check_a2a(agent: AgentSettings) -> list[Problem]:
+    problems = check_base_url(agent.target)
+    A2aOptions.from_options(agent.options, problems)
+    return problems
+
+
+def _check_adk_server(agent: AgentSettings) -> list[Problem]:
+    problems = check_base_url(agent.target)
+    AdkServerOptions.from_options(agent.options, problems)
+    return problems
+
+
+def _check_grpc(agent: AgentSettings) -> list[Problem]:
+    from assay.specs.grpc_options import GrpcOptions, target_problem  # imported here: most runs call no such service
+
+    problem = target_problem(agent.target)
+    problems = [Problem(problem, "agent.target")] if problem else []
+    GrpcOptions.from_options(agent.options, problems)
+    return problems
+
+
+def _check_prompt(agent: AgentSettings) -> list[Problem]:
+    from assay.specs.prompt_options import PromptOptions  # imported here: most runs fill no prompt
+
+    problems: list[Problem] = []
+    if not agent.target.strip() or not agent.target.isprintable():
+        problems.append(Problem(f"must be the id of a model, not {agent.target!r}", "agent.target"))
+    options = PromptOptions.from_options(agent.adapter, agent.options, problems)
+    if not problems:
+        options.price_of(agent.adapter, agent.target, problems)
+    return problems
+
+
+def _refuse(agent: AgentSettings, target: str = "", known: Container[str] = ()) -> list[Problem]:
+    problems = [
+        Problem(f"the {agent.adapter} adapter has no option {name!r}: remove it", f"agent.{name}")
+        for name in agent.options
+        if name not in known
+    ]
+    if target and agent.target:
+        problems.append(Problem(target, "agent.target"))
+    return problems
+
+
+def _unknown_adapter(name: str) -> str:
+    if name == "callable":
+        return "unknown adapter 'callable'; did you mean 'python'?"
+    return unknown_name("adapter", name, ADAPTERS)

@@ -1,0 +1,48 @@
+"""Rules for `approvals` in a spec and in cases, the same for the client and the orchestrator."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from assay.errors import Problem
+from assay.model.approvals import approvals_to_json, read_approvals
+
+if TYPE_CHECKING:
+    from assay.model.approvals import Approval
+    from assay.model.run_settings import AgentSettings, RunSettings
+
+
+def read_spec_approvals(value: object) -> tuple[tuple[Approval, ...], list[Problem]]:
+    """Return the approvals of a spec, each used as often as needed where it does not say; and all problems."""
+    approvals, problems = read_approvals(value, times=None)
+    return approvals, [Problem(problem, f"approvals{part}") for part, problem in problems]
+
+
+def check_approvals(settings: RunSettings) -> list[Problem]:
+    """Return everything that is wrong with the approvals of a run."""
+    if not settings.approvals:
+        return []
+    if unusable := why_unusable(settings.agent):
+        return [Problem(unusable, "approvals")]
+    return read_spec_approvals(approvals_to_json(settings.approvals))[1]
+
+
+def why_unusable(agent: AgentSettings) -> str:
+    """Return why an agent cannot be given approvals, and what to do; empty where it can.
+
+    Recorded answers need none, and have what was decided: a spec may name its agent or the recording of it.
+    """
+    match agent.adapter:
+        case "openai" | "anthropic":
+            return f"the {agent.adapter} adapter asks a model once, which never waits for a person: remove them"
+        case "http" if not _names_approvals(agent):
+            return "the request does not have them: write {{approvals}} into agent.body, or remove them"
+    return ""
+
+
+def _names_approvals(agent: AgentSettings) -> bool:
+    from assay.specs.prompt_template import PLACEHOLDER  # imported here: few specs have approvals
+
+    template = json.dumps([agent.options.get(name) for name in ("body", "query")], default=str)
+    return any(found[1].strip() == "approvals" for found in PLACEHOLDER.finditer(template))

@@ -1,0 +1,75 @@
+"""What a spec may send beside a question: headers of HTTP, metadata of gRPC."""
+
+from __future__ import annotations
+
+import re
+
+from assay.errors import Problem
+from assay.parsing.names import kind_of
+from assay.specs.variables import NAMED
+
+# Host decides which of several sites behind one address answers, whatever host was allowed; the others say how long
+# a request is and what becomes of the connection, and a wrong one lets requests run into each other.
+OWN_HEADERS = frozenset({"host", "content-length", "transfer-encoding", "connection", "keep-alive", "te", "trailer",
+                          "upgrade", "expect", "proxy-connection", "proxy-authenticate",
+                          "proxy-authorization"})  # fmt: skip
+_CREDENTIAL_HEADERS = frozenset({"authorization", "cookie", "x-api-key", "api-key", "x-auth-token", "x-access-token",
+                                 "x-goog-api-key", "ocp-apim-subscription-key", "private-token"})  # fmt: skip
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+
+
+def read_headers(value: object, where: str, problems: list[Problem]) -> dict[str, str]:
+    """Return the headers of HTTP that a spec names; what is wrong is added to `problems`.
+
+    Args:
+        value: What stands in the spec; None for nothing.
+        where: Its field.
+        problems: Of the spec.
+    """
+    headers = read_texts(value, where, problems)
+    problems += [
+        Problem(problem, f"{where}.{name}")
+        for name, text in headers.items()
+        if (problem := _header_problem(name, text))
+    ]
+    return headers
+
+
+def credential_problem(name: str, value: str) -> str:
+    """Return why a header may not have its value: it is a secret, not the name of one."""
+    if name.lower() in _CREDENTIAL_HEADERS and not NAMED.search(value):
+        return (
+            "holds a secret, which would be stored with the run: put it into an environment variable, as in ${NAME}, "
+            "or name it, as in secret://NAME"
+        )
+    return ""
+
+
+def _header_problem(name: str, value: str) -> str:
+    if not _HEADER_NAME.fullmatch(name) or "\n" in value or "\r" in value:
+        return "is not a valid header"
+    if name.lower() in OWN_HEADERS:
+        return "is set by Assay, from the target, the body and the connection: remove it"
+    return credential_problem(name, value)
+
+
+def read_texts(value: object, where: str, problems: list[Problem]) -> dict[str, str]:
+    """Return a mapping of names to texts; a number is written as one.
+
+    Args:
+        value: What stands in the spec; None for nothing.
+        where: Its field.
+        problems: What is wrong is added here.
+    """
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        problems.append(Problem(f"must be a mapping of names to strings, not {kind_of(value)}", where))
+        return {}
+    texts = {}
+    for name, item in value.items():
+        if isinstance(item, bool | list | dict) or item is None:
+            problems.append(Problem(f"must be a string, not {kind_of(item)}", f"{where}.{name}"))
+        else:
+            texts[str(name)] = str(item)
+    return texts

@@ -1,0 +1,598 @@
+"""From YAML or a mapping to a checked spec."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from assay.datasets.choices import FORMAT_NAMES, ON_BAD_CASE
+from assay.errors import InvalidInputError, Problem, SpecError
+from assay.gates.gates import parse_gate
+from assay.judging.prices import price_problems
+from assay.metrics import complete_parameters, count_problem, known_kind
+from assay.metrics.formula import with_own_numbers
+from assay.metrics.python import names_function, own_name
+from assay.metrics.rows.order import check_metrics
+from assay.model.case_limits import MAX_REPEATS
+from assay.model.cluster_key import cluster_problem
+from assay.model.command_options import COMMAND_KEYS, CommandOptions, command_line
+from assay.model.labels import label_problems
+from assay.model.report_settings import ReportSettings
+from assay.model.run import AgentSettings, JudgeSettings, MetricSettings, RunSettings
+from assay.model.run_limits import MAX_RUN_WEIGHT, MAX_TEAM_CHARS, MIN_RUN_WEIGHT
+from assay.model.run_settings import FUNCTION_METRIC, MAX_ERRORS, TURN_SCORES
+from assay.model.trace_settings import TRACES_KEY
+from assay.parsing.fields import Fields
+from assay.parsing.names import metric_name_problem, name_problem, unknown_name, writable
+from assay.parsing.percentages import read_share
+from assay.parsing.yaml_nodes import Lines, parse_yaml
+from assay.specs.agents import ADAPTERS, IN_PROCESS_KEYS, check_agent
+from assay.specs.approvals import check_approvals, read_spec_approvals
+from assay.specs.dataset_keys import lift_dataset_keys
+from assay.specs.grpc_options import GRPC_KEYS, read_ca_file
+from assay.specs.judging import JudgeReader, missing_key
+from assay.specs.model import Spec, wants_verdicts
+from assay.specs.overrides import apply_override, gate_on_left_out, select_metrics, set_value
+from assay.specs.presets import PRESETS, preset_gates, preset_metrics, preset_reports
+from assay.specs.prompt_options import PROMPT_KEYS, PROVIDERS, read_prompt_files
+from assay.specs.reports import read_reports
+from assay.specs.server_options import A2A_KEYS, ADK_SERVER_KEYS
+from assay.specs.variables import missing_variables
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from assay.judging.recorded_verdicts import RecordedVerdicts
+    from assay.model.approvals import Approval
+
+    Environs = tuple[Mapping[str, str] | None, Mapping[str, str] | None]
+    """The environments of the agent and of the judge, as `load_spec` takes them."""
+
+SPEC_FILE = "assay.yaml"
+"""What a spec is called where only its folder is named."""
+
+_KEYS = ("name", "preset", "dataset", "format", "map", "encoding", "on_bad_case", "agent", "metrics", "judge", "gates",
+         "repeats", "reports", "team", "weight", "max_agent_errors", "max_metric_errors", "turns", "labels",
+         "note", "cluster", "approvals", "variants")  # fmt: skip
+_AGENT_KEYS = ("adapter", "target", "timeout", "concurrency", "retries")
+_HTTP_KEYS = ("method", "headers", "query", "body", "stream", "response")
+_OPTION_KEYS = {"http": _HTTP_KEYS, "a2a": A2A_KEYS, "grpc": GRPC_KEYS, "command": COMMAND_KEYS, **IN_PROCESS_KEYS}
+_OPTION_KEYS |= dict.fromkeys(PROVIDERS, PROMPT_KEYS)
+_OPTION_KEYS["adk"] += ADK_SERVER_KEYS
+
+
+def find_spec_file(path: Path) -> Path:
+    """Return the spec's file: the path itself, or the assay.yaml in the folder that it names.
+
+    Raises:
+        SpecError: The folder has none.
+    """
+    if not path.is_dir():
+        return path
+    file = path / SPEC_FILE
+    if file.is_file():
+        return file
+    folder = "this folder" if path == Path() else f"the folder {path}"
+    said = f"there is no {SPEC_FILE} in {folder}: name the spec's file, or write one with `assay init PRESET`"
+    raise SpecError([Problem(said, file=str(path.resolve()))])
+
+
+def load_spec(
+    path: Path,
+    *,
+    overrides: Sequence[str] = (),
+    dataset: Path | None = None,
+    metrics: Sequence[str] | None = None,
+    environ: Mapping[str, str] | None = None,
+    judge_environ: Mapping[str, str] | None = None,
+) -> Spec:
+    """Return the spec that a YAML file describes.
+
+    Args:
+        path: The file, or a folder with an assay.yaml.
+        overrides: Changes in the form "key=value".
+        dataset: A dataset in place of the spec's.
+        metrics: Names of the only metrics to compute.
+        environ: The environment that the agent will be called from, where a variable that the spec names and that is
+            not set is a problem; None where it is another machine's.
+        judge_environ: The same of the judge.
+
+    Raises:
+        SpecError: Something is wrong; holds every problem, with file and line.
+    """
+    file = read_spec_file(path)
+    reader = SpecReader(
+        file.data,
+        file.path.parent,
+        list(file.problems),
+        file=str(file.path),
+        lines=file.lines,
+        environs=(environ, judge_environ),
+    )
+    return dataclasses.replace(reader.read(overrides, dataset, metrics), source=file.path)
+
+
+@dataclass(frozen=True, slots=True)
+class SpecFile:
+    """A spec as its file has it, unchecked.
+
+    Args:
+        path: The file.
+        data: What it holds.
+        lines: The line of every value.
+        problems: Values that YAML allows and Assay does not read.
+    """
+
+    path: Path
+    data: dict[str, Any]
+    lines: Lines
+    problems: tuple[Problem, ...] = ()
+
+
+def read_spec_file(path: Path) -> SpecFile:
+    """Return what a spec's file holds, unchecked.
+
+    Args:
+        path: The file, or a folder with an assay.yaml.
+
+    Raises:
+        SpecError: It cannot be read, or is no mapping; holds every problem.
+    """
+    problems: list[Problem] = []
+    path = find_spec_file(path)
+    try:
+        text = path.read_bytes().decode("utf-8-sig")
+    except FileNotFoundError:
+        raise SpecError([Problem("there is no such file: check the name, or write one", file=str(path))]) from None
+    except OSError as error:
+        raise SpecError([Problem(f"cannot be read: {error.strerror}", file=str(path))]) from None
+    except UnicodeDecodeError as error:
+        raise SpecError([Problem(f"is not UTF-8 (byte {error.start}): save it as UTF-8", file=str(path))]) from None
+    data, lines = parse_yaml(text, file=str(path), problems=problems)
+    if problems and data is None:
+        raise SpecError(problems)
+    if not isinstance(data, dict):
+        raise SpecError([Problem("must be a mapping with `dataset` and `agent`", file=str(path))])
+    return SpecFile(path, data, lines, tuple(problems))
+
+
+def spec_from_mapping(
+    data: Mapping[str, Any],
+    *,
+    base_dir: Path | None = None,
+    overrides: Sequence[str] = (),
+    dataset: Path | None = None,
+    metrics: Sequence[str] | None = None,
+    needs_dataset: bool = True,
+    needs_agent: bool = True,
+    environ: Mapping[str, str] | None = None,
+    judge_environ: Mapping[str, str] | None = None,
+) -> Spec:
+    """Return the spec that a mapping describes, in the shape of the YAML file.
+
+    Args:
+        data: The spec.
+        base_dir: Folder that relative names start from; the current one if None.
+        overrides: Changes in the form "key=value".
+        dataset: A dataset in place of the spec's.
+        metrics: Names of the only metrics to compute.
+        needs_dataset: Whether a missing dataset is a problem.
+        needs_agent: Whether a missing agent is a problem; without it, a Python agent is assumed.
+        environ: As for `load_spec`.
+        judge_environ: As for `load_spec`.
+
+    Raises:
+        SpecError: Something is wrong; holds every problem.
+    """
+    try:
+        copied = copy.deepcopy(dict(data))
+    except RecursionError:
+        raise SpecError("the spec is nested too deep") from None
+    reader = SpecReader(copied, base_dir or Path.cwd(), [], environs=(environ, judge_environ))
+    return reader.read(overrides, dataset, metrics, needs_dataset=needs_dataset, needs_agent=needs_agent)
+
+
+class SpecReader:
+    """Reads one spec and gathers everything that is wrong with it."""
+
+    def __init__(
+        self,
+        data: dict[str, Any],
+        base_dir: Path,
+        problems: list[Problem],
+        *,
+        file: str = "",
+        lines: Lines | None = None,
+        environs: Environs = (None, None),
+        variant: Mapping[str, Any] | None = None,
+    ) -> None:
+        self._data = data
+        self._fields = Fields(data, self._report)
+        self._base_dir = base_dir
+        self._problems = problems
+        self._file = file
+        self._lines = lines or {}
+        self._environ, self._judge_environ = environs
+        self._variant = variant
+        self._recorded: RecordedVerdicts | None = None
+        self._judge_problems: tuple[Problem, ...] = ()
+
+    def read(
+        self,
+        overrides: Sequence[str],
+        dataset: Path | None,
+        metrics: Sequence[str] | None,
+        *,
+        needs_dataset: bool = True,
+        needs_agent: bool = True,
+    ) -> Spec:
+        """Return the checked spec.
+
+        Raises:
+            SpecError: Something is wrong; holds every problem.
+        """
+        data = self._data
+        lift_dataset_keys(data, self._report)
+        preset = self._fill_preset()
+        own_name = data.get("name", self._default_name())
+        for override in overrides:
+            apply_override(data, override, self._problems)
+        self._vary()
+        lines = self._lines_by_name()
+        if standard := bool(preset) and data.get("metrics") == preset_metrics(preset):
+            data["metrics"] = preset_metrics(preset, judged=bool(data.get("judge")))
+        left_out = select_metrics(data, metrics) if metrics is not None else []
+        fields = self._fields
+        fields.unknown(_KEYS)
+        chosen = self._metrics()
+        repeats = fields.whole("repeats", 1, 1, MAX_REPEATS)
+        spec = Spec(
+            settings=RunSettings(
+                name=self._name(),
+                agent=self._agent(needs_agent),
+                metrics=chosen,
+                gates=self._gates({metric.name: metric.kind for metric in chosen}, repeats, left_out)
+                if "gates" in data or not preset
+                else preset_gates(preset, chosen, standard=standard, judged=bool(data.get("judge"))),
+                repeats=repeats,
+                preset=preset,
+                judge=self._judge(chosen),
+                team=self._team(),
+                weight=fields.number("weight", 1.0, MIN_RUN_WEIGHT, MAX_RUN_WEIGHT) or 1.0,
+                max_agent_errors=self._share("max_agent_errors"),
+                max_metric_errors=self._share("max_metric_errors"),
+                turns=fields.choice("turns", TURN_SCORES),
+                labels=self._labels(),
+                note=self._note(),
+                cluster=self._cluster(),
+                approvals=self._approvals(),
+            ),
+            dataset=self._dataset(dataset, needs_dataset),
+            dataset_map=self._map(),
+            dataset_encoding=fields.text("encoding") or None,
+            dataset_format=self._format(),
+            on_bad_case=fields.choice("on_bad_case", ON_BAD_CASE),
+            reports=self._reports(preset),
+            base_dir=self._base_dir.absolute(),  # an agent may change the current folder
+            recorded_verdicts=self._recorded,
+            judge_problems=self._judge_problems,
+            lines=lines,
+        )
+        self._take(check_approvals(spec.settings))
+        if self._problems:
+            raise SpecError(self._problems)
+        return spec if spec.settings.name == own_name else self._named_otherwise(spec, own_name)
+
+    def _vary(self) -> None:
+        """Put the values of the variant into the spec; a spec with variants is none by itself."""
+        if self._variant is None:
+            if "variants" in self._data:
+                self._report("variants", "are run and compared by `assay compare`: run that, or remove them")
+            return
+        self._data.pop("variants", None)
+        for key, value in self._variant.items():
+            set_value(self._data, key, copy.deepcopy(value), self._problems, key)
+
+    def _lines_by_name(self) -> dict[str, int]:
+        """Return the lines of the file, those of metrics by name: selecting metrics changes their places."""
+        lines = {path: line for path, line in self._lines.items() if not path.startswith("metrics[")}
+        listed = self._data.get("metrics")
+        for index, item in enumerate(listed if isinstance(listed, list) else ()):
+            name = next(iter(item), "") if isinstance(item, dict) else own_name(item) if names_function(item) else item
+            place = f"metrics[{index}]"
+            for path, line in self._lines.items():
+                if path in (place, f"{place}.{name}") or path.startswith(f"{place}.{name}."):
+                    lines[f"metrics.{name}{path.removeprefix(place).removeprefix(f'.{name}')}"] = line
+        return lines
+
+    def _report(self, field: str, message: str) -> None:
+        self._problems.append(self._placed(field, message))
+
+    def _placed(self, field: str, message: str) -> Problem:
+        """Return a problem with its file and line."""
+        line = self._lines.get(field)
+        parent = field
+        while line is None and parent:
+            parent = parent.rpartition(".")[0] if "." in parent else ""
+            line = self._lines.get(parent) if parent else None
+        return Problem(message, field, self._file, line)
+
+    def _take(self, problems: Sequence[Problem]) -> None:
+        for problem in problems:
+            self._report(problem.field, problem.message)
+
+    def _fill_preset(self) -> str:
+        name = self._data.get("preset", "")
+        if not name:
+            return ""
+        if not isinstance(name, str) or name not in PRESETS:
+            self._report("preset", unknown_name("preset", name, PRESETS))
+            self._data.setdefault("metrics", ["latency"])  # so that one mistake is reported once
+            return ""
+        if "metrics" not in self._data:
+            self._data["metrics"] = preset_metrics(name)
+        return name
+
+    def _default_name(self) -> str:
+        return (writable(self._base_dir.resolve().name) or "run")[:200]
+
+    def _named_otherwise(self, spec: Spec, own_name: object) -> Spec:
+        """Return a spec whose name an option replaced, with the one that its file gives it, if that can be a name."""
+        name = str(own_name).strip()
+        if name == spec.settings.name or name_problem(name, 200):
+            return spec
+        return dataclasses.replace(spec, settings=dataclasses.replace(spec.settings, spec_name=name))
+
+    def _name(self) -> str:
+        default = self._default_name()
+        name = self._data.get("name", default)
+        if not isinstance(name, str | int) or isinstance(name, bool) or not 1 <= len(str(name).strip()) <= 200:
+            self._report("name", f"must be a string of 1 to 200 characters, not {name!r}")
+            return default
+        if problem := name_problem(str(name).strip(), 200):
+            self._report("name", problem)
+        return str(name).strip()
+
+    def _team(self) -> str:
+        team = self._fields.text("team")
+        if problem := name_problem(team, MAX_TEAM_CHARS, required=False):
+            self._report("team", problem)
+        return team
+
+    def _labels(self) -> dict[str, str]:
+        value = self._data.get("labels")
+        if value is None:
+            return {}
+        if not isinstance(value, dict) or not all(
+            isinstance(one, str | int | float) and not isinstance(one, bool) for one in value.values()
+        ):
+            self._report("labels", "must be a mapping of keys to texts, e.g. {branch: main}")
+            return {}
+        labels = {str(key): str(one) for key, one in value.items()}
+        self._take(label_problems(labels, ""))
+        return labels
+
+    def _approvals(self) -> tuple[Approval, ...]:
+        value = self._data.get("approvals")
+        if value is None:
+            return ()
+        approvals, problems = read_spec_approvals(value)
+        self._take(problems)
+        return approvals
+
+    def _cluster(self) -> str:
+        key = self._fields.text("cluster")
+        if problem := cluster_problem(key):
+            self._report("cluster", problem)
+        return key
+
+    def _note(self) -> str:
+        note = self._fields.text("note")
+        self._take(label_problems({}, note))
+        return note
+
+    def _share(self, key: str) -> float:
+        value = self._data.get(key, MAX_ERRORS)
+        share = read_share(value)
+        if share is None:
+            self._report(key, f"must be a share of the rows such as 0.05 or 5%, not {value!r}")
+            return MAX_ERRORS
+        return share
+
+    def _format(self) -> str | None:
+        value = self._fields.text("format") or None
+        if value is not None and value not in FORMAT_NAMES:
+            self._report("format", unknown_name("format", value, FORMAT_NAMES))
+            return None
+        return value
+
+    def _dataset(self, given: Path | None, needed: bool) -> Path | None:
+        if given is not None:
+            return given
+        value = self._data.get("dataset")
+        if value is None and needed:
+            self._report("dataset", "is missing: name the dataset's file")
+        elif isinstance(value, list):
+            self._report(
+                "dataset",
+                f"must be a file name, not a list of {len(value)}: write the cases to a file such as cases.jsonl, or "
+                "pass them to `assay.evaluate` as `dataset`",
+            )
+        elif value is not None and (not isinstance(value, str) or not value.strip()):
+            self._report("dataset", f"must be a file name, not {value!r}")
+        elif value is not None:
+            return self._base_dir / Path(value).expanduser()
+        return None
+
+    def _map(self) -> dict[str, str]:
+        value = self._data.get("map")
+        if value is None:
+            return {}
+        if not isinstance(value, dict) or not all(isinstance(item, str) for item in value.values()):
+            self._report("map", "must be a mapping of Assay's field names to the dataset's, e.g. {input: frage}")
+            return {}
+        return {str(key): item for key, item in value.items()}
+
+    def _agent(self, needed: bool) -> AgentSettings:
+        value = self._data.get("agent")
+        if value is None and not needed:
+            value = {"adapter": "python", "target": "caller:agent"}
+        if not isinstance(value, dict):
+            self._report(
+                "agent",
+                "is missing: say how to reach the agent, e.g. {adapter: python, target: 'agent:answer'}"
+                if value is None
+                else f"must be a mapping with `adapter`, not {value!r}",
+            )
+            return AgentSettings("replay")
+        adapter = value.get("adapter")
+        if not isinstance(adapter, str):
+            message = "must be a string" if adapter is not None else f"is missing: {', '.join(ADAPTERS)}"
+            self._report("agent.adapter", message)
+            return AgentSettings("replay")
+        return self._known_agent(adapter, value)
+
+    def _known_agent(self, adapter: str, value: dict[str, Any]) -> AgentSettings:
+        if "approvals" in value:
+            self._report("agent.approvals", "belongs beside `agent`, not in it: move it out one level")
+            value = {key: item for key, item in value.items() if key != "approvals"}
+        option_keys = (*_OPTION_KEYS.get(adapter, ()), TRACES_KEY)
+        known = (*_AGENT_KEYS, *option_keys)
+        options = {key: item for key, item in value.items() if key in option_keys}
+        concurrency = 16
+        if adapter == "command":
+            value = {**value, "target": command_line(value.get("target"))}
+            chosen = CommandOptions.from_options(options, [])
+            # Each process answers one question at a time, as programs do that read a line and write one.
+            concurrency = chosen.processes if chosen.mode == "stream" else concurrency
+        fields = Fields(value, lambda key, message: self._report(f"agent.{key}", message))
+        fields.unknown(known, "field of agent")
+        read_files = read_prompt_files if adapter in PROVIDERS else read_ca_file
+        found = read_files(options, self._base_dir)
+        self._take(found)
+        agent = AgentSettings(
+            adapter=adapter,
+            target=fields.text("target"),
+            timeout_s=fields.duration_s("timeout", 30.0, 0.001, 3600, "a duration from 1ms to 1h, e.g. 30s or 500ms"),
+            concurrency=fields.whole("concurrency", concurrency, 1, 1000),
+            retries=fields.whole("retries", 2, 0, 10),
+            options=options,
+        )
+        # A file that could not be read has been reported; that its text is missing is no news.
+        reported = {problem.field for problem in found}
+        found = [problem for problem in check_agent(agent) if problem.field not in reported]
+        if not found and self._environ is not None:
+            found = missing_variables(agent, self._environ)
+        self._take(found)
+        return agent
+
+    def _metrics(self) -> tuple[MetricSettings, ...]:
+        value = self._data.get("metrics")
+        if value is None:
+            self._report("metrics", "is missing: list at least one metric, or choose a preset")
+            return ()
+        if not isinstance(value, list) or not value:
+            self._report("metrics", "must be a list with at least one metric")
+            return ()
+        if problem := count_problem("metrics", len(value)):
+            self._report("metrics", problem)
+            return ()
+        chosen: dict[str, MetricSettings] = {}
+        paths: dict[str, MetricSettings] = {}
+        for index, item in enumerate(value):
+            metric = self._metric(item, f"metrics[{index}]")
+            if metric is not None and metric.name in chosen:
+                self._report(f"metrics[{index}]", f"{metric.name} is listed twice")
+            elif metric is not None:
+                chosen[metric.name] = paths[f"metrics[{index}].{metric.name}"] = metric
+        listed = [next(iter(item), "") if isinstance(item, dict) else item for item in value]
+        self._take(check_metrics(paths, others=[str(name) for name in listed if name not in chosen]))
+        return tuple(chosen.values())
+
+    def _metric(self, item: object, where: str) -> MetricSettings | None:
+        given: Any = None
+        if isinstance(item, str):
+            name, given = (own_name(item), {"metric": item}) if names_function(item) else (item, None)
+        elif isinstance(item, dict) and len(item) == 1:
+            name, given = next(iter(item.items()))
+            where = f"{where}.{name}"
+        else:
+            self._report(where, "must be a metric's name or a mapping of one name to its parameters")
+            return None
+        if given is None:
+            given = {}
+        if not isinstance(given, dict):
+            self._report(where, f"must be a mapping of parameters, not {given!r}")
+            return None
+        # `my_score: {formula: …}` is short for `my_score: {metric: formula, formula: …}`.
+        kind = given.get("metric", "formula" if "formula" in given else name)
+        parameters = {key: value for key, value in given.items() if key not in ("metric", "optional")}
+        is_optional = Fields(given, lambda key, message: self._report(f"{where}.{key}", message)).flag("optional")
+        if names_function(kind):
+            # `helpfulness: {metric: "metrics:helpfulness"}` is short for `{metric: python, function: …}`.
+            if "function" in parameters:
+                self._report(f"{where}.function", "is given under `metric` already: leave one of them out")
+                return None
+            kind, parameters["function"] = FUNCTION_METRIC, kind
+        # As for `assay score`: `exact-match` is exact_match, and `similarity` a semantic_similarity of that name.
+        if isinstance(kind, str) and (known := known_kind(kind)):
+            name = known if name == kind and "-" in kind else name
+            kind = known
+        if kind == "formula":
+            parameters = with_own_numbers(parameters)
+        if problem := metric_name_problem(name if isinstance(name, str) and isinstance(kind, str) else ""):
+            self._report(where, problem)
+            return None
+        try:
+            complete = complete_parameters(kind, parameters, where=where)
+            return MetricSettings(name, complete, "" if kind == name else kind, is_optional)
+        except InvalidInputError as error:
+            self._take(error.problems)
+            return None
+
+    def _gates(self, metrics: Mapping[str, str], repeats: int, left_out: Sequence[str]) -> tuple[str, ...]:
+        value = self._data.get("gates", [])
+        if not isinstance(value, list):
+            self._report("gates", "must be a list of conditions, e.g. ['pass_rate >= 0.85']")
+            return ()
+        if problem := count_problem("gates", len(value)):
+            self._report("gates", problem)
+            return ()
+        gates = []
+        for index, item in enumerate(value):
+            where = f"gates[{index}]"
+            if not isinstance(item, str):
+                self._report(where, f"must be a string such as 'pass_rate >= 0.85', not {item!r}")
+                continue
+            try:
+                gates.append(parse_gate(item, metrics=metrics, repeats=repeats).expression)
+            except InvalidInputError as error:
+                self._report(where, gate_on_left_out(item, left_out, metrics) or error.problems[0].message)
+        return tuple(gates)
+
+    def _reports(self, preset: str) -> tuple[ReportSettings, ...]:
+        if "reports" not in self._data:
+            return preset_reports(preset)
+        problems: list[Problem] = []
+        found = read_reports(self._data["reports"], problems)
+        self._take(problems)
+        return found
+
+    def _judge(self, metrics: Sequence[MetricSettings]) -> JudgeSettings | None:
+        problems: list[Problem] = []
+        reader = JudgeReader(self._base_dir, problems)
+        judge = reader.read(self._data.get("judge"))
+        self._recorded = reader.recorded
+        if judge is not None and not problems and self._judge_environ is not None:
+            unready = missing_key(judge, self._judge_environ) + price_problems(judge, self._judge_environ)
+            if wants_verdicts(metrics, ()):
+                problems += unready
+            elif wants_verdicts(metrics, None):
+                # The cases say whether any of their checks is judged.
+                self._judge_problems = tuple(self._placed(one.field, one.message) for one in unready)
+        self._problems += [problem for problem in problems if problem.file]  # a rubric's own, with its lines
+        self._take([problem for problem in problems if not problem.file])
+        return judge

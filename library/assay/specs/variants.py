@@ -1,0 +1,246 @@
+"""Variants of a spec: the same evaluation with other settings of the agent, to be compared."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from assay.errors import Problem, SpecError
+from assay.model.labels import VARIANT_LABEL
+from assay.parsing.fields import Fields
+from assay.parsing.names import name_problem
+from assay.specs.loader import SpecFile, SpecReader, read_spec_file
+from assay.specs.model import Spec
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from assay.specs.loader import Environs
+
+MAX_VARIANTS = 20
+"""Most variants of a spec."""
+
+_MAX_NAME_CHARS = 100
+_REPLACED = {"prompt": "prompt_file", "system": "system_file"}
+"""Settings of an agent of which one takes the place of the other."""
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """One variant of a spec.
+
+    Args:
+        name: What it is called in the comparison.
+        values: What it sets, by the path in the spec, e.g. {"agent.prompt_file": "terse.md"}.
+        where: What gave it, for people, e.g. "--prompts terse.md"; empty for the spec.
+    """
+
+    name: str
+    values: Mapping[str, Any]
+    where: str = ""
+
+
+def has_variants(path: Path) -> bool:
+    """Return whether the spec in a file lists variants.
+
+    Raises:
+        SpecError: The file cannot be read.
+    """
+    return "variants" in read_spec_file(path).data
+
+
+def load_variants(
+    path: Path,
+    *,
+    variants: Sequence[Variant] = (),
+    overrides: Sequence[str] = (),
+    dataset: Path | None = None,
+    environs: Environs = (None, None),
+) -> list[Spec]:
+    """Return one checked spec per variant of a spec's file, in order.
+
+    Args:
+        path: The file, or a folder with an assay.yaml.
+        variants: In place of those that the spec lists.
+        overrides: Changes to all of them in the form "key=value"; what a variant sets wins.
+        dataset: A dataset in place of the spec's.
+        environs: The environments of agent and judge, as for `load_spec`.
+
+    Raises:
+        SpecError: Something is wrong; holds every problem, with file and line.
+    """
+    return _checked(read_spec_file(path), variants, overrides, dataset, environs)
+
+
+def variants_of_mapping(
+    data: Mapping[str, Any],
+    *,
+    variants: Sequence[Variant] = (),
+    overrides: Sequence[str] = (),
+    dataset: Path | None = None,
+    environs: Environs = (None, None),
+) -> list[Spec]:
+    """Return one checked spec per variant of a mapping in the shape of the YAML file; relative names start here.
+
+    Raises:
+        SpecError: Something is wrong; holds every problem.
+    """
+    return _checked(SpecFile(Path(), dict(data), {}), variants, overrides, dataset, environs)
+
+
+def _checked(
+    file: SpecFile,
+    variants: Sequence[Variant],
+    overrides: Sequence[str],
+    dataset: Path | None,
+    environs: Environs,
+) -> list[Spec]:
+    problems = list(file.problems)
+    given = list(variants) or _listed(file, problems)
+    problems += _name_problems(file, given) if variants else []
+    specs: list[Spec] = []
+    found: list[list[Problem]] = []
+    for index, variant in enumerate(given):
+        reader = SpecReader(
+            copy.deepcopy(_varied(file.data, variant)),
+            file.path.parent,
+            [],
+            file=_name_of(file),
+            lines=file.lines,
+            environs=environs,
+            variant=variant.values,
+        )
+        own: list[Problem] = []
+        try:
+            specs.append(_marked(reader.read(overrides, dataset, None), variant, file))
+        except SpecError as error:
+            own = list(error.problems)
+        found.append([_placed(problem, file, index, variant) for problem in own])
+    problems += shared_first(found, lambda index, problem: _of_variant(problem, index, given[index]))
+    if problems:
+        raise SpecError(problems)
+    return specs
+
+
+def shared_first(found: Sequence[Sequence[Problem]], name: Callable[[int, Problem], Problem]) -> list[Problem]:
+    """Return the problems of several variants: those that all have once, then those of each by its name.
+
+    Args:
+        found: The problems of each variant.
+        name: Returns a problem of one variant, by its position, with the variant's name.
+    """
+    shared = [problem for problem in found[0] if all(problem in own for own in found)] if found else []
+    named = [name(index, one) for index, own in enumerate(found) for one in own if one not in shared]
+    return [*shared, *dict.fromkeys(named)]
+
+
+def _varied(data: dict[str, Any], variant: Variant) -> dict[str, Any]:
+    """Return the spec without what the variant replaces under another name: `prompt` by `prompt_file`, or back."""
+    agent = data.get("agent")
+    if not isinstance(agent, dict):
+        return data
+    pairs = [pair for one, other in _REPLACED.items() for pair in ((one, other), (other, one))]
+    replaced = {other for one, other in pairs if f"agent.{one}" in variant.values}
+    return {**data, "agent": {key: value for key, value in agent.items() if key not in replaced}}
+
+
+def _marked(spec: Spec, variant: Variant, file: SpecFile) -> Spec:
+    labels = {**spec.settings.labels, VARIANT_LABEL: variant.name}
+    settings = dataclasses.replace(spec.settings, labels=labels)
+    return dataclasses.replace(spec, settings=settings, source=file.path if file.lines else None)
+
+
+def _name_of(file: SpecFile) -> str:
+    return str(file.path) if file.lines else ""
+
+
+def _listed(file: SpecFile, problems: list[Problem]) -> list[Variant]:
+    """Return the variants that a spec lists; what is wrong is added to `problems`."""
+    value = file.data.get("variants")
+    if not isinstance(value, list) or not 2 <= len(value) <= MAX_VARIANTS:
+        _report(
+            file,
+            problems,
+            "variants",
+            "is missing: list what is compared, e.g. [{name: terse, set: {agent.prompt_file: terse.md}}, …]"
+            if value is None
+            else f"must be a list of 2 to {MAX_VARIANTS} variants, each {{name: …, set: {{…}}}}",
+        )
+        return []
+    found: dict[str, Variant] = {}
+    for index, item in enumerate(value):
+        variant = _variant(file, problems, item, f"variants[{index}]")
+        if variant is not None and variant.name in found:
+            _report(file, problems, f"variants[{index}].name", f"{variant.name!r} is the name of two variants")
+        elif variant is not None:
+            found[variant.name] = variant
+    return list(found.values()) if len(found) == len(value) else []
+
+
+def _variant(file: SpecFile, problems: list[Problem], item: object, where: str) -> Variant | None:
+    if not isinstance(item, dict):
+        _report(file, problems, where, "must be a mapping of `name` and `set`")
+        return None
+    before = len(problems)
+    fields = Fields(item, lambda key, message: _report(file, problems, f"{where}.{key}", message))
+    fields.unknown(("name", "set"), "field of a variant")
+    name, values = item.get("name"), item.get("set", {})
+    shown = str(name) if isinstance(name, str | int | float) and not isinstance(name, bool) else ""
+    if problem := name_problem(shown, _MAX_NAME_CHARS):
+        _report(file, problems, f"{where}.name", problem if name is not None else "is missing: name the variant")
+    if not isinstance(values, dict):
+        _report(file, problems, f"{where}.set", "must be a mapping such as {agent.prompt_file: terse.md}")
+        return None
+    for key in values:
+        if str(key).partition(".")[0] != "agent":
+            _report(
+                file, problems, f"{where}.set.{key}",
+                "is not of the agent: variants differ in `agent` and what is below it; all else is the same for all, "
+                "or their rows could not be compared",
+            )  # fmt: skip
+    return Variant(shown, values) if len(problems) == before else None
+
+
+def _name_problems(file: SpecFile, variants: Sequence[Variant]) -> list[Problem]:
+    """Return what is wrong with the names and the number of variants that did not come from a spec."""
+    problems = [
+        Problem(problem, variant.where)
+        for variant in variants
+        if (problem := name_problem(variant.name, _MAX_NAME_CHARS))
+    ]
+    if not 2 <= len(variants) <= MAX_VARIANTS:
+        problems.append(
+            Problem(f"gives {len(variants)} variant(s): 2 to {MAX_VARIANTS} are compared", variants[0].where)
+        )
+    return problems
+
+
+def _report(file: SpecFile, problems: list[Problem], field: str, message: str) -> None:
+    line, parent = file.lines.get(field), field
+    while line is None and parent:
+        parent = parent.rpartition(".")[0]
+        line = file.lines.get(parent) if parent else None
+    problems.append(Problem(message, field, _name_of(file), line))
+
+
+def _placed(problem: Problem, file: SpecFile, index: int, variant: Variant) -> Problem:
+    """Return a problem at what the variant sets, where that is what is wrong."""
+    for key in variant.values:
+        if problem.field == key or problem.field.startswith((f"{key}.", f"{key}[")):
+            if variant.where:
+                return Problem(problem.message, variant.where)
+            field = f"variants[{index}].set.{problem.field}"
+            line = file.lines.get(field) or file.lines.get(f"variants[{index}].set.{key}")
+            return Problem(problem.message, field, _name_of(file), line)
+    return problem
+
+
+def _of_variant(problem: Problem, index: int, variant: Variant) -> Problem:
+    """Return a problem that not all variants have, with the variant that has it."""
+    if problem.field.startswith("variants[") or problem.field == variant.where:
+        return problem
+    whose = variant.where or f"variants[{index}]"
+    return dataclasses.replace(problem, field=f"{whose}: {problem.field}")

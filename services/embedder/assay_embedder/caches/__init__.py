@@ -1,0 +1,1 @@
+"""Vectors kept in memory and on disk."""

@@ -1,0 +1,1 @@
+"""Embedding models: found, checked, loaded, verified and run."""

@@ -1,0 +1,22 @@
+"""Parts of torch that its import brings along and the packed forward pass on a CPU never uses.
+
+They are a third of that import: what compilers of torch's graphs know of each operator, and the export of graphs.
+"""
+
+from __future__ import annotations
+
+from assay.process.deferred_imports import defer_imports, import_deferred
+
+_UNUSED = ("torch._meta_registrations", "torch.export", "torch.masked", "torch.distributions")
+
+
+def defer_unused_parts() -> None:
+    """Have torch imported without them; to be called before it is."""
+    defer_imports(*_UNUSED)
+
+
+def import_all_parts() -> None:
+    """Import what was put off: transformers, and kernels of a GPU, may count on all of torch."""
+    import torch  # noqa: F401 - first: they are parts of it
+
+    import_deferred(*_UNUSED)

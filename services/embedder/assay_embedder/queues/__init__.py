@@ -1,0 +1,1 @@
+"""Texts on their way through a model: admission, queues, batches and threads."""

@@ -1,0 +1,159 @@
+"""The scorers of an orchestrator: started when work needs them, kept warm, replaced where a job ended them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import pickle
+from dataclasses import dataclass
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+from assay_orchestrator.scorers.fair_queue import FairQueue
+from assay_orchestrator.scorers.scorer import Scorer, ScorerDiedError
+
+if TYPE_CHECKING:
+    from assay_orchestrator.scorers.jobs import MapReply, ScoreRow
+    from assay_orchestrator.settings import ScoringLimits
+
+_RETRIED = ("scoring_crashed", "scoring_unavailable")
+"""Failures that need not be the job's own: a scorer may be killed from outside. The job is tried a second time."""
+
+_log = logging.getLogger(__name__)
+
+
+class ScoringFailedError(Exception):
+    """A job has no result; `failure` is a stable word: scoring_timeout, scoring_memory, scoring_crashed, …"""
+
+    def __init__(self, failure: str) -> None:
+        super().__init__(failure)
+        self.failure = failure
+
+
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    job: ScoreRow | MapReply
+    result: asyncio.Future[Any]
+
+
+class ScorerPool:
+    """Does jobs in scorer processes, the next one for the run that has used the least of their time.
+
+    Args:
+        limits: How many scorers there may be, and what a job may take.
+    """
+
+    def __init__(self, limits: ScoringLimits) -> None:
+        self.limits = limits
+        self.turn = asyncio.Lock()
+        """Held by whatever scores a row of some work on the event loop: one a round of the loop."""
+        self._queue: FairQueue[_Waiting] = FairQueue()
+        self._queued = asyncio.Semaphore(0)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._idle = 0
+        self._closed = False
+
+    async def do(self, run_id: str, job: ScoreRow | MapReply) -> Any:
+        """Return a job's result.
+
+        Args:
+            run_id: The run that it is done for.
+
+        Raises:
+            ScoringFailedError: It has none.
+            asyncio.CancelledError: The pool is closed: the row is neither scored nor wrong.
+        """
+        if self._closed:
+            raise asyncio.CancelledError
+        waiting = _Waiting(job, asyncio.get_running_loop().create_future())
+        self._queue.put(run_id, waiting)
+        self._queued.release()
+        if len(self._queue) > self._idle and len(self._tasks) < self.limits.scorers:
+            task = asyncio.create_task(self._serve(), name="scorer")
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        return await waiting.result
+
+    async def aclose(self) -> None:
+        """End all scorers and cancel the calls that wait for results. Calling it again does nothing."""
+        self._closed = True
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        while self._queue:
+            self._queue.take()[1].result.cancel()
+
+    async def _serve(self) -> None:
+        slot = _Slot(self.limits)
+        try:
+            while True:
+                self._idle += 1
+                try:
+                    await self._queued.acquire()
+                finally:
+                    self._idle -= 1
+                run_id, waiting = self._queue.take()
+                if waiting.result.done():
+                    continue  # cancelled
+                started = monotonic()
+                try:
+                    await _finish(waiting, slot, run_id)
+                finally:
+                    self._queue.charge(run_id, monotonic() - started)
+        finally:
+            await asyncio.shield(slot.aclose())
+
+
+class _Slot:
+    """The place of one scorer, which is started when it is needed.
+
+    Args:
+        limits: What a job may take.
+    """
+
+    def __init__(self, limits: ScoringLimits) -> None:
+        self._limits = limits
+        self._scorer: Scorer | None = None
+
+    async def do(self, payload: bytes) -> tuple[Any, str]:
+        """Return a job's result, or why it has none."""
+        try:
+            self._scorer = self._scorer or await Scorer.start(self._limits)
+            done = await self._scorer.do(payload)
+        except ScorerDiedError as death:
+            await self.aclose()
+            return None, death.failure
+        if self._scorer is not None and self._scorer.is_last:
+            await self.aclose()
+        return done
+
+    async def aclose(self) -> None:
+        """End the scorer, if there is one."""
+        scorer, self._scorer = self._scorer, None
+        if scorer is not None:
+            await scorer.aclose()
+
+
+async def _finish(waiting: _Waiting, slot: _Slot, run_id: str) -> None:
+    try:
+        # Off the loop: a row may have ten thousand small parts.
+        payload = await asyncio.to_thread(pickle.dumps, waiting.job, pickle.HIGHEST_PROTOCOL)
+        result, failure = await slot.do(payload)
+        if failure in _RETRIED:
+            _log.warning("retrying scoring job on a new scorer: reason=%s run=%s", failure, run_id)
+            result, failure = await slot.do(payload)
+    except asyncio.CancelledError:
+        waiting.result.cancel()
+        raise
+    except Exception:  # noqa: BLE001 - the boundary of a case
+        _log.exception("scoring job failed: run=%s", run_id)
+        result, failure = None, "scoring_failed"
+    if failure:
+        _log.warning("scoring job has no result: reason=%s run=%s", failure, run_id)
+    if waiting.result.done():
+        return  # cancelled
+    if failure:
+        waiting.result.set_exception(ScoringFailedError(failure))
+    else:
+        waiting.result.set_result(result)

@@ -1,0 +1,1 @@
+"""Queries that delete: runs, expired data and everything of a team."""

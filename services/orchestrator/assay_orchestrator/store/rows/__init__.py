@@ -1,0 +1,1 @@
+"""Queries about the rows of runs: answers, results, filters, costs."""

@@ -1,0 +1,466 @@
+"""Queries about answers and results: the rows of a run."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+
+from assay.metrics.core.score import score_from_json, score_to_json
+from assay.model.agent_response import FAILED_STATUSES, AgentResponse, AgentStatus, response_from_json, response_to_json
+from assay.model.run import CaseResult, RunState, ScoreStatus
+from assay.storage.bulk import insert_rows
+from assay.storage.texts import json_text
+from assay.storage.times import now
+from assay_orchestrator.store import schema
+from assay_orchestrator.store.runs import runs
+from assay_orchestrator.store.shards import shards
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from assay_orchestrator.store.runs.runs import RunRecord
+
+_PLAIN_FIELDS = {"status", "text", "latency_ms"}
+_STATUSES = {status.value: status for status in AgentStatus}
+
+RowKey = tuple[int, int]
+"""Position of the case in the dataset, and which repeat of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerRecord:
+    """An agent's answer to one turn of one repeat of one case."""
+
+    case_index: int
+    repeat_index: int
+    turn_index: int
+    response: AgentResponse
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """What is known of rows that were stored.
+
+    Args:
+        first_sequence: Sequence number of the first result; 0 without results.
+        slots: How many questions of each of their shards may be in flight by now.
+        size_bytes: What the answers and results take.
+    """
+
+    first_sequence: int
+    slots: Mapping[int, int]
+    size_bytes: int = 0
+
+
+def put_rows(
+    connection: sa.Connection,
+    run_id: str,
+    new_answers: Sequence[AnswerRecord],
+    new_results: Sequence[CaseResult],
+    epochs: Mapping[int, int],
+) -> Stored:
+    """Store answers and results; results get the run's next sequence numbers, in the order given.
+
+    Args:
+        connection: In whose transaction.
+        new_answers: Answers that are not stored yet.
+        new_results: Results that are not stored yet.
+        epochs: By what right: the epoch of every shard that the rows are of.
+
+    Returns:
+        The first of these numbers, what is found on the way, and how much was stored.
+
+    Raises:
+        FencedError: Another worker has one of the shards; nothing is stored.
+        RunStoppedError: The run was cancelled or deleted; nothing is stored.
+    """
+    moment, first, size_bytes = now(), 0, 0
+    if new_results:
+        shards.require_active(connection, run_id)
+    slots = shards.require_epochs(connection, run_id, epochs)
+    if new_answers:
+        values = [_answer_values(run_id, moment, answer) for answer in new_answers]
+        insert_rows(connection, schema.answers, values)
+        size_bytes += _size_bytes(values, "response_json", "answer_text")
+    if new_results:
+        first = runs.take_sequence(connection, run_id, len(new_results))
+        values = [_values(run_id, first + offset, moment, row) for offset, row in enumerate(new_results)]
+        insert_rows(connection, schema.results, values)
+        size_bytes += _size_bytes(values, "scores_json")
+        _store_values(connection, run_id, first)
+        _count(connection, run_id, [(row.status, row.passed) for row in new_results])
+    return Stored(first, slots, size_bytes)
+
+
+def _size_bytes(rows: Sequence[Mapping[str, Any]], *columns: str) -> int:
+    texts = (row[name] for row in rows for name in columns)
+    return sum(len(text) if text.isascii() else len(text.encode("utf-8", "replace")) for text in texts)
+
+
+def without_stored(
+    connection: sa.Connection, run_id: str, new_answers: Sequence[AnswerRecord], new_results: Sequence[CaseResult]
+) -> tuple[Sequence[AnswerRecord], Sequence[CaseResult]]:
+    """Return those of some answers and results that are not stored yet: a commit may have succeeded unnoticed."""
+    answered = _stored_keys(
+        connection, schema.answers, run_id, ("case_index", "repeat_index", "turn_index"), new_answers
+    )
+    finished = _stored_keys(connection, schema.results, run_id, ("case_index", "repeat_index"), new_results)
+    answers = [each for each in new_answers if (each.case_index, each.repeat_index, each.turn_index) not in answered]
+    return answers, [row for row in new_results if (row.case_index, row.repeat_index) not in finished]
+
+
+def _stored_keys(
+    connection: sa.Connection,
+    table: sa.Table,
+    run_id: str,
+    columns: Sequence[str],
+    rows: Sequence[AnswerRecord] | Sequence[CaseResult],
+) -> set[tuple[int, ...]]:
+    if not rows:
+        return set()
+    positions = schema.at_positions(table.c.case_index, sorted({row.case_index for row in rows}))
+    query = sa.select(*(table.c[name] for name in columns)).where(table.c.run_id == run_id, positions)
+    return {tuple(row) for row in connection.execute(query)}
+
+
+def remove_rows(connection: sa.Connection, run_id: str, rows: Sequence[CaseResult]) -> None:
+    """Take results back, so that their rows are unfinished again; failed answers of agents go with them."""
+    table = schema.results
+    _remove_values(connection, run_id, rows)
+    removed = connection.execute(
+        table.delete().where(*_are(table, run_id, rows)).returning(table.c.status, table.c.passed)
+    ).all()
+    _count(connection, run_id, [(row.status, row.passed) for row in removed], sign=-1)
+    failed = [row for row in rows if row.status.is_failed]
+    if failed:
+        connection.execute(schema.answers.delete().where(*_are(schema.answers, run_id, failed)))
+
+
+def _are(table: sa.Table, run_id: str, rows: Sequence[CaseResult]) -> tuple[sa.ColumnElement[bool], ...]:
+    keys = [(row.case_index, row.repeat_index) for row in rows]
+    # By position too: SQLite finds no pairs by the primary key.
+    positions = schema.at_positions(table.c.case_index, sorted({case_index for case_index, _ in keys}))
+    return table.c.run_id == run_id, positions, sa.tuple_(table.c.case_index, table.c.repeat_index).in_(keys)
+
+
+def _remove_values(connection: sa.Connection, run_id: str, rows: Sequence[CaseResult]) -> None:
+    table = schema.score_values.c
+    keys = [
+        {"of_metric": score.metric, "of_case": row.case_index, "of_repeat": row.repeat_index}
+        for row in rows
+        for score in row.scores
+    ]
+    if keys:  # one by one, by the primary key
+        columns = table.metric, table.case_index, table.repeat_index
+        found = [column == sa.bindparam(name) for column, name in zip(columns, keys[0], strict=True)]
+        connection.execute(schema.score_values.delete().where(table.run_id == run_id, *found), keys)
+
+
+def _store_values(connection: sa.Connection, run_id: str, first_sequence: int) -> None:
+    """Store the values of new results metric by metric; in SQL, which takes less time than another list of rows."""
+    table = schema.results.c
+    if connection.dialect.name == "postgresql":
+        function = sa.func.json_each_text(sa.cast(table.values_json, sa.JSON))
+    else:
+        function = sa.func.json_each(table.values_json)
+    each = function.table_valued("key", "value", joins_implicitly=True)
+    value = sa.cast(each.c.value, sa.Float)
+    scored = sa.select(table.run_id, each.c.key, table.case_index, table.repeat_index, value)
+    new = scored.where(table.run_id == run_id, table.sequence >= first_sequence, each.c.value.is_not(None))
+    names = [column.name for column in schema.score_values.c]
+    connection.execute(schema.score_values.insert().from_select(names, new))
+
+
+def remove_orphaned_values(connection: sa.Connection, run_id: str) -> None:
+    """Remove the values of results that are missing, as after damage, before these are stored again."""
+    table, rows = schema.score_values, schema.results.c
+    own = rows.run_id == run_id, rows.case_index == table.c.case_index, rows.repeat_index == table.c.repeat_index
+    connection.execute(table.delete().where(table.c.run_id == run_id, ~sa.exists().where(*own)))
+
+
+def recounted(connection: sa.Connection, record: RunRecord) -> RunRecord:
+    """Return a run with the counts of its stored rows in place of counts that damage has made impossible."""
+    parts = (record.passed_count, record.failed_count, record.agent_error_count, record.interrupted_count)
+    largest = max(record.passed_count + record.failed_count, record.agent_error_count, record.interrupted_count)
+    if min(parts) >= 0 and largest <= record.finished_count <= record.total_count:
+        return record
+    return dataclasses.replace(record, **_counts(connection, record.run_id))
+
+
+def store_recount(connection: sa.Connection, run_id: str) -> None:
+    """Store the counts of a run's stored rows in place of those it has."""
+    table = schema.runs
+    connection.execute(table.update().where(table.c.run_id == run_id).values(**_counts(connection, run_id)))
+
+
+def _counts(connection: sa.Connection, run_id: str) -> dict[str, Any]:
+    """Count the stored rows of a run, by the names of the counts."""
+    table = schema.results
+    found = (
+        connection.execute(
+            sa.select(
+                sa.func.count().label("finished_count"),
+                sa.func.count().filter(table.c.passed.is_(True)).label("passed_count"),
+                sa.func.count().filter(table.c.passed.is_(False)).label("failed_count"),
+                sa.func.count().filter(table.c.status.in_(FAILED_STATUSES)).label("agent_error_count"),
+                sa.func.count().filter(table.c.status == AgentStatus.INTERRUPTED.value).label("interrupted_count"),
+            ).where(table.c.run_id == run_id)
+        )
+        .mappings()
+        .one()
+    )
+    return dict(found)
+
+
+def finished_keys(connection: sa.Connection, run_id: str, first_index: int, count: int) -> set[RowKey]:
+    """Return the rows among `count` cases from `first_index` on that have a result."""
+    table = schema.results
+    rows = connection.execute(
+        sa.select(table.c.case_index, table.c.repeat_index).where(*_span(table, run_id, first_index, count))
+    ).all()
+    return {(row.case_index, row.repeat_index) for row in rows}
+
+
+def stored_answers(
+    connection: sa.Connection, run_id: str, first_index: int, count: int
+) -> dict[RowKey, list[AgentResponse]]:
+    """Return the stored answers to `count` cases from `first_index` on, turn by turn."""
+    return _answers(connection, run_id, sa.and_(*_span(schema.answers, run_id, first_index, count)))
+
+
+def read_answers(connection: sa.Connection, run_id: str, indexes: Sequence[int]) -> dict[RowKey, list[AgentResponse]]:
+    """Return the stored answers to the cases at some positions, turn by turn."""
+    return _answers(connection, run_id, schema.at_positions(schema.answers.c.case_index, indexes))
+
+
+def _answers(
+    connection: sa.Connection, run_id: str, where: sa.ColumnElement[bool]
+) -> dict[RowKey, list[AgentResponse]]:
+    table = schema.answers
+    rows = connection.execute(
+        sa.select(table.c.case_index, table.c.repeat_index, table.c.response_json, table.c.answer_text)
+        .where(table.c.run_id == run_id, where)
+        .order_by(table.c.case_index, table.c.repeat_index, table.c.turn_index)
+    ).all()
+    found: dict[RowKey, list[AgentResponse]] = {}
+    for case_index, repeat_index, rest, text in rows:
+        found.setdefault((case_index, repeat_index), []).append(_answer({**json.loads(rest), "text": text}))
+    return found
+
+
+def _answer(data: dict[str, Any]) -> AgentResponse:
+    """Return a stored answer; most are a text and its time, and were checked when they came in."""
+    if data.keys() <= _PLAIN_FIELDS and data["status"] not in FAILED_STATUSES:
+        return AgentResponse(status=_STATUSES[data["status"]], text=data["text"], latency_ms=data.get("latency_ms"))
+    return response_from_json(data)
+
+
+def count_finished(connection: sa.Connection, run_id: str) -> int:
+    """Count the stored results of a run."""
+    table = schema.results
+    query = sa.select(sa.func.count()).select_from(table).where(table.c.run_id == run_id)
+    return connection.execute(query).scalar_one()
+
+
+def with_answered(connection: sa.Connection, record: RunRecord) -> RunRecord:
+    """Return a run with the number of its rows that have a stored answer, which is counted only while it is paused.
+
+    A pause may come between an answer and its scores, so that more rows have an answer than a result.
+    """
+    if record.state is not RunState.PAUSED:
+        return record
+    table = schema.answers.c
+    first = sa.select(sa.func.count()).where(table.run_id == record.run_id, table.turn_index == 0)
+    return dataclasses.replace(record, answered_count=connection.execute(first).scalar_one())
+
+
+def read_sequence(connection: sa.Connection, run_id: str, after: int, count: int) -> list[CaseResult]:
+    """Return up to `count` results after a sequence number, in that order."""
+    table = schema.results
+    rows = connection.execute(
+        sa.select(table)
+        .where(table.c.run_id == run_id, table.c.sequence > after)
+        .order_by(table.c.sequence)
+        .limit(count)
+    ).all()
+    return [_record(row) for row in rows]
+
+
+def read_case(connection: sa.Connection, run_id: str, case_index: int) -> list[tuple[CaseResult, str]]:
+    """Return the results of a case, by repeat, and when each was stored."""
+    table = schema.results
+    rows = connection.execute(
+        sa.select(table)
+        .where(table.c.run_id == run_id, table.c.case_index == case_index)
+        .order_by(table.c.repeat_index)
+    ).all()
+    return [(_record(row), row.created_at) for row in rows]
+
+
+def read_in_order(
+    connection: sa.Connection,
+    run_id: str,
+    after: RowKey,
+    count: int,
+    *,
+    failed_only: bool = False,
+    suspects_only: bool = False,
+    before_case: int | None = None,
+) -> list[CaseResult]:
+    """Return up to `count` results after the row `after`, in dataset order.
+
+    Args:
+        connection: The store.
+        after: The row before the first; (-1, -1) for the beginning.
+        count: Most results.
+        failed_only: Only rows that failed or have no verdict because of an error.
+        suspects_only: Only rows that may have an error of the agent or of a metric, and all that have one.
+        before_case: Only cases before this position; None for all.
+    """
+    table = schema.results
+    query = (
+        sa.select(table)
+        .where(
+            table.c.run_id == run_id,
+            sa.tuple_(table.c.case_index, table.c.repeat_index) > _position(after),
+        )
+        .order_by(table.c.case_index, table.c.repeat_index)
+        .limit(count)
+    )
+    if failed_only:
+        query = query.where(has_failed())
+    if suspects_only:
+        query = query.where(may_have_error())
+    if before_case is not None:
+        query = query.where(table.c.case_index < before_case)
+    return [_record(row) for row in connection.execute(query).all()]
+
+
+def read_rows(connection: sa.Connection, run_id: str, keys: Sequence[RowKey]) -> dict[RowKey, CaseResult]:
+    """Return the results with some keys, by key."""
+    if not keys:
+        return {}
+    table = schema.results
+    cases, repeats = sorted({case for case, _ in keys}), {repeat for _, repeat in keys}
+    # By cases and repeats: SQLite finds no pairs by the primary key.
+    query = sa.select(table).where(
+        table.c.run_id == run_id, schema.at_positions(table.c.case_index, cases), table.c.repeat_index.in_(repeats)
+    )
+    wanted = set(keys)
+    found = ((row.case_index, row.repeat_index, row) for row in connection.execute(query))
+    return {(case, repeat): _record(row) for case, repeat, row in found if (case, repeat) in wanted}
+
+
+def has_failed() -> sa.ColumnElement[bool]:
+    """Return the condition that a row failed, or has no verdict because of an error."""
+    table = schema.results
+    return sa.or_(table.c.passed.is_(False), table.c.reason != "")
+
+
+def may_have_error() -> sa.ColumnElement[bool]:
+    """Return the condition that a result may have an error of the agent or of a metric; it holds for all that do."""
+    table = schema.results
+    failed_score = table.c.scores_json.like('%"status":"error"%')
+    return sa.or_(table.c.status.in_(FAILED_STATUSES), failed_score)
+
+
+def read_all(connection: sa.Connection, run_id: str, page_size: int = 1000) -> Iterator[CaseResult]:
+    """Yield every result of a run in dataset order, page by page."""
+    after: RowKey = (-1, -1)
+    while page := read_in_order(connection, run_id, after, page_size):
+        yield from page
+        after = (page[-1].case_index, page[-1].repeat_index)
+
+
+def _position(key: RowKey) -> sa.Tuple:
+    # Typed by hand: PostgreSQL would take small numbers for 32-bit ones.
+    return sa.tuple_(*(sa.literal(index, sa.BigInteger) for index in key))
+
+
+def _span(table: sa.Table, run_id: str, first_index: int, count: int) -> tuple[sa.ColumnElement[bool], ...]:
+    index = table.c.case_index
+    return (table.c.run_id == run_id, index >= first_index, index < first_index + count)
+
+
+def _answer_values(run_id: str, moment: str, answer: AnswerRecord) -> dict[str, Any]:
+    rest = response_to_json(answer.response)
+    return {
+        "run_id": run_id,
+        "case_index": answer.case_index,
+        "repeat_index": answer.repeat_index,
+        "turn_index": answer.turn_index,
+        "answer_text": rest.pop("text"),
+        "response_json": json_text(rest),
+        "created_at": moment,
+    }
+
+
+def _values(run_id: str, sequence: int, moment: str, row: CaseResult) -> dict[str, Any]:
+    return {
+        "run_id": run_id,
+        "case_index": row.case_index,
+        "repeat_index": row.repeat_index,
+        "sequence": sequence,
+        "case_id": row.case_id,
+        "category": row.category,
+        "status": row.status.value,
+        "passed": row.passed,
+        "latency_ms": row.latency_ms,
+        "reason": row.reason,
+        "scores_json": json_text([score_to_json(score) for score in row.scores]),
+        "created_at": moment,
+        "tags_json": json_text(row.tags) if row.tags else "[]",
+        "weight": row.weight,
+        "answer_vector": row.answer_vector or None,
+        "started_at": row.started_at or None,
+        "duration_ms": row.duration_ms,
+        "values_json": json_text(
+            {score.metric: score.value for score in row.scores if score.status is not ScoreStatus.SKIPPED}
+        ),
+    }
+
+
+def _count(connection: sa.Connection, run_id: str, rows: Sequence[tuple[str, bool | None]], sign: int = 1) -> None:
+    """Count rows that were stored or removed, by status and verdict."""
+    table = schema.runs
+    removed = {"removed_count": table.c.removed_count + len(rows)} if sign < 0 else {}
+    connection.execute(
+        table.update()
+        .where(table.c.run_id == run_id)
+        .values(
+            **removed,
+            finished_count=table.c.finished_count + sign * len(rows),
+            passed_count=table.c.passed_count + sign * sum(passed is True for _, passed in rows),
+            failed_count=table.c.failed_count + sign * sum(passed is False for _, passed in rows),
+            agent_error_count=table.c.agent_error_count + sign * sum(status in FAILED_STATUSES for status, _ in rows),
+            interrupted_count=table.c.interrupted_count
+            + sign * sum(status == AgentStatus.INTERRUPTED for status, _ in rows),
+        )
+    )
+
+
+def _record(row: Any) -> CaseResult:
+    # By position: reading a column by name costs several times as much, and a run has many rows.
+    (_, case_index, repeat_index, sequence, case_id, category, status, passed, latency_ms, reason, scores_json, _,
+     tags_json, weight, vector, started_at, duration_ms, _) = row  # fmt: skip
+    return CaseResult(
+        case_index=case_index,
+        repeat_index=repeat_index,
+        case_id=case_id,
+        category=category,
+        status=_STATUSES[status],
+        passed=passed,
+        scores=tuple(map(score_from_json, json.loads(scores_json))),
+        latency_ms=latency_ms,
+        reason=reason,
+        sequence=sequence,
+        tags=tuple(json.loads(tags_json)) if tags_json != "[]" else (),
+        weight=weight,
+        answer_vector=vector or b"",
+        started_at=started_at or "",
+        duration_ms=duration_ms,
+    )

@@ -1,0 +1,1 @@
+"""Queries about runs, their states and their datasets."""

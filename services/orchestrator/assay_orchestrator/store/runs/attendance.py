@@ -1,0 +1,85 @@
+"""Queries about which runs have clients that host their agents and metrics, over all processes."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+import sqlalchemy as sa
+
+from assay.model.run import PauseCause
+from assay.storage.times import now
+from assay_orchestrator.store import schema
+from assay_orchestrator.store.runs import runs
+from assay_orchestrator.store.runs.lifecycle import Command
+from assay_orchestrator.store.runs.run_conditions import is_active, is_runnable
+from assay_orchestrator.store.runs.settings_json import settings_from_json
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from assay.model.scope import Scope
+
+
+def attend(connection: sa.Connection, scope: Scope, run_id: str) -> bool:
+    """Note that a client hosts the agent of a run.
+
+    Returns:
+        Whether the run is paused because none did, so that it is to be resumed.
+    """
+    run = runs.lock_run(connection, scope, run_id)
+    if run is not None and run.pause_cause is PauseCause.UNATTENDED:
+        return True
+    if run is not None:
+        note_attended(connection, [run_id])
+    return False
+
+
+def note_attended(connection: sa.Connection, run_ids: Collection[str]) -> None:
+    """Note that clients host the agents of some runs now."""
+    table = schema.runs
+    connection.execute(table.update().where(table.c.run_id.in_(run_ids), is_active()).values(attended_at=now()))
+
+
+def pause_unattended(connection: sa.Connection, limit_s: float) -> list[str]:
+    """Pause the runs whose agents no client has hosted for so long; return which.
+
+    Those that await verdicts that are ordered need no client, and those that have just stored results have one.
+    """
+    moment = (datetime.now(UTC) - timedelta(seconds=limit_s)).isoformat(timespec="milliseconds")
+    before = moment.replace("+00:00", "Z")
+    paused = []
+    for run_id in _unattended(connection, before):
+        runs.lock_phase(connection, run_id)
+        if run_id in _unattended(connection, before) and runs.apply_command(
+            connection, run_id, Command.PAUSE_UNATTENDED, reason=_reason(connection, run_id, limit_s)
+        ):
+            paused.append(run_id)
+    return paused
+
+
+def _unattended(connection: sa.Connection, before: str) -> list[str]:
+    table, results = schema.runs, schema.results
+    awaits_verdicts = sa.exists().where(schema.shards.c.run_id == table.c.run_id, schema.shards.c.state == "ordered")
+    has_moved = sa.exists().where(results.c.run_id == table.c.run_id, results.c.created_at >= before)
+    query = sa.select(table.c.run_id).where(
+        table.c.hosted,
+        is_runnable(),
+        sa.func.coalesce(table.c.attended_at, table.c.created_at) < before,
+        ~awaits_verdicts,
+        ~has_moved,
+    )
+    return list(connection.execute(query).scalars())
+
+
+def _reason(connection: sa.Connection, run_id: str, limit_s: float) -> str:
+    record = runs.load_run(connection, run_id)
+    settings = settings_from_json(record.spec) if record is not None else None
+    functions = settings.functions if settings is not None else ()
+    missing = ["the run's agent"] if settings is None or settings.agent.is_hosted else []
+    if functions:
+        missing.append(f"its metrics in Python code ({', '.join(metric.name for metric in functions)})")
+    return (
+        f"no client has hosted {' and '.join(missing)} for {limit_s / 60:g} min: host {'them' if functions else 'it'} "
+        f"again with `assay runs resume {run_id} --spec SPEC`"
+    )

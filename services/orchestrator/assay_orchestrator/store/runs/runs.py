@@ -1,0 +1,447 @@
+"""Queries about runs and their states."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+
+from assay.errors import NotFoundError
+from assay.model.run import FINISHED_STATES, PauseCause, RunState, StateChange
+from assay.model.scope import Scope
+from assay.storage.texts import CleanText, json_text
+from assay.storage.times import now
+from assay_orchestrator.store import schema
+from assay_orchestrator.store.runs import datasets
+from assay_orchestrator.store.runs.lifecycle import TRANSITIONS, Command, Effect, Phase, Transition, phase_of
+from assay_orchestrator.store.runs.run_conditions import is_active, is_reached, waits_for_storage
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+PAUSED_BY_OWNER = "paused with `assay runs pause`"
+PAUSED_TEAM_DISABLED = "the operator has disabled the team; stored rows are kept"
+
+_CREATION_LOCK = 0x41535352
+
+
+@dataclass(frozen=True, slots=True)
+class RunRecord:
+    """A stored run; times are ISO 8601 texts.
+
+    Args:
+        team: The team that it belongs to, with its dataset and its request id.
+        answered_count: Rows that have a stored answer; `results.with_answered` counts them while the run is paused.
+        fair_share: The name in its spec's `team`, under which it shares the workers.
+        group_id: The group of its team with whose runs it advances alike; empty for none.
+        traceparent: The span of the call that made it; empty where none was recorded.
+    """
+
+    run_id: str
+    request_id: str
+    request_hash: str
+    spec: dict[str, Any]
+    dataset_id: str
+    total_count: int
+    assay_version: str
+    created_at: str
+    team: str
+    state: RunState = RunState.PENDING
+    state_reason: str = ""
+    finished_count: int = 0
+    passed_count: int = 0
+    failed_count: int = 0
+    agent_error_count: int = 0
+    answered_count: int = 0
+    last_sequence: int = 0
+    summary: dict[str, Any] | None = None
+    started_at: str | None = None
+    ended_at: str | None = None
+    pause_cause: PauseCause | None = None
+    fair_share: str = ""
+    weight: float = 1.0
+    agent_key: str = ""
+    concurrency: int = 1
+    hosted: bool = False
+    group_id: str = ""
+    traceparent: str = ""
+    interrupted_count: int = 0
+
+    @property
+    def finished(self) -> bool:
+        """Whether the run has succeeded, failed or was cancelled."""
+        return self.state in FINISHED_STATES
+
+    @property
+    def phase(self) -> Phase:
+        """The state of the run as the store distinguishes them."""
+        return phase_of(self.state, self.pause_cause)
+
+
+def create_run(connection: sa.Connection, run: RunRecord) -> tuple[RunRecord, bool]:
+    """Store a new run, unless its request id already made one of its team.
+
+    Returns:
+        The stored run, and whether it is new.
+
+    Raises:
+        NotFoundError: The dataset was deleted in this moment.
+    """
+    own = Scope(run.team)
+    existing = get_by_request(connection, own, run.request_id)
+    if existing is not None:
+        return existing, False
+    try:
+        # A savepoint: PostgreSQL ends a transaction in which a statement failed.
+        with connection.begin_nested():
+            connection.execute(_insert(run))
+    except sa.exc.IntegrityError:
+        existing = get_by_request(connection, own, run.request_id)  # another process has just created it
+        if existing is not None:
+            return existing, False
+        if datasets.get_dataset(connection, run.team, run.dataset_id) is not None:
+            raise
+        raise NotFoundError(
+            f"dataset {run.dataset_id!r} has just been deleted with its last run: upload it again",
+            reason="DATASET_NOT_FOUND",
+        ) from None
+    return run, True
+
+
+def _insert(run: RunRecord) -> sa.Insert:
+    return schema.runs.insert().values(
+        run_id=run.run_id,
+        team=run.team,
+        request_id=run.request_id,
+        request_hash=run.request_hash,
+        spec_json=json_text(run.spec),
+        dataset_id=run.dataset_id,
+        state=run.state.value,
+        total_count=run.total_count,
+        assay_version=run.assay_version,
+        created_at=run.created_at,
+        fair_share=run.fair_share,
+        weight=run.weight,
+        agent_key=run.agent_key,
+        concurrency=run.concurrency,
+        hosted=run.hosted,
+        group_id=run.group_id,
+        traceparent=run.traceparent,
+    )
+
+
+def get_run(connection: sa.Connection, scope: Scope, run_id: str) -> RunRecord | None:
+    """Return the run with an id that a client gave, or None where the scope reaches no such run."""
+    query = sa.select(schema.runs).where(schema.runs.c.run_id == run_id, is_reached(scope))
+    row = connection.execute(query).one_or_none()
+    return _record(row) if row is not None else None
+
+
+def load_run(connection: sa.Connection, run_id: str) -> RunRecord | None:
+    """Return a run for work in the background, which is for all teams; None where it was deleted."""
+    row = connection.execute(sa.select(schema.runs).where(schema.runs.c.run_id == run_id)).one_or_none()
+    return _record(row) if row is not None else None
+
+
+def lock_run(connection: sa.Connection, scope: Scope, run_id: str) -> RunRecord | None:
+    """Lock a run that a client named until the commit, and return it; None where the scope reaches no such run."""
+    query = sa.select(schema.runs).where(schema.runs.c.run_id == run_id, is_reached(scope))
+    row = connection.execute(query.with_for_update()).one_or_none()
+    return _record(row) if row is not None else None
+
+
+def require_run(connection: sa.Connection, scope: Scope, run_id: str) -> None:
+    """Raise unless a scope reaches a run.
+
+    Raises:
+        NotFoundError: It does not, or the run was deleted; its rows may be there still.
+    """
+    table = schema.runs
+    found = sa.select(table.c.run_id).where(table.c.run_id == run_id, is_reached(scope))
+    if connection.execute(found).one_or_none() is None:
+        raise NotFoundError(f"run {run_id} was deleted", reason="RUN_NOT_FOUND")
+
+
+def get_by_request(connection: sa.Connection, scope: Scope, request_id: str) -> RunRecord | None:
+    """Return the run that a request id created, or None."""
+    table = schema.runs
+    query = sa.select(table).where(is_reached(scope), table.c.request_id == request_id)
+    row = connection.execute(query).one_or_none()
+    return _record(row) if row is not None else None
+
+
+def list_newest(
+    connection: sa.Connection, scope: Scope, count: int, before: tuple[str, str] | None, run_id_prefix: str = ""
+) -> list[RunRecord]:
+    """Return up to `count` runs whose id begins so, newest first, older than the (created_at, run_id) `before`."""
+    table = schema.runs
+    newest_first = (table.c.created_at.desc(), table.c.run_id.desc())
+    query = sa.select(table).where(is_reached(scope)).order_by(*newest_first).limit(count)
+    if before is not None:
+        query = query.where(sa.tuple_(table.c.created_at, table.c.run_id) < _moment(*before))
+    if run_id_prefix:  # not LIKE, which ignores case in SQLite
+        begins = sa.func.substr(table.c.run_id, 1, len(run_id_prefix))
+        query = query.where(begins == sa.literal(run_id_prefix, CleanText))
+    return [_record(row) for row in connection.execute(query).all()]
+
+
+def read_runs(connection: sa.Connection, scope: Scope, run_ids: Sequence[str]) -> list[RunRecord]:
+    """Return some runs in the order of their ids; those that the scope does not reach are left out."""
+    table = schema.runs
+    rows = connection.execute(sa.select(table).where(table.c.run_id.in_(run_ids), is_reached(scope)))
+    found = {row.run_id: _record(row) for row in rows}
+    return [found[run_id] for run_id in run_ids if run_id in found]
+
+
+def _moment(created_at: str, run_id: str) -> sa.Tuple:
+    return sa.tuple_(sa.literal(created_at, CleanText), sa.literal(run_id, CleanText))
+
+
+def list_unfinished(connection: sa.Connection) -> list[RunRecord]:
+    """Return the runs that were pending or running, oldest first."""
+    table = schema.runs
+    query = sa.select(table).where(is_active()).order_by(table.c.created_at)
+    return [_record(row) for row in connection.execute(query).all()]
+
+
+def list_active_ids(connection: sa.Connection, scope: Scope) -> list[str]:
+    """Return the ids of the runs that a scope reaches and that are pending or running."""
+    table = schema.runs
+    query = sa.select(table.c.run_id).where(is_active(), is_reached(scope))
+    return list(connection.execute(query).scalars())
+
+
+def change_state(
+    connection: sa.Connection,
+    run_id: str,
+    state: RunState,
+    *,
+    reason: str = "",
+    cause: PauseCause | None = None,
+    summary: dict[str, Any] | None = None,
+) -> None:
+    """Bring a run into a state and store the event of it under the next sequence number."""
+    moment = now()
+    values: dict[str, Any] = {
+        "state": state.value,
+        "state_reason": reason,
+        "pause_cause": cause.value if cause is not None else "",
+    }
+    if state is RunState.RUNNING:
+        values["started_at"] = sa.func.coalesce(schema.runs.c.started_at, moment)
+        values["attended_at"] = moment  # its host has time to come
+        values |= {"ended_at": None, "summary_json": None}  # of a run that had ended
+    if state in FINISHED_STATES:
+        values["ended_at"] = moment
+    if summary is not None:
+        values["summary_json"] = json_text(summary)
+    _store_event(connection, run_id, state, reason, moment, values)
+
+
+def _store_event(
+    connection: sa.Connection, run_id: str, state: RunState, reason: str, moment: str, values: dict[str, Any]
+) -> None:
+    sequence = take_sequence(connection, run_id, 1)
+    connection.execute(schema.runs.update().where(schema.runs.c.run_id == run_id).values(**values))
+    connection.execute(
+        schema.run_events.insert().values(
+            run_id=run_id, sequence=sequence, state=state.value, reason=reason, created_at=moment
+        )
+    )
+
+
+def apply_command(
+    connection: sa.Connection,
+    run_id: str,
+    command: Command,
+    *,
+    reason: str = "",
+    summary: dict[str, Any] | None = None,
+) -> Transition | None:
+    """Lock a run and make the transition of a command, as the table in `lifecycle` has it.
+
+    Returns:
+        The transition; None where there is no such run, or none from its phase.
+    """
+    phase = lock_phase(connection, run_id)
+    transition = None if phase is None else TRANSITIONS.get((phase, command))
+    if transition is not None:
+        _store_transition(connection, run_id, transition, reason, summary)
+    return transition
+
+
+def _store_transition(
+    connection: sa.Connection, run_id: str, transition: Transition, reason: str, summary: dict[str, Any] | None
+) -> None:
+    table, cause = schema.runs, transition.cause
+    if transition.effect is Effect.CAUSE:
+        assert cause is not None, "only a cause is stored"
+        # It is not known by then; that of a client's pause is always the same.
+        why = {"state_reason": reason} if cause is PauseCause.QUOTA or reason == PAUSED_TEAM_DISABLED else {}
+        connection.execute(table.update().where(table.c.run_id == run_id).values(pause_cause=cause.value, **why))
+    elif transition.effect is not Effect.EVENT:
+        return
+    elif transition.phase is Phase.WAITING_FOR_STORAGE:
+        # Its workers hold its answers: inside it stays active, so that a pause and a cancel take their usual way.
+        values = {"pause_cause": PauseCause.STORAGE.value, "state_reason": reason}
+        _store_event(connection, run_id, RunState.PAUSED, reason, now(), values)
+    else:
+        change_state(connection, run_id, RunState(transition.phase.value), reason=reason, cause=cause, summary=summary)
+
+
+def drain(connection: sa.Connection, run_id: str) -> str:
+    """Pause a run that is pausing and of which no worker has a shard; return why, empty where it is not pausing."""
+    run = load_run(connection, run_id)
+    is_quota = run is not None and run.pause_cause is PauseCause.QUOTA
+    is_stored = run is not None and (is_quota or run.state_reason == PAUSED_TEAM_DISABLED)
+    reason = run.state_reason if run is not None and is_stored else PAUSED_BY_OWNER
+    command = Command.DRAIN_QUOTA if is_quota else Command.DRAIN
+    return reason if apply_command(connection, run_id, command, reason=reason) is not None else ""
+
+
+def _phase(row: Any) -> Phase:
+    return phase_of(RunState(row.state), PauseCause(row.pause_cause) if row.pause_cause else None)
+
+
+def lock_phase(connection: sa.Connection, run_id: str) -> Phase | None:
+    """Lock a run until the commit; return its phase, or None without such a run.
+
+    Always taken before locks of the run's shards: the other order would deadlock.
+    """
+    row = connection.execute(_phase_of(run_id).with_for_update()).one_or_none()  # SQLite has one writer at a time
+    return _phase(row) if row is not None else None
+
+
+def read_phase(connection: sa.Connection, run_id: str) -> Phase | None:
+    """Return a run's phase, or None without such a run."""
+    row = connection.execute(_phase_of(run_id)).one_or_none()
+    return _phase(row) if row is not None else None
+
+
+def _phase_of(run_id: str) -> sa.Select[Any]:
+    return sa.select(schema.runs.c.state, schema.runs.c.pause_cause).where(schema.runs.c.run_id == run_id)
+
+
+def list_storage_pauses(connection: sa.Connection) -> list[str]:
+    """Return the runs that are paused because rows could not be stored, and of which no worker has a shard."""
+    table, shards = schema.runs, schema.shards
+    taken = sa.exists().where(shards.c.run_id == table.c.run_id, shards.c.state == "taken")
+    query = sa.select(table.c.run_id).where(waits_for_storage(), ~taken)
+    return list(connection.execute(query).scalars())
+
+
+@dataclass(frozen=True, slots=True)
+class RunStatus:
+    """The state of a run, in short."""
+
+    phase: Phase
+    last_sequence: int
+
+
+def read_statuses(connection: sa.Connection, run_ids: Sequence[str]) -> dict[str, RunStatus]:
+    """Return the statuses of some runs; those that were deleted are left out."""
+    table = schema.runs
+    rows = connection.execute(
+        sa.select(table.c.run_id, table.c.state, table.c.last_sequence, table.c.pause_cause).where(
+            table.c.run_id.in_(run_ids)
+        )
+    ).all()
+    return {row.run_id: RunStatus(_phase(row), row.last_sequence) for row in rows}
+
+
+def list_idle(connection: sa.Connection) -> list[str]:
+    """Return the active runs of which no shard is queued or taken."""
+    table, shards = schema.runs, schema.shards
+    held = sa.exists().where(shards.c.run_id == table.c.run_id, shards.c.state.in_(("queued", "taken")))
+    return list(connection.execute(sa.select(table.c.run_id).where(is_active(), ~held)).scalars())
+
+
+def lock_creation(connection: sa.Connection) -> None:
+    """Keep other processes from creating runs until the commit, so that these can be counted."""
+    if connection.dialect.name == "postgresql":  # SQLite writes one transaction at a time
+        connection.execute(
+            sa.select(sa.func.pg_advisory_xact_lock(_CREATION_LOCK, sa.func.hashtext(sa.func.current_schema())))
+        )
+
+
+def count_active(connection: sa.Connection) -> int:
+    """Count the active runs."""
+    table = schema.runs
+    query = sa.select(sa.func.count()).select_from(table).where(is_active())
+    return connection.execute(query).scalar_one()
+
+
+def take_sequence(connection: sa.Connection, run_id: str, count: int) -> int:
+    """Take the next `count` sequence numbers of a run and return the first.
+
+    The row stays locked until the transaction ends, so numbers are in commit order and without gaps.
+    """
+    table = schema.runs
+    last: int = connection.execute(
+        table.update()
+        .where(table.c.run_id == run_id)
+        .values(last_sequence=table.c.last_sequence + count)
+        .returning(table.c.last_sequence)
+    ).scalar_one()
+    return last - count + 1
+
+
+def read_state_changes(connection: sa.Connection, run_id: str, after: int, count: int) -> list[StateChange]:
+    """Return up to `count` state changes after a sequence number, in that order."""
+    table = schema.run_events
+    rows = connection.execute(
+        sa.select(table)
+        .where(table.c.run_id == run_id, table.c.sequence > after)
+        .order_by(table.c.sequence)
+        .limit(count)
+    ).all()
+    return [StateChange(row.sequence, RunState(row.state), row.reason, row.created_at) for row in rows]
+
+
+def count_pauses(connection: sa.Connection, run_id: str) -> int:
+    """Return how often a run was paused."""
+    table = schema.run_events
+    paused = sa.select(sa.func.count()).where(table.c.run_id == run_id, table.c.state == RunState.PAUSED.value)
+    return connection.execute(paused).scalar_one()
+
+
+def read_origin(connection: sa.Connection, run_id: str) -> tuple[str, str]:
+    """Return whose run it is and the span of the call that made it; both empty where there is no run."""
+    table = schema.runs
+    row = connection.execute(sa.select(table.c.team, table.c.traceparent).where(table.c.run_id == run_id)).one_or_none()
+    return ("", "") if row is None else (row.team, row.traceparent)
+
+
+def _record(row: sa.Row[Any]) -> RunRecord:
+    return RunRecord(
+        run_id=row.run_id,
+        request_id=row.request_id,
+        request_hash=row.request_hash,
+        spec=json.loads(row.spec_json),
+        dataset_id=row.dataset_id,
+        total_count=row.total_count,
+        assay_version=row.assay_version,
+        created_at=row.created_at,
+        team=row.team,
+        state=RunState(row.state),
+        state_reason=row.state_reason,
+        finished_count=row.finished_count,
+        passed_count=row.passed_count,
+        failed_count=row.failed_count,
+        agent_error_count=row.agent_error_count,
+        last_sequence=row.last_sequence,
+        summary=json.loads(row.summary_json) if row.summary_json else None,
+        started_at=row.started_at,
+        ended_at=row.ended_at,
+        pause_cause=PauseCause(row.pause_cause) if row.pause_cause else None,
+        fair_share=row.fair_share,
+        weight=row.weight,
+        agent_key=row.agent_key,
+        concurrency=row.concurrency,
+        hosted=row.hosted,
+        group_id=row.group_id,
+        traceparent=row.traceparent,
+        interrupted_count=row.interrupted_count,
+    )

@@ -1,0 +1,1 @@
+"""Queries about shards, and the fair order in which workers take them."""

@@ -1,0 +1,83 @@
+"""Baselines: names of a team for the runs that others are compared with."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import sqlalchemy as sa
+
+from assay.errors import NotFoundError, OverloadedError, WrongStateError
+from assay.model.baseline import MOST_BASELINES, Baseline, named
+from assay.storage.times import now
+from assay_orchestrator.store import schema
+from assay_orchestrator.store.teams import audit, tokens
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from assay.model.scope import Scope
+
+_table = schema.baselines
+
+
+def set_baseline(connection: sa.Connection, scope: Scope, name: str, run_id: str) -> Baseline:
+    """Give a run a name, taking it from the run that had it.
+
+    Raises:
+        OverloadedError: The team has too many names.
+    """
+    tokens.require_not_deleted(connection, scope.team)
+    own = (_table.c.team == scope.team) & (_table.c.name == name)
+    set_at = now()
+    if not connection.execute(sa.update(_table).where(own).values(run_id=run_id, set_at=set_at)).rowcount:
+        known = connection.execute(sa.select(sa.func.count()).where(_table.c.team == scope.team)).scalar_one()
+        if known >= MOST_BASELINES:
+            raise OverloadedError(
+                f"there are {known:,} baselines: delete one with `assay baseline delete NAME`",
+                reason="TOO_MANY_BASELINES",
+            )
+        connection.execute(sa.insert(_table).values(team=scope.team, name=name, run_id=run_id, set_at=set_at))
+    audit.record(connection, scope.call, team=scope.team, resource=name)
+    return Baseline(name, run_id, set_at, exists=True)
+
+
+def list_baselines(connection: sa.Connection, scope: Scope) -> Sequence[Baseline]:
+    """Return the baselines of a team, by name."""
+    runs = schema.runs
+    found = connection.execute(
+        sa.select(_table.c.name, _table.c.run_id, _table.c.set_at, runs.c.run_id.label("stored"))
+        .outerjoin(runs, (runs.c.run_id == _table.c.run_id) & (runs.c.team == scope.team))
+        .where(_table.c.team == scope.team)
+        .order_by(_table.c.name)
+    )
+    return [Baseline(row.name, row.run_id, row.set_at, exists=row.stored is not None) for row in found]
+
+
+def names_of(connection: sa.Connection, scope: Scope, run_id: str) -> list[str]:
+    """Return the names of the baselines that name a run, sorted."""
+    own = (_table.c.team == scope.team) & (_table.c.run_id == run_id)
+    return list(connection.execute(sa.select(_table.c.name).where(own).order_by(_table.c.name)).scalars())
+
+
+def require_unnamed(connection: sa.Connection, scope: Scope, run_id: str) -> None:
+    """Raise if a baseline names a run.
+
+    Raises:
+        WrongStateError: One does.
+    """
+    if names := names_of(connection, scope, run_id):
+        raise WrongStateError(f"run {run_id} is {named(names)}: it is kept", reason="RUN_IS_BASELINE")
+
+
+def delete_baseline(connection: sa.Connection, scope: Scope, name: str) -> None:
+    """Forget a name.
+
+    Raises:
+        NotFoundError: The team has no such name.
+    """
+    gone = connection.execute(sa.delete(_table).where((_table.c.team == scope.team) & (_table.c.name == name)))
+    if not gone.rowcount:
+        raise NotFoundError(
+            f"there is no baseline {name!r}: `assay baseline list` shows those there are", reason="BASELINE_NOT_FOUND"
+        )
+    audit.record(connection, scope.call, team=scope.team, resource=name)

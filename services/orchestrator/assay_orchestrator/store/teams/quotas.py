@@ -1,0 +1,271 @@
+"""The quotas of teams, and whether they are reached."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+import sqlalchemy as sa
+
+from assay.errors import OverloadedError
+from assay.identity.quotas import ALL_TEAMS, Quota
+from assay.storage.times import now
+from assay_orchestrator.store import schema
+from assay_orchestrator.store.runs import runs
+from assay_orchestrator.store.runs.lifecycle import ACTIVE_STATES
+from assay_orchestrator.store.runs.run_conditions import is_active, is_runnable
+from assay_orchestrator.store.teams import spending
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping, Sequence
+
+    from assay.model.scope import Scope
+
+REASON = "QUOTA_REACHED"
+BUDGETS = (Quota.STORED_BYTES, Quota.TOKENS_PER_DAY, Quota.MONEY_PER_MONTH)
+"""The quotas that runs in progress use up: a run pauses where one is reached."""
+
+DEFAULTS = {Quota.REQUESTS_PER_MINUTE: 6_000}
+"""What holds for teams where an operator has set nothing: ten times what a busy team's clients need."""
+
+_quotas = schema.quotas
+_ACTIVE_RETRY_S = 10.0
+_LEASES_PER_MINUTE = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """What a team uses of one quota, in its unit; the limit is None where there is none."""
+
+    quota: Quota
+    used: int
+    limit: int | None
+
+
+def set_quotas(
+    connection: sa.Connection, team: str, amounts: Mapping[Quota, int], cleared: Collection[Quota] = ()
+) -> None:
+    """Set and remove quotas of a team, or of `ALL_TEAMS` without their own."""
+    changed = [quota.value for quota in {*amounts, *cleared}]
+    connection.execute(_quotas.delete().where(_quotas.c.team == team, _quotas.c.quota.in_(changed)))
+    if amounts:
+        rows = [{"team": team, "quota": quota.value, "amount": amount} for quota, amount in amounts.items()]
+        connection.execute(_quotas.insert(), rows)
+
+
+def own_quotas(connection: sa.Connection, team: str) -> dict[Quota, int]:
+    """Return the quotas of a team's own."""
+    rows = connection.execute(sa.select(_quotas.c.quota, _quotas.c.amount).where(_quotas.c.team == team))
+    return {_BY_NAME[row.quota]: row.amount for row in rows if row.quota in _BY_NAME}
+
+
+def read_quotas(connection: sa.Connection, team: str) -> dict[Quota, int]:
+    """Return the quotas that hold for a team: its own, and those for all teams where it has none."""
+    return DEFAULTS | own_quotas(connection, ALL_TEAMS) | own_quotas(connection, team)
+
+
+def is_limited(connection: sa.Connection, *wanted: Quota) -> sa.ColumnElement[bool]:
+    """Return the condition that a run is of a team that has one of some quotas."""
+    names = [quota.value for quota in wanted]
+    teams = set(connection.execute(sa.select(_quotas.c.team).where(_quotas.c.quota.in_(names))).scalars())
+    if ALL_TEAMS in teams:
+        return sa.true()
+    return schema.runs.c.team.in_(teams)
+
+
+def use_of(connection: sa.Connection, team: str, quota: Quota) -> int:
+    """Return what a team uses of a quota now."""
+    return _USES[quota](connection, team)
+
+
+def uses(connection: sa.Connection, team: str) -> Sequence[Use]:
+    """Return what a team uses of every quota."""
+    limits = read_quotas(connection, team)
+    return [Use(quota, use_of(connection, team, quota), limits.get(quota)) for quota in Quota]
+
+
+def queued_rows(connection: sa.Connection, team: str) -> int:
+    """Return how many rows of the active runs of a team have no result yet."""
+    table = schema.runs.c
+    waiting = sa.func.coalesce(sa.func.sum(table.total_count - table.finished_count), 0)
+    return int(connection.execute(sa.select(waiting).where(table.team == team, is_active())).scalar_one())
+
+
+def require_run(connection: sa.Connection, team: str) -> None:
+    """Raise unless one more run of a team may be active; until the commit no other process begins one.
+
+    Raises:
+        OverloadedError: A quota is reached; says which, and how much is used.
+    """
+    runs.lock_creation(connection)
+    limits = read_quotas(connection, team)
+    for quota in (Quota.ACTIVE_RUNS, *BUDGETS):
+        if quota in limits and (used := use_of(connection, team, quota)) >= limits[quota]:
+            raise reached(team, Use(quota, used, limits[quota]))
+
+
+def require_resumption(connection: sa.Connection, scope: Scope, run_id: str) -> None:
+    """Raise unless a run may resume: one that is not active needs a place among those that may be.
+
+    Raises:
+        OverloadedError: As in `require_run`.
+    """
+    run = runs.get_run(connection, scope, run_id)
+    if run is None:
+        return
+    if run.state in ACTIVE_STATES:
+        if over := over_budget(connection, run.team):
+            raise reached(run.team, over)
+    else:
+        require_run(connection, run.team)
+
+
+def require_bytes(connection: sa.Connection, team: str, more: int) -> None:
+    """Raise unless a team may store so many bytes more.
+
+    Raises:
+        OverloadedError: It may not.
+    """
+    limit = read_quotas(connection, team).get(Quota.STORED_BYTES)
+    if limit is not None and (used := use_of(connection, team, Quota.STORED_BYTES)) + more > limit:
+        raise reached(team, Use(Quota.STORED_BYTES, used + more, limit))
+
+
+def over_budget(connection: sa.Connection, team: str) -> Use | None:
+    """Return a quota that a team's runs have used up; None where there is room in each."""
+    limits = read_quotas(connection, team)
+    for quota in BUDGETS:
+        if quota in limits and (used := use_of(connection, team, quota)) >= limits[quota]:
+            return Use(quota, used, limits[quota])
+    return None
+
+
+def runs_over_budget(connection: sa.Connection) -> list[tuple[str, Use]]:
+    """Return the runs that workers take shards of and whose team has used a quota up, and which one."""
+    table = schema.runs.c
+    query = sa.select(table.run_id, table.team).where(is_limited(connection, *BUDGETS), is_runnable())
+    found = connection.execute(query.order_by(table.run_id)).all()
+    over = {team: over_budget(connection, team) for team in {row.team for row in found}}
+    return [(row.run_id, use) for row in found if (use := over[row.team]) is not None]
+
+
+def take_requests(connection: sa.Connection, team: str, limit: int) -> int:
+    """Take requests of this minute for a process to admit; return how many, 0 where none are left.
+
+    Each process takes a part at a time: together they admit no more than the limit, and few calls ask the database.
+    """
+    table, minute = schema.requests, now()[:16]
+    # PostgreSQL must find a row to lock: two processes would otherwise both see a minute without any.
+    _ensure_requests(connection, team)
+    row = connection.execute(
+        sa.select(table.c.minute, table.c.taken).where(table.c.team == team).with_for_update()
+    ).one()
+    taken = row.taken if row.minute == minute else 0
+    count = min(max(1, limit // _LEASES_PER_MINUTE), max(0, limit - taken))
+    values = {"minute": minute, "taken": taken + count}
+    connection.execute(table.update().where(table.c.team == team).values(values))
+    return count
+
+
+def _ensure_requests(connection: sa.Connection, team: str) -> None:
+    table = schema.requests
+    missing = ~sa.exists().where(table.c.team == team)
+    row = sa.select(sa.literal(team, table.c.team.type), sa.literal(""), sa.literal(0)).where(missing)
+    try:
+        with connection.begin_nested():
+            connection.execute(table.insert().from_select(["team", "minute", "taken"], row))
+    except sa.exc.IntegrityError:
+        pass  # another process has just made it
+
+
+def reached(team: str, use: Use) -> OverloadedError:
+    """Return the error of a quota that is reached."""
+    return OverloadedError(sentence(team, use), reason=REASON, retry_after_s=retry_after_s(use.quota))
+
+
+def sentence(team: str, use: Use) -> str:
+    """Return which quota is reached, what is used, and what helps."""
+    quota, limit = use.quota, use.limit or 0
+    return (
+        f"the team {team!r} has reached its quota {quota.value}: {quota.shown(use.used)} of {quota.shown(limit)}; "
+        f"{_HELPS[quota]}, or ask the operator of this server for more"
+    )
+
+
+def too_fast(team: str, limit: int) -> str:
+    """Return that requests come faster than the pace of their quota, and what helps."""
+    return (
+        f"requests of the team {team!r} come faster than its quota {Quota.REQUESTS_PER_MINUTE.value} allows: "
+        f"{Quota.REQUESTS_PER_MINUTE.shown(limit)} a minute, at a steady pace; send them more slowly, or ask the "
+        "operator of this server for more"
+    )
+
+
+def minute_used_up(team: str, limit: int) -> str:
+    """Return that the processes of an installation have taken all requests of a minute, and what helps.
+
+    A process takes them in parts: how many calls it has admitted of its last one is not known to the others.
+    """
+    return (
+        f"the team {team!r} has reached its quota {Quota.REQUESTS_PER_MINUTE.value}: the "
+        f"{Quota.REQUESTS_PER_MINUTE.shown(limit)} of this minute are given out to the processes of this server; "
+        f"{_HELPS[Quota.REQUESTS_PER_MINUTE]}, or ask the operator of this server for more"
+    )
+
+
+def help_with(quota: Quota) -> str:
+    """Return what a team may do that has reached a quota."""
+    return _HELPS[quota]
+
+
+def retry_after_s(quota: Quota) -> float:
+    """Return after how many seconds there is room again by itself; 0 where time alone does not help."""
+    moment = datetime.fromisoformat(now())
+    midnight = moment.replace(hour=0, minute=0, second=0, microsecond=0)
+    if quota is Quota.TOKENS_PER_DAY:
+        return (midnight + timedelta(days=1) - moment).total_seconds()
+    if quota is Quota.MONEY_PER_MONTH:
+        next_month = (midnight.replace(day=1) + timedelta(days=32)).replace(day=1)
+        return (next_month - moment).total_seconds()
+    if quota is Quota.REQUESTS_PER_MINUTE:
+        return 60.0 - moment.second - moment.microsecond / 1e6
+    return 0.0 if quota is Quota.STORED_BYTES else _ACTIVE_RETRY_S
+
+
+def _active(connection: sa.Connection, team: str) -> int:
+    query = sa.select(sa.func.count()).select_from(schema.runs).where(schema.runs.c.team == team, is_active())
+    return int(connection.execute(query).scalar_one())
+
+
+def _questions(connection: sa.Connection, team: str) -> int:
+    shards, table = schema.shards.c, schema.runs.c
+    query = sa.select(sa.func.coalesce(sa.func.sum(shards.slots), 0)).select_from(
+        schema.shards.join(schema.runs, table.run_id == shards.run_id)
+    )
+    return int(connection.execute(query.where(table.team == team, is_active())).scalar_one())
+
+
+def _requests(connection: sa.Connection, team: str) -> int:
+    table = schema.requests.c
+    query = sa.select(sa.func.coalesce(sa.func.sum(table.taken), 0))
+    return int(connection.execute(query.where(table.team == team, table.minute == now()[:16])).scalar_one())
+
+
+_BY_NAME = {quota.value: quota for quota in Quota}
+_USES: Mapping[Quota, Callable[[sa.Connection, str], int]] = {
+    Quota.ACTIVE_RUNS: _active,
+    Quota.CONCURRENT_QUESTIONS: _questions,
+    Quota.STORED_BYTES: spending.bytes_stored,
+    Quota.REQUESTS_PER_MINUTE: _requests,
+    Quota.TOKENS_PER_DAY: spending.tokens_of_day,
+    Quota.MONEY_PER_MONTH: spending.money_of_month,
+}
+_HELPS = {
+    Quota.ACTIVE_RUNS: "wait until a run has ended, or pause one",
+    Quota.CONCURRENT_QUESTIONS: "wait until questions have ended",
+    Quota.STORED_BYTES: "delete runs",
+    Quota.REQUESTS_PER_MINUTE: "try again in the next minute",
+    Quota.TOKENS_PER_DAY: "wait until midnight UTC",
+    Quota.MONEY_PER_MONTH: "wait until the next month (UTC)",
+}
