@@ -8,12 +8,12 @@ MESSAGES ?= 100000
 SEED ?= 1
 BASE ?=
 # What the gate (.ci/run) leaves out, shortest first.
-NIGHTLY := test-alerts test-deploy test-aimock test-browser test-frameworks bench error-rates fuzz images chaos compat mutants
+NIGHTLY := test-alerts test-deploy test-aimock test-nightly test-browser test-frameworks bench error-rates fuzz images chaos compat mutants
 
 # Without byte code, each of the many processes that tests start would compile all it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-services test-postgres test-tools test-unit test-browser test-frameworks test-aimock test-deploy test-alerts nightly error-rates check chaos compat fuzz images mutants protos docs bench dist lock sbom clean
+.PHONY: demo test test-services test-postgres test-tools test-nightly test-unit test-browser test-frameworks test-aimock test-deploy test-alerts nightly error-rates check chaos compat fuzz images mutants protos docs bench dist lock sbom clean
 .DELETE_ON_ERROR:
 
 demo: .venv/run.stamp          ## run an evaluation on a real example
@@ -29,8 +29,11 @@ test-services: .venv/dev.stamp  ## run the other tests over SQLite: services wit
 test-postgres: .venv/dev.stamp  ## run the tests over PostgreSQL, as a shared installation has it
 	$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder -m 'postgres and not aimock and not chaos' tests/chaos tests/e2e tests/integration
 
-test-tools: .venv/dev.stamp    ## run the tests of the scripts in tools/ that install, list and change the code
+test-tools: .venv/dev.stamp    ## run the tests of the scripts in tools/, and of how tests are run
 	$(BIN)/python -m pytest -n 4 -m tools tests/tools
+
+test-nightly: .venv/dev.stamp   ## run the dearest tests, and those of Hypothesis with eight times as many examples
+	$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder --hypothesis-profile nightly -m '(nightly or hypothesis) and not postgres' tests/e2e tests/integration tests/unit
 
 test-unit: .venv/dev.stamp     ## run the unit tests alone, in a minute
 	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder tests/unit

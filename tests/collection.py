@@ -8,6 +8,7 @@ from __future__ import annotations
 import gc
 import itertools
 import time
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
 SLOWEST_FIRST = ("chaos", "compat", "frameworks", "e2e", "browser", "fuzz", "tools", "alerts", "integration", "unit")
 FOLDERS = {
     "aimock": ("integration",), "alerts": ("alerts",), "browser": ("browser",), "chaos": ("chaos",),
-    "compat": ("compat",), "frameworks": ("frameworks",), "tools": ("tools",),
-    "postgres": ("browser", "chaos", "compat", "e2e", "integration"),
+    "compat": ("compat",), "frameworks": ("frameworks",), "nightly": ("e2e", "integration", "unit"),
+    "tools": ("tools",), "postgres": ("browser", "chaos", "compat", "e2e", "integration"),
     "services": ("browser", "chaos", "e2e", "fuzz", "integration"),
 }  # fmt: skip
 """Where the target of each marker looks for its tests."""
@@ -36,10 +37,42 @@ LONGEST_ID = 80
 """Characters of a parameter's name that is made from its text; a longer text is named by its place."""
 
 
+_TESTS = Path(__file__).parent
+
+
+class Ring:
+    """The files that a target collects: importing the others takes longer than importing these.
+
+    Args:
+        config: Of a run. One that names files, or selects by other markers than the two targets, collects all it names.
+    """
+
+    def __init__(self, config: pytest.Config) -> None:
+        expression = config.option.markexpr
+        is_target = config.args_source is pytest.Config.ArgsSource.TESTPATHS
+        self._is_core = is_target and expression.endswith(" and not services")
+        self._is_services = is_target and expression == "services"
+
+    def pytest_ignore_collect(self, collection_path: Path) -> bool | None:
+        """Ignore files and folders of the other ring."""
+        core = [_TESTS / name for name in CORE]
+        is_core = any(path in (collection_path, *collection_path.parents) for path in core)
+        if self._is_core:
+            return (not is_core and not any(collection_path in path.parents for path in core)) or None
+        return (self._is_services and is_core) or None
+
+    def ignored_files(self) -> dict[str, int]:
+        """Return how many files of tests are ignored, by the marker of the target that runs them, or `core`."""
+        files = [path for path in _TESTS.rglob("test_*.py") if self.pytest_ignore_collect(path)]
+        if self._is_services:
+            return {"core": len(files)}
+        folders = (path.relative_to(_TESTS).parts[0] for path in files)
+        return Counter(folder if folder in FOLDERS else "services" for folder in folders)
+
+
 def mark_services(items: Iterable[pytest.Item]) -> None:
     """Mark the tests that neither `make test` runs nor a target of their own: those with many processes."""
-    tests = Path(__file__).parent
-    core = [tests / name for name in CORE]
+    core = [_TESTS / name for name in CORE]
     for path, group in itertools.groupby(items, key=lambda item: item.path):
         if not any(path == one or one in path.parents for one in core):
             for item in group:
@@ -53,10 +86,9 @@ def check_folders(items: Iterable[pytest.Item]) -> None:
     Raises:
         pytest.UsageError: There is one; names it, its marker and the folders.
     """
-    tests = Path(__file__).parent
     for item in items:
         for marker in FOLDERS.keys() & {each.name for each in item.iter_markers()}:
-            if item.path.relative_to(tests).parts[0] not in FOLDERS[marker]:
+            if item.path.relative_to(_TESTS).parts[0] not in FOLDERS[marker]:
                 found_in = " or ".join(f"tests/{folder}" for folder in FOLDERS[marker])
                 raise pytest.UsageError(f"{item.nodeid} has the marker {marker}: no target runs it outside {found_in}")
 
@@ -93,8 +125,8 @@ class Collection:
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         """Put slow files first."""
-        tests = Path(__file__).parent
-        places = {path: SLOWEST_FIRST.index(path.relative_to(tests).parts[0]) for path in {item.path for item in items}}
+        paths = {item.path for item in items}
+        places = {path: SLOWEST_FIRST.index(path.relative_to(_TESTS).parts[0]) for path in paths}
         items.sort(key=lambda item: places[item.path])
 
     def pytest_make_parametrize_id(self, val: object, argname: str) -> str | None:

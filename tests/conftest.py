@@ -28,7 +28,7 @@ import psutil
 import psycopg
 import pytest
 from hypothesis import HealthCheck, settings
-from tests.collection import Collection, check_folders, mark_services
+from tests.collection import Collection, Ring, check_folders, mark_services
 from tests.left_out import LeftOut
 from tests.leftovers import guard_processes, unmarked_environment
 from tests.temporary_files import keep_in_memory
@@ -42,9 +42,12 @@ sys.dont_write_bytecode = False
 # Threads of torch wait asleep: those of several processes on few processors would keep each other from computing.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
-# How long an example takes says nothing here: speed is measured in benchmarks/.
-settings.register_profile("untimed", deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("untimed")
+# How long an example takes says nothing here: speed is measured in benchmarks/. The gate tries the same few examples
+# each time, so that it is red after a change alone; `make nightly` tries many others.
+_UNTIMED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("gate", _UNTIMED, max_examples=25, derandomize=True)
+settings.register_profile("nightly", _UNTIMED, max_examples=200)
+settings.load_profile("gate")
 
 GIVEN_URL = "ASSAY_TEST_DATABASE_URL"
 _OLDEST_VERSION = 15
@@ -80,7 +83,9 @@ def pytest_configure(config: pytest.Config) -> None:
     # gRPC's poller, of which a process has one, may wake for the event loop of a test that has ended: asyncio logs that
     # in the next test, which may compare what it logged.
     logging.getLogger("asyncio").addFilter(lambda record: "PollerCompletionQueue" not in record.getMessage())
-    config.pluginmanager.register(LeftOut(config))
+    ring = Ring(config)
+    config.pluginmanager.register(ring)
+    config.pluginmanager.register(LeftOut(config, ring.ignored_files()))
     config.pluginmanager.register(Collection(int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))))
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.guides import blocks
 
@@ -91,7 +91,6 @@ def test_other_shapes_are_refused(data: dict[str, Any], message: str) -> None:
         response_from_json(data)
 
 
-@settings(max_examples=50, deadline=None, derandomize=True)
 @given(st.lists(INTERRUPT, max_size=3).map(tuple))
 def test_interrupts_survive_json_and_the_wire(interrupts: tuple[Interrupt, ...]) -> None:
     """Both ways lose nothing, and the status follows from the interrupts."""

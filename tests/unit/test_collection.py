@@ -1,62 +1,41 @@
-"""Processes that run tests collect the same ones under the same names, and soon."""
+"""Each target collects its own ring of the tests, and none is left without a target."""
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 import tomllib
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tests.collection import FOLDERS, check_folders
+from tests.collection import CORE, FOLDERS, Ring, check_folders
 from tests.left_out import RUN_BY
 
 ROOT = Path(__file__).resolve().parents[2]
-CONFTEST = """
-import os
-from collection import Collection
-
-def pytest_configure(config):
-    config.pluginmanager.register(Collection(int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:])))
-"""
-TESTS = """
-import gc, gzip, time, pytest
-
-@pytest.mark.parametrize("body", [{}] * 2)
-def test_one(body): assert gc.isenabled()
-"""
-VARYING = ("gzip.compress(b'x')", "bytearray(str(time.time()), 'ascii')", "str(int(time.time())) * 9", "'x' * 81")
 
 
-def run(folder: Path, *parameters: str) -> str:
-    """Return what pytest says of tests that have such a parameter twice, in two workers."""
-    (folder / "unit").mkdir()
-    for number, parameter in enumerate(parameters):
-        (folder / "unit" / f"test_{number}.py").write_text(TESTS.format(parameter))
-    (folder / "conftest.py").write_text(CONFTEST)
-    (folder / "collection.py").write_bytes((ROOT / "tests" / "collection.py").read_bytes())  # it orders its own folder
-    (folder / "pytest.ini").write_text("[pytest]\n")
-    command = [sys.executable, "-m", "pytest", "-p", "xdist", "-n", "2", "-v"]
-    environment = {**os.environ, "PYTHONPATH": str(folder), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, env=environment).stdout
+def ring(expression: str, *, names_files: bool = False) -> Ring:
+    """Return the ring of a run that selects by markers."""
+    source = pytest.Config.ArgsSource.ARGS if names_files else pytest.Config.ArgsSource.TESTPATHS
+    config: Any = SimpleNamespace(option=SimpleNamespace(markexpr=expression), args_source=source)
+    return Ring(config)
 
 
-def test_bytes_and_long_texts_are_named_by_their_place(tmp_path: Path) -> None:
-    """Not by what they hold, which may differ between processes: workers agree on the names; others keep theirs."""
-    said = run(tmp_path, *VARYING, "'short'")
-    assert "10 passed" in said, said
-    assert {line.split("::")[-1].strip() for line in said.splitlines() if "PASSED" in line} == {
-        "test_one[body0]", "test_one[body1]", "test_one[short0]", "test_one[short1]",
-    }  # fmt: skip
-
-
-def test_a_name_that_holds_the_time_stops_the_first_run(tmp_path: Path) -> None:
-    """Also where both workers collect within one second: their clocks differ by one."""
-    assert "Different tests were collected" in run(tmp_path, "time.time() // 1")
+def test_each_file_is_in_one_ring() -> None:
+    """What `make test` does not import, `make test-services` does; a run that names files imports what it names."""
+    core, services = ring("not browser and not services"), ring("services")
+    for path in (ROOT / "tests").rglob("test_*.py"):
+        ignored = [bool(one.pytest_ignore_collect(path)) for one in (core, services)]
+        assert sorted(ignored) == [False, True], path
+        assert not ring("not services", names_files=True).pytest_ignore_collect(path)
+        assert not ring("postgres").pytest_ignore_collect(path)
+    for name in CORE:
+        path = ROOT / "tests" / name
+        assert path.exists(), name
+        assert not any(core.pytest_ignore_collect(folder) for folder in (path, *path.parents))
+    assert core.ignored_files().keys() == {"alerts", "browser", "chaos", "compat", "frameworks", "services", "tools"}
+    assert services.ignored_files().keys() == {"core"}
 
 
 def test_a_test_that_no_target_runs_is_refused() -> None:
@@ -70,10 +49,10 @@ def test_a_test_that_no_target_runs_is_refused() -> None:
     check_folders([item(marker, folder) for marker, folders in FOLDERS.items() for folder in folders])
     for marker in FOLDERS:
         with pytest.raises(pytest.UsageError, match=f"^test_x.py::test_y has the marker {marker}: .* outside tests/"):
-            check_folders([item(marker, "unit")])
+            check_folders([item(marker, "elsewhere")])
 
 
-@pytest.mark.parametrize("target", ["test-alerts", "test-postgres", "test-tools"])
+@pytest.mark.parametrize("target", ["test-alerts", "test-nightly", "test-postgres", "test-tools"])
 def test_the_target_of_a_marker_looks_into_its_folders(target: str) -> None:
     """Those of the Makefile; tests with two markers are run by the target of the other."""
     (line,) = re.findall(rf"^{target}:.*\n\t(.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)

@@ -185,7 +185,7 @@ def test_a_document_without_a_time_is_refused(tmp_path: Path) -> None:
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]) | st.sampled_from('\r\n\t",;=+-@ \u202e\x00\x1b'), max_size=30)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(texts=st.lists(TEXTS, min_size=1, max_size=4))
 def test_what_is_written_is_read(tmp_path: Path, texts: list[str]) -> None:
     """Python and pandas read every cell as it was written, with the line ends inside it; no cell is a formula."""

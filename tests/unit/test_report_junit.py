@@ -176,7 +176,7 @@ def test_a_run_without_rows_and_gates(tmp_path: Path) -> None:
     assert [suite.get("tests") for suite in tree] == ["0"]
 
 
-@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(text=st.text(st.characters(), min_size=1, max_size=40) | st.just(HOSTILE) | st.just("]]><!--\ufffe\x0b[["))
 def test_any_text_is_read_back(tmp_path: Path, text: str) -> None:
     """Whatever characters a text has, the file is XML, and readers get it but for those that XML forbids."""

@@ -7,7 +7,7 @@ import random
 from collections import Counter
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.identity.quotas import NANO, Quota
@@ -15,7 +15,6 @@ from assay.rpc.team_admission import Refusals, TeamRefusedError, TeamTurns
 from assay.testing.virtual_time import run_in_virtual_time
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 3), st.booleans()), max_size=60))
 def test_no_team_is_worked_on_more_than_it_may(calls: list[tuple[str, int, bool]]) -> None:
     """Whatever calls come and leave while they wait: a team has its turns at most, and none of them is lost."""

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.errors import DatasetError, SetupError
@@ -48,8 +48,6 @@ from assay_orchestrator.store.runs.settings_json import (
     summary_from_json,
     summary_to_json,
 )
-
-some = settings(max_examples=50, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 
 # Lone surrogates and NUL are replaced on purpose, see test_answers.
 TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=12)
@@ -323,7 +321,6 @@ RUN = st.builds(
 STATE_CHANGE = st.builds(results.StateChange, SMALL, st.sampled_from(results.RunState), TEXT, MOMENT)
 
 
-@some
 @given(REQUEST)
 def test_questions_travel_whole(request: AgentRequest) -> None:
     """A question is the same after the wire; time limits are kept to the millisecond."""
@@ -331,7 +328,6 @@ def test_questions_travel_whole(request: AgentRequest) -> None:
     assert request_from_wire(message) == request
 
 
-@some
 @given(RESPONSE)
 def test_answers_travel_whole(response: AgentResponse) -> None:
     """An answer is the same after the wire, whatever is absent, 0 or empty in it."""
@@ -339,28 +335,24 @@ def test_answers_travel_whole(response: AgentResponse) -> None:
     assert response_from_wire(message) == response
 
 
-@some
 @given(CASE)
 def test_cases_travel_whole(case: Case) -> None:
     """A case is the same after the wire, its recorded answer included."""
     assert case_from_wire(pb.Case.FromString(case_to_wire(case).SerializeToString())) == case
 
 
-@some
 @given(st.builds(with_answers, CASE, st.lists(st.lists(TEXT, max_size=2), max_size=2)))
 def test_cases_are_stored_whole(case: Case) -> None:
     """A case is the same after the store."""
     assert case_from_json(case_to_json(case)) == case
 
 
-@some
 @given(SETTINGS)
 def test_settings_travel_whole(wanted: results.RunSettings) -> None:
     """What a run does is the same after the wire; no retries stay no retries."""
     assert wire.SETTINGS.from_wire(pb.RunSpec.FromString(wire.SETTINGS.to_wire(wanted).SerializeToString())) == wanted
 
 
-@some
 @given(SETTINGS)
 def test_settings_are_stored_whole(wanted: results.RunSettings) -> None:
     """What a run does is the same after the store; a run of an older version lacks what came later."""
@@ -372,7 +364,6 @@ def test_settings_are_stored_whole(wanted: results.RunSettings) -> None:
     assert settings_from_json(stored) == old
 
 
-@some
 @given(SUMMARY)
 def test_summaries_are_stored_whole(summary: results.RunSummary) -> None:
     """A summary is the same after the store; one of an older version has nothing about judging."""
@@ -384,14 +375,12 @@ def test_summaries_are_stored_whole(summary: results.RunSummary) -> None:
     assert summary_from_json(stored).judging is None
 
 
-@some
 @given(RUN)
 def test_runs_travel_whole(run: results.Run) -> None:
     """A run with its summary and gates is the same after the wire."""
     assert wire.RUN.from_wire(pb.Run.FromString(wire.RUN.to_wire(run).SerializeToString())) == run
 
 
-@some
 @given(RESULT)
 def test_rows_travel_whole(result: results.CaseResult) -> None:
     """A row is the same after the wire; its number travels with the event."""
@@ -399,7 +388,6 @@ def test_rows_travel_whole(result: results.CaseResult) -> None:
     assert result_from_wire(message, result.sequence) == result
 
 
-@some
 @given(STATE_CHANGE | RESULT)
 def test_events_travel_whole(event: results.StateChange | results.CaseResult) -> None:
     """An event is the same after the wire, whichever kind it is."""

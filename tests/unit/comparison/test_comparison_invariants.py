@@ -9,7 +9,7 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.comparison.comparing import compare_columns, compared
 
@@ -145,7 +145,6 @@ def mirrored_errors(one: ErrorComparison) -> ErrorComparison:
     )
 
 
-@settings(max_examples=25)
 @given(columns(), SETTINGS)
 def test_swapping_two_runs_mirrors_everything(
     pair: list[dict[str, list[float | None]]], how: ComparisonSettings
@@ -158,7 +157,6 @@ def test_swapping_two_runs_mirrors_everything(
         assert_close(asdict(there.pairs[0].metric(metric.metric)), asdict(mirrored(metric)), metric.metric)
 
 
-@settings(max_examples=25)
 # Without values that differ by more than a float has digits: sums of clusters are made in the order of the cases.
 @given(columns(runs=3, extremes=(5e-324,)), SETTINGS, st.randoms(use_true_random=False))
 def test_the_order_of_the_cases_changes_nothing(
@@ -170,7 +168,6 @@ def test_the_order_of_the_cases_changes_nothing(
     assert_close(asdict(compare_runs(runs_of(three, how, places), how)), asdict(compare_runs(runs_of(three, how), how)))
 
 
-@settings(max_examples=25)
 @given(columns(), SETTINGS)
 def test_equal_rows_are_never_better(pair: list[dict[str, list[float | None]]], how: ComparisonSettings) -> None:
     """A run beside one with the same rows: difference 0, p 1 or none, and neither is better."""
@@ -185,7 +182,6 @@ def test_equal_rows_are_never_better(pair: list[dict[str, list[float | None]]], 
         assert metric.classical is None or metric.classical.winner == "tie"
 
 
-@settings(max_examples=25)
 @given(columns(runs=3), SETTINGS)
 def test_no_figure_is_infinite_or_nan(three: list[dict[str, list[float | None]]], how: ComparisonSettings) -> None:
     """A comparison is JSON without NaN, and every mean says over how many cases it is."""
@@ -201,7 +197,6 @@ def test_no_figure_is_infinite_or_nan(three: list[dict[str, list[float | None]]]
                 assert estimate.interval[0] - 1e-9 <= estimate.value <= estimate.interval[1] + 1e-9
 
 
-@settings(max_examples=25)
 @given(columns(runs=3), SETTINGS)
 def test_adjusting_never_makes_a_p_value_smaller(
     three: list[dict[str, list[float | None]]], how: ComparisonSettings

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.comparison.model import Verdict
@@ -63,7 +63,6 @@ def test_nothing_behind_an_unfinished_case_counts() -> None:
     assert found.cases == 8
 
 
-@settings(max_examples=60)
 @given(PAIRS, st.sampled_from([RATES, LOOKS]), st.data())
 def test_the_parts_in_which_rows_come_move_no_decision(
     rows: list[Pair], plan: StoppingPlan, data: st.DataObject
@@ -77,7 +76,6 @@ def test_the_parts_in_which_rows_come_move_no_decision(
     assert early is None or early == late
 
 
-@settings(max_examples=60)
 @given(PAIRS, st.sampled_from([RATES, LOOKS]))
 def test_swapping_the_runs_swaps_the_verdict(rows: list[Pair], plan: StoppingPlan) -> None:
     """At the same case, with the other run as the better one."""

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.datasets import open_dataset
@@ -101,7 +101,6 @@ def read_again(case: Case) -> Case:
 
 
 @given(_CASES, st.lists(_ANSWERS, max_size=3))
-@settings(max_examples=60)
 def test_a_record_is_read_as_its_case(case: Case, answers: list[AgentResponse]) -> None:
     """Every field of a case, and of its recorded answers, survives the file."""
     if answers:
@@ -110,7 +109,6 @@ def test_a_record_is_read_as_its_case(case: Case, answers: list[AgentResponse]) 
 
 
 @given(_CASES.filter(lambda case: len(case.turns) > 1), st.lists(st.tuples(_ANSWERS, _ANSWERS), min_size=1, max_size=3))
-@settings(max_examples=30)
 def test_a_recorded_conversation_is_read_as_it_was(
     case: Case, conversations: list[tuple[AgentResponse, AgentResponse]]
 ) -> None:

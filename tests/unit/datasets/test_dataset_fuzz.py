@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.datasets import open_dataset
@@ -68,7 +68,6 @@ def _look_at(error: DatasetError, path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", _NAMES)
-@settings(max_examples=80)
 @given(st.binary(max_size=200))
 def test_random_bytes(name: str, content: bytes) -> None:
     """Bytes that mean nothing are refused and nothing else happens."""
@@ -76,14 +75,12 @@ def test_random_bytes(name: str, content: bytes) -> None:
 
 
 @pytest.mark.parametrize("name", _NAMES)
-@settings(max_examples=150)
 @given(_damaged())
 def test_damaged_files(name: str, content: bytes) -> None:
     """Files that were once right are read or refused."""
     _try(name, gzip.compress(content) if name.endswith(".gz") else content)
 
 
-@settings(max_examples=100)
 @given(_damaged(), st.integers(0, 60), st.binary(max_size=4))
 def test_damaged_compression(content: bytes, place: int, patch: bytes) -> None:
     """Broken compression is refused as such."""
@@ -92,14 +89,12 @@ def test_damaged_compression(content: bytes, place: int, patch: bytes) -> None:
     _try("x.jsonl.gz", bytes(packed))
 
 
-@settings(max_examples=100)
 @given(st.sampled_from(_SEEDS), st.sampled_from(["utf-16", "utf-16-le", "utf-32", "cp1256", "latin-1", "utf-7", "x"]))
 def test_encodings_that_do_not_fit(content: bytes, encoding: str) -> None:
     """A wrong encoding is refused, or gives other letters, and nothing else happens."""
     _try("x.jsonl", content, encoding)
 
 
-@settings(max_examples=100)
 @given(st.dictionaries(st.text(max_size=3), st.sampled_from(["input", "answer", "", "x"]), max_size=3))
 def test_mappings(field_map: dict[str, str]) -> None:
     """Whatever the user's mapping says, the answer is cases or a DatasetError."""

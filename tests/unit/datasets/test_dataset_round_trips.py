@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.datasets import open_dataset
@@ -87,7 +87,6 @@ _WRITERS: dict[str, Callable[[list[dict[str, Any]]], bytes]] = {
 
 
 @pytest.mark.parametrize("name", _WRITERS)
-@settings(max_examples=60)
 @given(_RECORDS)
 def test_json_round_trip(name: str, records: list[dict[str, Any]]) -> None:
     """What JSON holds is what is read, in every way of writing it."""
@@ -101,7 +100,6 @@ def test_json_round_trip(name: str, records: list[dict[str, Any]]) -> None:
     ]
 
 
-@settings(max_examples=60)
 @given(_ROWS, st.sampled_from([",", ";", "|"]), st.sampled_from(["\n", "\r\n"]))
 def test_csv_round_trip(rows: list[dict[str, str]], delimiter: str, line_end: str) -> None:
     """What a CSV holds is what is read, whatever separates and whatever the cells hold."""
@@ -115,7 +113,6 @@ def test_csv_round_trip(rows: list[dict[str, str]], delimiter: str, line_end: st
     assert [case.metadata for case in cases] == [{"note": row["note"]} if row["note"] else {} for row in rows]
 
 
-@settings(max_examples=60)
 @given(_RECORDS)
 def test_yaml_round_trip(records: list[dict[str, Any]]) -> None:
     """What YAML holds is what is read."""
@@ -125,7 +122,6 @@ def test_yaml_round_trip(records: list[dict[str, Any]]) -> None:
     assert [case.references for case in cases] == [(record["reference"],) for record in records]
 
 
-@settings(max_examples=60)
 @given(st.lists(_JSON, max_size=8), st.sampled_from([None, 0, 3]))
 def test_arrays_are_cut_as_a_whole_read_would(items: list[Any], indent: int | None) -> None:
     """The items of an array are those that reading the whole file at once finds."""

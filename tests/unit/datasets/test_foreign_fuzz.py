@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.datasets import FORMAT_NAMES, open_dataset, records_dataset
@@ -116,7 +116,6 @@ def _try(records: list[Any], **options: Any) -> None:
         assert case_from_json(case_to_json(case)) == case
 
 
-@settings(max_examples=120)
 @given(_RECORDS, st.none() | st.sampled_from(FORMAT_NAMES))
 def test_any_records(records: list[dict[str, Any]], name: str | None) -> None:
     """Records of any shape are cases that fit the wire and the store, or problems in sentences."""
@@ -124,7 +123,6 @@ def test_any_records(records: list[dict[str, Any]], name: str | None) -> None:
 
 
 @pytest.mark.parametrize("name", _SKELETONS)
-@settings(max_examples=20)
 @given(st.data())
 def test_records_with_the_marks_of_a_format(name: str, data: st.DataObject) -> None:
     """The fields of a format with values of any kind are read or refused."""
@@ -134,14 +132,12 @@ def test_records_with_the_marks_of_a_format(name: str, data: st.DataObject) -> N
     _try(data.draw(records), format=data.draw(st.sampled_from([None, name])))
 
 
-@settings(max_examples=40)
 @given(st.lists(_VALUES, max_size=3), st.none() | st.sampled_from(FORMAT_NAMES))
 def test_items_that_are_no_objects(items: list[Any], name: str | None) -> None:
     """Whatever stands in a list in place of records is refused."""
     _try(items, format=name)
 
 
-@settings(max_examples=40)
 @given(
     _RECORDS,
     st.dictionaries(st.sampled_from(["input", "references", "recorded", "id", "variables"]), st.sampled_from(_NAMES)),
@@ -158,7 +154,6 @@ def test_any_mapping(records: list[dict[str, Any]], field_map: dict[str, str], n
             _look_at(error)
 
 
-@settings(max_examples=100)
 @given(st.text("[]{}'\",: \\\n#ab1\u0633", max_size=30).map(lambda text: f"[{text}]") | st.text(max_size=20))
 def test_any_cell(cell: str) -> None:
     """A cell is the list or object that it holds, or the text that it is."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.waiting import until
 from tests.word_counter import WordCounter, embeddings_of
@@ -365,7 +365,6 @@ async def test_shorter_dimension_only_where_the_model_has_it(make: Callable[...,
 WORDS = st.integers(min_value=1, max_value=12)
 
 
-@settings(max_examples=40, deadline=None)
 @given(
     requests=st.lists(st.tuples(st.sampled_from("abc"), st.lists(WORDS, min_size=1, max_size=8)), max_size=12),
     batch_tokens=st.integers(min_value=1, max_value=40),

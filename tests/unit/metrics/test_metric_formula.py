@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.errors import SpecError
@@ -256,7 +256,6 @@ _WHOLE = re.compile(r"(?<![\w.])\d[\d.]*(?:e[-+]?\d+)?")
 EXPRESSIONS = st.recursive(LEAVES, _larger, max_leaves=12)
 
 
-@settings(max_examples=300, suppress_health_check=[HealthCheck.too_slow])
 @given(EXPRESSIONS)
 def test_values_are_those_of_python(text: str) -> None:
     """Where an expression has a value, Python computes the same number from the same text."""

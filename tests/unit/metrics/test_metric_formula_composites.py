@@ -102,7 +102,7 @@ def test_combined_score_as_a_formula(
 LATENCIES = st.one_of(st.none(), st.floats(0, 20_000), st.sampled_from([0.0, 5000.0, 5000.000001]))
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     vectors=st.tuples(*[st.tuples(st.floats(-1, 1), st.floats(-1, 1)).filter(any)] * 2),
     events=st.sampled_from([None, 0, 1, 3]),
@@ -126,7 +126,7 @@ def test_satisfaction_and_its_formula_agree_on_every_row(
     assert (own.value, own.status) == (built_in.value, built_in.status)
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     sources=st.lists(st.sampled_from(["S", "T"]), max_size=3),
     expected=st.sampled_from([("S",), ()]),

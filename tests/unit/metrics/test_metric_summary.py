@@ -61,7 +61,7 @@ def _bits(summary: RunSummary) -> str:
 
 
 @given(seed=st.integers(0, 2**32), count=st.integers(0, 40), order=st.randoms())
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_order_of_rows_gives_the_same_bits(
     summary_of: Summarise, row: Callable[..., Row], seed: int, count: int, order: random.Random
 ) -> None:
@@ -120,7 +120,7 @@ def test_values_near_the_end_of_floats_are_summed_up(metric: Callable[..., Metri
 
 
 @given(seed=st.integers(0, 2**32))
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_a_null_row_changes_only_counts(summary_of: Summarise, row: Callable[..., Row], seed: int) -> None:
     """A row that has nothing for a metric leaves its value, verdicts and threshold as they were."""
     names = ("semantic_similarity", "exact_match", "satisfaction", "latency")
@@ -134,7 +134,7 @@ def test_a_null_row_changes_only_counts(summary_of: Summarise, row: Callable[...
 
 
 @given(seed=st.integers(0, 2**32), references=st.sampled_from([["a"], []]))
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_an_agent_error_never_helps(
     summary_of: Summarise, row: Callable[..., Row], seed: int, references: list[str]
 ) -> None:

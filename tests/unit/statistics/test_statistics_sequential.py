@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 import scipy  # its stats are imported when a test names them: each process of the tests collects them all
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.statistics.sequential import (
@@ -132,7 +132,6 @@ def test_an_always_valid_lower_bound() -> None:
     assert always_valid_lower_bound([]) == always_valid_lower_bound([0.0]) == -1.0
 
 
-@settings(max_examples=25)
 @given(SCORES)
 def test_always_valid_intervals_always(differences: list[float]) -> None:
     """They hold the mean, lie in [-1, 1], and are mirrored by swapping the variants."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.statistics.sequential import LOOK_BOUNDS
@@ -59,7 +59,6 @@ def test_the_estimate_is_nearer_to_zero_than_the_plain_difference() -> None:
     assert 0.95 < shrunk[-1] < 0.98
 
 
-@settings(max_examples=40)
 @given(st.floats(-8, 8), st.lists(st.integers(0, 500), min_size=1, max_size=5).map(sorted), st.floats(0.001, 0.2))
 def test_stagewise_always(z: float, looks: list[int], alpha: float) -> None:
     """Swapping the runs mirrors everything; the estimate lies in the interval, which grows with its level."""

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.tools
 ROOT = Path(__file__).resolve().parents[2]
 CONFTEST = """
 from tests.left_out import LeftOut
@@ -16,7 +17,7 @@ from tests.left_out import LeftOut
 def pytest_configure(config):
     for marker in ("browser", "chaos"):
         config.addinivalue_line("markers", marker)
-    config.pluginmanager.register(LeftOut(config))
+    config.pluginmanager.register(LeftOut(config, {}))
 """
 TESTS = """
 import pytest
