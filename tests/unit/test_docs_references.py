@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -59,3 +60,14 @@ def test_the_architecture_names_every_package(package: Path) -> None:
     first = [re.findall(r"`([\w./]+)`", line.split("|")[1]) for line in table.splitlines() if line.startswith("|")]
     named = {name.rpartition("/")[2] for names in first for name in names}
     assert package.name in named
+
+
+def test_the_architecture_shows_the_floors_of_the_import_contract() -> None:
+    """The stair of the page is the contract that `make check` enforces, floor by floor."""
+    page = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
+    shown = page.split("## The floors of the library")[1].split("```text\n")[1].split("```")[0]
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"][
+        "contracts"
+    ]
+    (layers,) = (contract["layers"] for contract in contracts if contract.get("containers") == ["assay"])
+    assert [floor.split() for floor in shown.splitlines()] == [layer.split(" | ") for layer in layers]

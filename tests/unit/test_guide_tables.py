@@ -30,6 +30,7 @@ from assay.model.run import (
 from assay.model.stopping import StoppedEarly
 from assay.reports.document.document import _FLAT, head_document
 from assay.specs import judging, loader, prompt_options, server_options
+from assay.specs.agents import ADAPTERS
 from assay_cli.commands import assay as command_line
 from assay_cli.output import run_documents
 
@@ -69,6 +70,13 @@ def keys(text: str, first: str = "key") -> list[str]:
 def test_the_spec() -> None:
     """Every key of a spec is in the table at the top of its page."""
     assert set(keys(section("docs/spec.md", "The spec, `assay.yaml`"))) == set(loader._KEYS)
+
+
+def test_adapters() -> None:
+    """The table of adapters has every one, and so has the glossary."""
+    assert sorted(keys(section("docs/spec.md", "Agents"), "`adapter`")) == sorted(ADAPTERS)
+    (row,) = re.findall(r"^\| adapter \| (.*)", section("docs/glossary.md", "Runs"), re.MULTILINE)
+    assert tuple(re.findall(r"`(\w+)`", row)) == ADAPTERS
 
 
 def test_judges() -> None:
@@ -111,7 +119,7 @@ def test_extras() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     extras = project["project"]["optional-dependencies"]
     table = section("docs/installation.md", "On a laptop")
-    assert set(keys(table, "extra")) == extras.keys() - {"frameworks", "frameworks-newest", "dev"}
+    assert set(keys(table, "extra")) == extras.keys() - {"frameworks", "frameworks-newest", "dev", "docs"}
     (brought,) = re.findall(r"^\| `all` \| (.*) \|$", table, re.MULTILINE)
     (all_of_them,) = extras["all"]
     assert set(re.findall(r"[\w-]+", all_of_them)) - {"assay-scoring"} == set(re.findall(r"`([\w-]+)`", brought))
