@@ -6,6 +6,7 @@ import contextlib
 import json
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass, replace
+from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from tests.report_documents import document, metric, row, score
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
+COMPARISON_SCHEMA = json.loads((files("assay.reports") / "comparison.schema.json").read_text("utf-8"))
 TIMESTAMP = "2026-11-23T18:00:00.000+00:00"
 JUDGING = {
     "verdicts": 20,

@@ -17,7 +17,7 @@ import click
 import jsonschema
 import pytest
 from tests.charts import layout_problems, texts
-from tests.comparison_reports import A, B, compared, filled, run_document, three, two
+from tests.comparison_reports import COMPARISON_SCHEMA, A, B, compared, filled, run_document, three, two
 from tests.golden_reports import GOLDEN
 from tests.guides import blocks
 from tests.report_documents import HOSTILE
@@ -44,7 +44,6 @@ from assay.reports.comparison.words.figures import Figures
 from assay.reports.comparison.words.headline import Naming, verdict_sentence
 from assay.reports.comparison.words.sentences import banners, cautions
 from assay.reports.comparison.writing import write_comparison
-from assay.reports.document.schema import comparison_schema
 from assay.reports.folder import ReportFolder
 from assay.reports.words.run_commands import case_command
 from assay.text.unsafe_text import UNSAFE, json_text
@@ -95,9 +94,8 @@ def everything(report: ComparisonReport) -> str:
 
 def test_the_document_keeps_to_its_schema(of_two: ComparisonReport, of_three: ComparisonReport) -> None:
     """jsonschema finds nothing, in comparisons of two and of three runs, with and without their documents."""
-    schema = comparison_schema()
-    jsonschema.Draft202012Validator.check_schema(schema)
-    validator = jsonschema.Draft202012Validator(schema)
+    jsonschema.Draft202012Validator.check_schema(COMPARISON_SCHEMA)
+    validator = jsonschema.Draft202012Validator(COMPARISON_SCHEMA)
     for report in (of_two, of_three, replace(of_two, runs=(), cases=None)):
         document = json.loads(json_text(comparison_document(report)))
         assert list(validator.iter_errors(document)) == []
@@ -105,7 +103,7 @@ def test_the_document_keeps_to_its_schema(of_two: ComparisonReport, of_three: Co
 
 def test_the_schema_has_every_field_of_a_comparison() -> None:
     """A field that is added to the model is in the document, and so in the schema."""
-    of_json = comparison_schema()["$defs"]
+    of_json = COMPARISON_SCHEMA["$defs"]
     for module in (model, decision_model, allowed_drop, stopping_outcome):
         for name, cls in vars(module).items():
             snake = "".join(f"_{char.lower()}" if char.isupper() else char for char in name).lstrip("_")

@@ -7,10 +7,13 @@ import importlib
 import re
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+
+import assay
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -116,6 +119,65 @@ def test_broad_handlers_stand_at_a_boundary() -> None:
             assert place[1] in found, f"{path}:{node.lineno}"
             found[place[1]] += 1
     assert {name: int(count) for name, count in BOUNDARIES.items()} == found
+
+
+NO_CODE = re.compile(
+    r'"""(?:.|\n)*?"""'
+    r"|(?:^[ \t]*|  )#.*"
+    r"|^[ \t]*(?:from[ \t]+\S+[ \t]+)?import[ \t]+(?:\((?:.|\n)*?\)|.*)",
+    re.MULTILINE,
+)
+"""Docstrings, comments and imports: what they name is not used by that."""
+DEFINITION = re.compile(r"^[ \t]*(?:async def|def|class) (\w+)", re.MULTILINE)
+FRAMEWORKS = re.compile(
+    r"Protocol$|Handler$|Server$|Interceptor$|Plugin$|Callback|Transport$|TypeDecorator|SessionABC|Capability|Group$"
+    r"|Command$|Strategy$|Item$"
+)
+"""The bases of classes whose methods are called by what they are handed to."""
+PUBLIC = {*assay.__all__, "Runs"}
+USED_ELSEWHERE = {
+    "bradley_terry": "strengths of several runs, for comparisons by pairs of answers",
+    "dumps_typed": "called by LangGraph",
+    "first_stop": "the rule of early stopping by its definition, which benchmarks/error_rates measures",
+    "loads_typed": "called by LangGraph",
+}
+
+
+def test_every_function_is_used() -> None:
+    """What nothing in the product names is dead, whatever tests it has: a function, a class or a method.
+
+    Apart from commands, the methods that frameworks call, the public API, and code for users' tests and projects.
+    """
+    product = [path for path in SOURCES if not {"examples", "testing", "templates"} & set(path.parts)]
+    code = {path: NO_CODE.sub("", path.read_text(encoding="utf-8")) for path in product}
+    pages = [path.read_text(encoding="utf-8") for path in (ROOT / "library").rglob("*.j2")]
+    words = Counter(word for text in (*code.values(), *pages) for word in re.findall(r"\w+", text))
+    definitions = Counter(name for text in code.values() for name in DEFINITION.findall(text))
+    unused = {name for name, count in definitions.items() if words[name] == count and not name.startswith("__")}
+    suspects = [path for path, text in code.items() if unused.intersection(DEFINITION.findall(text))]
+    dead = {name for path in suspects for name in _uncalled(ast.parse(path.read_text(encoding="utf-8")), unused)}
+    assert dead == set(USED_ELSEWHERE)
+
+
+def _uncalled(tree: ast.Module, unused: set[str]) -> Iterator[str]:
+    """Yield the unused functions and methods of a module that nothing outside the product calls either."""
+    classes = [node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
+    called = {
+        part.name
+        for node in classes
+        if node.name in PUBLIC or any(FRAMEWORKS.search(ast.unparse(base).partition("[")[0]) for base in node.bases)
+        for part in node.body
+        if isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef)
+    }
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            continue
+        if node.name in unused - called and not any(map(_is_command, node.decorator_list)):
+            yield node.name
+
+
+def _is_command(decorator: ast.expr) -> bool:
+    return ".command(" in ast.unparse(decorator)
 
 
 TESTS = sorted((ROOT / "tests").rglob("*.py"))

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.row_order import sort_rows
 
 from assay.errors import InvalidInputError
-from assay.filters.matching import matches, sort_rows
+from assay.filters.matching import matches
 from assay.filters.row_filter import (
     MAX_TEXT_CHARS,
     MAX_VALUES,

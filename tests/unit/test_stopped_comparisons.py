@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import jsonschema
 import pytest
-from tests.comparison_reports import compared, run_document, stopped, two
+from tests.comparison_reports import COMPARISON_SCHEMA, compared, run_document, stopped, two
 
 from assay.comparison.model import Verdict
 from assay.reports.comparison.formats.json_document import comparison_document
@@ -15,7 +15,6 @@ from assay.reports.comparison.formats.markdown import comparison_markdown
 from assay.reports.comparison.formats.short_text import short_lines
 from assay.reports.comparison.formats.text import comparison_lines
 from assay.reports.comparison.words.headline import verdict_sentence
-from assay.reports.document.schema import comparison_schema
 from assay.statistics.stagewise import stagewise_estimate
 from assay.text.unsafe_text import json_text
 from assay.wire.comparison import COMPARISON
@@ -47,7 +46,7 @@ def test_the_rule_decides_and_every_report_says_so(tmp_path: Path) -> None:
             18,
             200,
         )
-        jsonschema.Draft202012Validator(comparison_schema()).validate(document)
+        jsonschema.Draft202012Validator(COMPARISON_SCHEMA).validate(document)
         assert COMPARISON.from_wire(COMPARISON.to_wire(report.comparison)).stopping == report.comparison.stopping
 
 
@@ -71,7 +70,7 @@ def test_planned_looks_show_the_estimate_that_allows_for_them(tmp_path: Path) ->
         assert "+0.61 [+0.25, +0.97]" in short_lines(report)[3]
         document = json.loads(json_text(comparison_document(report)))
         assert document["comparison"]["stopping"]["looks"] == [9, 18]
-        jsonschema.Draft202012Validator(comparison_schema()).validate(document)
+        jsonschema.Draft202012Validator(COMPARISON_SCHEMA).validate(document)
         assert COMPARISON.from_wire(COMPARISON.to_wire(report.comparison)) == report.comparison
 
 

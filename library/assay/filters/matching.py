@@ -1,4 +1,4 @@
-"""Whether a row meets a filter, and where it stands in an order: what the database and the report do likewise.
+"""The meaning of a row filter: whether a row meets it, in the database and in a report alike.
 
 A text is found where each of its characters stands for itself or for its lower-case or upper-case form, where that is
 one character. Values of metrics compare with the tolerance of thresholds, latencies exactly.
@@ -11,14 +11,14 @@ import re
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from assay.filters.row_filter import Comparison, RowKey, TextField, outcome_of
+from assay.filters.row_filter import Comparison, TextField, outcome_of
 from assay.model.agent_response import clean_text
 from assay.statistics.thresholds import TOLERANCE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
-    from assay.filters.row_filter import LatencyCondition, MetricCondition, RowFilter, RowOrder, TextCondition
+    from assay.filters.row_filter import LatencyCondition, MetricCondition, RowFilter, TextCondition
     from assay.model.run import CaseResult
 
 _EXACT: Mapping[Comparison, Callable[[float, float], bool]] = {
@@ -52,24 +52,6 @@ def matches(wanted: RowFilter, row: CaseResult) -> bool:
         and all(_has_value(row, each) for each in wanted.metrics)
         and all(_has_text(row, each) for each in wanted.texts)
     )
-
-
-def sort_rows(rows: Iterable[CaseResult], order: RowOrder) -> list[CaseResult]:
-    """Return rows in an order: those without a value last, equal ones in dataset order."""
-    placed = sorted(rows, key=lambda row: (row.case_index, row.repeat_index))
-    if order.key is RowKey.DATASET:
-        placed.sort(key=lambda row: -row.case_index if order.descending else row.case_index)
-        return placed
-    with_value = [row for row in placed if sort_value(row, order) is not None]
-    with_value.sort(key=lambda row: sort_value(row, order), reverse=order.descending)  # type: ignore[arg-type,return-value]  # none is None
-    return with_value + [row for row in placed if sort_value(row, order) is None]
-
-
-def sort_value(row: CaseResult, order: RowOrder) -> float | str | None:
-    """Return what a row is sorted by, in an order other than the dataset's; None where it has no value."""
-    if order.key is RowKey.CASE:
-        return row.case_id
-    return row.latency_ms if order.key is RowKey.LATENCY else metric_value(row, order.metric)
 
 
 def metric_value(row: CaseResult, metric: str) -> float | None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tests import waiting
 from tests.shared_installation import shared_installation
+from tests.support.held_amounts import held_by
 
 from assay.client import admin
 from assay.identity.quotas import Quota
@@ -90,7 +91,7 @@ async def spent(client: Client) -> int:
 
 async def held(shared: SharedInstallation) -> allotments.Amount:
     """Return what the team's allotments hold."""
-    return await shared.database.read(lambda c: allotments.held_by_runs(c, "search"))
+    return await shared.database.read(held_by("search"))
 
 
 async def test_what_a_killed_worker_held_is_free_after_its_lease(

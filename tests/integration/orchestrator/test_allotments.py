@@ -14,6 +14,7 @@ import sqlalchemy as sa
 from tests import waiting
 from tests.integration.orchestrator.test_run_pause import until
 from tests.shared_installation import SharedInstallation, shared_installation
+from tests.support.held_amounts import held_by
 
 from assay.client import admin
 from assay.identity.quotas import Quota
@@ -117,7 +118,7 @@ async def test_runs_at_several_workers_spend_no_more_than_the_quota(
             assert (await until(clients[0], run.run_id, RunState.SUCCEEDED)).counts.finished == len(CASES)
         assert len(provider.requests) == 3 * len(CASES)
         assert await used(clients[0], quota) == 3 * len(CASES) * each
-        held = await first.database.read(lambda c: allotments.held_by_runs(c, "search"))
+        held = await first.database.read(held_by("search"))
         assert held == NOTHING
 
 
@@ -151,11 +152,11 @@ async def test_what_a_lost_worker_held_is_free_after_its_lease(open_store: Calla
         await limit(database, Quota.MONEY_PER_MONTH, 100)
         for holder in (lost, alive):
             await database.write(lambda c, holder=holder: allotments.take(c, holder, Amount(30), NOTHING, call))  # type: ignore[misc]
-        assert await database.read(lambda c: allotments.held_by_runs(c, "search")) == Amount(80)
+        assert await database.read(held_by("search")) == Amount(80)
         past = sa.update(schema.allotments).where(schema.allotments.c.holder == "lost").values(expires_at="2020")
         await database.write(lambda c: c.execute(past))
         assert await database.write(lambda c: allotments.renew(c, ["lost", "alive"])) == {"alive"}
-        assert await database.read(lambda c: allotments.held_by_runs(c, "search")) == Amount(40)
+        assert await database.read(held_by("search")) == Amount(40)
     finally:
         database.close()
 
@@ -417,7 +418,7 @@ async def test_leases_end_by_the_clock_of_the_server(
         monkeypatch.setattr("assay.storage.times.clock_offset_s", lambda: 0.0)
         names = {holder.name for holder in (right, wrong, judging)}
         assert await database.write(lambda c: allotments.renew(c, names)) == names
-        assert await database.read(lambda c: allotments.held_by_runs(c, "search")) == Amount(30 + 20 + 10)
+        assert await database.read(held_by("search")) == Amount(30 + 20 + 10)
         ends = sa.select(schema.allotments.c.expires_at)
         found_at = await database.read(lambda c: c.execute(ends).scalars().all())
         assert all(re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", each) for each in found_at)

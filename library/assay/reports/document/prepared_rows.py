@@ -57,11 +57,6 @@ class PreparedRows:
         """The formats that keep a part of each row."""
         return list(self._makers)
 
-    @property
-    def made_count(self) -> int:
-        """Rows whose parts are there."""
-        return len(self._made)
-
     def take(self, row: CaseResult, char_count: int) -> None:
         """Take a row, whose parts are made soon.
 

@@ -37,13 +37,6 @@ def results_schema() -> dict[str, Any]:
     return found
 
 
-@functools.cache
-def comparison_schema() -> dict[str, Any]:
-    """Return the JSON Schema of comparison_results.json."""
-    found: dict[str, Any] = json.loads((files("assay.reports") / "comparison.schema.json").read_text("utf-8"))
-    return found
-
-
 def problems_of_head(document: object) -> list[str]:
     """Return what is wrong with a document, its rows apart; empty where nothing is."""
     return _problems(_check_of_head(), document, "")

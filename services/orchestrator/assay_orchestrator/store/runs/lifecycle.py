@@ -56,16 +56,6 @@ class Command(Enum):
     CONCLUDE = "conclude"
     FAIL = "fail"
 
-    @property
-    def is_request(self) -> bool:
-        """Whether clients give it: they get an error where it is refused."""
-        return self in _REQUESTS
-
-
-_REQUESTS = (
-    Command.PAUSE, Command.RESUME, Command.RETRY, Command.CHANGE_CAP, Command.CANCEL, Command.DELETE,
-)  # fmt: skip
-
 
 class Effect(Enum):
     """What a transition stores."""

@@ -51,7 +51,7 @@ def next_jobs(connection: sa.Connection, run_id: str, shares: FairShares) -> lis
     """Return the jobs that follow for a run, and for those that are linked with it."""
     shards.lock_sharing(connection, run_id)
     linked = least_served(connection, shards.linked_runs(connection, run_id))
-    jobs = [job for other in linked for job in _top_up(connection, other, shares)]
+    jobs = [job for other in linked for job in top_up(connection, other, shares)]
     for other in linked:
         spread_slots(connection, other, shares)
     if all(job.run_id != run_id for job in jobs) and shards.all_done(connection, run_id):
@@ -63,14 +63,8 @@ def top_up(connection: sa.Connection, run_id: str, shares: FairShares) -> list[S
     """Queue waiting shards of a run, up to what its window and its concurrency let in; return their jobs.
 
     The questions that a run may have in flight are divided among its queued shards: however many workers there
-    are, there are never more.
+    are, there are never more. The caller holds the lock of the linked runs, as `next_jobs` does.
     """
-    shards.lock_sharing(connection, run_id)
-    return _top_up(connection, run_id, shares)
-
-
-def _top_up(connection: sa.Connection, run_id: str, shares: FairShares) -> list[ShardJob]:
-    """Do what `top_up` does, where the runs that are linked are locked."""
     run = _runnable(connection, run_id)
     if run is None:
         return []

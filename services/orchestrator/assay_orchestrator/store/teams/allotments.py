@@ -261,13 +261,6 @@ def renew(connection: sa.Connection, names: Collection[str]) -> set[str]:
     return set(connection.execute(renewed).scalars())
 
 
-def held_by_runs(connection: sa.Connection, team: str) -> Amount:
-    """Return what the allotments of a team hold."""
-    held = (_table.c.team == team) & _is_held(connection)
-    row = connection.execute(sa.select(*(_left(name, held).label(name) for name in _QUOTAS))).one()
-    return Amount(int(row.nano_usd), int(row.tokens))
-
-
 def limits_by_team(connection: sa.Connection) -> dict[str, frozenset[str]]:
     """Return which amounts are limited, by team; those of `ALL_TEAMS` hold for all."""
     table = schema.quotas.c
