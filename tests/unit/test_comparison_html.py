@@ -33,10 +33,10 @@ def test_the_page_says_what_the_other_reports_say(tmp_path: Path) -> None:
     said = page_of(tmp_path, two(), margin=0.05)[1].said()
     for part in (
         "B (candidate) is better than A (baseline) on accuracy: +0.30 [+0.05, +0.50] over 20 cases, p 0.0312.",
-        "20 paired cases (0 only A, 0 only B, 0 dropped) · B won 6, A won 0, 14 same",
+        "paired cases: 20 (0 only A, 0 only B, 0 dropped); B won 6, A won 0, 14 same",
         "noise floor (A/A): not measured",
         "accuracy B right B wrong A right 14 0 A wrong 6 0",
-        "c12 count pass_rate 0.00 1.00",
+        "c12 count Question 12? pass_rate 0.00 1.00",
         "agent.options.prompt_file baseline.md candidate.md",
         "decision: no regression (exit status 0)",
         "The page lists all 20 cases and has the answers of 20, the worst first",

@@ -102,9 +102,9 @@ def html_table(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
     return f'<table style="border-collapse:collapse;margin:0 0 8px">{inner}</table>'
 
 
-def html_text(text: str) -> str:
-    """Return an untrusted text for HTML, in one line, cut where it is long."""
-    return escape(shorten(text, _TEXT_CHARS))
+def html_text(text: str, width: int = _TEXT_CHARS) -> str:
+    """Return an untrusted text for HTML, in one line of at most `width` characters."""
+    return escape(shorten(text, width))
 
 
 def _value(metric: Mapping[str, Any]) -> str:

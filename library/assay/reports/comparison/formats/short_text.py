@@ -53,23 +53,24 @@ def _metrics(report: ComparisonReport, pair: PairComparison) -> list[str]:
     for one in report.distinct(pair)[:_MOST_METRICS]:
         figures = figures_of(report, one.metric)
         values = " -> ".join(figures.value(each.value if each is not None else None) for each in (one.a, one.b))
-        name, verdict = f"  {metric_text(report, one.metric)}", _WORDS[one.verdict]
+        name, verdict = metric_text(report, one.metric), _WORDS[one.verdict]
         if one.worst_case is not None:
             rows.append((f"{name}, worst case", "", figures.change(one.worst_case), verdict))
             name, verdict = f"{name}, complete cases", ""
         rows.append((name, values, figures.change(one), verdict))
-    return columns(rows, _NAME_CHARS)
+    return [f"  {line}" for line in columns(rows, _NAME_CHARS)]
 
 
 def _runs(report: ComparisonReport) -> list[str]:
     comparison = report.comparison
     metrics = [one.metric for one in report.distinct(comparison.pairs[0])[:_MOST_METRICS]]
-    rows = [("  ", *(metric_text(report, name) for name in metrics))]
+    rows = [("", *(metric_text(report, name) for name in metrics))]
     for variant in comparison.variants[:_MOST_RUNS]:
         values = (run_value(report, name, variant.metrics[name]) for name in metrics)
-        rows.append((f"  {report.names[variant.label]}", *values))
+        rows.append((report.names[variant.label], *values))
     more = len(comparison.variants) - _MOST_RUNS
-    return [*columns(rows, _NAME_CHARS), *([f"  and {more} more"] if more > 0 else [])]
+    lines = [*columns(rows, _NAME_CHARS), *([f"and {more} more"] if more > 0 else [])]
+    return [f"  {line}" for line in lines]
 
 
 def _cases(report: ComparisonReport, pair: PairComparison) -> Iterator[str]:

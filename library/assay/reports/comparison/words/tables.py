@@ -101,12 +101,6 @@ def two_by_two(one: MetricComparison, a: str, b: str) -> list[Row]:
     ]
 
 
-def flipped_row(report: ComparisonReport, pair: PairComparison, case: FlippedCase) -> Row:
-    """Return case, category, what differs, and both values."""
-    figures = figures_of(report, case.metric)
-    return case.case_id, case.category, case.metric, figures.value(case.a), figures.value(case.b)
-
-
 def changed_rows(report: ComparisonReport) -> list[Row]:
     """Return the settings in which the runs differ, heading first: a setting a line."""
     heading = ("setting", *(one.label for one in report.comparison.variants))
@@ -137,10 +131,10 @@ def columns(rows: Sequence[Row], width: int) -> list[str]:
     """Return rows as columns of clean text that begin at one place.
 
     Args:
-        rows: Their cells, of which leading blanks are kept.
+        rows: Their cells.
         width: Most characters of a cell.
     """
-    cells = [[f"{cell[: len(cell) - len(cell.lstrip())]}{shorten(cell, width)}" for cell in row] for row in rows]
+    cells = [[shorten(cell, width) for cell in row] for row in rows]
     widths = [max(len(row[column]) for row in cells) for column in range(len(cells[0]) if cells else 0)]
     return ["   ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells]
 
