@@ -10,9 +10,10 @@ import itertools
 import time
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from xdist.scheduler import LoadFileScheduling
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable
@@ -28,7 +29,8 @@ FOLDERS = {
 """Where the target of each marker looks for its tests."""
 CORE = (
     "unit", "integration/agents", "integration/prompts", "integration/rpc", "e2e/test_readme.py", "e2e/test_cli_run.py",
-    "e2e/test_cli_gates.py", "e2e/test_cli_report.py", "e2e/test_python_api.py",
+    "e2e/test_cli_gates.py", "e2e/test_cli_report.py", "e2e/test_compare_guide.py",
+    "e2e/test_python_api.py",
 )  # fmt: skip
 """What `make test` runs: folders and files whose tests answer within minutes; `make test-services` runs the others."""
 _GARBAGE = (20_000, 10, 50)
@@ -38,6 +40,17 @@ LONGEST_ID = 80
 
 
 _TESTS = Path(__file__).parent
+_CORE = {_TESTS / name for name in CORE}
+_AROUND_CORE = {folder for path in _CORE for folder in path.parents}
+_E2E = "tests/e2e/"
+
+
+class _OneStack(LoadFileScheduling):  # type: ignore[misc]  # xdist ships no types
+    """Gives each worker a file at a time, and all end-to-end tests to the same one."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file: str = super()._split_scope(nodeid)
+        return _E2E if file.startswith(_E2E) else file
 
 
 class Ring:
@@ -55,11 +68,15 @@ class Ring:
 
     def pytest_ignore_collect(self, collection_path: Path) -> bool | None:
         """Ignore files and folders of the other ring."""
-        core = [_TESTS / name for name in CORE]
-        is_core = any(path in (collection_path, *collection_path.parents) for path in core)
+        is_core = not _CORE.isdisjoint((collection_path, *collection_path.parents))
         if self._is_core:
-            return (not is_core and not any(collection_path in path.parents for path in core)) or None
+            return (not is_core and collection_path not in _AROUND_CORE) or None
         return (self._is_services and is_core) or None
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_make_scheduler(self, config: pytest.Config, log: Any) -> LoadFileScheduling | None:
+        """Give the end-to-end tests of the core to one worker, which starts the stack that they share."""
+        return _OneStack(config, log) if self._is_core and config.option.dist == "loadfile" else None
 
     def ignored_files(self) -> dict[str, int]:
         """Return how many files of tests are ignored, by the marker of the target that runs them, or `core`."""
@@ -72,9 +89,8 @@ class Ring:
 
 def mark_services(items: Iterable[pytest.Item]) -> None:
     """Mark the tests that neither `make test` runs nor a target of their own: those with many processes."""
-    core = [_TESTS / name for name in CORE]
     for path, group in itertools.groupby(items, key=lambda item: item.path):
-        if not any(path == one or one in path.parents for one in core):
+        if _CORE.isdisjoint((path, *path.parents)):
             for item in group:
                 if not FOLDERS.keys() & {each.name for each in item.iter_markers()}:
                     item.add_marker("services")

@@ -27,6 +27,7 @@ SUITES = (
     "test_cli_runs.py",
     "test_cli_runs_json.py",
     "test_cli_selection.py",
+    "test_cli_services.py",
     "test_cli_shared_stack.py",
     "test_cli_verdict.py",
     "test_cli_why.py",

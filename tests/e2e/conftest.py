@@ -28,6 +28,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 ROOT = Path(__file__).resolve().parents[2]
+WAITING_AGENT = """
+import pathlib, time
+def answer(request):
+    with open("asked.txt", "a") as file:
+        file.write(request.case_id + "\\n")
+    while request.case_id == "c15" and not pathlib.Path("go").exists():
+        time.sleep(0.01)
+    return request.input.upper()
+"""
 
 
 class Cli:
@@ -188,6 +197,12 @@ def judged_project(shared_project: Cli, shared_judge: dict[str, str]) -> Cli:
     """Return such a command, whose judge runs."""
     shared_project.env |= shared_judge
     return shared_project
+
+
+def report_of(folder: Path) -> dict[str, Any]:
+    """Return the JSON report of a folder."""
+    document: dict[str, Any] = json.loads((folder / "results.json").read_text(encoding="utf-8"))
+    return document
 
 
 def with_project(cli: Cli) -> Cli:
