@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 CASE = Case("c", (Turn("q"),))
-ROWS = 300
+ROWS = 100
 
 
 async def ask(agent: HttpAgent, question: str, **fields: Any) -> AgentResponse:
@@ -84,7 +84,7 @@ SURPLUS: dict[str, Callable[[bytes], bytes]] = {
 async def test_no_row_gets_the_answer_of_another(
     surplus: str, listen: Listen, agent_of: AgentOf, reply_of: Any
 ) -> None:
-    """Half of the replies carry more than they announce: each answer of 300 rows is the row's own."""
+    """Half of the replies carry more than they announce: each answer of 100 rows is the row's own."""
     rng = random.Random(surplus)
     server = Server(reply_of, lambda reply: SURPLUS[surplus](reply) if rng.random() < 0.5 else b"")
     agent = agent_of(await listen(server))
@@ -185,7 +185,7 @@ async def test_some_interim_replies_are_allowed(listen: Listen, agent_of: AgentO
 
 
 async def test_a_server_that_behaves_keeps_its_connections(listen: Listen, agent_of: AgentOf, reply_of: Any) -> None:
-    """300 questions, four at a time, need four connections."""
+    """100 questions, four at a time, need four connections."""
     server = Server(reply_of)
     agent = agent_of(await listen(server))
     for start in range(0, ROWS, 4):

@@ -203,7 +203,7 @@ def test_processes_that_begin_a_file_together_all_use_it(tmp_path: Path) -> None
         "input()\n"
         "cache = DiskCache(Path(sys.argv[1]), 2**20); print(cache._connection is not None); cache.close()\n"
     )
-    for number in range(5):
+    for number in range(3):
         command = [sys.executable, "-c", code, str(tmp_path / str(number))]
         openers = [
             subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(4)
