@@ -43,8 +43,11 @@ def main() -> None:
         status = exit_status(assay, start)
     except KeyboardInterrupt:
         status = _INTERRUPTED
-    except Exception:  # noqa: BLE001 - the boundary of a process: printed with its traceback
-        _show_crash()
+    except Exception as problem:  # noqa: BLE001 - the boundary of a process: printed with its traceback
+        if isinstance(problem, ModuleNotFoundError) and problem.name == "click":
+            _show_missing_extra()
+        else:
+            _show_crash()
         status = _CRASHED
     finally:
         if start is not None:
@@ -56,6 +59,12 @@ def main() -> None:
 def _leave(number: int, frame: FrameType | None) -> NoReturn:
     os.write(2, b"interrupted\n")
     os._exit(_INTERRUPTED)
+
+
+def _show_missing_extra() -> None:
+    from assay.local_stack.install_hint import install_hint
+
+    print(f"error: the command needs the extra cli: {install_hint('cli')}", file=sys.stderr)  # noqa: T201 - click is missing
 
 
 def _show_crash() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import shlex
+import subprocess
 import sys
 from pathlib import Path
 
@@ -74,3 +75,11 @@ def test_no_other_place_words_the_hint(folder: str) -> None:
             if isinstance(text, str) and LITERAL.search(text):
                 found.append(f"{path.relative_to(ROOT)}:{getattr(node, 'lineno', 0)}: {text}")
     assert found == []
+
+
+def test_the_command_without_its_extra_names_what_to_install() -> None:
+    """`assay` is on PATH after every installation, click only with the extra cli."""
+    program = "import sys; sys.modules['click'] = None; from assay_cli.__main__ import main; main()"
+    done = subprocess.run([sys.executable, "-c", program, "--version"], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (3, "")
+    assert done.stderr == f"error: the command needs the extra cli: {install_hint('cli')}\n"
