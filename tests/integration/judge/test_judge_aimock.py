@@ -68,9 +68,13 @@ async def test_its_429_is_waited_out(start: Start, server: str, protocol: str) -
 
 
 async def test_its_batches_are_submitted_looked_at_and_read(start: Start, server: str) -> None:
-    """It answers every request of a batch with the same words: two turns, two batches, and no verdict."""
+    """It answers every request of a batch with the same words: two turns, two batches, and no verdict.
+
+    It counts one token of input and of output for each, which is implausible: the judge counts what it reserved.
+    """
     judge = await start(judge=judge_at(server, "openai"), batch_base_urls=("*",), batch_wait_s=0.2, batch_poll_s=0.05)
     asked = [{"rubric": "quality", "question": "q", "answer": f"a{index}", "batch": True} for index in range(5)]
     for verdict in await judge.grade_all(asked):
         assert (verdict.reason, verdict.attempts, verdict.batched) == ("invalid_verdict", 2, True)
-        assert (verdict.usage.input_tokens, verdict.usage.output_tokens) == (2, 2)
+        assert verdict.usage.input_tokens > 1000
+        assert verdict.usage.output_tokens == 2 * 2048
