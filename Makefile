@@ -7,6 +7,8 @@ KILLS ?= 500
 MESSAGES ?= 100000
 SEED ?= 1
 BASE ?=
+ONLY ?=
+MINUTES ?= 240
 # What the gate (.ci/run) leaves out, shortest first.
 NIGHTLY := test-alerts test-deploy test-aimock test-nightly test-browser test-frameworks bench error-rates fuzz images chaos compat mutants
 
@@ -80,8 +82,12 @@ chaos: .venv/dev.stamp         ## kill processes at every stage, then KILLS more
 compat: .venv/dev.stamp        ## run this version beside BASE, by default the newest release; see docs/upgrading.md
 	$(BIN)/python -m tests.compat --base '$(BASE)'
 
-mutants: .venv/dev.stamp       ## change one place at a time and see which tests notice; see docs/mutants.md
-	$(BIN)/python -m tools.mutants --json benchmarks/results/mutants.json
+mutants: .venv/dev.stamp       ## change one place of the code at a time and see whether the tests notice, for MINUTES at most; see docs/mutants.md
+	@mkdir -p .mutants && rm -rf .mutants/mutants/tests
+	@for name in * library/assay* cli/assay_cli services/*/assay_*; do ln -sfn "$(CURDIR)/$$name" .mutants/; done
+	cd .mutants && { PYTHONSAFEPATH=1 PYTHONPATH="$(CURDIR)" timeout --foreground --signal=INT $(MINUTES)m \
+	  ../$(BIN)/mutmut run $(if $(ONLY),'$(ONLY)') || [ $$? = 124 ]; }
+	@cd .mutants && ../$(BIN)/mutmut export-cicd-stats && ../$(BIN)/mutmut results | grep ': survived$$' || echo "no mutant survived"
 
 fuzz: .venv/dev.stamp          ## MESSAGES random messages to every method of every service; see docs/errors.md
 	$(BIN)/python -m tests.fuzz --messages $(MESSAGES) --seed $(SEED) --json benchmarks/results/fuzz.json

@@ -93,10 +93,7 @@ NOT_RUN = {
         "assay login": "needs a server with identities: `test_cli_identity.py` runs it",
         "assay run": "needs that server",
     },
-    "docs/mutants.md": {
-        "make mutants": "takes up to 90 minutes",
-        ".venv/bin/python -m tools.mutants": "takes minutes; `test_mutants.py` runs its parts",
-    },
+    "docs/mutants.md": {"make mutants": "takes up to four hours"},
     "docs/observability.md": {
         "pip install": "needs the network",
         "assay serve": "serves until it is stopped; `test_cli_observability.py` reads the metrics of such processes",

@@ -7,6 +7,7 @@ import importlib
 import re
 import subprocess
 import sys
+import tomllib
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -206,3 +207,12 @@ def test_constructors_ask_for_no_more_than_they_use() -> None:
             patched |= set(re.findall(r"""setattr\((?:[\w.]+, ["']|["'][\w.]+\.)(_[A-Z][A-Z_]+)["']""", line))
     assert len(ignored) == WRONG_ARGUMENTS
     assert patched == set(PATCHED_CONSTANTS)
+
+
+def test_mutation_testing_names_modules_that_exist() -> None:
+    """A pattern that matches nothing is a module that was renamed: `make mutants` would leave it out."""
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["mutmut"]
+    assert set(settings["source_paths"]) == {"assay_pytest", *PACKAGES.values()}
+    roots = [ROOT / root for root in PACKAGES]
+    for pattern in settings["only_mutate"] + settings["do_not_mutate"]:
+        assert any(any(root.rglob(pattern)) for root in roots), pattern

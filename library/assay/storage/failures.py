@@ -28,7 +28,7 @@ class FailureLog:
         self.is_open = False
         self._mutex = threading.Lock()
         self._last = ""
-        self._last_at = 0.0
+        self._last_at = 0.0  # pragma: no mutate: the first failure sets it before anything reads it
 
     def error(self, shown: str, full: str) -> StorageError:
         """Return the error to raise.

@@ -41,7 +41,8 @@ def compile_pattern(pattern: str, *, case_sensitive: bool = True) -> Any:
         return re2.compile(pattern, options=options)
     except re2.error as problem:
         text = problem.args[0] if problem.args else "unknown"
-        said = text.decode(errors="replace") if isinstance(text, bytes) else str(text)
+        # RE2 quotes whole characters of a pattern, so that what it says is always UTF-8.
+        said = text.decode(errors="replace") if isinstance(text, bytes) else str(text)  # pragma: no mutate
         if "too large" in said:
             raise ValueError("needs more than 1 MiB once compiled: shorten its repetitions") from None
         raise ValueError(
